@@ -1,0 +1,100 @@
+"""Everything that Postroom raises, as one tree.
+
+    PostroomError
+    ├── DefinitionError        a user's definition or argument is wrong; nothing was changed
+    │   ├── BadValue           a value is outside its type's domain
+    │   ├── BadFilter          a filter cannot be read, or is not allowed
+    │   └── NotFound           a name or id that is not there
+    ├── StateError             the thing is there, but its state does not allow the operation
+    ├── MessageFailure         one message cannot go on; it is suspended with this reason
+    │   ├── PipelineFailure    it cannot be decoded, disassembled or promoted
+    │   ├── RoutingFailure     nobody subscribes to it
+    │   └── DeliveryFailure    a send port could not transmit it
+    ├── PublishFailed          a publish was refused as a whole; carries a result per item
+    └── Unavailable            the MessageBox (or Java, or Spark) cannot be reached now; trying again may help
+
+An error has a stable code (docs/errors.md), says what happened with which value, and what to do. Whether trying
+again can help is a property of the type, and the type decides retries.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PostroomError(Exception):
+    """Something went wrong in Postroom."""
+
+    code: ClassVar[str] = "POSTROOM"
+    transient: ClassVar[bool] = False
+
+    def __init__(self, what: str, *, why: str = "", hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.why = why
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return "\n".join(line for line in (self.what, self.why, self.hint) if line)
+
+
+class DefinitionError(PostroomError):
+    """A definition is wrong; nothing was changed."""
+
+    code = "DEFINITION"
+
+
+class BadValue(DefinitionError):
+    """A value is outside the domain of its type."""
+
+    code = "BAD_VALUE"
+
+
+class BadFilter(DefinitionError):
+    """A filter cannot be read, or compares what cannot be compared."""
+
+    code = "BAD_FILTER"
+
+
+class NotFound(DefinitionError):
+    """There is nothing of that name or id."""
+
+    code = "NOT_FOUND"
+
+
+class StateError(PostroomError):
+    """The present state does not allow this operation."""
+
+    code = "STATE"
+
+
+class MessageFailure(PostroomError):
+    """One message cannot go on; it is kept, suspended with this reason."""
+
+    code = "MESSAGE"
+
+
+class PipelineFailure(MessageFailure):
+    """A message cannot be decoded, disassembled or promoted."""
+
+    code = "PIPELINE"
+
+
+class RoutingFailure(MessageFailure):
+    """The published message could not be routed because no subscribers were found."""
+
+    code = "ROUTING"
+
+
+class DeliveryFailure(MessageFailure):
+    """A send port could not transmit the message this time."""
+
+    code = "DELIVERY"
+    transient = True
+
+
+class Unavailable(PostroomError):
+    """Something that is needed cannot be reached right now."""
+
+    code = "UNAVAILABLE"
+    transient = True

@@ -1,0 +1,209 @@
+"""Messages: a typed context and named parts, immutable from the moment they exist.
+
+    message = Message.of(b'{"region": "EU"}', promoted={Region: "EU"})
+    changed = message.with_context(message.context.promote(Region, "US"))    # another message, with another id
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Protocol
+
+from postroom.errors import BadValue
+from postroom.filters.expression import Comparable
+from postroom.properties import Property
+from postroom.values import Value, type_of, value_from_json, value_to_json
+
+#: A body above this size is stored in fragments of this size and never held in one piece.
+FRAGMENT_SIZE = 102_400
+
+
+class Body(Protocol):
+    """The content of a part: bytes that may be too many to hold at once."""
+
+    @property
+    def size(self) -> int: ...
+
+    def chunks(self) -> Iterator[bytes]:
+        """The content from its start, a piece at a time; may be asked for again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """A body in memory."""
+
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def chunks(self) -> Iterator[bytes]:
+        yield self.data
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One named part. The engine never looks into its content."""
+
+    name: str = "body"
+    body: Body
+    content_type: str = "application/octet-stream"
+    charset: str | None = None
+    part_id: uuid.UUID = field(default_factory=uuid.uuid4)
+
+    @property
+    def data(self) -> bytes:
+        """The whole content, in memory."""
+        return b"".join(self.body.chunks())
+
+
+class Context(Mapping[Comparable, Value]):
+    """The typed properties of a message, each written or promoted.
+
+    Immutable: ``write`` and ``promote`` return another context. Only promoted properties take part in routing.
+    Reading a property that is absent with ``get`` gives None; there are no nulls in a context.
+    """
+
+    __slots__ = ("_promoted", "_written")
+
+    def __init__(self, promoted: Mapping[str, Value] | None = None, written: Mapping[str, Value] | None = None) -> None:
+        self._promoted: Mapping[str, Value] = MappingProxyType(dict(promoted or {}))
+        self._written: Mapping[str, Value] = MappingProxyType(dict(written or {}))
+
+    @property
+    def promoted(self) -> Mapping[str, Value]:
+        """The promoted values by property key; this is all that matching sees."""
+        return self._promoted
+
+    @property
+    def written(self) -> Mapping[str, Value]:
+        """The values that are carried but invisible to routing, by property key."""
+        return self._written
+
+    def promote(self, prop: Property, value: object) -> Context:
+        """With ``prop`` promoted to ``value``; None removes the property."""
+        if value is None:
+            return self._without(prop.key)
+        checked = prop.check(value)
+        rest = self._without(prop.key)
+        return Context({**rest._promoted, prop.key: checked}, rest._written)
+
+    def write(self, prop: Property, value: object) -> Context:
+        """With ``prop`` written (and no longer promoted); None removes the property."""
+        if value is None:
+            return self._without(prop.key)
+        checked = prop.check(value, promoted=False)
+        rest = self._without(prop.key)
+        return Context(rest._promoted, {**rest._written, prop.key: checked})
+
+    def demote_all(self) -> Context:
+        """With every promoted property merely written: still readable, no longer routable."""
+        return Context({}, {**self._written, **self._promoted})
+
+    def is_promoted(self, prop: Comparable) -> bool:
+        return prop.key in self._promoted
+
+    def _without(self, key: str) -> Context:
+        return Context(
+            {k: v for k, v in self._promoted.items() if k != key}, {k: v for k, v in self._written.items() if k != key}
+        )
+
+    def __getitem__(self, prop: Comparable) -> Value:
+        key = prop.key
+        return self._promoted[key] if key in self._promoted else self._written[key]
+
+    def __iter__(self) -> Iterator[Comparable]:
+        for key in (*self._promoted, *self._written):
+            value = self._promoted[key] if key in self._promoted else self._written[key]
+            yield Property.from_key(key, type_of(value))
+
+    def __len__(self) -> int:
+        return len(self._promoted) + len(self._written)
+
+    def __contains__(self, prop: object) -> bool:
+        return isinstance(prop, Comparable) and (prop.key in self._promoted or prop.key in self._written)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Context):
+            return NotImplemented
+        return dict(self._promoted) == dict(other._promoted) and dict(self._written) == dict(other._written)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Context(promoted={dict(self._promoted)!r}, written={dict(self._written)!r})"
+
+    def to_json(self) -> str:
+        """The stored form: ``{"promoted": {key: value}, "written": {key: value}}``."""
+        return json.dumps(
+            {
+                "promoted": {key: value_to_json(value) for key, value in self._promoted.items()},
+                "written": {key: value_to_json(value) for key, value in self._written.items()},
+            },
+            ensure_ascii=False,
+            separators=(",", ":"),
+        )
+
+    @classmethod
+    def from_json(cls, stored: str | bytes | Mapping[str, Mapping[str, object]]) -> Context:
+        """The inverse of ``to_json``; takes the text or the object that PostgreSQL's driver made of it."""
+        decoded = json.loads(stored) if isinstance(stored, str | bytes) else stored
+        return cls(
+            {key: value_from_json(value) for key, value in decoded.get("promoted", {}).items()},
+            {key: value_from_json(value) for key, value in decoded.get("written", {}).items()},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """A context and 0 to n parts. If there are parts, exactly one of them is the body part."""
+
+    context: Context = field(default_factory=Context)
+    parts: tuple[Part, ...] = ()
+    body_part_name: str | None = None
+    message_id: uuid.UUID = field(default_factory=uuid.uuid4)
+
+    def __post_init__(self) -> None:
+        names = [part.name for part in self.parts]
+        if len(set(names)) != len(names):
+            raise BadValue(f"Two parts of one message have the same name: {', '.join(names)}.")
+        if self.parts and self.body_part_name is None:
+            object.__setattr__(self, "body_part_name", names[0])
+        if self.body_part_name is not None and self.body_part_name not in names:
+            raise BadValue(f"The body part {self.body_part_name!r} is not among the parts: {', '.join(names) or 'none'}.")
+
+    @classmethod
+    def of(
+        cls,
+        body: bytes | Body | None = None,
+        *,
+        promoted: Mapping[Property, object] | None = None,
+        written: Mapping[Property, object] | None = None,
+        parts: Iterable[Part] = (),
+        content_type: str = "application/octet-stream",
+    ) -> Message:
+        """A new message: ``Message.of(b"...", promoted={Region: "EU"})``; ``parts`` follow the body."""
+        context = Context()
+        for prop, value in (written or {}).items():
+            context = context.write(prop, value)
+        for prop, value in (promoted or {}).items():
+            context = context.promote(prop, value)
+        content = Bytes(body) if isinstance(body, bytes) else body
+        first = () if content is None else (Part(body=content, content_type=content_type),)
+        return cls(context=context, parts=(*first, *parts))
+
+    @cached_property
+    def body(self) -> Part | None:
+        """The body part, or None for a message without parts."""
+        return next((part for part in self.parts if part.name == self.body_part_name), None)
+
+    def with_context(self, context: Context) -> Message:
+        """Another message, with another id, that shares this one's parts."""
+        return Message(context=context, parts=self.parts, body_part_name=self.body_part_name)

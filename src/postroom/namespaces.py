@@ -1,0 +1,16 @@
+"""The namespaces that BizTalk's own properties live in, and the short forms that people write for them."""
+
+from __future__ import annotations
+
+SYSTEM_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2003/system-properties"
+FILE_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2003/file-properties"
+DISTINGUISHED_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2003/btsDistinguishedFields"
+
+#: Short forms that stand for one of BizTalk's own namespaces. Any other short form is the namespace itself.
+PREFIXES = {"BTS": SYSTEM_NAMESPACE, "FILE": FILE_NAMESPACE}
+_SHORT = {namespace: prefix for prefix, namespace in PREFIXES.items()}
+
+
+def dotted_name(namespace: str, name: str) -> str:
+    """How people write a property: ``BTS.MessageType``, ``Orders.Region``."""
+    return f"{_SHORT.get(namespace, namespace)}.{name}"

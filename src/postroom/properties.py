@@ -1,0 +1,64 @@
+"""Properties: the named, typed entries of a message context that filters can compare.
+
+    Region = Property("Orders.Region", str)
+    Region == "EU"                              # a filter
+
+A property is identified by namespace and name. The dotted form that people write is the namespace's short form, a
+dot, and the name: ``Orders.Region`` is *Region* in the namespace *Orders*; ``BTS.ReceivePortName`` is
+*ReceivePortName* in BizTalk's system namespace.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from postroom.errors import BadValue
+from postroom.filters.expression import Comparable
+from postroom.namespaces import PREFIXES
+from postroom.values import Value, ValueType, check_promoted, check_value
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DOTTED = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})+")
+
+
+class Property(Comparable):
+    """A property that messages can carry and filters can compare.
+
+    ``Property("Orders.Total", Decimal)``; with ``namespace=`` the first argument is the bare name.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, name: str, type: type, *, namespace: str | None = None) -> None:
+        if namespace is None:
+            if not _DOTTED.fullmatch(name):
+                raise BadValue(
+                    f"{name!r} is not the name of a property.",
+                    hint='Write namespace and name, such as "Orders.Region", or pass namespace=.',
+                )
+            prefix, _, name = name.rpartition(".")
+            namespace = PREFIXES.get(prefix, prefix)
+        elif not _NAME.fullmatch(name):
+            raise BadValue(f"{name!r} is not the name of a property.", hint="Use letters, digits and underscores.")
+        elif not namespace or "#" in namespace:
+            raise BadValue(f"{namespace!r} is not a namespace.", hint="A namespace is not empty and has no '#'.")
+        super().__init__(namespace=namespace, name=name, value_type=ValueType.of(type))
+
+    @classmethod
+    def from_key(cls, key: str, value_type: ValueType) -> Property:
+        """The property for a stored key (namespace, '#', name)."""
+        namespace, _, name = key.rpartition("#")
+        return cls(name, value_type.python_type, namespace=namespace)
+
+    def check(self, value: object, *, promoted: bool = True) -> Value:
+        """``value`` as this property may hold it, or BadValue that names the property."""
+        try:
+            checked = check_value(self.value_type, value)
+            return check_promoted(checked) if promoted else checked
+        except BadValue as error:
+            raise BadValue(f"{self.dotted}: {error.what}", hint=error.hint) from None
+
+    def __reduce__(self) -> Any:
+        return Property.from_key, (self.key, self.value_type)
+

@@ -1,0 +1,153 @@
+"""BizTalk's system properties, under the short names that filters use: ``BTS.ReceivePortName``, ``FILE.ReceivedFileName``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from postroom.namespaces import FILE_NAMESPACE, SYSTEM_NAMESPACE
+from postroom.properties import Property
+
+
+def _bts(name: str, type: type) -> Property:
+    return Property(name, type, namespace=SYSTEM_NAMESPACE)
+
+
+def _file(name: str, type: type) -> Property:
+    return Property(name, type, namespace=FILE_NAMESPACE)
+
+
+class BTS:
+    """The system properties: what the engine stamps on a message, and what directs it."""
+
+    AckDescription = _bts("AckDescription", str)
+    AckFailureCategory = _bts("AckFailureCategory", int)
+    AckFailureCode = _bts("AckFailureCode", str)
+    AckID = _bts("AckID", str)
+    AckInboundTransportLocation = _bts("AckInboundTransportLocation", str)
+    AckOutboundTransportLocation = _bts("AckOutboundTransportLocation", str)
+    AckOwnerID = _bts("AckOwnerID", str)
+    AckReceivePortID = _bts("AckReceivePortID", str)
+    AckReceivePortName = _bts("AckReceivePortName", str)
+    AckRequired = _bts("AckRequired", bool)
+    AckSendPortID = _bts("AckSendPortID", str)
+    AckSendPortName = _bts("AckSendPortName", str)
+    AckType = _bts("AckType", str)
+    ActionOnFailure = _bts("ActionOnFailure", int)
+    ActivationServiceID = _bts("ActivationServiceID", str)
+    BackupEndpointInfo = _bts("BackupEndpointInfo", str)
+    BatchRequired = _bts("BatchRequired", bool)
+    BizTalkControl = _bts("BizTalkControl", str)
+    CorrelationToken = _bts("CorrelationToken", str)
+    DecryptionCert = _bts("DecryptionCert", str)
+    DestinationParty = _bts("DestinationParty", str)
+    DestinationPartyID = _bts("DestinationPartyID", str)
+    DestinationPartyQualifier = _bts("DestinationPartyQualifier", str)
+    EncryptionCert = _bts("EncryptionCert", str)
+    EndpointGroup = _bts("EndpointGroup", str)
+    EpmRRCorrelationToken = _bts("EpmRRCorrelationToken", str)
+    ExpirationTime = _bts("ExpirationTime", datetime)
+    FaultName = _bts("FaultName", str)
+    FaultQueue = _bts("FaultQueue", str)
+    InboundTransportLocation = _bts("InboundTransportLocation", str)
+    InboundTransportType = _bts("InboundTransportType", str)
+    InterchangeID = _bts("InterchangeID", str)
+    InterchangeSequenceNumber = _bts("InterchangeSequenceNumber", int)
+    IsDynamicSend = _bts("IsDynamicSend", bool)
+    IsFragmented = _bts("IsFragmented", bool)
+    IsReliable = _bts("IsReliable", bool)
+    IsRequestResponse = _bts("IsRequestResponse", bool)
+    IsSolicitResponse = _bts("IsSolicitResponse", bool)
+    JobID = _bts("JobID", str)
+    LRPMsgBodyTracking = _bts("LRPMsgBodyTracking", int)
+    LTPMsgBodyTracking = _bts("LTPMsgBodyTracking", int)
+    LastInterchangeMessage = _bts("LastInterchangeMessage", bool)
+    LoopBack = _bts("LoopBack", bool)
+    MessageDestination = _bts("MessageDestination", str)
+    MessageExchangePattern = _bts("MessageExchangePattern", int)
+    MessageID = _bts("MessageID", str)
+    MessageType = _bts("MessageType", str)
+    Operation = _bts("Operation", str)
+    OutboundTransportCLSID = _bts("OutboundTransportCLSID", str)
+    OutboundTransportLocation = _bts("OutboundTransportLocation", str)
+    OutboundTransportType = _bts("OutboundTransportType", str)
+    PartnerPort = _bts("PartnerPort", str)
+    PartnerService = _bts("PartnerService", str)
+    PassAckThrough = _bts("PassAckThrough", bool)
+    PassThrough = _bts("PassThrough", bool)
+    PipelinesExecuted = _bts("PipelinesExecuted", int)
+    ProcessingParts = _bts("ProcessingParts", str)
+    PropertiesToUpdate = _bts("PropertiesToUpdate", str)
+    ReceivePipelineConfig = _bts("ReceivePipelineConfig", str)
+    ReceivePipelineID = _bts("ReceivePipelineID", str)
+    ReceivePipelineResponseConfig = _bts("ReceivePipelineResponseConfig", str)
+    ReceivePortID = _bts("ReceivePortID", str)
+    ReceivePortName = _bts("ReceivePortName", str)
+    ReceivePortTransformHint = _bts("ReceivePortTransformHint", str)
+    ReqRespTransmitPipelineID = _bts("ReqRespTransmitPipelineID", str)
+    RetryCount = _bts("RetryCount", int)
+    RetryInterval = _bts("RetryInterval", int)
+    RouteDirectToTP = _bts("RouteDirectToTP", bool)
+    SOAPAction = _bts("SOAPAction", str)
+    SPGroupID = _bts("SPGroupID", str)
+    SPID = _bts("SPID", str)
+    SPName = _bts("SPName", str)
+    SPTransportBackupID = _bts("SPTransportBackupID", str)
+    SPTransportID = _bts("SPTransportID", str)
+    SSOTicket = _bts("SSOTicket", str)
+    SchemaStrongName = _bts("SchemaStrongName", str)
+    SendPipelineConfig = _bts("SendPipelineConfig", str)
+    SendPipelineResponseConfig = _bts("SendPipelineResponseConfig", str)
+    SendPortTransformHint = _bts("SendPortTransformHint", str)
+    SignatureCertificate = _bts("SignatureCertificate", str)
+    SigningCert = _bts("SigningCert", str)
+    SourceParty = _bts("SourceParty", str)
+    SourcePartyEvidence = _bts("SourcePartyEvidence", str)
+    SourcePartyEvidenceQualifier = _bts("SourcePartyEvidenceQualifier", str)
+    SourcePartyID = _bts("SourcePartyID", str)
+    SourcePartyQualifier = _bts("SourcePartyQualifier", str)
+    SuppressRoutingFailureDiagnosticInfo = _bts("SuppressRoutingFailureDiagnosticInfo", bool)
+    SuspendAsNonResumable = _bts("SuspendAsNonResumable", bool)
+    SuspendMessageOnMappingFailure = _bts("SuspendMessageOnMappingFailure", bool)
+    SuspendMessageOnRoutingFailure = _bts("SuspendMessageOnRoutingFailure", bool)
+    TransmitPipelineID = _bts("TransmitPipelineID", str)
+    TransmitWorkID = _bts("TransmitWorkID", str)
+    WindowsUser = _bts("WindowsUser", str)
+    WorkID = _bts("WorkID", str)
+    commitmentRct_commitmentCode = _bts("commitmentRct_commitmentCode", str)
+    commitmentRct_decidedAt = _bts("commitmentRct_decidedAt", datetime)
+    commitmentRct_decision = _bts("commitmentRct_decision", str)
+    commitmentRct_identity = _bts("commitmentRct_identity", str)
+    deliveryRct_identity = _bts("deliveryRct_identity", str)
+    deliveryRct_receivedAt = _bts("deliveryRct_receivedAt", datetime)
+    eps_from_address = _bts("eps_from_address", str)
+    eps_from_address_type = _bts("eps_from_address_type", str)
+    eps_to_address = _bts("eps_to_address", str)
+    eps_to_address_type = _bts("eps_to_address_type", str)
+    fault_faultactor = _bts("fault_faultactor", str)
+    fault_faultcode = _bts("fault_faultcode", str)
+    fault_faultstring = _bts("fault_faultstring", str)
+    prc_instance = _bts("prc_instance", str)
+    prc_type = _bts("prc_type", str)
+    prop_identity = _bts("prop_identity", str)
+    prop_sentAt = _bts("prop_sentAt", datetime)
+    prop_topic = _bts("prop_topic", str)
+    svc_commitmentRctRqt_sendBy = _bts("svc_commitmentRctRqt_sendBy", datetime)
+    svc_commitmentRctRqt_sendTo_address = _bts("svc_commitmentRctRqt_sendTo_address", str)
+    svc_commitmentRctRqt_sendTo_address_type = _bts("svc_commitmentRctRqt_sendTo_address_type", str)
+    svc_deliveryRctRqt_sendBy = _bts("svc_deliveryRctRqt_sendBy", datetime)
+    svc_deliveryRctRqt_sendTo_address = _bts("svc_deliveryRctRqt_sendTo_address", str)
+    svc_deliveryRctRqt_sendTo_address_type = _bts("svc_deliveryRctRqt_sendTo_address_type", str)
+
+
+class FILE:
+    """What the File adapter says about a message."""
+
+    AllowCacheOnWrite = _file("AllowCacheOnWrite", bool)
+    CopyMode = _file("CopyMode", int)
+    ReceivedFileName = _file("ReceivedFileName", str)
+
+
+#: Every system property by its key.
+SYSTEM_PROPERTIES: dict[str, Property] = {
+    member.key: member for room in (BTS, FILE) for member in vars(room).values() if isinstance(member, Property)
+}
