@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
@@ -21,6 +22,9 @@ from postroom.values import Value, type_of, value_from_json, value_to_json
 
 #: A body above this size is stored in fragments of this size and never held in one piece.
 FRAGMENT_SIZE = 102_400
+
+#: How much of a streamed body is in memory at a time.
+CHUNK_SIZE = 1 << 20
 
 
 class Body(Protocol):
@@ -46,6 +50,30 @@ class Bytes:
 
     def chunks(self) -> Iterator[bytes]:
         yield self.data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSlice:
+    """A body that stays in a file: ``length`` bytes from ``offset``."""
+
+    path: Path
+    offset: int = 0
+    length: int
+
+    @property
+    def size(self) -> int:
+        return self.length
+
+    def chunks(self) -> Iterator[bytes]:
+        remaining = self.length
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            while remaining:
+                chunk = file.read(min(CHUNK_SIZE, remaining))
+                if not chunk:
+                    raise OSError(f"{self.path} ended {remaining} bytes early: it was cut short while it was read.")
+                remaining -= len(chunk)
+                yield chunk
 
 
 @dataclass(frozen=True, kw_only=True)
