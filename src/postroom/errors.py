@@ -4,12 +4,14 @@
     ├── DefinitionError        a user's definition or argument is wrong; nothing was changed
     │   ├── BadValue           a value is outside its type's domain
     │   ├── BadFilter          a filter cannot be read, or is not allowed
+    │   ├── DefinitionRefused  an application has problems; carries every one, with file and line
     │   └── NotFound           a name or id that is not there
     ├── StateError             the thing is there, but its state does not allow the operation
     ├── MessageFailure         one message cannot go on; it is suspended with this reason
     │   ├── PipelineFailure    it cannot be decoded, disassembled or promoted
     │   ├── RoutingFailure     nobody subscribes to it
-    │   └── DeliveryFailure    a send port could not transmit it
+    │   ├── DeliveryFailure    a send port could not transmit it this time
+    │   └── DeliveryRefused    a send port can never transmit it
     ├── PublishFailed          a publish was refused as a whole; carries a result per item
     └── Unavailable            the MessageBox (or Java, or Spark) cannot be reached now; trying again may help
 
@@ -19,6 +21,8 @@ again can help is a property of the type, and the type decides retries.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import ClassVar
 
 
@@ -56,6 +60,35 @@ class BadFilter(DefinitionError):
     code = "BAD_FILTER"
 
 
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a definition, and where it was written, if that is known."""
+
+    text: str
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        if not self.file:
+            return self.text
+        return f"{self.file}:{self.line}: {self.text}" if self.line else f"{self.file}: {self.text}"
+
+
+class DefinitionRefused(DefinitionError):
+    """An application's definition has problems; nothing of it was applied."""
+
+    code = "DEFINITION_REFUSED"
+
+    def __init__(self, what: str, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        count = "one problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        super().__init__(
+            f"{what} was refused: {count}.",
+            why="\n".join(str(problem) for problem in self.problems),
+            hint="Nothing was changed. Mend what is listed and try again.",
+        )
+
+
 class NotFound(DefinitionError):
     """There is nothing of that name or id."""
 
@@ -91,6 +124,12 @@ class DeliveryFailure(MessageFailure):
 
     code = "DELIVERY"
     transient = True
+
+
+class DeliveryRefused(MessageFailure):
+    """A send port can never transmit this message; trying again cannot help."""
+
+    code = "DELIVERY_REFUSED"
 
 
 class Unavailable(PostroomError):
