@@ -1,0 +1,116 @@
+"""What is deployed, as the engine reads it: receive locations, send ports, service classes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import IntEnum
+from typing import Any
+
+from postroom.errors import NotFound
+from postroom.messagebox.connection import Connection
+
+
+class ServiceClass(IntEnum):
+    """Who creates subscriptions and receives messages; BizTalk's codes."""
+
+    ORCHESTRATIONS = 1
+    MESSAGING_IN_PROCESS = 4
+    CACHING = 16
+    MESSAGING_ISOLATED = 32
+    ROUTING_FAILURE_REPORT = 64
+
+
+class PortState(IntEnum):
+    """Bound has no subscription; stopped has one whose matches are suspended; started has one that is served."""
+
+    BOUND = 1
+    STOPPED = 2
+    STARTED = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    host_id: int
+    name: str
+    role_name: str
+    is_default: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceiveLocation:
+    location_id: uuid.UUID
+    name: str
+    port_id: uuid.UUID
+    port_name: str
+    host_id: int
+    adapter: dict[str, Any]
+    pipeline: dict[str, Any]
+    uri: str
+    enabled: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SendPort:
+    port_id: uuid.UUID
+    name: str
+    host_id: int
+    transport_id: uuid.UUID
+    adapter: dict[str, Any]
+    uri: str
+    filter: str | None
+    priority: int
+    retry_count: int
+    retry_interval: timedelta
+    state: PortState
+    subscription_id: int | None
+
+
+def hosts(connection: Connection) -> list[Host]:
+    rows = connection.execute("SELECT id, name, role_name, is_default FROM management.hosts ORDER BY id")
+    return [Host(host_id=i, name=name, role_name=role, is_default=default) for i, name, role, default in rows]
+
+
+def host_named(connection: Connection, name: str) -> Host:
+    """The host of that name (in any case), or NotFound that lists those there are."""
+    known = hosts(connection)
+    for host in known:
+        if host.name.lower() == name.lower():
+            return host
+    raise NotFound(
+        f"There is no host {name!r}.",
+        hint=f"The hosts are: {', '.join(host.name for host in known) or 'none yet; run postroom apply first'}.",
+    )
+
+
+def receive_locations(connection: Connection, *, host_id: int | None = None) -> list[ReceiveLocation]:
+    """The receive locations, of one host or of all, by name."""
+    rows = connection.execute(
+        "SELECT l.id, l.name, p.id, p.name, l.host_id, l.adapter, l.pipeline, l.uri, l.enabled"
+        "  FROM management.receive_locations l JOIN management.receive_ports p ON p.id = l.receive_port_id"
+        " WHERE l.host_id = coalesce(%s, l.host_id) ORDER BY l.name",
+        (host_id,),
+    )
+    names = ("location_id", "name", "port_id", "port_name", "host_id", "adapter", "pipeline", "uri", "enabled")
+    return [ReceiveLocation(**dict(zip(names, row, strict=True))) for row in rows]
+
+
+def send_ports(
+    connection: Connection, *, host_id: int | None = None, ids: Sequence[uuid.UUID] | None = None
+) -> list[SendPort]:
+    """The send ports, of one host or of all, by name."""
+    rows = connection.execute(
+        "SELECT id, name, host_id, transport_id, adapter, uri, filter, priority, retry_count, retry_interval, state,"
+        "       subscription_id"
+        "  FROM management.send_ports"
+        " WHERE host_id = coalesce(%s, host_id) AND (%s::uuid[] IS NULL OR id = ANY (%s)) ORDER BY name",
+        (host_id, ids, ids),
+    )
+    names = (
+        *("port_id", "name", "host_id", "transport_id", "adapter", "uri", "filter", "priority", "retry_count"),
+        *("retry_interval", "state", "subscription_id"),
+    )
+    ports = (dict(zip(names, row, strict=True)) for row in rows)
+    return [SendPort(**{**port, "state": PortState(port["state"])}) for port in ports]

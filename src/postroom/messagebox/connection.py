@@ -1,0 +1,61 @@
+"""Connections to the MessageBox, and transactions that try again when PostgreSQL asks for it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from postroom.errors import Unavailable
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+T = TypeVar("T")
+
+_SETTINGS = {
+    "options": "-c search_path=messagebox,management,pg_temp -c client_min_messages=warning",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "connect_timeout": "10",
+}
+
+#: A whole transaction is tried again after these: another one was in the way, and nothing of ours was kept.
+_TRY_AGAIN = (pg.DeadlockDetected, pg.SerializationFailure)
+_ATTEMPTS = 8
+
+
+def connect(url: str, *, user: str | None = None, application_name: str = "postroom") -> Connection:
+    """A connection in autocommit mode; work that belongs together goes into ``transaction``."""
+    given = conninfo_to_dict(url)
+    settings: dict[str, Any] = {**_SETTINGS, "application_name": application_name, **given}
+    if user is not None:
+        settings["user"] = user
+    try:
+        connection = psycopg.connect(make_conninfo(**settings), autocommit=True)
+    except psycopg.OperationalError as error:
+        raise Unavailable(
+            "The MessageBox cannot be reached.",
+            why=str(error).strip().splitlines()[0],
+            hint="Is PostgreSQL running? Check --database (or POSTROOM_DATABASE), or start it with 'postroom up'.",
+        ) from error
+    # A statement that was prepared on this connection must not meet another session behind a pooler.
+    connection.prepare_threshold = 3
+    return connection
+
+
+def transaction(connection: Connection, work: Callable[[Connection], T]) -> T:
+    """Runs ``work`` in one transaction, again from its start after a deadlock or a serialisation failure."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            with connection.transaction():
+                return work(connection)
+        except _TRY_AGAIN:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            time.sleep(random.uniform(0, 0.01 * 2**attempt))
+    raise AssertionError("unreachable")

@@ -1,0 +1,12 @@
+-- Whatever changes who receives what (enlist, start, stop, unenlist, a new host) calls this first: it waits until the
+-- publishes under way have committed, keeps new ones out, and gives the new routing version.
+-- Locks: advisory (7001, 0) exclusive, until the transaction ends.
+CREATE OR REPLACE FUNCTION messagebox.change_routing() RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+DECLARE
+    new_version bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock(7001, 0);
+    UPDATE routing_version SET version = version + 1 RETURNING version INTO new_version;
+    RETURN new_version;
+END $$;

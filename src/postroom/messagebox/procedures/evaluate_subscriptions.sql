@@ -1,0 +1,37 @@
+-- For each subscription that was found: may its host receive the message (every message predicate equals an
+-- application property of the host), and is it started (work queue) or stopped (suspended queue)? Inserts one
+-- reference each and returns how many.
+CREATE OR REPLACE FUNCTION messagebox.evaluate_subscriptions(
+    p_batch_id uuid, p_message_id uuid, p_subscription_ids bigint[], p_instance_ids uuid[],
+    p_now timestamptz DEFAULT now()
+) RETURNS integer
+LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
+DECLARE
+    references_made integer;
+BEGIN
+    WITH found AS (
+        SELECT s.*, coalesce(s.instance_id, f.new_instance) AS the_instance
+          FROM unnest(p_subscription_ids, p_instance_ids) AS f (id, new_instance)
+          JOIN subscriptions s ON s.id = f.id AND s.removed_at IS NULL
+         WHERE NOT EXISTS (
+            SELECT 1 FROM message_predicates m
+             WHERE m.batch_id = p_batch_id AND m.message_id = p_message_id
+               AND NOT EXISTS (SELECT 1 FROM application_properties a
+                                WHERE a.host_id = s.host_id AND a.property_key = m.property_key AND a.value = m.value))
+    ), queued AS (
+        INSERT INTO work_queue (host_id, message_id, subscription_id, service_class, service_id, instance_id,
+                                priority, enqueued_at)
+        SELECT host_id, p_message_id, id, service_class, service_id, the_instance, priority, p_now
+          FROM found WHERE state = 1 ORDER BY id
+        RETURNING 1
+    ), suspended AS (
+        INSERT INTO suspended_queue (host_id, message_id, subscription_id, service_class, service_id, instance_id,
+                                     priority, enqueued_at, suspended_at, cause, error_code, error_description)
+        SELECT host_id, p_message_id, id, service_class, service_id, the_instance, priority, p_now, p_now,
+               1, 'PORT_STOPPED', 'The subscriber ' || service_name || ' is enlisted but stopped.'
+          FROM found WHERE state = 2 ORDER BY id
+        RETURNING 1
+    )
+    SELECT (SELECT count(*) FROM queued) + (SELECT count(*) FROM suspended) INTO references_made;
+    RETURN references_made;
+END $$;

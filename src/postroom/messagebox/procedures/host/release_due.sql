@@ -1,0 +1,24 @@
+-- What waited for its time and is due goes from the scheduled queue into the work queue, under its old number.
+-- Index: scheduled_queue_due.
+CREATE OR REPLACE FUNCTION messagebox.release_due___HOST__(p_limit integer, p_now timestamptz DEFAULT now())
+RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+    released integer;
+BEGIN
+    WITH due AS (
+        DELETE FROM __HOST___q_scheduled s
+         WHERE s.ctid = ANY (ARRAY(
+               SELECT w.ctid FROM __HOST___q_scheduled w WHERE w.valid_from <= p_now
+                ORDER BY w.valid_from LIMIT p_limit FOR UPDATE SKIP LOCKED))
+     RETURNING *
+    )
+    INSERT INTO __HOST___q (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
+                            priority, task, attempt, enqueued_at)
+    SELECT seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, attempt,
+           enqueued_at
+      FROM due;
+    GET DIAGNOSTICS released = ROW_COUNT;
+    RETURN released;
+END $$;

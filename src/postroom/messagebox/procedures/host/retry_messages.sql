@@ -1,0 +1,25 @@
+-- The messages of a claim that are to be tried again later: into the scheduled queue, one attempt older. Returns how
+-- many of them this claim still held.
+-- Index: work_queue_claimed.
+CREATE OR REPLACE FUNCTION messagebox.retry_messages___HOST__(
+    p_claim_id uuid, p_seqs bigint[], p_valid_from timestamptz[], p_error_codes text[], p_error_descriptions text[]
+) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+    moved integer;
+BEGIN
+    WITH failed AS (
+        DELETE FROM __HOST___q WHERE claim_id = p_claim_id AND seq = ANY (p_seqs) RETURNING *
+    )
+    INSERT INTO __HOST___q_scheduled (seq, host_id, message_id, subscription_id, service_class, service_id,
+                                      instance_id, priority, task, attempt, enqueued_at, valid_from, error_code,
+                                      error_description)
+    SELECT f.seq, f.host_id, f.message_id, f.subscription_id, f.service_class, f.service_id, f.instance_id, f.priority,
+           f.task, f.attempt + 1, f.enqueued_at, r.valid_from, r.error_code, r.error_description
+      FROM failed f
+      JOIN unnest(p_seqs, p_valid_from, p_error_codes, p_error_descriptions)
+           AS r (seq, valid_from, error_code, error_description) ON r.seq = f.seq;
+    GET DIAGNOSTICS moved = ROW_COUNT;
+    RETURN moved;
+END $$;

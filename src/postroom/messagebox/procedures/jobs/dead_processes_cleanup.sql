@@ -1,0 +1,32 @@
+-- MessageBox_DeadProcesses_Cleanup: a host instance whose session lock is gone, and was gone p_grace ago too, is dead;
+-- what it had claimed goes back into the queue for the others. Returns how many rows that were.
+-- Locks: tries the advisory lock (7002, id) of each instance for a moment. Index: work_queue_claimed.
+CREATE OR REPLACE FUNCTION messagebox.dead_processes_cleanup(
+    p_grace interval DEFAULT '1 second', p_now timestamptz DEFAULT clock_timestamp()
+) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+DECLARE
+    instance record;
+    -- Just after a server start nobody had the time to come back: wait longer.
+    grace interval := CASE WHEN p_now - pg_postmaster_start_time() < '15 seconds'
+                           THEN greatest(p_grace, '10 seconds') ELSE p_grace END;
+    released bigint := 0;
+    n bigint;
+BEGIN
+    FOR instance IN SELECT * FROM host_instances ORDER BY id LOOP
+        IF pg_try_advisory_xact_lock(7002, instance.id) THEN
+            IF instance.dead_since IS NULL THEN
+                UPDATE host_instances SET dead_since = p_now WHERE id = instance.id;
+            ELSIF instance.dead_since <= p_now - grace THEN
+                UPDATE work_queue SET claim_id = NULL, claimed_by = NULL
+                 WHERE claim_id IS NOT NULL AND claimed_by = instance.id;
+                GET DIAGNOSTICS n = ROW_COUNT;
+                released := released + n;
+                DELETE FROM host_instances WHERE id = instance.id;
+            END IF;
+        ELSIF instance.dead_since IS NOT NULL THEN
+            UPDATE host_instances SET dead_since = NULL WHERE id = instance.id;
+        END IF;
+    END LOOP;
+    RETURN released;
+END $$;

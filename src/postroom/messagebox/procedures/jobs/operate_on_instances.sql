@@ -1,0 +1,23 @@
+-- Operations_OperateOnInstances: routing failure reports whose instance is gone (terminated, or resumed and done) go
+-- too. Returns how many. A report about no instance stays until somebody terminates it.
+-- Index: suspended_queue_reports.
+CREATE OR REPLACE FUNCTION messagebox.operate_on_instances() RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+DECLARE
+    deleted uuid[];
+BEGIN
+    WITH done AS (
+        DELETE FROM suspended_queue r
+         WHERE r.cause = 3 AND r.related_instance_id IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM suspended_queue s WHERE s.instance_id = r.related_instance_id)
+           AND NOT EXISTS (SELECT 1 FROM scheduled_queue s WHERE s.instance_id = r.related_instance_id)
+           AND NOT EXISTS (SELECT 1 FROM work_queue w WHERE w.instance_id = r.related_instance_id)
+        RETURNING r.message_id
+    )
+    SELECT array_agg(message_id) INTO deleted FROM done;
+    IF deleted IS NULL THEN
+        RETURN 0;
+    END IF;
+    PERFORM int_release(deleted);
+    RETURN cardinality(deleted);
+END $$;

@@ -1,0 +1,14 @@
+-- Forgets receipts that are older than any unit of work that could still come again.
+-- Index: receipts (published_at).
+CREATE OR REPLACE FUNCTION messagebox.purge_receipts(p_keep interval DEFAULT '7 days', p_now timestamptz DEFAULT now())
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+DECLARE
+    purged bigint;
+BEGIN
+    DELETE FROM receipts r
+     WHERE r.published_at < p_now - p_keep
+       AND NOT EXISTS (SELECT 1 FROM claims c WHERE c.interchange_id = r.unit);
+    GET DIAGNOSTICS purged = ROW_COUNT;
+    RETURN purged;
+END $$;

@@ -1,0 +1,21 @@
+-- PurgeSubscriptions: the predicates of removed subscriptions, and then the subscriptions. A removed subscription has
+-- not been matched since its removal committed. The row itself stays as long as an index in memory may need to learn
+-- of the removal (p_keep).
+-- Index: predicates (group_id).
+CREATE OR REPLACE FUNCTION messagebox.purge_subscriptions(
+    p_keep interval DEFAULT '1 hour', p_now timestamptz DEFAULT now()
+) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+DECLARE
+    purged bigint;
+BEGIN
+    WITH gone AS (
+        DELETE FROM predicate_groups g USING subscriptions s
+         WHERE s.id = g.subscription_id AND s.removed_at IS NOT NULL
+        RETURNING g.id
+    )
+    DELETE FROM predicates p USING gone WHERE p.group_id = gone.id;
+    GET DIAGNOSTICS purged = ROW_COUNT;
+    DELETE FROM subscriptions WHERE removed_at < p_now - p_keep;
+    RETURN purged;
+END $$;

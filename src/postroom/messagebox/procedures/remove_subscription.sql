@@ -1,0 +1,9 @@
+-- Never matched again from this commit on; its predicates are deleted later, by purge_subscriptions. What is queued
+-- for it already stays queued.
+-- Locks: changes the routing (advisory (7001, 0) exclusive).
+CREATE OR REPLACE FUNCTION messagebox.remove_subscription(p_subscription_id bigint, p_now timestamptz DEFAULT now())
+RETURNS void
+LANGUAGE sql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
+    UPDATE subscriptions SET removed_at = p_now, version = change_routing()
+     WHERE id = p_subscription_id AND removed_at IS NULL;
+$$;

@@ -1,0 +1,18 @@
+-- A port was started: what was suspended because it was stopped goes back into the work queue under its old numbers.
+-- Index: suspended_queue_stopped. Called under the exclusive routing lock.
+CREATE OR REPLACE FUNCTION messagebox.resume_stopped(p_service_id uuid) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
+DECLARE
+    resumed_count bigint;
+BEGIN
+    WITH resumed AS (
+        DELETE FROM suspended_queue WHERE service_id = p_service_id AND cause = 1 RETURNING *
+    )
+    INSERT INTO work_queue (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
+                            priority, task, attempt, enqueued_at)
+    SELECT seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, attempt,
+           enqueued_at
+      FROM resumed ORDER BY seq;
+    GET DIAGNOSTICS resumed_count = ROW_COUNT;
+    RETURN resumed_count;
+END $$;

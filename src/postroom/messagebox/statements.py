@@ -1,0 +1,25 @@
+"""The SQL files beside this module, by name: ``statement("procedures/lock_routing")``."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import LiteralString, cast
+
+
+@cache
+def statement(name: str) -> LiteralString:
+    """The text of one .sql file. Nothing of it comes from outside the package."""
+    return cast(LiteralString, (files(__package__) / f"{name}.sql").read_text(encoding="utf-8"))
+
+
+@cache
+def names_in(folder: str) -> tuple[str, ...]:
+    """The statements in a folder, in the order of their names."""
+    return tuple(
+        sorted(
+            f"{folder}/{entry.name.removesuffix('.sql')}"
+            for entry in (files(__package__) / folder).iterdir()
+            if entry.name.endswith(".sql")
+        )
+    )
