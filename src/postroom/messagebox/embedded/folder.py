@@ -1,0 +1,104 @@
+"""Where an embedded server keeps its files.
+
+    <data>/lock, users     locks between the processes that use the server
+    <data>/server.json     the server's id, and where its database is kept if not here
+    <data>/log             what PostgreSQL says
+    <data>/pgdata/         PostgreSQL's data directory
+
+When root runs PostgreSQL as a system account that cannot enter <data>, pgdata is kept under the store instead
+(/var/lib/postroom), and server.json remembers where.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import sys
+from pathlib import Path
+
+from postroom.errors import Unavailable
+from postroom.messagebox.embedded.binaries import Binaries
+from postroom.private_folder import private_folder
+
+# What the address of a unix socket has room for, without its terminating zero.
+SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
+SOCKET_NAME = ".s.PGSQL.5432"
+
+
+class ServerFolder:
+    """The files of the server whose folder is `data`."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data.expanduser().absolute()
+        self.lock = self.data / "lock"
+        self.users = self.data / "users"
+        self.log = self.data / "log"
+        self._card = self.data / "server.json"
+
+    def make(self) -> None:
+        """Make the folder, which holds the lock that everything else needs."""
+        self.data.mkdir(parents=True, exist_ok=True)
+
+    def find_pgdata(self) -> Path | None:
+        """The data directory of a server that has been initialised, or None."""
+        kept_at = self._read().get("kept_at")
+        pgdata = Path(kept_at) / "pgdata" if kept_at else self.data / "pgdata"
+        return pgdata if pgdata.exists() else None
+
+    def choose_pgdata(self, binaries: Binaries, store: Path) -> Path:
+        """A place for a new data directory that the account of `binaries` can enter, with its parent made."""
+        card = {"id": secrets.token_hex(4)} | self._read()
+        if binaries.account is not None:
+            self.data.chmod(0o755)
+            if not binaries.may("-x", self.data):
+                # The id keeps a new folder of an old path apart from the database of the old one.
+                path = hashlib.sha256(str(self.data).encode()).hexdigest()[:12]
+                card["kept_at"] = str(store / f"{path}-{card['id']}")
+        self._write(card)
+        place = Path(card.get("kept_at", self.data))
+        try:
+            place.mkdir(parents=True, exist_ok=True, mode=0o755)
+        except OSError as error:
+            raise Unavailable(
+                f"There is no place for the database of {self.data}.",
+                why=f"The account that PostgreSQL runs as cannot enter that folder. {error}",
+                hint="Choose a --home that everybody can enter, or run Postroom as an ordinary user.",
+            ) from error
+        return place / "pgdata"
+
+    def socket_folder(self, pgdata: Path, binaries: Binaries) -> Path:
+        """The data directory itself if its path may be the address of a socket, else a short private folder."""
+        if is_socket_address(pgdata / SOCKET_NAME):
+            return pgdata
+        path = hashlib.sha256(str(pgdata).encode()).hexdigest()[:8]
+        name = f"{self._read()['id']}-{path}"
+        if binaries.account is None:
+            return private_folder(name)
+        return private_folder(name, uid=binaries.account.uid, gid=binaries.account.gid)
+
+    def tail(self, since: int, lines: int = 20) -> str:
+        """The last lines that the log has gained since it had `since` bytes."""
+        if not self.log.exists():
+            return ""
+        with self.log.open("rb") as log:
+            log.seek(since)
+            return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
+
+    def _read(self) -> dict[str, str]:
+        try:
+            card: dict[str, str] = json.loads(self._card.read_text())
+        except FileNotFoundError:
+            return {}
+        return card
+
+    def _write(self, card: dict[str, str]) -> None:
+        unfinished = self._card.with_suffix(".new")
+        unfinished.write_text(json.dumps(card) + "\n")
+        unfinished.replace(self._card)
+
+
+def is_socket_address(path: Path) -> bool:
+    """Short enough, and free of characters that mean something in a connection string or in PostgreSQL's settings."""
+    return len(bytes(path)) <= SOCKET_PATH_BYTES and re.fullmatch(r"[A-Za-z0-9/._+=-]+", str(path)) is not None

@@ -1,0 +1,100 @@
+"""Fixtures that every tier may use. All are lazy: a test that asks for none of them starts nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.folders import open_folder
+
+if TYPE_CHECKING:
+    from postroom.messagebox.embedded import EmbeddedServer
+    from tests.support.databases import Databases
+
+# For tests that do not ask what survives a crash of the machine; nothing else differs.
+NOT_DURABLE = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+SMALL = {"shared_buffers": "128MB"}
+
+
+def pytest_configure() -> None:
+    """The shell's own settings must not reach a test, nor a process that a test starts."""
+    for name in list(os.environ):
+        if name.startswith(("POSTROOM_", "PG")):
+            del os.environ[name]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests on Spark run in one worker, because a session costs seconds and a gigabyte."""
+    for item in items:
+        if "spark" in item.path.relative_to(Path(__file__).parent).parts[:1]:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[EmbeddedServer]:
+    """The worker's own PostgreSQL, which does not wait for the disk."""
+    with _server(NOT_DURABLE | SMALL) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def durable_server() -> Iterator[EmbeddedServer]:
+    """The worker's own PostgreSQL with the settings that users get."""
+    with _server(SMALL) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def databases(server: EmbeddedServer) -> Databases:
+    from tests.support.databases import Databases
+
+    return Databases(server)
+
+
+@pytest.fixture(scope="session")
+def durable_databases(durable_server: EmbeddedServer) -> Databases:
+    from tests.support.databases import Databases
+
+    return Databases(durable_server)
+
+
+@pytest.fixture
+def database(databases: Databases) -> Iterator[str]:
+    """The URL of a fresh MessageBox, owned by the superuser."""
+    with databases.clone() as url:
+        yield url
+
+
+@pytest.fixture
+def durable_database(durable_databases: Databases) -> Iterator[str]:
+    """As `database`, on a server that waits for the disk."""
+    with durable_databases.clone() as url:
+        yield url
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A folder for `--home`. An embedded server that a test starts under it must be stopped when the test ends."""
+    from postroom.messagebox.embedded import EmbeddedServer
+
+    with open_folder() as folder:
+        yield folder
+        EmbeddedServer(folder / ".postroom" / "postgres").destroy()
+
+
+@contextmanager
+def _server(settings: dict[str, str]) -> Iterator[EmbeddedServer]:
+    from postroom.messagebox.embedded import EmbeddedServer
+
+    with open_folder() as folder:
+        server = EmbeddedServer(folder / "postgres", settings=settings)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.destroy()

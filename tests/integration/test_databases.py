@@ -1,0 +1,23 @@
+"""The databases that tests work on."""
+
+from __future__ import annotations
+
+import psycopg
+
+from tests.support.databases import Databases
+
+
+def test_every_test_gets_a_fresh_messagebox(databases: Databases) -> None:
+    with databases.clone() as url, psycopg.connect(url, autocommit=True) as connection:
+        assert connection.execute("SELECT count(*) FROM management.message_box").fetchone() == (1,)
+        connection.execute("CREATE ROLE left_behind")
+        connection.execute("CREATE TABLE left_behind ()")
+    with databases.clone() as url, psycopg.connect(url) as connection:
+        assert connection.execute("SELECT to_regclass('left_behind')").fetchone() == (None,)
+        assert connection.execute("SELECT 1 FROM pg_roles WHERE rolname = 'left_behind'").fetchone() is None
+
+
+def test_a_durable_server_waits_for_the_disk(durable_database: str) -> None:
+    with psycopg.connect(durable_database) as connection:
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            assert connection.execute("SELECT current_setting(%s)", (setting,)).fetchone() == ("on",), setting

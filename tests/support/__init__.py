@@ -1,0 +1,1 @@
+"""What tests share: waiting for conditions, databases to work on."""
