@@ -129,11 +129,12 @@ def _check_decimal(value: object) -> Value:
         return Decimal(0)
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
-    while len(digits) > 1 and digits[-1] == 0:
-        digits, exponent = digits[:-1], exponent + 1
-    if len(digits) > DECIMAL_DIGITS or exponent < -DECIMAL_DIGITS or len(digits) + exponent > DECIMAL_DIGITS:
+    zeros = next(i for i, digit in enumerate(reversed(digits)) if digit)
+    count, trimmed = len(digits) - zeros, exponent + zeros
+    if count > DECIMAL_DIGITS or trimmed < -DECIMAL_DIGITS or count + trimmed > DECIMAL_DIGITS:
         raise BadValue(f"{value} has more than {DECIMAL_DIGITS} digits.")
-    return value
+    # Zeros beyond the last place that a stored number has would not fit there.
+    return value if exponent >= -DECIMAL_DIGITS else Decimal((sign, digits[:count], trimmed))
 
 
 def _check_float(value: object) -> Value:
@@ -184,12 +185,12 @@ def value_from_text(value_type: ValueType, text: str, *, round_to_int: bool = Fa
             case ValueType.DECIMAL:
                 return check_value(value_type, _decimal_from_text(text.strip()))
             case ValueType.FLOAT:
-                return check_value(value_type, float(text))
+                return check_value(value_type, _float_from_text(text.strip()))
             case ValueType.BOOL:
                 return {"true": True, "1": True, "false": False, "0": False}[text.strip().lower()]
             case ValueType.DATETIME:
                 return check_value(value_type, _datetime_from_text(text.strip()))
-    except (ValueError, KeyError, InvalidOperation):
+    except (ValueError, KeyError, InvalidOperation, OverflowError):
         raise BadValue(f"{text!r} is not {_IN_WORDS[value_type]}.") from None
 
 
@@ -215,6 +216,12 @@ def _decimal_from_text(text: str) -> Decimal:
     if "_" in text:
         raise ValueError(text)
     return Decimal(text)
+
+
+def _float_from_text(text: str) -> float:
+    if "_" in text:
+        raise ValueError(text)
+    return float(text)
 
 
 def _datetime_from_text(text: str) -> datetime:
