@@ -1,15 +1,67 @@
-"""What a filter is: an OR of AND-groups of predicates, built from Python expressions over properties."""
+"""What a filter is: an OR of AND-groups of predicates, built from Python expressions over properties.
+
+    (Total >= 10_000) & (Region != "TEST") | (Priority == 1)
+
+Whatever the expression, the result is brought into that one form (FLT-01). A value is checked against its property
+when the predicate is made, so that a filter that exists can be stored, indexed and evaluated.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NoReturn, overload
+
+from postroom.errors import BadFilter, BadValue
 from postroom.namespaces import dotted_name
-from postroom.values import ValueType
+from postroom.values import Value, ValueType, check_promoted, check_value
+
+#: How far an expression may grow when it is brought into OR of AND-groups.
+MAX_GROUPS = 1_024
+MAX_PREDICATES = 16_384
+
+#: Every int up to here is a float too, exactly.
+_EXACT_IN_FLOAT = 2**53
+
+
+class Operator(IntEnum):
+    """How a predicate compares. The numbers are stored in the MessageBox; they never change (PRED-04)."""
+
+    EQ = 0
+    LT = 1
+    LE = 2
+    GT = 3
+    GE = 4
+    NE = 5
+    EXISTS = 6
+    BITAND = 7
+
+    @property
+    def symbol(self) -> str:
+        """How it is written in a text filter: ``==``, ``exists``, ``&``."""
+        return _SYMBOLS[self]
+
+
+_SYMBOLS = {
+    Operator.EQ: "==",
+    Operator.LT: "<",
+    Operator.LE: "<=",
+    Operator.GT: ">",
+    Operator.GE: ">=",
+    Operator.NE: "!=",
+    Operator.EXISTS: "exists",
+    Operator.BITAND: "&",
+}
 
 
 class Comparable:
-    """What a predicate compares: a property, known by namespace, name and type."""
+    """What a predicate compares: a property, known by namespace, name and type.
 
-    __slots__ = ("namespace", "name", "value_type", "key")
+    Compared with a value it gives a filter; compared with another property it says whether the two are the same.
+    """
+
+    __slots__ = ("key", "name", "namespace", "value_type")
 
     def __init__(self, *, namespace: str, name: str, value_type: ValueType) -> None:
         self.namespace = namespace
@@ -21,3 +73,189 @@ class Comparable:
     def dotted(self) -> str:
         """How people write it: ``Orders.Region``."""
         return dotted_name(self.namespace, self.name)
+
+    def exists(self) -> Filter:
+        """Met by every message that carries the property promoted, whatever its value: ``Priority.exists()``."""
+        return _single(self, Operator.EXISTS, None)
+
+    def bitand(self, mask: object) -> Filter:
+        """Met where value and mask have a bit in common: ``Flags.bitand(4)``."""
+        return _single(self, Operator.BITAND, mask)
+
+    @overload  # type: ignore[override]
+    def __eq__(self, other: Comparable) -> bool: ...  # type: ignore[overload-overlap]
+    @overload
+    def __eq__(self, other: object) -> Filter: ...
+    def __eq__(self, other: object) -> bool | Filter:
+        if isinstance(other, Comparable):
+            return self.key == other.key and self.value_type is other.value_type
+        return _single(self, Operator.EQ, other)
+
+    @overload  # type: ignore[override]
+    def __ne__(self, other: Comparable) -> bool: ...  # type: ignore[overload-overlap]
+    @overload
+    def __ne__(self, other: object) -> Filter: ...
+    def __ne__(self, other: object) -> bool | Filter:
+        if isinstance(other, Comparable):
+            return not self == other
+        return _single(self, Operator.NE, other)
+
+    def __lt__(self, other: object) -> Filter:
+        return _single(self, Operator.LT, other)
+
+    def __le__(self, other: object) -> Filter:
+        return _single(self, Operator.LE, other)
+
+    def __gt__(self, other: object) -> Filter:
+        return _single(self, Operator.GT, other)
+
+    def __ge__(self, other: object) -> Filter:
+        return _single(self, Operator.GE, other)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __and__(self, other: object) -> NoReturn:
+        # & and | bind tighter than ==, so a forgotten pair of parentheses ends up here.
+        raise TypeError(
+            f"{self.dotted} alone is not a filter. Put parentheses around each comparison, as in "
+            '(Region == "EU") & (Priority == 1); for a bitwise AND write Flags.bitand(4).'
+        )
+
+    __rand__ = __or__ = __ror__ = __and__
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.dotted!r}, {self.value_type.python_type.__name__})"
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """One comparison of a property with a constant: ``Predicate(Region, Operator.EQ, "EU")``."""
+
+    property: Comparable
+    operator: Operator
+    value: Value | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", _checked(self.property, self.operator, self.value))
+
+
+Group = tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """An OR of AND-groups: met by a message that meets every predicate of at least one group.
+
+    Predicates that a group repeats, and groups that say the same as an earlier one, are dropped.
+    """
+
+    groups: tuple[Group, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", _distinct(self.groups))
+
+    def __and__(self, other: Filter) -> Filter:
+        return all_of((self, other)) if isinstance(other, Filter) else NotImplemented
+
+    def __or__(self, other: Filter) -> Filter:
+        return any_of((self, other)) if isinstance(other, Filter) else NotImplemented
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            "A filter is neither true nor false. Combine filters with & and | and put parentheses around each "
+            'comparison, as in (Region == "EU") & (Total >= 10); write a range as (Total >= 10) & (Total < 20).'
+        )
+
+
+def any_of(filters: Iterable[Filter]) -> Filter:
+    """Met where one of ``filters`` is: the same as joining them with ``|``, and quicker for many."""
+    return Filter(tuple(group for each in filters for group in each.groups))
+
+
+def all_of(filters: Iterable[Filter]) -> Filter:
+    """Met where all of ``filters`` are: the same as joining them with ``&``."""
+    groups: tuple[Group, ...] = ((),)
+    for each in filters:
+        groups = _distinct(left + right for left in groups for right in each.groups)
+    return Filter(groups)
+
+
+def _single(property: Comparable, operator: Operator, value: object) -> Filter:
+    return Filter(((Predicate(property, operator, value),),))  # type: ignore[arg-type]
+
+
+def _distinct(groups: Iterable[Group]) -> tuple[Group, ...]:
+    kept: dict[frozenset[Predicate], Group] = {}
+    predicates = 0
+    for group in groups:
+        distinct = tuple(dict.fromkeys(group))
+        if not distinct:
+            raise BadFilter(
+                "A group of a filter has no predicates.", hint="Such a group would be met by every message."
+            )
+        if kept.setdefault(frozenset(distinct), distinct) is distinct:
+            predicates += len(distinct)
+        if len(kept) > MAX_GROUPS or predicates > MAX_PREDICATES:
+            raise BadFilter(
+                f"The filter grows beyond {MAX_GROUPS:,} groups or {MAX_PREDICATES:,} predicates.",
+                why="It is kept as an OR of AND-groups: (a | b) & (c | d) becomes four groups, and each & multiplies.",
+                hint="Split it over several subscriptions, or promote a property that says the same in one comparison.",
+            )
+    if not kept:
+        raise BadFilter("A filter has no groups.", hint="Leave the filter out where nothing is to be matched.")
+    return tuple(kept.values())
+
+
+def _checked(property: Comparable, operator: Operator, value: object) -> Value | None:
+    """``value`` as this property's predicates hold it, or BadFilter that names both."""
+    value_type = property.value_type
+    written = f"{property.dotted} {operator.symbol} {_shortened(value)}"
+    if operator is Operator.EXISTS:
+        if value is not None:
+            raise BadFilter(f"exists({property.dotted}) takes no value, and got {value!r}.")
+        return None
+    if isinstance(value, Comparable):
+        raise BadFilter(
+            f"{property.dotted} {operator.symbol} {value.dotted}: a filter compares a property with a constant.",
+        )
+    if value is None:
+        raise BadFilter(
+            f"{written}: there are no nulls in a context.",
+            hint="Use exists() to ask whether a property is there; its absence cannot be asked for.",
+        )
+    if operator is Operator.BITAND and value_type is not ValueType.INT:
+        raise BadFilter(f"{written}: a bitwise AND needs an int property, and this one is {_named(value_type)}.")
+    if value_type is ValueType.BOOL and operator not in (Operator.EQ, Operator.NE):
+        raise BadFilter(f"{written}: a bool can only be compared with == and !=.")
+    if value_type is ValueType.FLOAT and type(value) is int and abs(value) <= _EXACT_IN_FLOAT:
+        value = float(value)
+    try:
+        checked = check_promoted(check_value(value_type, value))
+    except BadValue as error:
+        raise BadFilter(f"{written}: {error.what}", hint=_hint(value_type, value)) from None
+    if checked == "":
+        raise BadFilter(
+            f"{written}: a filter may not compare with an empty string.",
+            hint="Use exists() for a property that is there, empty or not.",
+        )
+    return checked
+
+
+def _named(value_type: ValueType) -> str:
+    return value_type.python_type.__name__
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _hint(value_type: ValueType, value: object) -> str:
+    if type(value) is value_type.python_type:
+        return ""
+    if value_type is ValueType.DECIMAL and type(value) is float:
+        return f'Write Decimal("{value}"): a float is rarely the decimal number that it looks like.'
+    if value_type is ValueType.INT and type(value) is float:
+        return "Compare an int property with a whole number; only text values are rounded."
+    return f"The property is of type {_named(value_type)}."

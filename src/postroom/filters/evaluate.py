@@ -1,0 +1,38 @@
+"""What a filter means: slow, obvious, and the specification that every other matcher is tested against.
+
+A predicate holds only for a property that is promoted, with a value of the property's own type. So a missing
+property meets nothing: neither ``X == 5`` nor ``X != 5`` (PRED-05).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from postroom.filters.expression import Filter, Operator, Predicate
+from postroom.values import Value
+
+_COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
+    Operator.EQ: operator.eq,
+    Operator.LT: operator.lt,
+    Operator.LE: operator.le,
+    Operator.GT: operator.gt,
+    Operator.GE: operator.ge,
+    Operator.NE: operator.ne,
+    Operator.EXISTS: lambda value, _: True,
+    Operator.BITAND: lambda value, mask: value & mask != 0,
+}
+
+
+def matches(filter: Filter, promoted: Mapping[str, Value]) -> bool:
+    """Does a message with these promoted values, by property key, meet the filter?"""
+    return any(all(predicate_holds(predicate, promoted) for predicate in group) for group in filter.groups)
+
+
+def predicate_holds(predicate: Predicate, promoted: Mapping[str, Value]) -> bool:
+    """Does one predicate hold? Strings compare by code point, datetimes as instants, numbers by value."""
+    value = promoted.get(predicate.property.key)
+    if type(value) is not predicate.property.value_type.python_type:
+        return False
+    return _COMPARE[predicate.operator](value, predicate.value)
