@@ -1,0 +1,129 @@
+"""By what a message finds an AND-group: its one most selective predicate, the *access*.
+
+    choose_access(((Region == "EU") & (Total >= 10)).groups[0])     # the equality on Region
+
+The choice is made from the group alone, so that it can be fixed when a subscription is enlisted (decision 5). It
+also says in which of the MessageBox's ten predicate tables each predicate of the group stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from postroom.filters.expression import Group, Operator, Predicate
+from postroom.values import ValueType
+
+
+class Selectivity(IntEnum):
+    """The kinds of access, from the one that is expected to leave the fewest candidates to the poorest.
+
+    Text names things (message types, ports, regions), numbers repeat more often. A bool splits messages in two at
+    best, so that any interval is better. What is left finds a group for every message that has the property.
+    """
+
+    TEXT_EQUALITY = 0
+    EQUALITY = 1
+    INTERVAL = 2
+    ONE_SIDED = 3
+    BOOL_EQUALITY = 4
+    PRESENCE = 5
+
+
+_EQUALITIES = (Selectivity.TEXT_EQUALITY, Selectivity.EQUALITY, Selectivity.BOOL_EQUALITY)
+
+
+class PredicateTable(IntEnum):
+    """The MessageBox's predicate tables (PRED-01). The numbers are stored in it; they never change."""
+
+    BITWISE_AND_PREDICATES = 1
+    EQUALS_PREDICATES = 2
+    EQUALS_PREDICATES_2ND_PASS = 3
+    EXISTS_PREDICATES = 4
+    FIRST_PASS_PREDICATES = 5
+    GREATER_THAN_OR_EQUALS_PREDICATES = 6
+    GREATER_THAN_PREDICATES = 7
+    LESS_THAN_OR_EQUALS_PREDICATES = 8
+    LESS_THAN_PREDICATES = 9
+    NOT_EQUALS_PREDICATES = 10
+
+    @property
+    def table_name(self) -> str:
+        return self.name.lower()
+
+
+_BY_OPERATOR = {
+    Operator.LT: PredicateTable.LESS_THAN_PREDICATES,
+    Operator.LE: PredicateTable.LESS_THAN_OR_EQUALS_PREDICATES,
+    Operator.GT: PredicateTable.GREATER_THAN_PREDICATES,
+    Operator.GE: PredicateTable.GREATER_THAN_OR_EQUALS_PREDICATES,
+    Operator.NE: PredicateTable.NOT_EQUALS_PREDICATES,
+    Operator.EXISTS: PredicateTable.EXISTS_PREDICATES,
+    Operator.BITAND: PredicateTable.BITWISE_AND_PREDICATES,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """The predicate that a group is filed under; for an interval both of its bounds."""
+
+    selectivity: Selectivity
+    predicates: tuple[Predicate, ...]
+
+    @property
+    def is_equality(self) -> bool:
+        return self.selectivity in _EQUALITIES
+
+
+def choose_access(group: Group) -> Access:
+    """The most selective access to ``group``; among equals, the one that is written first."""
+    return min(_accesses(group), key=lambda access: access.selectivity)
+
+
+def _accesses(group: Group) -> Iterator[Access]:
+    for predicate in group:
+        value_type = predicate.property.value_type
+        match predicate.operator:
+            case Operator.EQ if value_type is ValueType.STR:
+                yield Access(selectivity=Selectivity.TEXT_EQUALITY, predicates=(predicate,))
+            case Operator.EQ if value_type is ValueType.BOOL:
+                yield Access(selectivity=Selectivity.BOOL_EQUALITY, predicates=(predicate,))
+            case Operator.EQ:
+                yield Access(selectivity=Selectivity.EQUALITY, predicates=(predicate,))
+            case Operator.GT | Operator.GE:
+                upper = _first(group, predicate, (Operator.LT, Operator.LE))
+                yield _interval(predicate, upper)
+            case Operator.LT | Operator.LE:
+                lower = _first(group, predicate, (Operator.GT, Operator.GE))
+                yield _interval(predicate, lower)
+            case _:
+                yield Access(selectivity=Selectivity.PRESENCE, predicates=(predicate,))
+
+
+def _first(group: Group, bound: Predicate, operators: tuple[Operator, ...]) -> Predicate | None:
+    """The bound from the other side on the same property."""
+    return next((p for p in group if p.operator in operators and p.property == bound.property), None)
+
+
+def _interval(bound: Predicate, other: Predicate | None) -> Access:
+    if other is None:
+        return Access(selectivity=Selectivity.ONE_SIDED, predicates=(bound,))
+    return Access(selectivity=Selectivity.INTERVAL, predicates=(bound, other))
+
+
+def predicate_table(predicate: Predicate, access: Access) -> PredicateTable:
+    """The table that ``predicate`` stands in, given the access of its group."""
+    if predicate.operator is not Operator.EQ:
+        return _BY_OPERATOR[predicate.operator]
+    if not access.is_equality:
+        return PredicateTable.EQUALS_PREDICATES
+    if predicate in access.predicates:
+        return PredicateTable.FIRST_PASS_PREDICATES
+    return PredicateTable.EQUALS_PREDICATES_2ND_PASS
+
+
+def predicate_tables(group: Group) -> tuple[PredicateTable, ...]:
+    """The table of each predicate of ``group``, in the group's order."""
+    access = choose_access(group)
+    return tuple(predicate_table(predicate, access) for predicate in group)
