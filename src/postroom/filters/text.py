@@ -1,0 +1,189 @@
+"""Filters as text: ``Region == 'EU' and Total >= 10000 or exists(Priority)``.
+
+    parse("Region == 'EU'", [Region])        # the same as Region == "EU"
+    format_filter(Region == "EU")            # "Orders.Region == 'EU'"
+
+The two are inverse to each other. docs/filter-language.md is the reference; the grammar:
+
+    filter     = all { "or" all }
+    all        = term { "and" term }
+    term       = "(" filter ")" | "exists" "(" property ")" | property operator value
+    operator   = "==" | "!=" | "<" | "<=" | ">" | ">=" | "&"
+    property   = name { "." name } | "{" namespace "}" name
+    value      = 'text' | "text" | number | "true" | "false"
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import defaultdict
+from collections.abc import Iterable
+
+from postroom.errors import BadFilter, BadValue
+from postroom.filters.expression import Comparable, Filter, Operator, Predicate, all_of, any_of
+from postroom.filters.tokens import Kind, Token, error_at, escaped, tokens, unescaped_namespace
+from postroom.namespaces import PREFIXES
+from postroom.values import Value, ValueType, value_from_text, value_to_text
+
+_OPERATORS = {operator.symbol: operator for operator in Operator if operator is not Operator.EXISTS}
+_MAX_DEPTH = 100
+
+
+def parse(text: str, properties: Iterable[Comparable]) -> Filter:
+    """The filter that ``text`` says over ``properties``; BadFilter points at the character that is wrong."""
+    return _Parser(text, properties).parse()
+
+
+def format_filter(filter: Filter) -> str:
+    """The filter as one line of text, with every property by its full name."""
+    return " or ".join(" and ".join(format_predicate(p) for p in group) for group in filter.groups)
+
+
+def format_predicate(predicate: Predicate) -> str:
+    """One comparison as text: ``Orders.Total >= 10000``."""
+    name = format_property(predicate.property)
+    if predicate.value is None:
+        return f"exists({name})"
+    return f"{name} {predicate.operator.symbol} {format_value(predicate.value)}"
+
+
+def format_property(property: Comparable) -> str:
+    """The full name: dotted, or with the namespace in braces where that is not made of identifiers."""
+    prefix = property.dotted[: -len(property.name) - 1]
+    if PREFIXES.get(prefix, prefix) == property.namespace and _is_dotted(prefix):
+        return property.dotted
+    return f"{{{escaped(property.namespace, '}')}}}{property.name}"
+
+
+def format_value(value: Value) -> str:
+    """A value as a text filter writes it: text and datetimes in quotes."""
+    if type(value) in (str, ValueType.DATETIME.python_type):
+        return f"'{escaped(value_to_text(value), chr(39))}'"
+    return value_to_text(value)
+
+
+def _is_dotted(prefix: str) -> bool:
+    return all(part.isascii() and part.isidentifier() for part in prefix.split("."))
+
+
+class _Parser:
+    def __init__(self, text: str, properties: Iterable[Comparable]) -> None:
+        self._text = text
+        self._tokens = list(tokens(text))
+        self._next = 0
+        self._depth = 0
+        self._named: dict[str, list[Comparable]] = defaultdict(list)
+        for each in dict.fromkeys(properties):
+            for name in dict.fromkeys((each.name, format_property(each), each.key)):
+                self._named[name].append(each)
+
+    def parse(self) -> Filter:
+        if self._peek().kind is Kind.END:
+            raise BadFilter("The filter is empty.", hint="Write a comparison, such as Region == 'EU'.")
+        result = self._any()
+        if self._peek().kind is not Kind.END:
+            raise self._unexpected(self._peek(), "and, or, or the end")
+        return result
+
+    def _any(self) -> Filter:
+        terms = [self._all()]
+        while self._take_keyword("or"):
+            terms.append(self._all())
+        return terms[0] if len(terms) == 1 else any_of(terms)
+
+    def _all(self) -> Filter:
+        terms = [self._term()]
+        while self._take_keyword("and"):
+            terms.append(self._term())
+        return terms[0] if len(terms) == 1 else all_of(terms)
+
+    def _term(self) -> Filter:
+        token = self._take()
+        if token.kind is Kind.OPEN:
+            return self._in_parentheses(token)
+        if token.kind is Kind.KEYWORD and token.text == "exists":
+            return self._exists()
+        if token.kind is not Kind.NAME:
+            hint = "There is no not; write the opposite comparison." if token.text == "not" else ""
+            raise self._unexpected(token, "a property, exists(...) or a parenthesis", hint)
+        return self._comparison(token)
+
+    def _in_parentheses(self, opening: Token) -> Filter:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise error_at(self._text, opening.start, f"Parentheses are nested more than {_MAX_DEPTH} deep")
+        inside = self._any()
+        self._expect(Kind.CLOSE, "a closing parenthesis")
+        self._depth -= 1
+        return inside
+
+    def _exists(self) -> Filter:
+        self._expect(Kind.OPEN, "( and a property")
+        property = self._property(self._expect(Kind.NAME, "a property"))
+        self._expect(Kind.CLOSE, "a closing parenthesis")
+        return property.exists()
+
+    def _comparison(self, name: Token) -> Filter:
+        property = self._property(name)
+        symbol = self._expect(Kind.OPERATOR, "==, !=, <, <=, >, >= or &")
+        token = self._take()
+        return Filter(((self._predicate(property, _OPERATORS[symbol.text], token),),))
+
+    def _predicate(self, property: Comparable, operator: Operator, token: Token) -> Predicate:
+        literal = token.kind in (Kind.STRING, Kind.NUMBER) or token.text in ("true", "false")
+        if not literal:
+            raise self._unexpected(token, "a value", "Text values stand in quotes, as in 'EU'." if token.text else "")
+        if property.value_type is ValueType.STR and token.kind is not Kind.STRING:
+            hint = f"Put the value in quotes: '{token.text}'."
+            raise error_at(self._text, token.start, f"{property.dotted} is text, and {token.text} is not", hint)
+        try:
+            # A mask is a set of bits, not a quantity: it is never rounded.
+            value = value_from_text(property.value_type, token.text, round_to_int=operator is not Operator.BITAND)
+            return Predicate(property, operator, value)
+        except (BadValue, BadFilter) as error:
+            what = error.what.rstrip(".")
+            if isinstance(error, BadValue):
+                what = f"{property.dotted} {operator.symbol} {token.text}: {what}"
+            raise error_at(self._text, token.start, what, error.hint) from None
+
+    def _property(self, token: Token) -> Comparable:
+        word = token.text
+        if word.startswith("{"):
+            namespace, name = unescaped_namespace(self._text, word, token.start)
+            word = f"{namespace}#{name}"
+        found = self._named.get(word, [])
+        if len(found) == 1:
+            return found[0]
+        if found:
+            full = sorted(f"{format_property(each)} ({each.value_type.python_type.__name__})" for each in found)
+            raise error_at(
+                self._text, token.start, f"{token.text} could be {' or '.join(full)}", "Write the property's full name."
+            )
+        near = difflib.get_close_matches(word, [name for name in self._named if "#" not in name], n=3)
+        hint = f"Did you mean {' or '.join(near)}?" if near else "Declare the property first."
+        raise error_at(self._text, token.start, f"There is no property {token.text}", hint)
+
+    def _peek(self) -> Token:
+        return self._tokens[self._next]
+
+    def _take(self) -> Token:
+        token = self._tokens[self._next]
+        if token.kind is not Kind.END:
+            self._next += 1
+        return token
+
+    def _take_keyword(self, word: str) -> bool:
+        token = self._peek()
+        found = token.kind is Kind.KEYWORD and token.text == word
+        self._next += found
+        return found
+
+    def _expect(self, kind: Kind, wanted: str) -> Token:
+        token = self._take()
+        if token.kind is not kind:
+            raise self._unexpected(token, wanted)
+        return token
+
+    def _unexpected(self, token: Token, wanted: str, hint: str = "") -> BadFilter:
+        met = f"{token.text!r} stands" if token.kind is not Kind.END else "the filter ends"
+        return error_at(self._text, token.start, f"{met[0].upper()}{met[1:]} where {wanted} is expected", hint)

@@ -1,0 +1,148 @@
+"""The words of a text filter, each with its place, and errors that point at the place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from postroom.errors import BadFilter
+
+#: How much of a long line an error shows on either side of its place.
+_SHOWN = 60
+
+
+class Kind(Enum):
+    """What a token is."""
+
+    NAME = auto()
+    KEYWORD = auto()
+    OPERATOR = auto()
+    NUMBER = auto()
+    STRING = auto()
+    OPEN = auto()
+    CLOSE = auto()
+    END = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One word; ``text`` is a keyword in lower case, or a string without its quotes and escapes."""
+
+    kind: Kind
+    text: str
+    start: int
+
+
+KEYWORDS = frozenset({"and", "or", "not", "exists", "true", "false"})
+
+_WORD = re.compile(
+    r"""(?P<space>\s+)
+    |(?P<name>(?:\{(?:[^\\{}]|\\u\{[0-9A-Fa-f]+\}|\\.)*\})?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)
+    |(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
+    |(?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
+    |(?P<operator>==|!=|<=|>=|<(?!>)|>|&(?!&))
+    |(?P<open>\()
+    |(?P<close>\))""",
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+_KINDS = {
+    "name": Kind.NAME,
+    "number": Kind.NUMBER,
+    "string": Kind.STRING,
+    "operator": Kind.OPERATOR,
+    "open": Kind.OPEN,
+    "close": Kind.CLOSE,
+}
+_ESCAPE = re.compile(r"\\(?:u\{([0-9A-Fa-f]{1,6})\}|(.)|$)", re.DOTALL)
+
+#: What people write who come from other languages.
+_MISSPELT = (
+    ("&&", "Write and."),
+    ("||", "Write or."),
+    ("<>", "Write !=."),
+    ("=", "Write == to compare."),
+    ("!", "There is no not; write != to compare."),
+    ("'", "The quote is not closed."),
+    ('"', "The quote is not closed."),
+    ("{", "A namespace in braces is followed by the property's name, as in {http://example.org/orders}Region."),
+    ("[", "Values are compared one at a time; join comparisons with or."),
+)
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """The words of ``text``, closed by an END; BadFilter at the first character that begins none."""
+    place = 0
+    while place < len(text):
+        found = _WORD.match(text, place)
+        if found is None:
+            rest = text[place:]
+            hint = next((hint for start, hint in _MISSPELT if rest.startswith(start)), "")
+            raise error_at(text, place, f"{_word_at(rest)} does not belong here", hint)
+        group = found.lastgroup
+        assert group is not None
+        if group != "space":
+            yield _token(text, _KINDS[group], found.group(), place)
+        place = found.end()
+    yield Token(Kind.END, "", len(text))
+
+
+def _token(text: str, kind: Kind, word: str, start: int) -> Token:
+    if kind is Kind.STRING:
+        return Token(kind, _unescaped(text, word[1:-1], start + 1, word[0]), start)
+    if kind is Kind.NAME and word.lower() in KEYWORDS:
+        return Token(Kind.KEYWORD, word.lower(), start)
+    return Token(kind, word, start)
+
+
+def unescaped_namespace(text: str, word: str, start: int) -> tuple[str, str]:
+    """Namespace and name of a word in braces: ``{http://example.org/orders}Region``."""
+    namespace, _, name = word[1:].rpartition("}")
+    return _unescaped(text, namespace, start + 1, "}"), name
+
+
+def escaped(plain: str, ending: str) -> str:
+    """``plain`` as it stands between quotes or braces that ``ending`` closes: printable, and on one line."""
+    return "".join(_escaped(char, _escapable(ending)) for char in plain)
+
+
+def _escaped(char: str, escapable: str) -> str:
+    if char in escapable:
+        return f"\\{char}"
+    return char if char.isprintable() else f"\\u{{{ord(char):x}}}"
+
+
+def _escapable(ending: str) -> str:
+    return "\\{}" if ending == "}" else f"\\{ending}"
+
+
+def _unescaped(text: str, inner: str, start: int, ending: str) -> str:
+    def plain(found: re.Match[str]) -> str:
+        code, char = found.groups()
+        if code is not None and int(code, 16) <= 0x10FFFF:
+            return chr(int(code, 16))
+        if char is not None and char in _escapable(ending) + "'\"":
+            return str(char)
+        # Nothing else is an escape: a path such as C:\temp must not silently turn into a tab.
+        raise error_at(text, start + found.start(), f"{found.group()} is not an escape", "Write \\\\ for a backslash.")
+
+    return _ESCAPE.sub(plain, inner) if "\\" in inner else inner
+
+
+def _word_at(rest: str) -> str:
+    found = re.match(r"\w[\w.]*|[^\w\s]{1,2}|.", rest, re.DOTALL)
+    assert found is not None
+    return found.group()
+
+
+def error_at(text: str, place: int, what: str, hint: str = "") -> BadFilter:
+    """BadFilter that shows the line of ``text`` with a caret under the character at ``place``."""
+    line_start = text.rfind("\n", 0, place) + 1
+    line_end = text.find("\n", place)
+    line = text[line_start : line_end if line_end >= 0 else len(text)]
+    column = place - line_start
+    first = max(0, column - _SHOWN)
+    shown = "".join(c if c.isprintable() else " " for c in line[first : column + _SHOWN])
+    where = f"character {place + 1}" if place < len(text) else "the end"
+    return BadFilter(f"{what} (at {where}).", why=f"  {shown}\n  {' ' * (column - first)}^", hint=hint)

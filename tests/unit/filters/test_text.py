@@ -1,0 +1,194 @@
+"""Text filters: what they mean, how they are written, and where an error points."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from postroom.errors import BadFilter
+from postroom.filters.expression import Filter
+from postroom.filters.text import format_filter, parse
+from postroom.properties import Property
+from postroom.system_properties import BTS
+
+Region = Property("Orders.Region", str)
+Total = Property("Orders.Total", Decimal)
+Priority = Property("Orders.Priority", int)
+Weight = Property("Orders.Weight", float)
+Paid = Property("Orders.Paid", bool)
+Due = Property("Orders.Due", datetime)
+Partner = Property("Region", str, namespace="http://example.org/partners")
+Sneaky = Property("ReceivePortName", str, namespace="BTS")
+PROPERTIES = [Region, Total, Priority, Weight, Paid, Due, BTS.ReceivePortName]
+
+
+@pytest.mark.parametrize(
+    ("text", "filter"),
+    [
+        (
+            "Region == 'EU' and Total >= 10000 or exists(Priority)",
+            (Region == "EU") & (Total >= 10_000) | Priority.exists(),
+        ),
+        ("Orders.Region != 'EU'", Region != "EU"),
+        ("BTS.ReceivePortName == 'OrdersIn'", BTS.ReceivePortName == "OrdersIn"),
+        (
+            "{http://schemas.microsoft.com/BizTalk/2003/system-properties}ReceivePortName == 'OrdersIn'",
+            BTS.ReceivePortName == "OrdersIn",
+        ),
+        ('Region == "EU"', Region == "EU"),
+        ("Priority & 4", Priority.bitand(4)),
+        ("Priority<-5 AND(Total<=.5 OR Total>1e3)", (Priority < -5) & ((Total <= Decimal("0.5")) | (Total > 1000))),
+        ("Paid == true or Paid != FALSE", (Paid == True) | (Paid != False)),  # noqa: E712
+        ("Weight > 0.1", Weight > 0.1),
+        ("Due < '2026-01-31T12:00:00+02:00'", Due < datetime(2026, 1, 31, 10, tzinfo=UTC)),
+        ("Due < '2026-01-31T12:00:00Z'", Due < datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        (r"Region == 'it\'s C:\\in \u{1f600}'", Region == "it's C:\\in \U0001f600"),
+        ("Region == 'a\nb'", Region == "a\nb"),
+        ("\n  Priority == 1\n  or Priority == 2\n", (Priority == 1) | (Priority == 2)),
+    ],
+)
+def test_a_text_filter_says_the_same_as_the_expression(text: str, filter: Filter) -> None:
+    assert parse(text, PROPERTIES) == filter
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("9.4", 9),
+        ("9.5", 10),
+        ("9.9", 10),
+        ("-9.5", -10),
+        ("'9.5'", 10),
+        ("1e1", 10),
+        ("9223372036854775807.4", 2**63 - 1),
+    ],
+)
+def test_decimal_text_for_an_int_property_is_rounded(written: str, kept: int) -> None:
+    assert parse(f"Priority == {written}", PROPERTIES) == (Priority == kept)
+
+
+def test_a_bare_name_must_be_unique() -> None:
+    with pytest.raises(
+        BadFilter, match=r"Region could be Orders\.Region \(str\) or \{http://example.org/partners\}Region"
+    ):
+        parse("Region == 'EU'", [Region, Partner])
+    assert parse("{http://example.org/partners}Region == 'EU'", [Region, Partner]) == (Partner == "EU")
+    assert parse("Region == 'EU'", [Region, Property("Orders.Region", str)]) == (Region == "EU")
+
+
+def test_a_namespace_that_looks_like_a_short_form_stands_in_braces() -> None:
+    assert format_filter(Sneaky == "x") == "{BTS}ReceivePortName == 'x'"
+    assert parse("{BTS}ReceivePortName == 'x'", [Sneaky, BTS.ReceivePortName]) == (Sneaky == "x")
+    assert parse("BTS.ReceivePortName == 'x'", [Sneaky, BTS.ReceivePortName]) == (BTS.ReceivePortName == "x")
+
+
+def test_a_namespace_may_hold_anything() -> None:
+    odd = Property("X", int, namespace="a{b}\\\n'\"é")
+    text = format_filter(odd == 1)
+    assert text == "{a\\{b\\}\\\\\\u{a}'\"é}X == 1"
+    assert parse(text, [odd]) == (odd == 1)
+
+
+def test_names_that_are_words_of_the_language_need_their_namespace() -> None:
+    exists, either = Property("Orders.Exists", int), Property("or.And", int)
+    text = format_filter(exists.exists() | (either == 1))
+    assert text == "exists(Orders.Exists) or or.And == 1"
+    assert parse(text, [exists, either]) == exists.exists() | (either == 1)
+
+
+@pytest.mark.parametrize(
+    ("filter", "text"),
+    [
+        ((Total >= 10_000) & (Region != "TEST") | (Priority == 1),
+         "Orders.Total >= 10000 and Orders.Region != 'TEST' or Orders.Priority == 1"),
+        (Due == datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC), "Orders.Due == '2026-01-31T12:00:00.000005Z'"),
+        (Paid != True, "Orders.Paid != true"),  # noqa: E712
+        (Region == "it's\ta\x1b[0m\\", r"Orders.Region == 'it\'s\u{9}a\u{1b}[0m\\'"),
+        (Total == Decimal("1E+37"), "Orders.Total == 1E+37"),
+        (Weight == 1e300, "Orders.Weight == 1e+300"),
+        (Priority.bitand(-1) & Priority.exists(), "Orders.Priority & -1 and exists(Orders.Priority)"),
+    ],
+)  # fmt: skip
+def test_a_filter_is_one_printable_line(filter: Filter, text: str) -> None:
+    assert format_filter(filter) == text
+    assert text.isprintable()
+    assert parse(text, PROPERTIES) == filter
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "says"),
+    [
+        ("Regoin == 'EU'", 0, "There is no property Regoin.*Did you mean Region"),
+        ("Sales.Region == 'EU'", 0, r"There is no property Sales\.Region.*Orders\.Region"),
+        ("Xyzzy == 1", 0, "Declare the property"),
+        ("Region == EU", 10, "'EU' stands where a value is expected.*quotes"),
+        ("Region == 5", 10, "Orders.Region is text, and 5 is not.*'5'"),
+        ("Region == true", 10, "Orders.Region is text"),
+        ("Region == ''", 10, "empty string"),
+        ("Region == 'EU", 10, "quote is not closed"),
+        ("Region = 'EU'", 7, "Write =="),
+        ("Region <> 'EU'", 7, "Write !="),
+        ("Region == 'EU' && Priority == 1", 15, "Write and"),
+        ("Region == 'EU' || Priority == 1", 15, "Write or"),
+        ("!exists(Region)", 0, "There is no not"),
+        ("not exists(Region)", 0, "There is no not"),
+        (r"Region == 'C:\temp'", 13, r"\\t is not an escape.*Write \\\\"),
+        (r"Region == '\u{110000}'", 11, "not an escape"),
+        (r"Region == '\u{d800}'", 10, "surrogate"),
+        ("Priority == 'nine'", 12, "not a whole number"),
+        ("Priority == inf", 12, "value is expected"),
+        ("Priority == 1_000", 12, "1_000 does not belong"),
+        ("Priority == 9223372036854775807.5", 12, "64-bit"),
+        ("Priority & 4.5", 11, "not a whole number"),
+        ("Weight & 4", 9, "needs an int property"),
+        ("Weight == 1e999", 10, "finite"),
+        ("Paid > true", 7, "only be compared with == and !="),
+        ("Paid == 2", 8, "not true or false"),
+        ("Due == 'tomorrow'", 7, "not a date and time"),
+        ("Priority ==", 11, "ends where a value"),
+        ("Priority", 8, "ends where ==, !="),
+        ("Priority == 1 and", 17, "ends where a property"),
+        ("(Priority == 1", 14, "ends where a closing parenthesis"),
+        ("Priority == 1)", 13, "'\\)' stands where and, or, or the end"),
+        ("exists Priority", 7, r"'Priority' stands where \( and a property"),
+        ("exists(Priority", 15, "closing parenthesis"),
+        ("exists('x')", 7, "a property is expected"),
+        ("5 < Priority", 0, "'5' stands where a property"),
+        ("{http://x} == 1", 0, "followed by the property's name"),
+        ("Region in ['EU']", 10, "one at a time"),
+        ("Region in 'EU'", 7, "'in' stands where =="),
+        ("Priority == 1 $", 14, r"\$ does not belong"),
+        ("(" * 101 + "Priority == 1" + ")" * 101, 100, "nested more than 100"),
+    ],
+)  # fmt: skip
+def test_an_error_points_at_the_character(text: str, place: int, says: str) -> None:
+    with pytest.raises(BadFilter) as caught:
+        parse(text, PROPERTIES)
+    message = str(caught.value).replace("\n", " ")
+    assert re.search(says, message), message
+    shown, caret = caught.value.why.split("\n")
+    first = max(0, place - 60)
+    assert shown[2:] == text[first : place + 60]
+    assert caret == " " * (2 + place - first) + "^"
+
+
+def test_the_caret_stands_under_the_line_it_means() -> None:
+    with pytest.raises(BadFilter) as caught:
+        parse("Priority == 1\n  or Priority == 'x'\n  or Priority == 2", PROPERTIES)
+    assert caught.value.why == "    or Priority == 'x'\n" + " " * 19 + "^"
+
+
+@pytest.mark.parametrize("text", ["", "  \n"])
+def test_an_empty_text_is_no_filter(text: str) -> None:
+    with pytest.raises(BadFilter, match="empty"):
+        parse(text, PROPERTIES)
+
+
+def test_expansion_of_text_is_bounded() -> None:
+    ten = " or ".join(f"Priority == {i}" for i in range(10))
+    with pytest.raises(BadFilter, match="groups"):
+        parse(" and ".join([f"({ten})", *(f"({ten.replace('Priority', p)})" for p in ("Total", "Weight", "Priority"))]),
+              PROPERTIES)  # fmt: skip
