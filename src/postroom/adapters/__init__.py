@@ -1,0 +1,16 @@
+"""How messages get in and out: one package per protocol, all under one contract.
+
+adapters.File("in", pattern="*.json")
+adapters.Http("https://example.com/orders")
+"""
+
+from __future__ import annotations
+
+from postroom.adapters.build import AnyAdapter, build
+from postroom.adapters.contract import Attempt, SendAdapter
+from postroom.adapters.definition import AdapterDefinition
+from postroom.adapters.file.definition import File
+from postroom.adapters.http.definition import Http
+from postroom.adapters.null import Null
+
+__all__ = ["AdapterDefinition", "AnyAdapter", "Attempt", "File", "Http", "Null", "SendAdapter", "build"]

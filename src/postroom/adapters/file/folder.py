@@ -1,0 +1,86 @@
+"""Work inside one folder that is either wholly done or not seen: hidden names, descriptors, syncs.
+
+Everything goes through a descriptor of the folder, so that a folder that is moved away or replaced while a file is
+being written cannot get half of the work.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from postroom.message import CHUNK_SIZE
+
+# Hidden, so that neither our own receive locations nor anybody else's take it for a file that is there.
+_PREFIX, _SUFFIX = ".postroom-", ".tmp"
+
+
+def make_folder(folder: Path) -> None:
+    """Makes the folder and those above it where they are missing; they are on disk when this returns."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+        with _descriptor(path.parent) as parent:
+            os.fsync(parent)
+
+
+@contextmanager
+def opened_folder(folder: Path) -> Iterator[int]:
+    """A descriptor of the folder, which is made if it is missing."""
+    if not folder.exists():
+        make_folder(folder)
+    with _descriptor(folder) as descriptor:
+        yield descriptor
+
+
+@contextmanager
+def temporary_name(folder: int) -> Iterator[str]:
+    """A hidden name that nobody else uses; what still has it at the end is removed."""
+    name = f"{_PREFIX}{uuid.uuid4()}{_SUFFIX}"
+    try:
+        yield name
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
+
+
+def remove_left_over(folder: Path, *, before: datetime) -> None:
+    """Removes hidden files of ours that a crash left behind; ``before`` must be so long ago that nobody writes them."""
+    for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+        with suppress(FileNotFoundError):
+            if path.lstat().st_mtime < before.timestamp():
+                path.unlink()
+
+
+def same_content(folder: int, one: str, other: str) -> bool:
+    """Whether two files in the folder are equal to the byte; false if either is gone or is not a plain file."""
+    try:
+        with _reader(folder, one) as first, _reader(folder, other) as second:
+            if not stat.S_ISREG(os.fstat(second.fileno()).st_mode):
+                return False
+            while chunk := first.read(CHUNK_SIZE):
+                if second.read(CHUNK_SIZE) != chunk:
+                    return False
+            return not second.read(1)
+    except OSError:
+        return False
+
+
+@contextmanager
+def _descriptor(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _reader(folder: int, name: str) -> BinaryIO:
+    # Not through a symbolic link to somewhere else, and without waiting for the writer of a pipe.
+    return os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb")

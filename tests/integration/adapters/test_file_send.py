@@ -1,0 +1,284 @@
+"""Files that send ports write, in real folders."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from postroom import adapters
+from postroom.errors import DeliveryFailure
+from postroom.message import FileSlice, Message
+from postroom.system_properties import FILE
+from tests.support.send_adapter_conformance import DeliveringAdapterConformance, OtherSide, attempt
+
+
+@dataclass
+class Folder:
+    path: Path
+    definition: adapters.AdapterDefinition
+
+    def received(self) -> list[bytes]:
+        return [file.read_bytes() for file in self.path.iterdir()] if self.path.exists() else []
+
+    def break_down(self) -> None:
+        # A file where the folder should be stops root too, which a missing permission does not.
+        if self.path.exists():
+            self.path.rmdir()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_bytes(b"")
+
+    def mend(self) -> None:
+        self.path.unlink()
+
+
+class TestFile(DeliveringAdapterConformance):
+    @pytest.fixture(params=["create", "overwrite"])
+    def other_side(self, tmp_path: Path, request: pytest.FixtureRequest) -> OtherSide:
+        return Folder(tmp_path / "out" / "deep", adapters.File("out/deep", mode=request.param))
+
+
+def opened(folder: Path, **settings: object) -> adapters.SendAdapter:
+    adapter = adapters.build(adapters.File(folder, **settings), folder)  # type: ignore[arg-type]
+    adapter.open()
+    return adapter
+
+
+def test_a_reader_never_sees_a_partial_file(tmp_path: Path) -> None:
+    content = os.urandom(3_000_000)
+    sizes: set[int] = set()
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            sizes.update(entry.stat().st_size for entry in os.scandir(tmp_path) if not entry.name.startswith("."))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    adapter = opened(tmp_path)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(lambda _: adapter.send(Message.of(content), attempt()), range(40)))
+    finally:
+        done.set()
+        reader.join()
+    assert sizes == {len(content)}
+    assert len(list(tmp_path.iterdir())) == 40
+
+
+CRASHES = """
+import os, sys, uuid
+from pathlib import Path
+from postroom import adapters
+from postroom.message import Message
+
+step = sys.argv[2]
+real = getattr(os, step)
+def crash(*arguments, **named):
+    if sys.argv[3] == "after":
+        real(*arguments, **named)
+    os._exit(9)
+setattr(os, step, crash)
+message = Message(parts=Message.of(b"x" * 100_000).parts, message_id=uuid.UUID(int=7))
+adapter = adapters.build(adapters.File(sys.argv[1], mode=sys.argv[4]), Path.cwd())
+adapter.open()
+adapter.send(message, adapters.Attempt(instance_id=uuid.UUID(int=8)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "when", "mode", "visible"),
+    [
+        ("fsync", "before", "create", 0),
+        ("link", "before", "create", 0),
+        ("link", "after", "create", 1),
+        ("unlink", "before", "create", 1),
+        ("replace", "before", "overwrite", 0),
+        ("replace", "after", "overwrite", 1),
+    ],
+)
+def test_a_crash_leaves_a_whole_file_or_none_and_the_repeat_counts_as_sent(
+    tmp_path: Path, step: str, when: str, mode: str, visible: int
+) -> None:
+    crashed = subprocess.run([sys.executable, "-c", CRASHES, str(tmp_path), step, when, mode], check=False, timeout=60)
+    assert crashed.returncode == 9
+    files = [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
+    assert [file.stat().st_size for file in files] == [100_000] * visible
+
+    # Nothing in a send calls chmod, so this one does not crash.
+    repeat = subprocess.run(
+        [sys.executable, "-c", CRASHES, str(tmp_path), "chmod", when, mode], check=False, timeout=60
+    )
+    assert repeat.returncode == 0
+    files = [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
+    assert [file.read_bytes() for file in files] == [b"x" * 100_000]
+
+
+def test_what_a_crash_left_behind_is_removed_when_it_is_old(tmp_path: Path) -> None:
+    old, young, foreign = tmp_path / ".postroom-old.tmp", tmp_path / ".postroom-young.tmp", tmp_path / ".other.tmp"
+    for path in (old, young, foreign):
+        path.write_bytes(b"half")
+    for path in (old, foreign):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    opened(tmp_path)
+    assert sorted(tmp_path.iterdir()) == [foreign, young]
+
+
+def test_a_file_that_is_somebody_elses_is_kept_and_the_attempt_fails(tmp_path: Path) -> None:
+    (tmp_path / "order.json").write_bytes(b"same")
+    adapter = opened(tmp_path, name="order.json")
+    # The content is no proof: two equal orders are two orders.
+    for content in (b"same", b"other"):
+        with pytest.raises(DeliveryFailure, match="File exists"):
+            adapter.send(Message.of(content), attempt())
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"same"]
+    (tmp_path / "order.json").unlink()
+    adapter.send(Message.of(b"other"), attempt())
+    assert (tmp_path / "order.json").read_bytes() == b"other"
+
+
+def test_a_file_with_the_messages_id_but_another_content_is_kept(tmp_path: Path) -> None:
+    adapter = opened(tmp_path)
+    message = Message.of(b"mine")
+    for there in (b"else", b"mine, and more", b"min", b""):
+        (tmp_path / str(message.message_id)).write_bytes(there)
+        with pytest.raises(DeliveryFailure):
+            adapter.send(message, attempt())
+        assert [path.read_bytes() for path in tmp_path.iterdir()] == [there]
+
+
+def test_overwrite_replaces_the_file_and_not_what_a_link_leads_to(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"untouched")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "order.json").symlink_to(outside)
+    opened(folder, name="order.json", mode="overwrite").send(Message.of(b"new"), attempt())
+    assert (folder / "order.json").read_bytes() == b"new"
+    assert not (folder / "order.json").is_symlink()
+    assert outside.read_bytes() == b"untouched"
+
+
+def test_a_repeat_does_not_look_through_a_link(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"same")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    message = Message.of(b"same")
+    (folder / str(message.message_id)).symlink_to(outside)
+    with pytest.raises(DeliveryFailure):
+        opened(folder).send(message, attempt())
+
+
+@pytest.mark.parametrize(
+    "received", ["/in/../../evil", "..", "/in/..", "C:\\in\\..\\evil", "/in/.bashrc", "evil\n", "~"]
+)
+def test_a_message_cannot_leave_its_folder(tmp_path: Path, received: str) -> None:
+    folder = tmp_path / "a" / "out"
+    message = Message.of(b"x", written={FILE.ReceivedFileName: received})
+    opened(folder, name="%SourceFileName%").send(message, attempt())
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path.parent for path in written] == [folder]
+    assert not written[0].name.startswith(".")
+
+
+def test_a_folder_that_was_moved_away_is_made_again(tmp_path: Path) -> None:
+    adapter = opened(tmp_path / "out")
+    adapter.send(Message.of(b"1"), attempt())
+    (tmp_path / "out").rename(tmp_path / "taken")
+    adapter.send(Message.of(b"2"), attempt())
+    assert [path.read_bytes() for path in (tmp_path / "taken").iterdir()] == [b"1"]
+    assert [path.read_bytes() for path in (tmp_path / "out").iterdir()] == [b"2"]
+
+
+def test_a_full_disk_fails_the_attempt_and_leaves_nothing(tmp_path: Path) -> None:
+    script = (
+        "import resource, signal, sys, uuid; from pathlib import Path\n"
+        "from postroom import adapters\n"
+        "from postroom.errors import DeliveryFailure; from postroom.message import Message\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))\n"
+        "adapter = adapters.build(adapters.File(sys.argv[1]), Path.cwd()); adapter.open()\n"
+        "try: adapter.send(Message.of(b'x' * 100_000), adapters.Attempt(instance_id=uuid.uuid4()))\n"
+        "except DeliveryFailure as failure: sys.exit(failure.why)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert ended.stderr.strip() == f"{os.strerror(errno.EFBIG)}."
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_without_permission_fails_the_attempt_with_a_hint(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    tmp_path.chmod(0o555)
+    with pytest.raises(DeliveryFailure, match="Permission denied") as caught:
+        opened(tmp_path).send(Message.of(b"x"), attempt())
+    assert "account" in caught.value.hint
+    tmp_path.chmod(0o755)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS])
+def test_why_a_file_could_not_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refuse(descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    adapter = opened(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", refuse)
+        with pytest.raises(DeliveryFailure) as caught:
+            adapter.send(Message.of(b"x"), attempt())
+    assert caught.value.why == f"{os.strerror(number)}."
+    assert caught.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "arrives"), [("%MessageID%", True), ("order.json", False)])
+def test_without_hard_links_only_a_unique_name_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, arrives: bool
+) -> None:
+    def refuse(*arguments: object, **named: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr("os.link", refuse)
+    adapter = opened(tmp_path, name=name)
+    if arrives:
+        adapter.send(Message.of(b"x"), attempt())
+    else:
+        with pytest.raises(DeliveryFailure):
+            adapter.send(Message.of(b"x"), attempt())
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == ([b"x"] if arrives else [])
+
+
+def test_file_and_folder_are_synced_in_that_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    real_fsync, real_link = os.fsync, os.link
+
+    def fsync(descriptor: int) -> None:
+        steps.append("sync folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "sync file")
+        real_fsync(descriptor)
+
+    def link(*arguments: object, **named: object) -> None:
+        steps.append("name")
+        real_link(*arguments, **named)  # type: ignore[arg-type]
+
+    adapter = opened(tmp_path)
+    monkeypatch.setattr("os.fsync", fsync)
+    monkeypatch.setattr("os.link", link)
+    adapter.send(Message.of(b"x"), attempt())
+    assert steps == ["sync file", "name", "sync folder"]
+
+
+def test_a_body_in_a_file_is_streamed(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"head" + b"y" * 5_000_000 + b"tail")
+    body = FileSlice(path=source, offset=4, length=5_000_000)
+    opened(tmp_path / "out").send(Message.of(body), attempt())
+    assert [path.read_bytes() for path in (tmp_path / "out").iterdir()] == [b"y" * 5_000_000]

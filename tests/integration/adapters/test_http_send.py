@@ -1,0 +1,251 @@
+"""Messages that send ports POST, to real servers on the loopback."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from postroom import adapters
+from postroom.errors import DeliveryFailure
+from postroom.message import Message, Part
+from tests.support.http_receiver import Handler, HttpReceiver, http_receiver
+from tests.support.send_adapter_conformance import DeliveringAdapterConformance, OtherSide, Pieces, attempt
+
+
+@dataclass
+class Endpoint:
+    receiver: HttpReceiver
+    definition: adapters.AdapterDefinition
+
+    def received(self) -> list[bytes]:
+        return [request.body for request in self.receiver.accepted]
+
+    def break_down(self) -> None:
+        self.receiver.stop()
+
+    def mend(self) -> None:
+        self.receiver.start()
+
+
+@pytest.fixture
+def receiver() -> Iterator[HttpReceiver]:
+    with http_receiver() as running:
+        yield running
+
+
+class TestHttp(DeliveringAdapterConformance):
+    @pytest.fixture
+    def other_side(self, receiver: HttpReceiver) -> OtherSide:
+        return Endpoint(receiver, adapters.Http(receiver.url, timeout=10))
+
+
+def opened(definition: adapters.Http, home: Path = Path("/")) -> adapters.SendAdapter:
+    adapter = adapters.build(definition, home)
+    adapter.open()
+    return adapter
+
+
+def test_a_request_says_whose_message_it_carries(receiver: HttpReceiver) -> None:
+    adapter = opened(adapters.Http(f"{receiver.url}?a=b", headers={"X-Source": "postroom", "User-Agent": "me"}))
+    part = Part(body=Pieces((b"<a/>",)), content_type="application/xml", charset="utf-8")
+    message = Message(parts=(part,))
+    first = attempt()
+    adapter.send(message, first)
+    adapter.send(message, replace(first, number=2))
+    adapter.send(message, attempt())
+    adapter.close()
+
+    requests = receiver.accepted
+    assert {(request.method, request.path) for request in requests} == {("POST", "/orders?a=b")}
+    assert {request.headers["Postroom-Message-Id"] for request in requests} == {str(message.message_id)}
+    keys = [request.headers["Idempotency-Key"] for request in requests]
+    assert keys[0] == keys[1] == str(first.instance_id) != keys[2]
+    assert [request.headers["Postroom-Attempt"] for request in requests] == ["1", "2", "1"]
+    headers = requests[0].headers
+    assert headers["Content-Type"] == "application/xml; charset=utf-8"
+    assert headers["Content-Length"] == "4"
+    assert "Transfer-Encoding" not in headers
+    assert (headers["X-Source"], headers["User-Agent"]) == ("postroom", "me")
+
+
+def test_a_declared_content_type_wins(receiver: HttpReceiver) -> None:
+    adapter = opened(adapters.Http(receiver.url, headers={"content-type": "text/plain"}))
+    adapter.send(Message.of(b"x", content_type="application/json"), attempt())
+    adapter.close()
+    assert receiver.accepted[0].headers["content-type"] == "text/plain"
+
+
+def test_a_content_type_cannot_smuggle_a_header_in(receiver: HttpReceiver) -> None:
+    adapter = opened(adapters.Http(receiver.url))
+    adapter.send(Message.of(b"x", content_type="text/plain\r\nX-Evil: yes"), attempt())
+    adapter.close()
+    assert "X-Evil" not in receiver.accepted[0].headers
+    assert receiver.accepted[0].headers["Content-Type"] == "application/octet-stream"
+
+
+def test_a_server_that_fails_three_times_gets_the_message_at_the_fourth(receiver: HttpReceiver) -> None:
+    receiver.fail(3, text="<h1>so\n busy</h1>")
+    adapter = opened(adapters.Http(receiver.url))
+    message = Message.of(b"patience")
+    for number in (1, 2, 3):
+        with pytest.raises(DeliveryFailure, match="503") as caught:
+            adapter.send(message, attempt(number))
+        assert caught.value.why == "<h1>so busy</h1>"
+    adapter.send(message, attempt(4))
+    adapter.close()
+    assert [request.body for request in receiver.accepted] == [b"patience"]
+    assert len(receiver.requests) == 4
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204])
+def test_any_2xx_means_sent(receiver: HttpReceiver, status: int) -> None:
+    receiver.behave = lambda handler: handler.answer(status)
+    adapter = opened(adapters.Http(receiver.url))
+    adapter.send(Message.of(b"x"), attempt())
+    adapter.close()
+    assert len(receiver.requests) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 408, 410, 422, 429, 500, 502, 504])
+def test_every_other_answer_is_left_to_the_ports_policy(receiver: HttpReceiver, status: int) -> None:
+    receiver.behave = lambda handler: handler.answer(status, b"no")
+    adapter = opened(adapters.Http(receiver.url))
+    with pytest.raises(DeliveryFailure, match=str(status)):
+        adapter.send(Message.of(b"x"), attempt())
+    adapter.close()
+    assert len(receiver.requests) == 1
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(receiver: HttpReceiver, status: int) -> None:
+    receiver.behave = lambda handler: handler.answer(status, Location="http://127.0.0.1:1/elsewhere")
+    adapter = opened(adapters.Http(receiver.url))
+    with pytest.raises(DeliveryFailure) as caught:
+        adapter.send(Message.of(b"x"), attempt())
+    adapter.close()
+    assert "elsewhere" in caught.value.hint
+    assert len(receiver.requests) == 1
+
+
+def test_a_server_that_hangs_is_given_up(receiver: HttpReceiver) -> None:
+    receiver.behave = Handler.hang
+    adapter = opened(adapters.Http(receiver.url, timeout=0.2))
+    with pytest.raises(DeliveryFailure) as caught:
+        adapter.send(Message.of(b"x"), attempt())
+    assert "timed out" in caught.value.why.lower()
+    receiver.behave = Handler.accept
+    adapter.send(Message.of(b"x"), attempt(2))
+    adapter.close()
+    assert len(receiver.accepted) == 1
+
+
+def test_a_server_that_stops_reading_is_given_up(receiver: HttpReceiver) -> None:
+    receiver.behave = Handler.ignore
+    adapter = opened(adapters.Http(receiver.url, timeout=0.2))
+    with pytest.raises(DeliveryFailure):
+        adapter.send(Message.of(Pieces((bytes(1 << 20),) * 32)), attempt())
+    adapter.close()
+
+
+@pytest.mark.parametrize("count", [0, 1_000, 500_000])
+def test_a_server_that_closes_in_the_middle_of_the_body_fails_the_attempt(receiver: HttpReceiver, count: int) -> None:
+    receiver.behave = lambda handler: handler.close_after(count)
+    adapter = opened(adapters.Http(receiver.url))
+    with pytest.raises(DeliveryFailure):
+        adapter.send(Message.of(Pieces((b"y" * 100_000,) * 10)), attempt())
+    receiver.behave = Handler.accept
+    adapter.send(Message.of(b"x"), attempt(2))
+    adapter.close()
+    assert [request.body for request in receiver.accepted] == [b"x"]
+
+
+def test_yes_before_the_whole_message_was_taken_is_not_believed(receiver: HttpReceiver) -> None:
+    def too_early(handler: Handler) -> None:
+        handler.rfile.read(1_000)
+        handler.respond(200)
+        handler.close_after(1_000)
+
+    receiver.behave = too_early
+    adapter = opened(adapters.Http(receiver.url, timeout=5))
+    with pytest.raises(DeliveryFailure):
+        adapter.send(Message.of(Pieces((b"y" * (1 << 20),) * 32)), attempt())
+    adapter.close()
+
+
+def test_an_answer_that_breaks_off_after_its_status_still_counts(receiver: HttpReceiver) -> None:
+    def break_off(handler: Handler) -> None:
+        handler.take()
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nten bytes")
+        handler.wfile.flush()
+        handler.close_after(0)
+
+    receiver.behave = break_off
+    adapter = opened(adapters.Http(receiver.url))
+    adapter.send(Message.of(b"x"), attempt())
+    receiver.behave = lambda handler: handler.answer(200, b"z" * 1_000_000)
+    for _ in range(3):
+        adapter.send(Message.of(b"x"), attempt())
+    adapter.close()
+
+
+def test_the_proxies_of_the_environment_are_used_only_when_asked(
+    receiver: HttpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with http_receiver() as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        for setting in (None, "environment", proxy.url):
+            adapter = opened(adapters.Http(receiver.url, proxy=setting))
+            adapter.send(Message.of(str(setting).encode()), attempt())
+            adapter.close()
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        adapter = opened(adapters.Http(receiver.url, proxy="environment"))
+        adapter.send(Message.of(b"around it"), attempt())
+        adapter.close()
+    assert [request.body for request in receiver.accepted] == [b"None", b"around it"]
+    assert [request.path for request in proxy.accepted] == [receiver.url] * 2
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a certificate for 127.0.0.1, made for this run, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl to make a certificate with")
+    folder = tmp_path_factory.mktemp("authority")
+    kind = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(
+        ["openssl", "req", *kind, *name, "-keyout", "key.pem", "-out", "ca.pem"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+    return folder
+
+
+def test_a_certificate_is_verified(authority: Path) -> None:
+    certificate = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.load_cert_chain(authority / "ca.pem", authority / "key.pem")
+    with http_receiver(certificate) as receiver:
+        trusting = opened(adapters.Http(receiver.url, ca_file="ca.pem"), authority)
+        trusting.send(Message.of(b"secret"), attempt())
+        trusting.close()
+
+        wrong_name = opened(adapters.Http(receiver.url.replace("127.0.0.1", "localhost"), ca_file="ca.pem"), authority)
+        for distrusting in (opened(adapters.Http(receiver.url)), wrong_name):
+            with pytest.raises(DeliveryFailure) as caught:
+                distrusting.send(Message.of(b"never"), attempt())
+            assert "certificate" in caught.value.why.lower()
+            distrusting.close()
+
+        without = opened(adapters.Http(receiver.url, ca_file="missing.pem"), authority)
+        with pytest.raises(DeliveryFailure) as caught:
+            without.send(Message.of(b"never"), attempt())
+        without.close()
+    assert [request.body for request in receiver.accepted] == [b"secret"]

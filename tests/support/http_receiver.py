@@ -1,0 +1,152 @@
+"""A real HTTP server on the loopback that does as it is told."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class HttpReceiver:
+    """Keeps what it accepts in ``accepted``, and every request in ``requests``. ``behave`` is called with the handler
+    of each request and says what to do; by default it accepts."""
+
+    def __init__(self, certificate: ssl.SSLContext | None = None) -> None:
+        self.requests: list[Request] = []
+        self.accepted: list[Request] = []
+        self.behave: Callable[[Handler], None] = Handler.accept
+        self.released = threading.Event()
+        self._certificate = certificate
+        self._server: _Server | None = None
+        self._thread: threading.Thread | None = None
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        return f"{'http' if self._certificate is None else 'https'}://127.0.0.1:{self._port}/orders"
+
+    def start(self) -> None:
+        """Listens, after the first time again on the same port."""
+        self._server = _Server(("127.0.0.1", self._port), self, self._certificate)
+        self._port = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def stop(self) -> None:
+        if self._server is not None and self._thread is not None:
+            self.released.set()
+            self._server.shutdown()
+            self._thread.join()
+            self._server.server_close()
+            self._server = None
+
+    def fail(self, times: int, status: int = 503, text: str = "busy") -> None:
+        """Refuses that many requests, and then accepts."""
+        left = iter(range(times))
+        self.behave = lambda handler: (
+            handler.accept() if next(left, None) is None else handler.answer(status, text.encode())
+        )
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    receiver: HttpReceiver
+    timeout = 20
+
+    def do_POST(self) -> None:
+        self.receiver.behave(self)
+
+    def take(self) -> Request:
+        """Reads the whole request."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        request = Request(method=self.command, path=self.path, headers=dict(self.headers.items()), body=body)
+        if len(body) == int(self.headers["Content-Length"]):
+            self.receiver.requests.append(request)
+        else:
+            self.close_connection = True
+            raise ConnectionAbortedError
+        return request
+
+    def accept(self) -> None:
+        request = self.take()
+        self.receiver.accepted.append(request)
+        self.respond(200, b"thanks")
+
+    def answer(self, status: int, text: bytes = b"", **headers: str) -> None:
+        self.take()
+        self.respond(status, text, **headers)
+
+    def respond(self, status: int, text: bytes = b"", **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def hang(self) -> None:
+        """Takes the message and says nothing until the test lets go."""
+        self.take()
+        self.ignore()
+
+    def ignore(self) -> None:
+        """Neither reads nor answers until the test lets go."""
+        self.receiver.released.wait(20)
+        self.close_connection = True
+
+    def close_after(self, count: int) -> None:
+        """Reads so many bytes of the body and closes the connection."""
+        self.rfile.read(count)
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False
+    request_queue_size = 64
+
+    def __init__(self, address: tuple[str, int], receiver: HttpReceiver, certificate: ssl.SSLContext | None) -> None:
+        super().__init__(address, type("Handler", (Handler,), {"receiver": receiver}))
+        self._open: set[socket.socket] = set()
+        if certificate is not None:
+            self.socket = certificate.wrap_socket(self.socket, server_side=True)
+
+    def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
+        assert isinstance(request, socket.socket)
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        # Kept-alive connections would otherwise hold their threads until the client goes away.
+        for connection in self._open:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        pass
+
+
+@contextmanager
+def http_receiver(certificate: ssl.SSLContext | None = None) -> Iterator[HttpReceiver]:
+    receiver = HttpReceiver(certificate)
+    receiver.start()
+    try:
+        yield receiver
+    finally:
+        receiver.stop()

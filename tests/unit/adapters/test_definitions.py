@@ -1,0 +1,129 @@
+"""What adapters are declared with, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from postroom import adapters
+from postroom.errors import DefinitionError
+
+HOME = Path("/srv/home")
+
+
+def test_relative_paths_are_taken_from_home_and_absolute_ones_are_not() -> None:
+    assert adapters.File("out/europe").folder(HOME) == HOME / "out/europe"
+    assert adapters.File(Path("/data/out")).folder(HOME) == Path("/data/out")
+    assert adapters.File("in").archive_folder(HOME) is None
+    assert adapters.File("in", archive=Path("done")).archive_folder(HOME) == HOME / "done"
+
+
+def test_an_address_is_a_uri() -> None:
+    assert adapters.File("out dir").address(HOME) == "file:///srv/home/out%20dir"
+    assert adapters.Http("https://example.com/orders").address(HOME) == "https://example.com/orders"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "taken", "left"),
+    [
+        ("*", ["a", "a.json"], [".a", ".postroom"]),
+        ("*.json", ["a.json"], ["a.JSON", "a.json.tmp", ".a.json", "a.jsonl"]),
+        ("order-[0-9]?.csv", ["order-1x.csv"], ["order-x1.csv"]),
+        ("[[]x]", ["[x]"], ["x"]),
+        ("a\nb", ["a\nb"], ["a"]),
+    ],
+)
+def test_a_pattern_says_which_files_are_taken(pattern: str, taken: list[str], left: list[str]) -> None:
+    definition = adapters.File("in", pattern=pattern)
+    assert definition.problems() == []
+    assert [name for name in (*taken, *left) if definition.takes(name)] == taken
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"pattern": ""}, "pattern is empty"),
+        ({"pattern": "sub/*.json"}, "separator"),
+        ({"pattern": "*.[ch"}, "'['"),
+        ({"pattern": "[]"}, "'['"),
+        ({"pattern": ".x*"}, "hidden"),
+        ({"settle": -1}, "settle"),
+        ({"settle": 1e9}, "settle"),
+        ({"archive": ""}, "archive is empty"),
+        ({"archive": "./in/"}, "watched folder"),
+        ({"path": " "}, "path is empty"),
+        ({"path": "a\0b"}, "NUL"),
+        ({"name": "%Nonsense%"}, "%Nonsense%"),
+    ],
+)
+def test_a_file_definition_that_cannot_work_says_so(arguments: dict[str, Any], said: str) -> None:
+    problems = adapters.File(**{"path": "in", **arguments}).problems()
+    assert len(problems) == 1
+    assert said in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"url": "example.com/orders"}, "not a URL"),
+        ({"url": "ftp://example.com"}, "not a URL"),
+        ({"url": "http://"}, "not a URL"),
+        ({"url": "http://example.com:port/"}, "cannot be read"),
+        ({"url": "http://[::1/"}, "cannot be read"),
+        ({"url": "http://example.com/a b"}, "space"),
+        ({"url": "http://example.com/\r\nX: y"}, "control"),
+        ({"url": "http://me:secret@example.com/"}, "password"),
+        ({"url": "http://example.com/#top"}, "fragment"),
+        ({"url": "http://exämple.com/"}, "xn--"),
+        ({"headers": {"X Y": "z"}}, "'X Y'"),
+        ({"headers": {"X": "a\r\nY: b"}}, "line break"),
+        ({"headers": {"content-LENGTH": "5"}}, "adapter itself"),
+        ({"timeout": 0}, "timeout"),
+        ({"connections": 0}, "connections"),
+        ({"ca_file": "ca.pem", "url": "http://example.com/"}, "ca_file"),
+        ({"proxy": "nonsense"}, "proxy"),
+    ],
+)
+def test_an_http_definition_that_cannot_work_says_so(arguments: dict[str, Any], said: str) -> None:
+    problems = adapters.Http(**{"url": "https://example.com/", **arguments}).problems()
+    assert len(problems) == 1
+    assert said in problems[0]
+
+
+def test_a_password_is_not_repeated_in_what_is_said_about_it() -> None:
+    for url in ("http://me:secret@example.com/", "http://me:secret@exa mple.com/", "http://me:secret@example.com:x/"):
+        assert "secret" not in str(adapters.Http(url).problems())
+
+
+def test_all_problems_are_listed() -> None:
+    assert len(adapters.File("", pattern="[", settle=-1, name="%X%").problems()) == 4
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: adapters.File(5), "path"),  # type: ignore[arg-type]
+        (lambda: adapters.File("in", pattern=None), "pattern"),  # type: ignore[arg-type]
+        (lambda: adapters.File("in", mode="append"), "mode"),  # type: ignore[arg-type]
+        (lambda: adapters.File("in", settle=float("nan")), "settle"),
+        (lambda: adapters.Http("https://example.com", headers={"X": 5}), "headers.X"),  # type: ignore[dict-item]
+    ],
+)
+def test_an_argument_of_the_wrong_type_is_refused_at_once(make: Any, said: str) -> None:
+    with pytest.raises(DefinitionError, match=said):
+        make()
+
+
+def test_a_definition_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError):
+        adapters.File("in").path = "elsewhere"
+
+
+def test_a_stored_definition_tells_its_kind() -> None:
+    stored = [adapters.File("in"), adapters.Http("https://example.com"), adapters.Null()]
+    assert [definition.model_dump(mode="json")["kind"] for definition in stored] == ["file", "http", "null"]
+    with pytest.raises(ValidationError):
+        TypeAdapter(adapters.AnyAdapter).validate_python({"kind": "pigeon"})

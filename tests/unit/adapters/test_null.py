@@ -1,0 +1,40 @@
+"""The adapter that does nothing, but reads all that it is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from postroom import adapters
+from postroom.errors import Unavailable
+from postroom.message import Message, Part
+from tests.support.send_adapter_conformance import OtherSide, Pieces, SendAdapterConformance, attempt
+
+
+@dataclass
+class Nowhere:
+    definition: adapters.AdapterDefinition = field(default_factory=adapters.Null)
+
+    def received(self) -> list[bytes]:
+        return []
+
+    def break_down(self) -> None:
+        pass
+
+    def mend(self) -> None:
+        pass
+
+
+class TestNull(SendAdapterConformance):
+    @pytest.fixture
+    def other_side(self) -> OtherSide:
+        return Nowhere()
+
+    def test_it_reads_every_part(self, adapter: adapters.SendAdapter) -> None:
+        unreadable = Part(name="second", body=Pieces((), failure=Unavailable("away")))
+        with pytest.raises(Unavailable):
+            adapter.send(Message.of(b"first", parts=[unreadable]), attempt())
+
+    def test_it_takes_a_message_without_a_body(self, adapter: adapters.SendAdapter) -> None:
+        adapter.send(Message.of(), attempt())
