@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,11 +51,13 @@ def end_orphans(pgdata: Path) -> None:
     The children notice the death by themselves, but a busy one only after its statement. Ending them loses nothing:
     what they had committed is on disk, and what they had not is undone by recovery.
     """
-    orphans = [process for process in psutil.process_iter() if _serves(process.pid, pgdata)]
     for sign in (signal.SIGQUIT, signal.SIGKILL):
+        orphans = [process.pid for process in psutil.process_iter() if _serves(process.pid, pgdata)]
         for orphan in orphans:
-            _send(orphan, sign)
-        _, orphans = psutil.wait_procs(orphans, timeout=5)
+            with suppress(ProcessLookupError):
+                os.kill(orphan, sign)
+        for orphan in orphans:
+            wait_for_end(orphan, pgdata, timeout=5)
     (pgdata / "postmaster.pid").unlink(missing_ok=True)
 
 
@@ -99,10 +103,3 @@ def _serves(pid: int, pgdata: Path) -> bool:
         return False  # another user's, so it cannot be the one that this user started
     except (psutil.NoSuchProcess, FileNotFoundError):
         return False
-
-
-def _send(process: psutil.Process, sign: signal.Signals) -> None:
-    try:
-        process.send_signal(sign)
-    except psutil.NoSuchProcess:
-        return

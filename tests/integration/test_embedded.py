@@ -1,0 +1,273 @@
+"""The embedded PostgreSQL, with real processes: what starts, what survives, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from postroom.errors import Unavailable
+from postroom.messagebox.embedded import EmbeddedServer
+from tests.conftest import NOT_DURABLE, SMALL
+from tests.support.folders import open_folder
+from tests.support.waiting import wait_until
+
+QUICK = NOT_DURABLE | SMALL
+
+# Another process that uses the server in the folder that it is given, until its standard input ends.
+USER = """
+import sys
+from pathlib import Path
+from postroom.messagebox.embedded import EmbeddedServer
+with EmbeddedServer(Path(sys.argv[1]), settings={"fsync": "off", "shared_buffers": "128MB"}) as server:
+    print(server.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with open_folder() as folder:
+        yield folder
+        assert not processes_in(folder), "a PostgreSQL was left behind"
+
+
+def processes_in(folder: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and Path(process.cwd()).is_relative_to(folder):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+@contextmanager
+def another_user(data: Path) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", USER, str(data)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def said_pid(process: subprocess.Popen[str]) -> int:
+    assert process.stdout is not None
+    return int(process.stdout.readline())
+
+
+def remember(server: EmbeddedServer, number: int) -> None:
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS remembered (number int)")
+        connection.execute("INSERT INTO remembered VALUES (%s)", (number,))
+
+
+def remembered(server: EmbeddedServer) -> list[int]:
+    with psycopg.connect(server.url()) as connection:
+        return [number for (number,) in connection.execute("SELECT number FROM remembered ORDER BY 1")]
+
+
+def is_busy(server: EmbeddedServer, backend: int) -> bool:
+    with psycopg.connect(server.url()) as connection:
+        found = connection.execute("SELECT state FROM pg_stat_activity WHERE pid = %s", (backend,)).fetchone()
+    return found == ("active",)
+
+
+def test_what_is_committed_is_there_after_a_stop_and_a_start(folder: Path) -> None:
+    server = EmbeddedServer(folder / "postgres")
+    assert server.pid is None
+    server.start()
+    remember(server, 1)
+    server.stop()
+    assert server.pid is None
+    assert not processes_in(folder)
+    with server:
+        assert remembered(server) == [1]
+
+
+def test_users_get_a_durable_server_that_only_they_can_reach(folder: Path) -> None:
+    with EmbeddedServer(folder / "postgres") as server, psycopg.connect(server.url()) as connection:
+        expected = {
+            "fsync": "on",
+            "synchronous_commit": "on",
+            "full_page_writes": "on",
+            "listen_addresses": "",
+            "unix_socket_permissions": "0700",
+            "server_encoding": "UTF8",
+            "max_wal_size": "4GB",
+            "checkpoint_timeout": "15min",
+            "max_connections": "200",
+            "TimeZone": "UTC",
+        }
+        found = {name: connection.execute("SELECT current_setting(%s)", (name,)).fetchone() for name in expected}
+        assert {name: row and row[0] for name, row in found.items()} == expected
+        collation = connection.execute("SELECT datcollate FROM pg_database WHERE datname = current_database()")
+        assert collation.fetchone() == ("C",)
+        rules = connection.execute("SELECT DISTINCT type, auth_method FROM pg_hba_file_rules ORDER BY 1, 2").fetchall()
+        assert rules == [("host", "reject"), ("local", "trust")]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["with a space", "käse, 'quoted' & \"odd\" $HOME @%41", "long" * 40],
+    ids=["space", "odd characters", "longer than a socket's address"],
+)
+def test_any_path_will_do(folder: Path, name: str) -> None:
+    with EmbeddedServer(folder / name / "postgres", settings=QUICK) as server:
+        remember(server, 7)
+        assert remembered(server) == [7]
+        with psycopg.connect(server.url()) as connection:
+            sockets = connection.execute("SELECT current_setting('unix_socket_directories')").fetchone()
+        assert sockets is not None
+    assert not Path(sockets[0]).exists()
+
+
+def test_a_killed_server_is_started_again_at_the_same_address(folder: Path) -> None:
+    server = EmbeddedServer(folder / "postgres", settings=SMALL)
+    with server:
+        remember(server, 1)
+        url, killed = server.url(), server.pid
+        assert killed is not None
+        # A busy process of the server outlives it, and a new server refuses to start beside that.
+        with closing(psycopg.connect(url, autocommit=True)) as busy:
+            busy.pgconn.send_query(b"DO 'BEGIN LOOP NULL; END LOOP; END'")
+            wait_until(lambda: is_busy(server, busy.info.backend_pid))
+            os.kill(killed, signal.SIGKILL)
+            wait_until(lambda: server.pid is None, what="the death of the server")
+            assert psutil.Process(busy.info.backend_pid).is_running()
+            server.start()
+        assert server.pid not in (None, killed)
+        assert server.url() == url
+        assert remembered(server) == [1]
+
+
+def test_a_process_that_has_the_number_of_a_dead_server_is_not_taken_for_it(folder: Path) -> None:
+    server = EmbeddedServer(folder / "postgres", settings=QUICK)
+    with server:
+        pass
+    pid_file = folder / "postgres" / "pgdata" / "postmaster.pid"
+    pid_file.write_text(f"{os.getpid()}\n{pid_file.parent}\n0\n5432\n{pid_file.parent}\n\n0 0\nready\n")
+    assert server.pid is None
+    with server:
+        remember(server, 1)
+
+
+def test_many_start_at_once_and_the_last_to_leave_stops_it(folder: Path) -> None:
+    data = folder / "postgres"
+    with another_user(data) as first, another_user(data) as second, another_user(data) as third:
+        users = [first, second, third]
+        pids = {said_pid(user) for user in users}
+        assert len(pids) == 1
+        for user in users:
+            assert {process.pid for process in processes_in(folder)} >= pids
+            user.communicate()
+            assert user.returncode == 0
+        assert not processes_in(folder)
+
+
+def test_a_user_that_attached_goes_on_after_the_starter_has_left(folder: Path) -> None:
+    data = folder / "postgres"
+    attached = EmbeddedServer(data, settings=QUICK)
+    with another_user(data) as starter:
+        started = said_pid(starter)
+        attached.start()
+        starter.communicate()
+    assert attached.pid == started
+    remember(attached, 1)
+    attached.stop()
+    assert not processes_in(folder)
+
+
+def test_a_server_whose_starter_is_killed_shuts_down_by_itself(folder: Path) -> None:
+    with another_user(folder / "postgres") as starter:
+        assert psutil.pid_exists(said_pid(starter))
+        starter.kill()
+        wait_until(lambda: not processes_in(folder), what="the end of the server")
+    with EmbeddedServer(folder / "postgres", settings=QUICK) as server:
+        remember(server, 1)
+
+
+def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
+    server = EmbeddedServer(folder / "postgres", settings=QUICK | {"shared_buffers": "1 potato"})
+    with pytest.raises(Unavailable) as refused:
+        server.start()
+    assert "did not start" in refused.value.what
+    assert "1 potato" in refused.value.why
+    assert str(folder / "postgres" / "log") in refused.value.hint
+    server.stop()
+
+
+def test_an_initialisation_that_was_interrupted_is_done_again(folder: Path) -> None:
+    (folder / "postgres" / "pgdata.new").mkdir(parents=True)
+    (folder / "postgres" / "pgdata.new" / "PG_VERSION").write_text("half")
+    with EmbeddedServer(folder / "postgres", settings=QUICK) as server:
+        remember(server, 1)
+
+
+def test_a_database_of_another_version_is_refused(folder: Path) -> None:
+    server = EmbeddedServer(folder / "postgres", settings=QUICK)
+    with server:
+        pass
+    (folder / "postgres" / "pgdata" / "PG_VERSION").write_text("17\n")
+    with pytest.raises(Unavailable, match="made by PostgreSQL 17"):
+        server.start()
+    server.stop()
+
+
+def test_the_shells_settings_for_clients_do_not_matter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"PGPORT": "1", "PGDATA": "/nowhere", "PGOPTIONS": "-c nonsense=1", "LC_ALL": "xx_YY"}.items():
+        monkeypatch.setenv(name, value)
+    with EmbeddedServer(folder / "postgres", settings=QUICK) as server:
+        for name in ("PGPORT", "PGDATA", "PGOPTIONS"):
+            monkeypatch.delenv(name)
+        remember(server, 1)
+
+
+def test_a_folder_closed_to_the_servers_account_keeps_its_mode(folder: Path) -> None:
+    closed, store = folder / "closed", folder / "store"
+    closed.mkdir(mode=0o700)
+    server = EmbeddedServer(closed / "postgres", settings=QUICK, store=store)
+    with server:
+        remember(server, 1)
+    assert closed.stat().st_mode & 0o777 == 0o700
+    # Root runs PostgreSQL as another user, who cannot enter; an ordinary user runs it as himself, who can.
+    kept_elsewhere = [*store.glob("*/pgdata")] if store.exists() else []
+    assert len(kept_elsewhere) == (1 if os.geteuid() == 0 else 0)
+    assert (closed / "postgres" / "pgdata").exists() == (os.geteuid() != 0)
+    with server:
+        assert remembered(server) == [1]
+    server.destroy()
+    assert not (closed / "postgres").exists()
+    assert not (store.exists() and [*store.glob("*/pgdata")])
+
+
+def test_a_url_is_only_there_after_a_start(folder: Path) -> None:
+    server = EmbeddedServer(folder / "postgres")
+    with pytest.raises(Unavailable, match="not been started"):
+        server.url()
+    server.stop()
+    assert not (folder / "postgres").exists()
+
+
+def test_programs_that_the_account_cannot_reach_are_copied_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from postroom.messagebox.embedded import binaries
+
+    monkeypatch.setattr(binaries.Binaries, "may", lambda *_: False)
+    store = folder / "store"
+    first = binaries.find_binaries(store)
+    assert first == binaries.find_binaries(store)
+    if os.geteuid() == 0:
+        assert first.folder.is_relative_to(store)
+        assert len([*store.iterdir()]) == 1
+    else:
+        assert not store.exists()
