@@ -21,7 +21,8 @@ again can help is a property of the type, and the type decides retries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -130,6 +131,29 @@ class DeliveryRefused(MessageFailure):
     """A send port can never transmit this message; trying again cannot help."""
 
     code = "DELIVERY_REFUSED"
+
+
+@dataclass(frozen=True)
+class PublishResult:
+    """What a refused publish says of one of its messages; no failure means that it alone would have been accepted."""
+
+    message_id: uuid.UUID
+    failure: PostroomError | None
+
+
+class PublishFailed(PostroomError):
+    """A publish was refused as a whole; nothing of it was kept."""
+
+    code = "PUBLISH"
+
+    def __init__(self, results: Sequence[PublishResult]) -> None:
+        failed = [result for result in results if result.failure is not None]
+        super().__init__(
+            f"Nothing was published: {len(failed)} of {len(results)} messages cannot be.",
+            why="; ".join(f"{result.message_id}: {result.failure.what}" for result in failed[:3] if result.failure),
+            hint="'postroom explain' shows for a message which subscriptions it misses, and why.",
+        )
+        self.results = tuple(results)
 
 
 class Unavailable(PostroomError):

@@ -1,7 +1,7 @@
 """Messages: a typed context and named parts, immutable from the moment they exist.
 
-    message = Message.of(b'{"region": "EU"}', promoted={Region: "EU"})
-    changed = message.with_context(message.context.promote(Region, "US"))    # another message, with another id
+message = Message.of(b'{"region": "EU"}', promoted={Region: "EU"})
+changed = message.with_context(message.context.promote(Region, "US"))    # another message, with another id
 """
 
 from __future__ import annotations
@@ -205,7 +205,8 @@ class Message:
         if self.parts and self.body_part_name is None:
             object.__setattr__(self, "body_part_name", names[0])
         if self.body_part_name is not None and self.body_part_name not in names:
-            raise BadValue(f"The body part {self.body_part_name!r} is not among the parts: {', '.join(names) or 'none'}.")
+            there = ", ".join(names) or "none"
+            raise BadValue(f"The body part {self.body_part_name!r} is not among the parts: {there}.")
 
     @classmethod
     def of(

@@ -14,3 +14,14 @@ _SHORT = {namespace: prefix for prefix, namespace in PREFIXES.items()}
 def dotted_name(namespace: str, name: str) -> str:
     """How people write a property: ``BTS.MessageType``, ``Orders.Region``."""
     return f"{_SHORT.get(namespace, namespace)}.{name}"
+
+
+def property_key(namespace: str, name: str) -> str:
+    """How a property is stored, in every context and many times over, so with the short form: ``BTS#MessageType``."""
+    return f"{_SHORT.get(namespace, namespace)}#{name}"
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """Namespace and name of a stored key."""
+    short, _, name = key.rpartition("#")
+    return PREFIXES.get(short, short), name

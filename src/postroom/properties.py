@@ -15,7 +15,7 @@ from typing import Any
 
 from postroom.errors import BadValue
 from postroom.filters.expression import Comparable
-from postroom.namespaces import PREFIXES
+from postroom.namespaces import PREFIXES, split_key
 from postroom.values import Value, ValueType, check_promoted, check_value
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -47,8 +47,8 @@ class Property(Comparable):
 
     @classmethod
     def from_key(cls, key: str, value_type: ValueType) -> Property:
-        """The property for a stored key (namespace, '#', name)."""
-        namespace, _, name = key.rpartition("#")
+        """The property for a stored key (``Orders#Region``)."""
+        namespace, name = split_key(key)
         return cls(name, value_type.python_type, namespace=namespace)
 
     def check(self, value: object, *, promoted: bool = True) -> Value:
@@ -61,4 +61,3 @@ class Property(Comparable):
 
     def __reduce__(self) -> Any:
         return Property.from_key, (self.key, self.value_type)
-

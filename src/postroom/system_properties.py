@@ -1,4 +1,8 @@
-"""BizTalk's system properties, under the short names that filters use: ``BTS.ReceivePortName``, ``FILE.ReceivedFileName``."""
+"""BizTalk's system properties, under the short names that filters use: ``BTS.ReceivePortName``.
+
+The names are BizTalk's own, to the letter.
+"""
+# ruff: noqa: N815
 
 from __future__ import annotations
 
@@ -77,6 +81,7 @@ class BTS:
     PipelinesExecuted = _bts("PipelinesExecuted", int)
     ProcessingParts = _bts("ProcessingParts", str)
     PropertiesToUpdate = _bts("PropertiesToUpdate", str)
+    ReceiveLocationName = _bts("ReceiveLocationName", str)  # not in the published schema, but stamped on messages
     ReceivePipelineConfig = _bts("ReceivePipelineConfig", str)
     ReceivePipelineID = _bts("ReceivePipelineID", str)
     ReceivePipelineResponseConfig = _bts("ReceivePipelineResponseConfig", str)

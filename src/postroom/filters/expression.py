@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import NoReturn, overload
 
 from postroom.errors import BadFilter, BadValue
-from postroom.namespaces import dotted_name
+from postroom.namespaces import dotted_name, property_key
 from postroom.values import Value, ValueType, check_promoted, check_value
 
 #: How far an expression may grow when it is brought into OR of AND-groups.
@@ -67,7 +67,7 @@ class Comparable:
         self.namespace = namespace
         self.name = name
         self.value_type = value_type
-        self.key = f"{namespace}#{name}"
+        self.key = property_key(namespace, name)
 
     @property
     def dotted(self) -> str:

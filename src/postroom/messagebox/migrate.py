@@ -7,7 +7,6 @@ replaced whenever any of them changed. All in one transaction, one process at a 
 from __future__ import annotations
 
 import hashlib
-from typing import LiteralString, cast
 
 import psycopg
 
@@ -82,7 +81,7 @@ def _apply_procedures(connection: Connection) -> None:
     # Functions call each other; their bodies are checked when they run.
     connection.execute("SET LOCAL check_function_bodies = off")
     for name in (*names_in("procedures/jobs"), *names_in("procedures")):
-        connection.execute(cast(LiteralString, statement(name).replace("__HOSTS_ROLE__", hosts_role)))
+        connection.execute(statement(name).replace("__HOSTS_ROLE__", hosts_role))
     for host_id, name, role in connection.execute("SELECT id, name, role_name FROM management.hosts").fetchall():
         _apply_host_procedures(connection, name, host_id, role)
     connection.execute("UPDATE management.schema_version SET procedures = %s", (_procedures_hash(),))
@@ -96,17 +95,16 @@ def _apply_host_procedures(connection: Connection, name: str, host_id: int, role
     connection.execute(_for_host(connection, f"{_HOST_PROCEDURES}/grants", name, host_id, role))
 
 
-def _for_host(connection: Connection, name: str, host: str, host_id: int, role: str) -> LiteralString:
+def _for_host(connection: Connection, name: str, host: str, host_id: int, role: str) -> str:
     if not (host.isascii() and host.isidentifier()):
         raise DefinitionError(f"{host!r} is not the name of a host.", hint="Use letters, digits and underscores.")
-    text = (
+    return (
         statement(name)
         .replace("__HOSTS_ROLE__", _hosts_role(connection))
         .replace("__HOST_ID__", str(host_id))
         .replace("__HOST__", host.lower())
         .replace("__ROLE__", role)
     )
-    return cast(LiteralString, text)
 
 
 def _create_role(connection: Connection, role: str, *, login: bool, member_of: str | None = None) -> None:
@@ -114,11 +112,11 @@ def _create_role(connection: Connection, role: str, *, login: bool, member_of: s
     option = "LOGIN" if login else "NOLOGIN"
     try:
         with connection.transaction():
-            connection.execute(cast(LiteralString, f"CREATE ROLE {role} {option}"))
+            connection.execute(f"CREATE ROLE {role} {option}")
     except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
         pass
     if member_of is not None:
-        connection.execute(cast(LiteralString, f"GRANT {member_of} TO {role}"))
+        connection.execute(f"GRANT {member_of} TO {role}")
 
 
 def _box_id(connection: Connection) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
-from typing import LiteralString, cast
 
 
 @cache
-def statement(name: str) -> LiteralString:
+def statement(name: str) -> str:
     """The text of one .sql file. Nothing of it comes from outside the package."""
-    return cast(LiteralString, (files(__package__) / f"{name}.sql").read_text(encoding="utf-8"))
+    return (files(__package__) / f"{name}.sql").read_text(encoding="utf-8")
 
 
 @cache

@@ -2,8 +2,9 @@
 -- one of the ten predicate tables, which are partitions of one, so that one statement reads all.
 
 CREATE TABLE messagebox.routing_version (
-    version  bigint NOT NULL DEFAULT 1,
-    one_row  boolean PRIMARY KEY DEFAULT true CHECK (one_row)
+    version        bigint NOT NULL DEFAULT 1,
+    rebuild_below  bigint NOT NULL DEFAULT 0,          -- an index older than this missed removals that are purged
+    one_row         boolean PRIMARY KEY DEFAULT true CHECK (one_row)
 );
 INSERT INTO messagebox.routing_version DEFAULT VALUES;
 

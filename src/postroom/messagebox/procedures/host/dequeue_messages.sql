@@ -1,5 +1,6 @@
 -- Bts_DequeueMessages_<host>: claims up to p_limit messages of one service class, best priority and lowest number
 -- first, and returns them with context and body part. A row that another thread is claiming is skipped, not awaited.
+-- A row whose message is gone, which must not be, comes with a null context, so that it does not stay claimed for ever.
 -- Index: the partial one over unclaimed rows (service_class, priority, seq); sequential scans are off so that an old
 -- statistic cannot choose otherwise. Locks: the claimed rows, for the moment of the claim.
 CREATE OR REPLACE FUNCTION messagebox.dequeue_messages___HOST__(
@@ -24,7 +25,7 @@ BEGIN
     SELECT c.seq, c.message_id, c.subscription_id, c.service_id, c.instance_id, c.task, c.attempt, c.enqueued_at,
            s.context::text, s.part_ids, s.body_part_id, s.body_part_name, p.content_type, p.charset, p.size, p.body
       FROM claimed c
-      JOIN spool s ON s.message_id = c.message_id
+      LEFT JOIN spool s ON s.message_id = c.message_id
       LEFT JOIN parts p ON p.part_id = s.body_part_id
      ORDER BY c.priority, c.seq;
 END $$;

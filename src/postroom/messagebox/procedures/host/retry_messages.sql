@@ -1,8 +1,9 @@
 -- The messages of a claim that are to be tried again later: into the scheduled queue, one attempt older. Returns how
--- many of them this claim still held.
+-- many of them this claim still held. The delays count from the server's time: hosts' clocks may differ.
 -- Index: work_queue_claimed.
 CREATE OR REPLACE FUNCTION messagebox.retry_messages___HOST__(
-    p_claim_id uuid, p_seqs bigint[], p_valid_from timestamptz[], p_error_codes text[], p_error_descriptions text[]
+    p_claim_id uuid, p_seqs bigint[], p_delays interval[], p_error_codes text[], p_error_descriptions text[],
+    p_now timestamptz DEFAULT now()
 ) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
@@ -16,10 +17,10 @@ BEGIN
                                       instance_id, priority, task, attempt, enqueued_at, valid_from, error_code,
                                       error_description)
     SELECT f.seq, f.host_id, f.message_id, f.subscription_id, f.service_class, f.service_id, f.instance_id, f.priority,
-           f.task, f.attempt + 1, f.enqueued_at, r.valid_from, r.error_code, r.error_description
+           f.task, f.attempt + 1, f.enqueued_at, p_now + r.delay, r.error_code, r.error_description
       FROM failed f
-      JOIN unnest(p_seqs, p_valid_from, p_error_codes, p_error_descriptions)
-           AS r (seq, valid_from, error_code, error_description) ON r.seq = f.seq;
+      JOIN unnest(p_seqs, p_delays, p_error_codes, p_error_descriptions)
+           AS r (seq, delay, error_code, error_description) ON r.seq = f.seq;
     GET DIAGNOSTICS moved = ROW_COUNT;
     RETURN moved;
 END $$;

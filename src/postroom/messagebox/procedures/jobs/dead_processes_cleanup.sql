@@ -1,5 +1,6 @@
 -- MessageBox_DeadProcesses_Cleanup: a host instance whose session lock is gone, and was gone p_grace ago too, is dead;
--- what it had claimed goes back into the queue for the others. Returns how many rows that were.
+-- what it had claimed goes back into the queue for the others. So does what an instance claimed in the moment when it
+-- was taken for dead. Returns how many rows that were.
 -- Locks: tries the advisory lock (7002, id) of each instance for a moment. Index: work_queue_claimed.
 CREATE OR REPLACE FUNCTION messagebox.dead_processes_cleanup(
     p_grace interval DEFAULT '1 second', p_now timestamptz DEFAULT clock_timestamp()
@@ -28,5 +29,9 @@ BEGIN
             UPDATE host_instances SET dead_since = NULL WHERE id = instance.id;
         END IF;
     END LOOP;
-    RETURN released;
+    -- An instance is registered before it claims: whoever is not there (any more) cannot be working on anything.
+    UPDATE work_queue q SET claim_id = NULL, claimed_by = NULL
+     WHERE q.claim_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = q.claimed_by);
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN released + n;
 END $$;

@@ -1,6 +1,6 @@
 -- PurgeSubscriptions: the predicates of removed subscriptions, and then the subscriptions. A removed subscription has
 -- not been matched since its removal committed. The row itself stays as long as an index in memory may need to learn
--- of the removal (p_keep).
+-- of the removal (p_keep); one that slept longer sees rebuild_below and loads everything anew.
 -- Index: predicates (group_id).
 CREATE OR REPLACE FUNCTION messagebox.purge_subscriptions(
     p_keep interval DEFAULT '1 hour', p_now timestamptz DEFAULT now()
@@ -16,6 +16,9 @@ BEGIN
     )
     DELETE FROM predicates p USING gone WHERE p.group_id = gone.id;
     GET DIAGNOSTICS purged = ROW_COUNT;
-    DELETE FROM subscriptions WHERE removed_at < p_now - p_keep;
+    WITH gone AS (DELETE FROM subscriptions WHERE removed_at < p_now - p_keep RETURNING version),
+         newest AS (SELECT max(version) AS version FROM gone)
+    UPDATE routing_version v SET rebuild_below = greatest(v.rebuild_below, n.version)
+      FROM newest n WHERE n.version IS NOT NULL;
     RETURN purged;
 END $$;

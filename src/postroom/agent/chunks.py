@@ -1,0 +1,149 @@
+"""An interchange in the pieces that it is published in.
+
+A standard interchange is one chunk, whatever its size: all of it or nothing. A recoverable one may be several, each
+with its own receipt, so that a file of any size passes in bounded memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from postroom.agent.interchange import Interchange
+from postroom.errors import MessageFailure, PipelineFailure
+from postroom.pipelines import ReceivePipeline
+from postroom.pipelines.disassembled import BadDocument
+
+#: A chunk, and a transaction, end at about this many documents or bytes.
+CHUNK_ROWS = 10_000
+CHUNK_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """What one receipt stands for: some documents of an interchange, or its refusal as a whole."""
+
+    interchange: Interchange
+    number: int
+    documents: pa.Table | None
+    failures: tuple[BadDocument, ...] = ()
+    refusal: MessageFailure | None = None
+    resumable: bool = True
+    recoverable: bool
+    last_document: int
+    is_last: bool
+
+    @property
+    def rows(self) -> int:
+        return self.documents.num_rows if self.documents is not None else 0
+
+    @property
+    def bytes(self) -> int:
+        return self.documents.nbytes if self.documents is not None else self.interchange.body.size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How much of an interchange is published already, from its receipts."""
+
+    next_chunk: int = 0
+    last_document: int = 0
+    done: bool = False
+
+
+def chunks_of(pipeline: ReceivePipeline, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
+    """The chunks of an interchange that are still to be published. Bad messages are in the chunks; nothing is raised
+    for them."""
+    if pipeline.recoverable:
+        yield from _recoverable(pipeline, interchange, progress)
+    else:
+        yield _standard(pipeline, interchange)
+
+
+def _standard(pipeline: ReceivePipeline, interchange: Interchange) -> Chunk:
+    try:
+        batches = list(pipeline.disassemble(interchange.body))
+        failures = [failure for batch in batches for failure in batch.failures]
+        if failures:
+            raise failures[0].failure
+    except PipelineFailure as failure:
+        return _refused(interchange, failure, number=0, recoverable=False)
+    tables = pa.Table.from_batches([batch.messages for batch in batches]) if batches else None
+    return Chunk(
+        interchange=interchange,
+        number=0,
+        documents=tables,
+        recoverable=False,
+        last_document=tables.num_rows if tables is not None else 0,
+        is_last=True,
+    )
+
+
+def _recoverable(pipeline: ReceivePipeline, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
+    number, last = progress.next_chunk, progress.last_document
+    pending: tuple[pa.Table, tuple[BadDocument, ...]] | None = None
+    batches = pipeline.disassemble(interchange.body, batch_rows=CHUNK_ROWS, batch_bytes=CHUNK_BYTES)
+
+    def chunk(documents: pa.Table | None, failures: tuple[BadDocument, ...], *, is_last: bool) -> Chunk:
+        nonlocal last
+        if documents is not None and documents.num_rows:
+            last = max(last, documents["number"][-1].as_py())
+        last = max([last, *(failure.number for failure in failures)])
+        return Chunk(
+            interchange=interchange,
+            number=number,
+            documents=documents,
+            failures=failures,
+            recoverable=True,
+            last_document=last,
+            is_last=is_last,
+        )
+
+    while True:
+        try:
+            batch = next(batches, None)
+        except PipelineFailure as failure:
+            if pending is not None:
+                yield chunk(*pending, is_last=False)
+                number += 1
+            # What stands before the failure is published; running it all again would publish that twice.
+            resumable = number == 0 and last == 0
+            yield _refused(interchange, failure, number=number, recoverable=True, resumable=resumable, last=last)
+            return
+        if batch is None:
+            yield chunk(*(pending or (None, ())), is_last=True)
+            return
+        documents = pa.Table.from_batches([batch.messages])
+        failures = batch.failures
+        if progress.last_document:
+            documents = documents.filter(pa.compute.greater(documents["number"], progress.last_document))
+            failures = tuple(failure for failure in failures if failure.number > progress.last_document)
+        if not documents.num_rows and not failures:
+            continue
+        if pending is not None:
+            yield chunk(*pending, is_last=False)
+            number += 1
+        pending = (documents, failures)
+
+
+def _refused(
+    interchange: Interchange,
+    failure: MessageFailure,
+    *,
+    number: int,
+    recoverable: bool,
+    resumable: bool = True,
+    last: int = 0,
+) -> Chunk:
+    return Chunk(
+        interchange=interchange,
+        number=number,
+        documents=None,
+        refusal=failure,
+        resumable=resumable,
+        recoverable=recoverable,
+        last_document=last,
+        is_last=True,
+    )

@@ -1,0 +1,159 @@
+"""Finding the subscribers of messages in the direct lane: in memory, or by the MessageBox itself."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from postroom.agent.routing import RoutingTable
+from postroom.errors import BadValue, PublishFailed, PublishResult
+from postroom.message import Message
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
+from postroom.messagebox.stored_values import to_stored
+from postroom.values import ValueType, type_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSubscriber:
+    """A subscription that a message meets."""
+
+    subscription_id: int
+    service_name: str
+    host_name: str
+    started: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The subscribers of each message, as of a routing version."""
+
+    version: int
+    subscribers: list[list[FoundSubscriber]]
+
+
+class Finder(Protocol):
+    """Finds subscribers inside the publish transaction."""
+
+    def deployed(self, connection: Connection) -> Mapping[str, ValueType]: ...
+
+    def find(self, connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> Found: ...
+
+    def is_current(self, connection: Connection) -> bool: ...
+
+    def catch_up(self, connection: Connection) -> None: ...
+
+    def clear(self, connection: Connection, batch_id: uuid.UUID) -> None:
+        """The batch's transient properties go."""
+        ...
+
+
+class IndexFinder:
+    """Matches with a routing table in memory, for publishers that stay."""
+
+    def __init__(self, routing: RoutingTable) -> None:
+        self._routing = routing
+
+    def deployed(self, connection: Connection) -> Mapping[str, ValueType]:
+        if not self._routing.version:
+            self._routing.catch_up(connection)
+        return self._routing.value_types
+
+    def find(self, connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> Found:
+        routing = self._routing
+        subscribers = [
+            [routing.subscribers[one] for one in routing.match_one(message.context.promoted)] for message in messages
+        ]
+        return Found(
+            version=routing.version,
+            subscribers=[
+                [
+                    FoundSubscriber(
+                        subscription_id=one.subscription_id,
+                        service_name=one.service_name,
+                        host_name=routing.host_names[one.host_id],
+                        started=one.started,
+                    )
+                    for one in found
+                ]
+                for found in subscribers
+            ],
+        )
+
+    def is_current(self, connection: Connection) -> bool:
+        row = connection.execute("SELECT version FROM routing_version").fetchone()
+        return row is not None and row[0] == self._routing.version
+
+    def catch_up(self, connection: Connection) -> None:
+        self._routing.catch_up(connection)
+
+    def clear(self, connection: Connection, batch_id: uuid.UUID) -> None:
+        pass
+
+
+class SqlFinder:
+    """Asks the MessageBox (find_subscriptions), for publishers without a warm index: the command line, a one-off."""
+
+    def deployed(self, connection: Connection) -> Mapping[str, ValueType]:
+        return {
+            key: ValueType(value_type)
+            for key, value_type in connection.execute("SELECT key, value_type FROM properties")
+        }
+
+    def find(self, connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> Found:
+        insert_properties(connection, batch_id, messages)
+        # Under the lock from here on: what is found cannot change before the publish commits.
+        row = connection.execute("SELECT version FROM lock_routing()").fetchone()
+        assert row is not None
+        found: dict[uuid.UUID, list[FoundSubscriber]] = {message.message_id: [] for message in messages}
+        for message_id, subscription_id, name, host, started in connection.execute(
+            statement("queries/find_subscribers"), (batch_id,)
+        ):
+            found[message_id].append(
+                FoundSubscriber(
+                    subscription_id=subscription_id, service_name=name, host_name=host.lower(), started=started
+                )
+            )
+        return Found(version=row[0], subscribers=[found[message.message_id] for message in messages])
+
+    def is_current(self, connection: Connection) -> bool:
+        return True
+
+    def catch_up(self, connection: Connection) -> None:
+        pass
+
+    def clear(self, connection: Connection, batch_id: uuid.UUID) -> None:
+        connection.execute("DELETE FROM message_properties WHERE batch_id = %s", (batch_id,))
+        connection.execute("DELETE FROM message_predicates WHERE batch_id = %s", (batch_id,))
+
+
+def insert_properties(connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> None:
+    """The promoted values of a batch into the transient table, for find_subscriptions to join."""
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            statement("queries/insert_message_property"),
+            [
+                (batch_id, message.message_id, *to_stored(value), key)
+                for message in messages
+                for key, value in message.context.promoted.items()
+            ],
+        )
+
+
+def check_types(deployed: Mapping[str, ValueType], messages: Sequence[Message]) -> None:
+    """Every promoted value has the type that its property is deployed with."""
+    results = []
+    for message in messages:
+        wrong = [
+            f"{key.rpartition('#')[2]} is deployed as {wanted.python_type.__name__}, not {type(value).__name__}"
+            for key, value in message.context.promoted.items()
+            if (wanted := deployed.get(key)) is not None and wanted is not type_of(value)
+        ]
+        failure = (
+            BadValue(f"A promoted value has another type than its property: {'; '.join(wrong)}.") if wrong else None
+        )
+        results.append(PublishResult(message.message_id, failure))
+    if any(result.failure for result in results):
+        raise PublishFailed(results)

@@ -1,0 +1,84 @@
+"""Ids that derive from a unit of work: the same unit, published again, would get the same ids.
+
+A unit is an interchange, or what a caller names with a key. An id keeps 82 bits of its unit and ends in a kind and
+a running number, so that the ids of one unit stand side by side in the indexes:
+
+    48 bits of the unit | version 8 | 12 bits of the unit | variant | 22 bits of the unit | 2 bits kind | 38 bits number
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+#: 16 bytes each, as PostgreSQL's binary COPY wants them.
+Ids = npt.NDArray[np.void]
+
+NUMBER_BITS = 38
+
+
+class Kind(IntEnum):
+    """What an id names, so that the numbers of one unit never collide."""
+
+    MESSAGE = 0
+    PART = 1
+    INSTANCE = 2
+    REPORT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """The unit of each row of a batch, as the two words that its ids begin with."""
+
+    high: npt.NDArray[np.uint64]
+    low: npt.NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, units: Sequence[uuid.UUID]) -> Units:
+        words = [_words(unit) for unit in units]
+        return cls(
+            np.array([high for high, _ in words], dtype=np.uint64), np.array([low for _, low in words], dtype=np.uint64)
+        )
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Units:
+        """The units of some rows."""
+        return Units(self.high[rows], self.low[rows])
+
+    def ids(self, kind: Kind, numbers: npt.NDArray[np.int64]) -> Ids:
+        """One id per row, as an array of 16-byte values."""
+        words = np.empty((len(numbers), 2), dtype=">u8")
+        words[:, 0] = self.high
+        words[:, 1] = self.low | np.uint64(kind << NUMBER_BITS) | numbers.astype(np.uint64)
+        return words.view("V16").reshape(-1)
+
+
+def derive_id(unit: uuid.UUID, kind: Kind, number: int) -> uuid.UUID:
+    """The id of one thing of a unit."""
+    high, low = _words(unit)
+    return uuid.UUID(int=high << 64 | low | kind << NUMBER_BITS | number)
+
+
+def unit_for_key(key: str) -> uuid.UUID:
+    """The unit that a caller's own key names: the same key, the same unit."""
+    return uuid.UUID(bytes=hashlib.blake2b(key.encode(), digest_size=16, person=b"postroom-key").digest())
+
+
+def unit_for_chunk(interchange_id: uuid.UUID, chunk: int) -> uuid.UUID:
+    """The unit of one chunk of an interchange that is published in several; the first chunk's is the interchange's."""
+    if chunk == 0:
+        return interchange_id
+    name = interchange_id.bytes + chunk.to_bytes(8, "big")
+    return uuid.UUID(bytes=hashlib.blake2b(name, digest_size=16, person=b"postroom-chunk").digest())
+
+
+def _words(unit: uuid.UUID) -> tuple[int, int]:
+    bits = unit.int
+    high = (bits >> 64 & ~0xF000) | 0x8000
+    low = 0b10 << 62 | (bits & 0x3FFFFF) << 40
+    return high, low

@@ -1,0 +1,34 @@
+"""What arrives at a receive location, before anything has looked into it, and what the engine stamps on it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+
+from postroom.message import Body, Context
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.system_properties import BTS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interchange:
+    """One wire message: its bytes, and what the adapter writes about them (it promotes nothing)."""
+
+    interchange_id: uuid.UUID
+    body: Body
+    context: Context = field(default_factory=Context)
+
+
+def stamp(location: ReceiveLocation, interchange: Interchange) -> Context:
+    """The context that every message of an interchange starts with (CTX-20)."""
+    # A resumed message keeps the id of the interchange that it came with.
+    original = interchange.context.get(BTS.InterchangeID, str(interchange.interchange_id))
+    return (
+        interchange.context.promote(BTS.ReceivePortID, str(location.port_id))
+        .promote(BTS.ReceivePortName, location.port_name)
+        .promote(BTS.InboundTransportLocation, location.uri[:256])
+        .promote(BTS.InboundTransportType, str(location.adapter["kind"]).upper())
+        .promote(BTS.SuspendMessageOnRoutingFailure, True)
+        .write(BTS.ReceiveLocationName, location.name)
+        .write(BTS.InterchangeID, original)
+    )

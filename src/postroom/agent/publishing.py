@@ -1,0 +1,273 @@
+"""The direct lane: one caller, one transaction, an answer at once.
+
+    agent = MessageAgent(connection, host, routing=RoutingTable())
+    [published] = agent.publish([Message.of(b"...", promoted={Region: "EU"})])
+    published.subscribers                                   # ("Europe", "Audit")
+
+A publish is atomic: every message is accepted, or none is and PublishFailed says for each what was wrong. With a
+``key`` it can be repeated after a lost answer: the second time gives the first answer and publishes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import psycopg
+
+from postroom.agent.finding import IndexFinder, SqlFinder, check_types
+from postroom.agent.identity import Kind, derive_id, unit_for_key
+from postroom.agent.reports import RoutingFailureReport
+from postroom.agent.routing import RoutingTable
+from postroom.agent.wake_up import WakeUp
+from postroom.errors import PublishFailed, PublishResult, RoutingFailure, StateError
+from postroom.message import FRAGMENT_SIZE, Message
+from postroom.messagebox.configuration import Host, ServiceClass
+from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.writing import (
+    Cause,
+    SuspendedRow,
+    Task,
+    write_fragments,
+    write_message,
+    write_part,
+    write_references,
+    write_suspended,
+)
+from postroom.system_properties import BTS
+
+_STALE, _NOBODY = "PR001", "PR002"
+_INSERT = (
+    "SELECT insert_message(%s::uuid, %s::bigint, %s::uuid, %s::jsonb, %s::bigint[], %s::uuid[], %s::uuid[], %s::uuid,"
+    " %s::text, %s::text, %s::text, %s::bigint, %b::bytea)"
+)
+_INSERT_PART = "SELECT insert_part(%s::uuid, %s::text, %s::text, %s::text, %s::bigint, %b::bytea)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """What became of one message: who receives it, or that it was suspended because nobody does."""
+
+    message_id: uuid.UUID
+    subscribers: tuple[str, ...]
+    suspended: bool = False
+
+
+class MessageAgent:
+    """Publishes over one connection. With a routing table it matches in memory, without one in the MessageBox."""
+
+    def __init__(self, connection: Connection, host: Host, routing: RoutingTable | None = None) -> None:
+        self._connection = connection
+        self._host = host
+        self._finder = IndexFinder(routing) if routing is not None else SqlFinder()
+        self._wake_up = WakeUp(connection)
+
+    def publish(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
+        """Publishes all of these messages or none of them."""
+        ids = [message.message_id for message in messages]
+        if len(set(ids)) != len(ids):
+            raise StateError("The same message is twice in one batch.", hint="Publish each message once.")
+        check_types(self._finder.deployed(self._connection), messages)
+        unit = uuid.uuid4() if key is None else unit_for_key(key)
+        while True:
+            try:
+                published, hosts = transaction(self._connection, lambda c: self._write(c, messages, unit, key))
+                break
+            except psycopg.Error as error:
+                if error.sqlstate == _STALE:
+                    self._finder.catch_up(self._connection)
+                elif error.sqlstate == _NOBODY:
+                    raise PublishFailed(_results(messages, set(range(len(messages))))) from error
+                else:
+                    raise
+            except _Unroutable as refused:
+                self._report(messages, refused.rows)
+                raise PublishFailed(_results(messages, refused.rows)) from None
+        self._wake_up.send(hosts)
+        return published
+
+    def _write(
+        self, connection: Connection, messages: Sequence[Message], unit: uuid.UUID, key: str | None
+    ) -> tuple[list[Published], set[str]]:
+        if key is not None:
+            before = self._receipt(connection, unit)
+            if before is not None:
+                return before, set()
+        batch_id = uuid.uuid4()
+        found = self._finder.find(connection, batch_id, messages)
+        if not all(found.subscribers) and not self._finder.is_current(connection):
+            self._finder.catch_up(connection)
+            found = self._finder.find(connection, batch_id, messages)
+        unroutable = {row for row, subscribers in enumerate(found.subscribers) if not subscribers}
+        refused = {
+            row for row in unroutable if messages[row].context.get(BTS.SuspendMessageOnRoutingFailure) is not True
+        }
+        if refused:
+            raise _Unroutable(refused)
+        number = 0
+        published: list[Published] = []
+        hosts: set[str] = set()
+        for row, message in enumerate(messages):
+            subscribers = found.subscribers[row]
+            if row in unroutable:
+                self._suspend(connection, message, unit, number)
+                number += 2
+            else:
+                instances = [derive_id(unit, Kind.INSTANCE, number + i) for i in range(len(subscribers))]
+                number += len(instances)
+                ids = [one.subscription_id for one in subscribers]
+                _insert(connection, batch_id, found.version, message, ids, instances)
+                hosts.update(one.host_name for one in subscribers if one.started)
+            published.append(
+                Published(
+                    message_id=message.message_id,
+                    subscribers=tuple(sorted(one.service_name for one in subscribers)),
+                    suspended=row in unroutable,
+                )
+            )
+        self._finder.clear(connection, batch_id)
+        if key is not None:
+            _keep_answer(connection, unit, published)
+        return published, hosts
+
+    def _receipt(self, connection: Connection, unit: uuid.UUID) -> list[Published] | None:
+        """Takes the receipt of this unit, or gives the answer of the publish that took it before."""
+        taken = connection.execute(
+            "INSERT INTO receipts (unit) VALUES (%s) ON CONFLICT DO NOTHING RETURNING 1", (unit,)
+        ).fetchone()
+        if taken is not None:
+            return None
+        row = connection.execute("SELECT outcome FROM receipts WHERE unit = %s AND chunk = 0", (unit,)).fetchone()
+        assert row is not None
+        return [
+            Published(
+                message_id=uuid.UUID(one["message_id"]),
+                subscribers=tuple(one["subscribers"]),
+                suspended=one["suspended"],
+            )
+            for one in row[0]["published"]
+        ]
+
+    def _suspend(self, connection: Connection, message: Message, unit: uuid.UUID, number: int) -> None:
+        """Nobody subscribes and the message says to keep it: suspended as it is, to be published on resume."""
+        write_message(connection, message, message.context.to_json())
+        instance_id = derive_id(unit, Kind.INSTANCE, number)
+        row = SuspendedRow(
+            message_id=message.message_id,
+            instance_id=instance_id,
+            host_id=self._host.host_id,
+            service_class=ServiceClass.MESSAGING_IN_PROCESS,
+            service_id=None,
+            task=Task.PUBLISH,
+            cause=Cause.FAILURE,
+            error_code=RoutingFailure.code,
+            error_description=_nobody_subscribes(message),
+        )
+        report = self._new_report(message, unit, number, related=instance_id)
+        self._write_suspended(connection, [row, report.row()], [report], [message])
+
+    def _report(self, messages: Sequence[Message], rows: set[int]) -> None:
+        """The routing failure reports of a publish that was refused; the messages themselves are not kept."""
+        unit = uuid.uuid4()  # not the publish's own: it may be tried, and refused, again
+        reports = [self._new_report(messages[row], unit, row, related=None) for row in sorted(rows)]
+        transaction(
+            self._connection, lambda c: self._write_suspended(c, [report.row() for report in reports], reports, [])
+        )
+
+    def _new_report(
+        self, message: Message, unit: uuid.UUID, number: int, *, related: uuid.UUID | None
+    ) -> RoutingFailureReport:
+        return RoutingFailureReport(
+            message_id=derive_id(unit, Kind.REPORT, number),
+            instance_id=derive_id(unit, Kind.INSTANCE, number + 1),
+            related_instance_id=related,
+            host_id=self._host.host_id,
+            context=message.context,
+            description=_nobody_subscribes(message),
+        )
+
+    def _write_suspended(
+        self,
+        connection: Connection,
+        rows: Sequence[SuspendedRow],
+        reports: Sequence[RoutingFailureReport],
+        messages: Sequence[Message],
+    ) -> None:
+        for report in reports:
+            write_message(connection, Message(message_id=report.message_id), report.context.to_json())
+        log = connection.execute("SELECT message_log, part_log FROM lock_routing()").fetchone()
+        assert log is not None
+        write_suspended(connection, self._host.name.lower(), rows)
+        ids = [message.message_id for message in messages] + [report.message_id for report in reports]
+        parts = [part.part_id for message in messages for part in message.parts]
+        for kind, number, what in (("message", log[0], ids), ("part", log[1], parts)):
+            array = np.frombuffer(b"".join(one.bytes for one in what), dtype="V16")
+            write_references(connection, kind, number, array, np.ones(len(what), dtype=np.int64))
+
+
+class _Unroutable(Exception):
+    def __init__(self, rows: set[int]) -> None:
+        super().__init__(rows)
+        self.rows = rows
+
+
+def _insert(
+    connection: Connection,
+    batch_id: uuid.UUID,
+    version: int,
+    message: Message,
+    subscription_ids: list[int],
+    instance_ids: list[uuid.UUID],
+) -> None:
+    body = message.body
+    part_ids = [part.part_id for part in message.parts]
+    head = (batch_id, version, message.message_id, message.context.to_json(), subscription_ids, instance_ids, part_ids)
+    if body is None:
+        connection.execute(_INSERT, (*head, None, None, None, None, None, None))
+        return
+    large = body.body.size > FRAGMENT_SIZE
+    content = None if large else body.data
+    connection.execute(
+        _INSERT, (*head, body.part_id, body.name, body.content_type, body.charset, body.body.size, content)
+    )
+    if large:
+        write_fragments(connection, body.part_id, body.body)
+    for part in message.parts:
+        if part is body:
+            continue
+        if part.body.size > FRAGMENT_SIZE:
+            write_part(connection, part)
+        else:
+            connection.execute(
+                _INSERT_PART, (part.part_id, part.name, part.content_type, part.charset, part.body.size, part.data)
+            )
+
+
+def _keep_answer(connection: Connection, unit: uuid.UUID, published: Sequence[Published]) -> None:
+    answer = [
+        {"message_id": str(one.message_id), "subscribers": one.subscribers, "suspended": one.suspended}
+        for one in published
+    ]
+    connection.execute(
+        "UPDATE receipts SET outcome = %s::jsonb WHERE unit = %s AND chunk = 0",
+        (json.dumps({"published": answer, "last": len(answer), "done": True}), unit),
+    )
+
+
+def _results(messages: Sequence[Message], refused: set[int]) -> list[PublishResult]:
+    return [
+        PublishResult(
+            message_id=message.message_id,
+            failure=RoutingFailure(_nobody_subscribes(message)) if row in refused else None,
+        )
+        for row, message in enumerate(messages)
+    ]
+
+
+def _nobody_subscribes(message: Message) -> str:
+    message_type = message.context.get(BTS.MessageType)
+    of_type = f" of type {message_type}" if message_type else ""
+    return f"The published message{of_type} could not be routed because no subscribers were found."

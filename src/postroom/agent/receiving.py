@@ -1,0 +1,172 @@
+"""Receiving: interchanges through the receive pipeline, matched and published, a transaction for many of them.
+
+The same code runs inside Spark's tasks and inside hosts. Bad messages become suspensions in the transaction that
+publishes the good ones. A receipt per chunk makes a second run of the same interchange find nothing to do.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from postroom.agent.batch import Batch
+from postroom.agent.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, Progress, chunks_of
+from postroom.agent.interchange import Interchange
+from postroom.agent.routing import RoutingTable
+from postroom.agent.wake_up import WakeUp
+from postroom.errors import RoutingFailure
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Connection, transaction
+from postroom.pipelines import load_pipeline
+
+
+@dataclass(frozen=True, kw_only=True)
+class Received:
+    """What became of one interchange."""
+
+    interchange_id: uuid.UUID
+    published: int = 0
+    suspended: int = 0
+
+
+class StaleRouting(Exception):
+    """The subscriptions changed between matching and writing; nothing was written."""
+
+
+class Receiver:
+    """Publishes interchanges over one connection, with one routing table that it keeps up to date."""
+
+    def __init__(self, connection: Connection, routing: RoutingTable, wake_up: WakeUp | None = None) -> None:
+        self._connection = connection
+        self._routing = routing
+        self._wake_up = wake_up or WakeUp(connection)
+
+    def receive(self, location: ReceiveLocation, interchanges: Sequence[Interchange]) -> list[Received]:
+        """Publishes what of these interchanges is not published yet. Raises only if the MessageBox does not answer."""
+        self._routing.catch_up(self._connection)
+        pipeline = load_pipeline(location.pipeline)
+        progress = read_progress(self._connection, [one.interchange_id for one in interchanges])
+        outcome = {one.interchange_id: Received(interchange_id=one.interchange_id) for one in interchanges}
+        for group in _groups(
+            chunk
+            for interchange in interchanges
+            if not progress[interchange.interchange_id].done
+            for chunk in chunks_of(pipeline, interchange, progress[interchange.interchange_id])
+        ):
+            for one in self._publish(location, pipeline.content_type, group):
+                known = outcome[one.interchange_id]
+                outcome[one.interchange_id] = Received(
+                    interchange_id=one.interchange_id,
+                    published=known.published + one.published,
+                    suspended=known.suspended + one.suspended,
+                )
+        return list(outcome.values())
+
+    def receive_again(self, connection: Connection, location: ReceiveLocation, interchange: Interchange) -> None:
+        """A resumed interchange, inside the caller's transaction on the caller's connection: all of it or a failure."""
+        pipeline = load_pipeline(location.pipeline)
+        chunks = list(chunks_of(pipeline, interchange, Progress()))
+        for chunk in chunks:
+            if chunk.refusal is not None:
+                raise chunk.refusal
+            if chunk.failures:
+                raise chunk.failures[0].failure
+        lock = connection.execute("SELECT version, message_log, part_log FROM lock_routing()").fetchone()
+        assert lock is not None
+        self._routing.catch_up(connection)
+        batch = Batch(location, pipeline.content_type, chunks, self._routing)
+        if batch.reports:
+            raise RoutingFailure(batch.reports[0].description)
+        batch.write_messages(connection)
+        batch.write_routes(connection, message_log=lock[1], part_log=lock[2])
+        self._wake_up.after_commit(batch.hosts)
+
+    def _publish(self, location: ReceiveLocation, content_type: str, group: list[Chunk]) -> list[Received]:
+        try:
+            batch = transaction(
+                self._connection, lambda c: self._write(c, location, content_type, group, lock_first=False)
+            )
+        except StaleRouting:
+            # Once more under the lock: nothing can change now. Rare, so that the plain repetition is good enough.
+            batch = transaction(
+                self._connection, lambda c: self._write(c, location, content_type, group, lock_first=True)
+            )
+        if batch is None:
+            return []
+        self._wake_up.send(batch.hosts)
+        return [
+            Received(interchange_id=chunk.interchange.interchange_id, published=published, suspended=suspended)
+            for chunk, published, suspended in batch.tallies
+        ]
+
+    def _write(
+        self,
+        connection: Connection,
+        location: ReceiveLocation,
+        content_type: str,
+        group: list[Chunk],
+        *,
+        lock_first: bool,
+    ) -> Batch | None:
+        lock = _lock(connection) if lock_first else None
+        if lock_first:
+            self._routing.catch_up(connection)
+        accepted = _write_receipts(connection, group)
+        if not accepted:
+            return None
+        batch = Batch(location, content_type, accepted, self._routing)
+        batch.write_messages(connection)
+        lock = lock or _lock(connection)
+        if lock[0] != self._routing.version:
+            raise StaleRouting
+        batch.write_routes(connection, message_log=lock[1], part_log=lock[2])
+        return batch
+
+
+def read_progress(connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Progress]:
+    """How far each interchange was published before, by its receipts."""
+    rows = connection.execute(
+        "SELECT unit, max(chunk), max((outcome->>'last')::bigint), bool_or((outcome->>'done')::boolean)"
+        "  FROM receipts WHERE unit = ANY (%s) GROUP BY unit",
+        (list(interchange_ids),),
+    )
+    known = {unit: Progress(next_chunk=chunk + 1, last_document=last, done=done) for unit, chunk, last, done in rows}
+    return {one: known.get(one, Progress()) for one in interchange_ids}
+
+
+def _groups(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
+    """Chunks together in one transaction, up to a good size of it."""
+    group: list[Chunk] = []
+    rows = size = 0
+    for chunk in chunks:
+        if group and (rows + chunk.rows > CHUNK_ROWS or size + chunk.bytes > CHUNK_BYTES):
+            yield group
+            group, rows, size = [], 0, 0
+        group.append(chunk)
+        rows += chunk.rows
+        size += chunk.bytes
+    if group:
+        yield group
+
+
+def _lock(connection: Connection) -> tuple[int, int, int]:
+    row = connection.execute("SELECT version, message_log, part_log FROM lock_routing()").fetchone()
+    assert row is not None
+    return row[0], row[1], row[2]
+
+
+def _write_receipts(connection: Connection, group: list[Chunk]) -> list[Chunk]:
+    """The first thing of a publish: a receipt per chunk. A chunk that has one already is left out."""
+    rows = connection.execute(
+        "INSERT INTO receipts (unit, chunk, outcome)"
+        " SELECT * FROM unnest(%s::uuid[], %s::int[], %s::jsonb[]) ON CONFLICT DO NOTHING RETURNING unit, chunk",
+        (
+            [chunk.interchange.interchange_id for chunk in group],
+            [chunk.number for chunk in group],
+            [json.dumps({"last": chunk.last_document, "done": chunk.is_last}) for chunk in group],
+        ),
+    )
+    accepted = set(rows)
+    return [chunk for chunk in group if (chunk.interchange.interchange_id, chunk.number) in accepted]

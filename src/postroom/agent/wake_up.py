@@ -1,0 +1,49 @@
+"""Wake-ups for hosts: sent after the commit, at most one per host and moment.
+
+A NOTIFY inside a publishing transaction would take a database-wide lock until it commits. A wake-up that is lost
+costs nothing but time: every host polls anyway.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from postroom.messagebox.connection import Connection
+
+#: A host that was woken this short a time ago is still looking.
+_QUIET_SECONDS = 0.02
+
+
+def channel_of(host_name: str) -> str:
+    """The channel that the instances of a host listen on."""
+    return f"postroom_{host_name.lower()}"
+
+
+class WakeUp:
+    """Tells hosts that there is work for them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sent: dict[str, float] = {}
+        self._pending: set[str] = set()
+
+    def send(self, hosts: Iterable[str]) -> None:
+        """Wakes these hosts, except those that were woken just now."""
+        now = time.monotonic()
+        due = [host for host in hosts if now - self._sent.get(host, 0.0) > _QUIET_SECONDS]
+        for host in due:
+            self._sent[host] = now
+        if due:
+            self._connection.execute(
+                "SELECT pg_notify(channel, '') FROM unnest(%s::text[]) channel", ([channel_of(host) for host in due],)
+            )
+
+    def after_commit(self, hosts: Iterable[str]) -> None:
+        """Notes whom to wake when the caller's transaction has committed (``flush``)."""
+        self._pending.update(hosts)
+
+    def flush(self) -> None:
+        """Wakes whom ``after_commit`` noted."""
+        pending, self._pending = self._pending, set()
+        self.send(pending)

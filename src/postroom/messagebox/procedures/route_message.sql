@@ -1,0 +1,33 @@
+-- Routes a message: takes the routing lock, refuses (PR001) if the subscriptions changed since they were found,
+-- evaluates them and appends the references to the active ref-count logs. Returns the number of references; refuses
+-- (PR002) if there are none, because nobody may receive the message.
+-- Locks: advisory (7001, 0) shared, until commit.
+CREATE OR REPLACE FUNCTION messagebox.route_message(
+    p_batch_id uuid, p_version bigint, p_message_id uuid, p_part_ids uuid[], p_subscription_ids bigint[],
+    p_instance_ids uuid[], p_now timestamptz DEFAULT now()
+) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+DECLARE
+    routing record;
+    references_made integer;
+BEGIN
+    SELECT * INTO routing FROM lock_routing();
+    IF routing.version <> p_version THEN
+        RAISE EXCEPTION 'the subscriptions changed' USING ERRCODE = 'PR001';
+    END IF;
+    references_made := evaluate_subscriptions(p_batch_id, p_message_id, p_subscription_ids, p_instance_ids, p_now);
+    IF references_made = 0 THEN
+        RAISE EXCEPTION 'no host that subscribes may receive message %', p_message_id USING ERRCODE = 'PR002';
+    END IF;
+    IF routing.message_log = 1 THEN
+        INSERT INTO message_ref_count_log_1 VALUES (p_message_id, references_made);
+    ELSE
+        INSERT INTO message_ref_count_log_2 VALUES (p_message_id, references_made);
+    END IF;
+    IF routing.part_log = 1 THEN
+        INSERT INTO part_ref_count_log_1 SELECT p, references_made FROM unnest(p_part_ids) p;
+    ELSE
+        INSERT INTO part_ref_count_log_2 SELECT p, references_made FROM unnest(p_part_ids) p;
+    END IF;
+    RETURN references_made;
+END $$;

@@ -1,0 +1,50 @@
+"""Values as the predicate and message-property tables hold them: one of four columns, by type."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from postroom.values import Value, ValueType
+
+#: value_text, value_int, value_decimal, value_float: one is set, the others are null.
+StoredValue = tuple[str | None, int | None, Decimal | None, float | None]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+NOTHING: StoredValue = (None, None, None, None)
+
+
+def to_stored(value: Value | None) -> StoredValue:
+    """The four columns for a value; all null for none (an exists predicate)."""
+    match value:
+        case None:
+            return NOTHING
+        case bool() | int():
+            return None, int(value), None, None
+        case str():
+            return value, None, None, None
+        case Decimal():
+            return None, None, value, None
+        case float():
+            return None, None, None, value
+        case datetime():
+            return None, (value - _EPOCH) // _MICROSECOND, None, None
+
+
+def from_stored(value_type: ValueType, stored: StoredValue) -> Value | None:
+    """The value of the given type that the four columns hold, or None."""
+    text, number, exact, real = stored
+    match value_type:
+        case ValueType.STR:
+            return text
+        case ValueType.INT:
+            return number
+        case ValueType.BOOL:
+            return None if number is None else bool(number)
+        case ValueType.DATETIME:
+            return None if number is None else _EPOCH + number * _MICROSECOND
+        case ValueType.DECIMAL:
+            return exact
+        case ValueType.FLOAT:
+            return real

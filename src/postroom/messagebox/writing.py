@@ -1,0 +1,182 @@
+"""COPY of the rows that a publish makes: parts, fragments, spool, queues, references."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from postroom.message import FRAGMENT_SIZE, Body, Message, Part
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.copying import (
+    INTEGER,
+    UUID,
+    Column,
+    copy_rows,
+    fixed_rows,
+    jsonb,
+    row,
+    rows_with_tail,
+    uuid_array,
+)
+
+SPOOL = ("message_id", "part_ids", "body_part_id", "body_part_name", "context")
+PARTS = ("part_id", "name", "content_type", "charset", "size", "body")
+QUEUE = ("host_id", "message_id", "subscription_id", "service_class", "service_id", "instance_id", "priority")
+SUSPENDED = (
+    *("host_id", "message_id", "subscription_id", "service_class", "service_id", "instance_id", "priority", "task"),
+    *("resumable", "cause", "error_code", "error_description", "adapter", "uri", "related_instance_id"),
+)
+
+
+class Task(IntEnum):
+    """What a host does with a queue row."""
+
+    DELIVER = 1
+    RECEIVE = 2
+    PUBLISH = 3
+
+
+class Cause(IntEnum):
+    """Why an instance is suspended."""
+
+    PORT_STOPPED = 1
+    FAILURE = 2
+    ROUTING_FAILURE_REPORT = 3
+    OPERATOR = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuspendedRow:
+    """A row for a host's suspended queue."""
+
+    message_id: uuid.UUID
+    instance_id: uuid.UUID
+    host_id: int
+    service_class: int
+    service_id: uuid.UUID | None
+    task: Task
+    cause: Cause
+    error_code: str
+    error_description: str
+    subscription_id: int | None = None
+    priority: int = 5
+    resumable: bool = True
+    adapter: str | None = None
+    uri: str | None = None
+    related_instance_id: uuid.UUID | None = None
+
+
+def write_message(connection: Connection, message: Message, context: str) -> None:
+    """The spool row and all parts of one message, large ones in fragments."""
+    for part in message.parts:
+        write_part(connection, part)
+    body = message.body
+    copy_rows(
+        connection,
+        "spool",
+        SPOOL,
+        [
+            row(
+                message.message_id.bytes,
+                uuid_array([part.part_id.bytes for part in message.parts]),
+                body.part_id.bytes if body else None,
+                body.name.encode() if body else None,
+                jsonb(context),
+            )
+        ],
+    )
+
+
+def write_part(connection: Connection, part: Part) -> None:
+    """One part; a content above the fragment size goes into fragments, a piece at a time."""
+    large = part.body.size > FRAGMENT_SIZE
+    fields = (
+        part.part_id.bytes,
+        part.name.encode(),
+        part.content_type.encode(),
+        part.charset.encode() if part.charset else None,
+        part.body.size.to_bytes(8, "big"),
+        None if large else part.data,
+    )
+    copy_rows(connection, "parts", PARTS, [row(*fields)])
+    if large:
+        write_fragments(connection, part.part_id, part.body)
+
+
+def write_fragments(connection: Connection, part_id: uuid.UUID, body: Body) -> None:
+    """The content of a part in fragments, streamed."""
+    copy_rows(connection, "fragments", ("part_id", "number", "body"), _fragments(part_id.bytes, body))
+
+
+def _fragments(part_id: bytes, body: Body) -> Iterator[bytes]:
+    number = 0
+    pending = bytearray()
+    for chunk in body.chunks():
+        pending += chunk
+        while len(pending) >= FRAGMENT_SIZE:
+            yield row(part_id, number.to_bytes(4, "big"), bytes(pending[:FRAGMENT_SIZE]))
+            del pending[:FRAGMENT_SIZE]
+            number += 1
+    if pending:
+        yield row(part_id, number.to_bytes(4, "big"), bytes(pending))
+
+
+def write_parts(connection: Connection, columns: Sequence[Column], bodies: Sequence[bytes]) -> None:
+    """Many parts whose content is at hand: part_id, name, content_type and size in columns, bodies beside."""
+    names = ("part_id", "name", "content_type", "size", "body")
+    copy_rows(connection, "parts", names, rows_with_tail(columns, bodies))
+
+
+def write_spool(connection: Connection, ids: Column, part_ids: Column, name: Column, contexts: Sequence[bytes]) -> None:
+    """Many messages of one part each; the contexts are encoded as jsonb fields already."""
+    arrays = np.empty(len(contexts), dtype=[("head", "V24"), ("id", "V16")])
+    arrays["head"] = np.void(uuid_array([b"\0" * 16])[:-16])
+    arrays["id"] = part_ids[1]
+    copy_rows(connection, "spool", SPOOL, rows_with_tail([ids, ("V40", arrays.view("V40")), part_ids, name], contexts))
+
+
+def write_work_queue(connection: Connection, host: str, columns: Sequence[Column], rows: int) -> None:
+    """References in a host's work queue."""
+    copy_rows(connection, f"{host}_q", QUEUE, [fixed_rows(columns, rows)])
+
+
+def write_suspended(connection: Connection, host: str, rows: Iterable[SuspendedRow]) -> None:
+    """References in a host's suspended queue."""
+    copy_rows(connection, f"{host}_q_suspended", SUSPENDED, map(_suspended, rows))
+
+
+def _suspended(one: SuspendedRow) -> bytes:
+    def text(value: str | None) -> bytes | None:
+        return None if value is None else value.replace("\0", "\\0").encode("utf-8", "replace")
+
+    return row(
+        one.host_id.to_bytes(2, "big"),
+        one.message_id.bytes,
+        None if one.subscription_id is None else one.subscription_id.to_bytes(8, "big"),
+        one.service_class.to_bytes(2, "big"),
+        None if one.service_id is None else one.service_id.bytes,
+        one.instance_id.bytes,
+        one.priority.to_bytes(2, "big"),
+        one.task.to_bytes(2, "big"),
+        one.resumable.to_bytes(1, "big"),
+        one.cause.to_bytes(2, "big"),
+        text(one.error_code),
+        text(one.error_description),
+        text(one.adapter),
+        text(one.uri),
+        None if one.related_instance_id is None else one.related_instance_id.bytes,
+    )
+
+
+def write_references(
+    connection: Connection, kind: str, log: int, ids: npt.NDArray[np.void], deltas: npt.NDArray[np.int64]
+) -> None:
+    """References to messages or parts (``kind``), as deltas in one of the two logs."""
+    if len(ids):
+        rows = fixed_rows([(UUID, ids), (INTEGER, deltas)], len(ids))
+        copy_rows(connection, f"{kind}_ref_count_log_{log}", (f"{kind}_id", "delta"), [rows])
