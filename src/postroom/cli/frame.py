@@ -1,0 +1,111 @@
+"""What every command knows: the home folder, the database and the form of the output.
+
+    @click.command()
+    @frame_options
+    @pass_frame
+    def listing(frame: Frame) -> None:
+        with frame.messagebox() as url:
+            ...
+
+The options may stand before or after the command's name; after it they count more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from postroom.cli.output import Format
+from postroom.errors import NotFound
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """The choices that a user made for all commands."""
+
+    home: Path = Path()
+    database: str | None = None
+    output: Format = Format.TABLE
+
+    @property
+    def server_folder(self) -> Path:
+        """Where the embedded server of the home folder keeps its files."""
+        return self.home.absolute() / ".postroom" / "postgres"
+
+    @contextmanager
+    def messagebox(self, *, create: bool = False) -> Iterator[str]:
+        """The URL of the MessageBox: the given database, or the embedded one, which runs for as long as this lasts.
+
+        An embedded one that is not there yet is made only if `create` says so: a listing in the wrong folder is to
+        say that, and not to show an empty MessageBox.
+        """
+        if self.database:
+            yield self.database
+            return
+        if not create and not self.server_folder.exists():
+            raise NotFound(
+                f"There is no MessageBox in {self.home.absolute()}.",
+                why="Neither --database nor POSTROOM_DATABASE is given, and no embedded one was ever started there.",
+                hint="Name its folder with --home, or make one: postroom up APP --home DIR",
+            )
+        from postroom.messagebox.embedded import EmbeddedServer
+
+        with EmbeddedServer(self.server_folder) as server:
+            yield server.url()
+
+
+pass_frame = click.make_pass_decorator(Frame)
+
+
+def frame_options(command: Command) -> Command:
+    """--home, --database and -o for a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def chosen_output(context: click.Context) -> Format:
+    """The form of the output that was chosen in this context or in one nested in it, also after that has ended."""
+    return Format(context.meta.get(_OUTPUT, Format.TABLE))
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    if value is not None:
+        assert parameter.name is not None
+        context.obj = replace(context.ensure_object(Frame), **{parameter.name: value})
+        context.meta[_OUTPUT] = context.obj.output
+
+
+_OUTPUT = "postroom.cli.output"
+_OPTIONS = (
+    click.option(
+        "--home",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+        help="The home folder, with the embedded MessageBox in it.  [default: the current folder]",
+        callback=_keep,
+        expose_value=False,
+    ),
+    click.option(
+        "--database",
+        metavar="URL",
+        help="A MessageBox on a server of your own, as postgresql://…  [env: POSTROOM_DATABASE]",
+        callback=_keep,
+        expose_value=False,
+    ),
+    click.option(
+        "-o",
+        "--output",
+        type=click.Choice(Format, case_sensitive=False),
+        help="Tables for people or JSON for programs.  [default: table]",
+        callback=_keep,
+        expose_value=False,
+    ),
+)

@@ -1,0 +1,44 @@
+"""A group of commands that imports a command's module only when that command is run.
+
+Otherwise `postroom --help` would wait for everything that any command needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+
+import click
+
+
+@dataclass(frozen=True)
+class Lazy:
+    """A command that is not imported yet: where it is, as "module:attribute", and its line in the list of commands."""
+
+    target: str
+    summary: str
+
+    def load(self) -> click.Command:
+        module, _, attribute = self.target.partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command), f"{self.target} is not a command"
+        return command
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are in the table `lazy`, by name and in the order of the help."""
+
+    lazy: Mapping[str, Lazy] = {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.lazy, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.lazy:
+            return self.lazy[cmd_name].load()
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in self.lazy.items()])

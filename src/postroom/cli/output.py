@@ -1,0 +1,118 @@
+"""What a command shows: tables for people, JSON for programs, and errors in three lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import Enum, StrEnum
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.errors import PostroomError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+class Format(StrEnum):
+    """How a listing is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output: Format, *, empty: str = "") -> None:
+    """A listing. `columns` are the keys to show, in their order; JSON has every key of a row.
+
+    >>> show_rows([{"name": "Europe", "state": "started"}], ["name", "state"], frame.output, empty="No ports.")
+    """
+    if output is Format.JSON:
+        click.echo(to_json([dict(row) for row in rows]))
+        return
+    if not rows and empty:
+        click.echo(empty)
+        return
+    from rich.table import Table
+    from rich.text import Text  # as it stands: a value is not markup
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        numbers = bool(rows) and all(isinstance(row.get(column), int | float | None) for row in rows)
+        table.add_column(column.replace("_", " "), justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(to_text(row.get(column))) for column in columns))
+    _write(table)
+
+
+def show_record(record: Mapping[str, Any], output: Format) -> None:
+    """One thing, a line per property."""
+    if output is Format.JSON:
+        click.echo(to_json(dict(record)))
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in record.items():
+        table.add_row(name.replace("_", " "), Text(to_text(value)))
+    _write(table)
+
+
+def show_error(error: PostroomError, output: Format) -> None:
+    """What happened, why, and what to do; on standard error."""
+    if output is Format.JSON:
+        described = {"code": error.code, "what": error.what, "why": error.why, "hint": error.hint}
+        click.echo(to_json({"error": described}), err=True)
+        return
+    click.echo(f"{click.style('Error:', fg='red', bold=True)} {error.what}", err=True)
+    for label, text in (("  why: ", error.why), ("   do: ", error.hint)):
+        if text:
+            lines = text.splitlines()
+            click.echo("\n".join([label + lines[0], *(" " * len(label) + line for line in lines[1:])]), err=True)
+
+
+def to_json(value: Any) -> str:
+    """JSON as every listing writes it."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
+
+
+def to_text(value: Any) -> str:
+    """A value in a cell of a table."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec="milliseconds")
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(map(to_text, value))
+    return str(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if isinstance(value, PurePath):
+        return str(value)
+    # Decimal, UUID and the like: their text is exact, and a JSON number is not.
+    return str(value)
+
+
+def _write(table: Table) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=10_000)  # nothing is folded for a file or a pipe
+    console.print(table)
