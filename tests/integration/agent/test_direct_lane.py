@@ -1,0 +1,186 @@
+"""The Message Agent in process: PUB-01 … 09, NRF-01 … 04, SUB-12, 14, 22."""
+
+from __future__ import annotations
+
+import uuid
+from decimal import Decimal
+
+import pytest
+
+from postroom.errors import BadValue, PublishFailed, RoutingFailure, StateError
+from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
+from postroom.operations import ports
+from postroom.properties import Property
+from postroom.system_properties import BTS
+from tests.support.box import Box, Priority, Region, Total
+
+
+def order(region: str = "EU", total: str = "1", body: bytes = b"{}") -> Message:
+    return Message.of(body, promoted={Region: region, Total: Decimal(total)})
+
+
+@pytest.fixture(params=["index", "procedure"])
+def warm(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "index")
+
+
+def test_every_matching_subscriber_gets_a_reference_to_one_stored_copy(box: Box, warm: bool) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    box.add_port("Big", "Total >= 10000")
+    box.add_port("Asia", "Region == 'ASIA'")
+    [published] = box.agent(warm=warm).publish([order(total="20000")])
+    assert published.subscribers == ("Big", "Europe")
+    assert box.queued() == {"Big": 1, "Europe": 1}
+    assert (box.count("spool"), box.count("parts")) == (1, 1)
+    assert box.one("SELECT sum(delta) FROM message_ref_count_log_1") == 2
+    assert box.one("SELECT sum(delta) FROM part_ref_count_log_1") == 2
+    assert box.one("SELECT count(DISTINCT instance_id) FROM work_queue") == 2
+
+
+def test_one_subscription_met_by_two_of_its_groups_is_delivered_once(box: Box, warm: bool) -> None:
+    box.add_port("Either", "Region == 'EU' or Total >= 1 or exists(Region)")
+    box.agent(warm=warm).publish([order(total="5")])
+    assert box.queued() == {"Either": 1}
+
+
+def test_properties_of_the_batch_do_not_outlive_it(box: Box, warm: bool) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    agent = box.agent(warm=warm)
+    agent.publish([order(), order()])
+    with pytest.raises(PublishFailed):
+        agent.publish([order(), order(region="nowhere")])
+    assert (box.count("message_properties"), box.count("message_predicates")) == (0, 0)
+
+
+def test_nobody_subscribes_refuses_all_and_leaves_a_report(box: Box, warm: bool) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    good, bad = order(), order(region="nowhere")
+    with pytest.raises(PublishFailed) as refused:
+        box.agent(warm=warm).publish([good, bad])
+    results = {result.message_id: result.failure for result in refused.value.results}
+    assert results[good.message_id] is None
+    assert isinstance(results[bad.message_id], RoutingFailure)
+    assert box.queued() == {}
+    assert box.suspended() == [("ROUTING", False)]
+    assert Context.from_json(box.one("SELECT context FROM spool")) == bad.context
+    assert box.one("SELECT part_ids FROM spool") == []
+
+
+def test_a_message_that_says_so_is_suspended_instead(box: Box, warm: bool) -> None:
+    message = Message.of(b"keep me", promoted={Region: "nowhere", BTS.SuspendMessageOnRoutingFailure: True})
+    [published] = box.agent(warm=warm).publish([message])
+    assert published.suspended
+    assert sorted(box.suspended()) == [("ROUTING", False), ("ROUTING", True)]
+    assert box.one("SELECT body FROM parts") == b"keep me"
+
+
+def test_a_stopped_subscriber_counts_and_an_unenlisted_one_does_not(box: Box, warm: bool) -> None:
+    box.add_port("Stopped", "Region == 'EU'", state="stopped")
+    agent = box.agent(warm=warm)
+    agent.publish([order()])
+    assert box.suspended() == [("PORT_STOPPED", True)]
+    ports.unenlist(box.connection, "Stopped")
+    with pytest.raises(PublishFailed):
+        agent.publish([order()])
+
+
+def test_a_key_makes_a_repeated_publish_harmless(box: Box, warm: bool) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    first = box.agent(warm=warm).publish([order(), order()], key="invoice-7")
+    again = box.agent(warm=warm).publish([order(), order()], key="invoice-7")
+    assert again == first
+    assert box.queued() == {"Europe": 2}
+    box.agent(warm=warm).publish([order()], key="invoice-8")
+    assert box.queued() == {"Europe": 3}
+
+
+def test_a_refused_publish_can_be_tried_again_under_its_key(box: Box, warm: bool) -> None:
+    for _ in range(2):
+        with pytest.raises(PublishFailed):
+            box.agent(warm=warm).publish([order()], key="early")
+    box.add_port("Europe", "Region == 'EU'")
+    [published] = box.agent(warm=warm).publish([order()], key="early")
+    assert published.subscribers == ("Europe",)
+
+
+def test_parts_and_large_bodies_are_stored_byte_for_byte(box: Box, warm: bool) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    large = bytes(range(256)) * 2000
+    message = Message.of(
+        large,
+        promoted={Region: "EU"},
+        parts=[Part(name="note", body=Bytes(b"n")), Part(name="scan", body=Bytes(large))],
+    )
+    box.agent(warm=warm).publish([message])
+    parts = {name: (body, size) for name, body, size in box.connection.execute("SELECT name, body, size FROM parts")}
+    assert parts == {"body": (None, len(large)), "note": (b"n", 1), "scan": (None, len(large))}
+    fragments = box.connection.execute("SELECT body FROM fragments ORDER BY part_id, number").fetchall()
+    assert b"".join(body for (body,) in fragments) == large * 2
+    assert max(len(body) for (body,) in fragments) == FRAGMENT_SIZE
+    assert box.one("SELECT part_ids FROM spool") == [part.part_id for part in message.parts]
+
+
+def test_a_value_of_another_type_than_deployed_is_refused_with_its_name(box: Box, warm: bool) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    wrong = Message.of(b"", promoted={Property("Orders.Priority", str): "high"})
+    with pytest.raises(PublishFailed) as refused:
+        box.agent(warm=warm).publish([order(), wrong])
+    failure = refused.value.results[1].failure
+    assert isinstance(failure, BadValue)
+    assert "Priority" in failure.what
+    assert refused.value.results[0].failure is None
+
+
+def test_the_same_message_twice_in_a_batch_is_refused(box: Box, warm: bool) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    message = order()
+    with pytest.raises(StateError):
+        box.agent(warm=warm).publish([message, message])
+
+
+def test_a_directed_message_reaches_a_port_without_filter(box: Box, warm: bool) -> None:
+    box.add_port("Plain")
+    transport = box.one("SELECT transport_id FROM send_ports WHERE name = 'Plain'")
+    agent = box.agent(warm=warm)
+    agent.publish([Message.of(b"for you", promoted={BTS.SPTransportID: str(transport)})])
+    assert box.queued() == {"Plain": 1}
+    with pytest.raises(PublishFailed):
+        agent.publish([Message.of(b"for nobody", promoted={BTS.SPTransportID: str(uuid.uuid4())})])
+
+
+def test_a_written_property_does_not_route(box: Box, warm: bool) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    agent = box.agent(warm=warm)
+    with pytest.raises(PublishFailed):
+        agent.publish([Message.of(b"", written={Region: "EU"})])
+    demoted = Message.of(b"", promoted={Region: "EU"})
+    with pytest.raises(PublishFailed):
+        agent.publish([demoted.with_context(demoted.context.write(Region, "EU"))])
+    with pytest.raises(PublishFailed):
+        agent.publish([demoted.with_context(demoted.context.promote(Region, None))])
+
+
+def test_a_publish_sees_every_enlist_that_returned_before_it(box: Box, warm: bool) -> None:
+    agent = box.agent(warm=warm)
+    box.add_port("First", "Region == 'EU'")
+    agent.publish([order()])
+    for number in range(5):
+        box.add_port(f"Later{number}", "Region == 'EU'")
+        [published] = agent.publish([order()])
+        assert len(published.subscribers) == number + 2
+    ports.unenlist(box.connection, "First")
+    [published] = agent.publish([order()])
+    assert "First" not in published.subscribers
+
+
+def test_a_subscription_never_sees_what_was_published_before_it(box: Box, warm: bool) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    box.agent(warm=warm).publish([order()])
+    box.add_port("Late", "Region == 'EU'")
+    assert box.queued() == {"Europe": 1}
+
+
+def test_priority_of_the_port_is_on_the_queue_row(box: Box, warm: bool) -> None:
+    box.add_port("Urgent", "Priority == 1", priority=2)
+    box.agent(warm=warm).publish([Message.of(b"", promoted={Priority: 1})])
+    assert box.one("SELECT priority FROM work_queue") == 2

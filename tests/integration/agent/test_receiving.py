@@ -1,0 +1,198 @@
+"""Interchanges through the pipeline into the MessageBox: RCV-12, 15, NRF-05, 06, MSG-07, CTX-20, and receipts."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pytest
+
+from postroom import pipelines
+from postroom.agent import chunks
+from postroom.agent.interchange import Interchange
+from postroom.agent.receiving import Receiver, read_progress
+from postroom.agent.routing import RoutingTable
+from postroom.message import Bytes, Context, FileSlice
+from postroom.messagebox.connection import connect
+from postroom.operations import ports
+from postroom.system_properties import BTS
+from tests.support.box import PROMOTE, Box, Region, Total, interchange
+
+SUSPENDED_BODY = (
+    "SELECT p.body FROM suspended_queue q JOIN spool s USING (message_id) JOIN parts p ON p.part_id = s.body_part_id"
+)
+
+
+def line(region: str = "EU", total: float = 1, **more: object) -> bytes:
+    return json.dumps({"region": region, "total": total, **more}).encode()
+
+
+def test_lines_become_messages_with_stamped_contexts(box: Box) -> None:
+    location = box.add_location()
+    box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
+    [received] = box.receive(location, line("EU", 10.5) + b"\n" + line("US", 2) + b"\n")
+    assert (received.published, received.suspended) == (2, 0)
+    contexts = [
+        Context.from_json(c) for (c,) in box.connection.execute("SELECT context FROM spool ORDER BY message_id")
+    ]
+    assert [context[BTS.InterchangeSequenceNumber] for context in contexts] == [1, 2]
+    assert {context[BTS.InterchangeID] for context in contexts} == {str(received.interchange_id)}
+    first = contexts[0]
+    for prop in (BTS.ReceivePortID, BTS.ReceivePortName, BTS.InboundTransportLocation, BTS.InboundTransportType):
+        assert first.is_promoted(prop)
+    assert first.is_promoted(Region)
+    assert str(first[Total]) == "10.5"
+    assert first[BTS.ReceiveLocationName] == "drop"
+    assert not first.is_promoted(BTS.ReceiveLocationName)
+    assert BTS.MessageType not in first
+    bodies = {body for (body,) in box.connection.execute("SELECT body FROM parts")}
+    assert bodies == {line("EU", 10.5), line("US", 2)}
+    assert box.one("SELECT DISTINCT published_by FROM spool") == box.host().role_name
+
+
+def test_a_bad_line_is_suspended_alone_with_its_bytes(box: Box) -> None:
+    location = box.add_location()
+    box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
+    [received] = box.receive(location, line() + b"\n{broken\n" + line() + b"\n")
+    assert (received.published, received.suspended) == (2, 1)
+    assert box.suspended() == [("PIPELINE", True)]
+    assert box.one(SUSPENDED_BODY) == (b"{broken")
+    assert "Line 2" in box.one("SELECT error_description FROM suspended_queue")
+
+
+def test_an_unroutable_line_is_suspended_after_the_pipeline_with_a_report(box: Box) -> None:
+    location = box.add_location()
+    box.add_port("Europe", "Region == 'EU'")
+    [received] = box.receive(location, line("EU") + b"\n" + line("US") + b"\n")
+    assert (received.published, received.suspended) == (1, 1)
+    assert sorted(box.suspended()) == [("ROUTING", False), ("ROUTING", True)]
+    report = box.connection.execute(
+        "SELECT s.context, s.part_ids, q.related_instance_id FROM suspended_queue q JOIN spool s USING (message_id)"
+        " WHERE q.service_class = 64"
+    ).fetchone()
+    assert report is not None
+    context = Context.from_json(report[0])
+    assert context.promoted[Region.key] == "US"
+    assert report[1] == []
+    assert report[2] == box.one("SELECT instance_id FROM suspended_queue WHERE resumable")
+    assert box.one("SELECT task FROM suspended_queue WHERE resumable") == 3
+
+
+@pytest.mark.parametrize("bad", [b"{broken", line("nowhere")])
+def test_a_single_document_is_all_or_nothing(box: Box, bad: bytes) -> None:
+    location = box.add_location(pipelines.Json(promote=PROMOTE))
+    box.add_port("Europe", "Region == 'EU'")
+    results = box.receive(location, line("EU"), bad, line("EU"))
+    assert [(one.published, one.suspended) for one in results] == [(1, 0), (0, 1), (1, 0)]
+    assert box.one(SUSPENDED_BODY) == bad
+    assert box.one("SELECT task FROM suspended_queue WHERE resumable") == 2
+
+
+def test_one_unroutable_document_takes_a_standard_interchange_down(box: Box) -> None:
+    location = box.add_location(pipelines.JsonLines(promote=PROMOTE, recoverable=False))
+    box.add_port("Europe", "Region == 'EU'")
+    whole = line("EU") + b"\n" + line("US") + b"\n" + line("EU") + b"\n"
+    [received] = box.receive(location, whole)
+    assert (received.published, received.suspended) == (0, 1)
+    assert box.queued() == {}
+    assert box.one("SELECT body FROM parts") == whole
+
+
+def test_the_same_interchange_again_publishes_nothing(box: Box) -> None:
+    location = box.add_location()
+    box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
+    again = interchange(line() + b"\n{broken\n")
+    with connect(box.url, user=box.host().role_name) as connection:
+        first = Receiver(connection, RoutingTable()).receive(location, [again])
+        second = Receiver(connection, RoutingTable()).receive(location, [again, interchange(line())])
+        assert read_progress(connection, [again.interchange_id])[again.interchange_id].done
+    assert (first[0].published, first[0].suspended) == (1, 1)
+    assert [(one.published, one.suspended) for one in second] == [(0, 0), (1, 0)]
+    assert box.count("spool") == 3
+
+
+def test_a_large_interchange_goes_in_chunks_and_continues_where_it_stopped(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 10)
+    location = box.add_location()
+    box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
+    whole = interchange(b"\n".join(line(number=number) for number in range(35)))
+    with connect(box.url, user=box.host().role_name) as connection:
+        receiver = Receiver(connection, RoutingTable())
+        # The second chunk's receipt is there already, as if this attempt had been overtaken.
+        connection.execute(
+            "INSERT INTO receipts (unit, chunk, outcome) VALUES (%s, 0, %s::jsonb)",
+            (whole.interchange_id, json.dumps({"last": 20, "done": False})),
+        )
+        [received] = receiver.receive(location, [whole])
+    assert received.published == 15
+    numbers = box.connection.execute("SELECT (context->'promoted'->>'BTS#InterchangeSequenceNumber')::int FROM spool")
+    assert sorted(number for (number,) in numbers) == list(range(21, 36))
+    assert box.one("SELECT count(*) FROM receipts WHERE (outcome->>'done')::boolean") == 1
+    assert box.one("SELECT count(DISTINCT message_id) FROM spool") == 15
+
+
+def test_a_large_body_stays_in_its_file_until_it_is_streamed(box: Box, tmp_path: object) -> None:
+    from pathlib import Path
+
+    assert isinstance(tmp_path, Path)
+    path = tmp_path / "big.bin"
+    path.write_bytes(bytes(range(256)) * 4000)
+    location = box.add_location(pipelines.PassThrough())
+    box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
+    with connect(box.url, user=box.host().role_name) as connection:
+        one = Interchange(interchange_id=uuid.uuid4(), body=FileSlice(path=path, length=path.stat().st_size))
+        Receiver(connection, RoutingTable()).receive(location, [one])
+    assert box.one("SELECT body FROM parts") is None
+    rows = box.connection.execute("SELECT body FROM fragments ORDER BY number").fetchall()
+    assert b"".join(body for (body,) in rows) == path.read_bytes()
+
+
+def test_the_index_catches_up_when_ports_change_between_batches(box: Box) -> None:
+    location = box.add_location()
+    box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
+    with connect(box.url, user=box.host().role_name) as connection:
+        receiver = Receiver(connection, RoutingTable())
+        receiver.receive(location, [interchange(line())])
+        box.add_port("Europe", "Region == 'EU'")
+        receiver.receive(location, [interchange(line())])
+        ports.stop(box.connection, "Audit")
+        receiver.receive(location, [interchange(line())])
+    assert box.queued() == {"Audit": 2, "Europe": 2}
+    assert box.suspended() == [("PORT_STOPPED", True)]
+
+
+def test_no_message_is_left_behind_by_a_change_during_the_publish(box: Box) -> None:
+    """The subscriptions change after matching and before the routing lock: the batch is matched again."""
+    location = box.add_location()
+    box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
+
+    class Changing(RoutingTable):
+        changed = False
+
+        def match(self, columns, rows):  # type: ignore[no-untyped-def]
+            found = super().match(columns, rows)
+            if not self.changed:
+                self.changed = True
+                box.add_port("Europe", "Region == 'EU'")
+                ports.stop(box.connection, "Audit")
+            return found
+
+    with connect(box.url, user=box.host().role_name) as connection:
+        [received] = Receiver(connection, Changing()).receive(location, [interchange(line())])
+    assert received.published == 1
+    assert box.queued() == {"Europe": 1}
+    assert box.suspended() == [("PORT_STOPPED", True)]
+
+
+def test_an_empty_interchange_is_finished_without_messages(box: Box) -> None:
+    location = box.add_location()
+    one = interchange(b"")
+    with connect(box.url, user=box.host().role_name) as connection:
+        [received] = Receiver(connection, RoutingTable()).receive(
+            location, [Interchange(interchange_id=one.interchange_id, body=Bytes(b""))]
+        )
+        assert read_progress(connection, [one.interchange_id])[one.interchange_id].done
+    assert (received.published, received.suspended) == (0, 0)
+    assert box.count("spool") == 0

@@ -1,0 +1,136 @@
+"""A MessageBox with what a test declares in it: properties, one receive location, send ports by filter."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from postroom import pipelines
+from postroom.agent.interchange import Interchange
+from postroom.agent.publishing import MessageAgent
+from postroom.agent.receiving import Received, Receiver
+from postroom.agent.routing import RoutingTable
+from postroom.message import Bytes, Context
+from postroom.messagebox.configuration import Host, ReceiveLocation, hosts, receive_locations
+from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.migrate import create_host
+from postroom.messagebox.subscriptions import deploy_property
+from postroom.operations import ports
+from postroom.pipelines import ReceivePipeline
+from postroom.properties import Property
+from postroom.system_properties import BTS, SYSTEM_PROPERTIES
+
+Region = Property("Orders.Region", str)
+Total = Property("Orders.Total", Decimal)
+Priority = Property("Orders.Priority", int)
+PROMOTE = {Region: "region", Total: "total", Priority: "priority"}
+
+
+class Box:
+    """A migrated MessageBox with one host, as tests use it: the superuser's connection, and short ways to act."""
+
+    def __init__(self, url: str, connection: Connection) -> None:
+        self.url = url
+        self.connection = connection
+        with connection.transaction():
+            create_host(connection, "Default", is_default=True)
+            for prop in (*SYSTEM_PROPERTIES.values(), *PROMOTE):
+                deploy_property(connection, prop.key, prop.value_type)
+            self._application = self.one("INSERT INTO applications (name, definition) VALUES ('t', '{}') RETURNING id")
+
+    def one(self, query: str, *parameters: Any) -> Any:
+        """The first column of the first row."""
+        row = self.connection.execute(query, parameters).fetchone()
+        return None if row is None else row[0]
+
+    def count(self, table: str) -> int:
+        return int(self.one(f"SELECT count(*) FROM {table}"))
+
+    def host(self, name: str = "Default") -> Host:
+        return next(host for host in hosts(self.connection) if host.name == name)
+
+    def add_host(self, name: str) -> Host:
+        with self.connection.transaction():
+            create_host(self.connection, name)
+        return self.host(name)
+
+    def add_location(
+        self, pipeline: ReceivePipeline | None = None, *, port: str = "OrdersIn", name: str = "drop"
+    ) -> ReceiveLocation:
+        definition = pipeline or pipelines.JsonLines(promote=PROMOTE)
+        port_id = self.one(
+            "INSERT INTO receive_ports (application_id, name) VALUES (%s, %s) RETURNING id", self._application, port
+        )
+        self.connection.execute(
+            "INSERT INTO receive_locations (receive_port_id, host_id, name, adapter, pipeline, uri)"
+            " VALUES (%s, %s, %s, %s, %s, 'file:///in/*.json')",
+            (
+                *(port_id, self.host().host_id, name),
+                *(Jsonb({"kind": "file"}), Jsonb(definition.model_dump(mode="json"))),
+            ),
+        )
+        return next(one for one in receive_locations(self.connection) if one.name == name)
+
+    def add_port(
+        self,
+        name: str,
+        filter: str | None = None,
+        *,
+        state: str = "started",
+        host: str = "Default",
+        adapter: dict[str, Any] | None = None,
+        retry_count: int = 3,
+        retry_seconds: float = 300,
+        priority: int = 5,
+    ) -> None:
+        self.connection.execute(
+            "INSERT INTO send_ports (application_id, host_id, name, adapter, uri, filter, retry_count, retry_interval,"
+            " priority) VALUES (%s, %s, %s, %s, 'null://', %s, %s, %s * interval '1 second', %s)",
+            (
+                *(self._application, self.host(host).host_id, name, Jsonb(adapter or {"kind": "null"}), filter),
+                *(retry_count, retry_seconds, priority),
+            ),
+        )
+        if state == "started":
+            ports.start(self.connection, name)
+        elif state == "stopped":
+            ports.enlist(self.connection, name)
+
+    def agent(self, *, warm: bool = True, connection: Connection | None = None) -> MessageAgent:
+        return MessageAgent(connection or self.connection, self.host(), RoutingTable() if warm else None)
+
+    def receive(self, location: ReceiveLocation, *bodies: bytes) -> list[Received]:
+        """Each body as an interchange of its own, logged in as the host."""
+        with connect(self.url, user=self.host().role_name) as connection:
+            return Receiver(connection, RoutingTable()).receive(location, [interchange(body) for body in bodies])
+
+    def queued(self) -> dict[str, int]:
+        """Rows of the work queues by the service that they are for."""
+        rows = self.connection.execute(
+            "SELECT p.name, count(*) FROM work_queue q JOIN send_ports p ON p.id = q.service_id GROUP BY 1"
+        )
+        return dict(rows.fetchall())
+
+    def suspended(self) -> list[tuple[str, bool]]:
+        """Error code and whether it can be resumed, of everything suspended."""
+        rows = self.connection.execute("SELECT error_code, resumable FROM suspended_queue ORDER BY seq")
+        return [(code, resumable) for code, resumable in rows]
+
+
+@contextmanager
+def open_box(url: str) -> Iterator[Box]:
+    with connect(url) as connection:
+        yield Box(url, connection)
+
+
+def interchange(body: bytes, interchange_id: uuid.UUID | None = None) -> Interchange:
+    return Interchange(
+        interchange_id=interchange_id or uuid.uuid4(),
+        body=Bytes(body),
+        context=Context().write(BTS.SourceParty, "test"),
+    )
