@@ -1,0 +1,75 @@
+# Needs python3 (3.11 or later) and make; everything else is set up in .venv by the first target that needs it.
+# Paths are relative and programs are started as modules of .venv's Python, because this folder's own path may be long
+# or have spaces in it: make cannot have those in a target, nor a script in its first line.
+
+SHELL := /bin/sh
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PY := .venv/bin/python
+INSTALLED := .venv/.installed
+
+# What a shell happens to have set for its own Python is not for ours.
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV
+
+# An environment that was made for another place or by a Python that is gone is made again.
+STALE := $(shell [ "$$(cat $(INSTALLED) 2>/dev/null)" = "$$(pwd)" ] && $(PY) -c '' 2>/dev/null || echo yes)
+
+APP ?= examples/orders/app.py
+DIR ?= orders-home
+GROUP ?=
+TESTS ?= tests
+
+.PHONY: demo
+demo: $(INSTALLED)  ## Run the example: a few hundred orders on their way to every subscriber
+	@$(PY) -m postroom demo
+
+.PHONY: up
+up: $(INSTALLED)  ## Run the example until Ctrl-C (APP=app.py DIR=home to run another)
+	@$(PY) -m postroom up "$(APP)" --home "$(DIR)"
+
+.PHONY: test
+test: check  ## Everything that CI runs: check, then all tests (TESTS=tests/unit for some)
+	@echo "==> Tests"
+	@$(PY) -m pytest -n 2 --dist loadgroup $(TESTS)
+
+.PHONY: check
+check: $(INSTALLED)  ## Style, types and layers: ruff, mypy --strict, import-linter
+	@echo "==> ruff check"
+	@$(PY) -m ruff check .
+	@echo "==> ruff format --check"
+	@$(PY) -m ruff format --check .
+	@echo "==> mypy --strict"
+	@$(PY) -m mypy
+	@echo "==> import-linter"
+	@$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()' --no-logo
+
+.PHONY: bench
+bench: $(INSTALLED)  ## Measure, and write bench/RESULTS.md (GROUP=A for one group)
+	@$(PY) -m bench $(GROUP)
+
+.PHONY: clean
+clean:  ## Remove the environment, the caches and what the demo has left
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-home spark-warehouse
+	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf src/postroom.egg-info
+
+.PHONY: constraints
+constraints: $(INSTALLED)  ## Write the versions that are installed now into constraints.txt
+	@{ echo '# The versions that this was built and tested with; pip reads them as constraints (-c). Written by make constraints.'; \
+	   $(PY) -m pip freeze --exclude-editable --exclude postroom; } >constraints.new
+	@mv constraints.new constraints.txt
+
+.PHONY: help
+help:  ## Show this
+	@echo "make TARGET, where TARGET is one of:"
+	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/\1:\2/p' Makefile | while IFS=: read -r name text; do \
+	    printf '  %-11s %s\n' "$$name" "$$text"; done
+
+$(INSTALLED): pyproject.toml constraints.txt $(if $(STALE),always)
+	@.ci/environment .venv
+	@pwd >$(INSTALLED)
+
+.PHONY: always
+always:
