@@ -49,20 +49,19 @@ def _ends(context: Context) -> tuple[str, str]:
 
 
 def _fragments(key: str, column: pa.Array) -> list[str]:
-    """A column's values as ``,"key":value``; nothing where there is no value. Equal values are encoded once."""
+    """A column's values as ``,"key":value``; nothing where there is no value."""
     lead = f",{json.dumps(key)}:"
+    values = column.to_pylist()
+    if pa.types.is_integer(column.type):
+        return [f"{lead}{value}" if value is not None else "" for value in values]
+    if pa.types.is_decimal(column.type):
+        return [f'{lead}{{"decimal":"{_plain(value)}"}}' if value is not None else "" for value in values]
+    # Texts, flags and times repeat: equal values are encoded once.
     known: dict[Any, str] = {None: ""}
-    result: list[str] = []
-    for value in column.to_pylist():
-        fragment = known.get(value)
-        if fragment is None:
-            if isinstance(value, Decimal):
-                fragment = lead + _text(plain_decimal(value))
-            else:
-                fragment = lead + _text(value)
-            known[value] = fragment
-        result.append(fragment)
-    return result
+    for value in values:
+        if value not in known:
+            known[value] = lead + _text(value)
+    return [known[value] for value in values]
 
 
 def _text(value: Value) -> str:
@@ -71,5 +70,9 @@ def _text(value: Value) -> str:
 
 def plain_decimal(value: Decimal) -> Decimal:
     """Without the trailing zeros that an Arrow column of fixed scale adds, and never in exponent form."""
+    return Decimal(_plain(value))
+
+
+def _plain(value: Decimal) -> str:
     text = format(value, "f")
-    return Decimal(text.rstrip("0").rstrip(".") if "." in text else text)
+    return text.rstrip("0").rstrip(".") if "." in text else text
