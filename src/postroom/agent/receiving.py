@@ -38,10 +38,10 @@ class StaleRouting(Exception):
 class Receiver:
     """Publishes interchanges over one connection, with one routing table that it keeps up to date."""
 
-    def __init__(self, connection: Connection, routing: RoutingTable, wake_up: WakeUp | None = None) -> None:
+    def __init__(self, connection: Connection, routing: RoutingTable) -> None:
         self._connection = connection
         self._routing = routing
-        self._wake_up = wake_up or WakeUp(connection)
+        self._wake_up = WakeUp(connection)
 
     def receive(self, location: ReceiveLocation, interchanges: Sequence[Interchange]) -> list[Received]:
         """Publishes what of these interchanges is not published yet. Raises only if the MessageBox does not answer."""
@@ -63,25 +63,6 @@ class Receiver:
                     suspended=known.suspended + one.suspended,
                 )
         return list(outcome.values())
-
-    def receive_again(self, connection: Connection, location: ReceiveLocation, interchange: Interchange) -> None:
-        """A resumed interchange, inside the caller's transaction on the caller's connection: all of it or a failure."""
-        pipeline = load_pipeline(location.pipeline)
-        chunks = list(chunks_of(pipeline, interchange, Progress()))
-        for chunk in chunks:
-            if chunk.refusal is not None:
-                raise chunk.refusal
-            if chunk.failures:
-                raise chunk.failures[0].failure
-        lock = connection.execute("SELECT version, message_log, part_log FROM lock_routing()").fetchone()
-        assert lock is not None
-        self._routing.catch_up(connection)
-        batch = Batch(location, pipeline.content_type, chunks, self._routing)
-        if batch.reports:
-            raise RoutingFailure(batch.reports[0].description)
-        batch.write_messages(connection)
-        batch.write_routes(connection, message_log=lock[1], part_log=lock[2])
-        self._wake_up.after_commit(batch.hosts)
 
     def _publish(self, location: ReceiveLocation, content_type: str, group: list[Chunk]) -> list[Received]:
         try:
@@ -123,6 +104,28 @@ class Receiver:
             raise StaleRouting
         batch.write_routes(connection, message_log=lock[1], part_log=lock[2])
         return batch
+
+
+def receive_again(
+    connection: Connection, routing: RoutingTable, location: ReceiveLocation, interchange: Interchange
+) -> set[str]:
+    """A resumed interchange, inside the caller's transaction: all of it, or the failure is raised. Returns the hosts
+    to wake after the commit."""
+    pipeline = load_pipeline(location.pipeline)
+    chunks = list(chunks_of(pipeline, interchange, Progress()))
+    for chunk in chunks:
+        if chunk.refusal is not None:
+            raise chunk.refusal
+        if chunk.failures:
+            raise chunk.failures[0].failure
+    _, message_log, part_log = _lock(connection)
+    routing.catch_up(connection)
+    batch = Batch(location, pipeline.content_type, chunks, routing)
+    if batch.reports:
+        raise RoutingFailure(batch.reports[0].description)
+    batch.write_messages(connection)
+    batch.write_routes(connection, message_log=message_log, part_log=part_log)
+    return batch.hosts
 
 
 def read_progress(connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Progress]:

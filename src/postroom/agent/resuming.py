@@ -6,6 +6,7 @@ raised, and the host suspends the row again with the new reason.
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable
 
@@ -13,14 +14,15 @@ import psycopg
 
 from postroom.agent.identity import Kind, derive_id
 from postroom.agent.interchange import Interchange
-from postroom.agent.receiving import Receiver
+from postroom.agent.receiving import receive_again
 from postroom.agent.routing import RoutingTable
 from postroom.agent.wake_up import WakeUp
 from postroom.errors import PipelineFailure, RoutingFailure
-from postroom.message import Context, Message
+from postroom.message import Bytes, Context, Message
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection, transaction
-from postroom.system_properties import BTS
+from postroom.messagebox.queues import ClaimedMessage
+from postroom.messagebox.writing import Task
 
 _STALE, _NOBODY = "PR001", "PR002"
 
@@ -28,45 +30,49 @@ _STALE, _NOBODY = "PR001", "PR002"
 Complete = Callable[[Connection], None]
 
 
-class InboundResumer:
-    """Takes resumed messages of receive locations up again, over one connection."""
+class ResumedInbound:
+    """Takes resumed inbound messages up again; one at a time, because they share a routing table."""
 
-    def __init__(self, connection: Connection, routing: RoutingTable) -> None:
-        self._connection = connection
-        self._routing = routing
-        self._wake_up = WakeUp(connection)
-        self._receiver = Receiver(connection, routing, self._wake_up)
+    def __init__(self) -> None:
+        self._routing = RoutingTable()
+        self._one_at_a_time = threading.Lock()
 
-    def receive(self, location_id: uuid.UUID | None, message: Message, complete: Complete) -> None:
+    def handle(self, connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
+        """Publishes the message and completes its queue row, in one transaction on ``connection``."""
+        with self._one_at_a_time:
+            if claimed.task == Task.RECEIVE:
+                hosts = self._receive(connection, claimed.service_id, message, complete)
+            else:
+                hosts = self._publish(connection, message, complete)
+        WakeUp(connection).send(hosts)
+
+    def _receive(
+        self, connection: Connection, location_id: uuid.UUID | None, message: Message, complete: Complete
+    ) -> set[str]:
         """The original bytes through the location's pipeline, from its start (NRF-05)."""
-        location = self._location(location_id)
-        assert message.body is not None
-        written = {
-            key: value for key, value in {**message.context.written}.items() if key != BTS.ReceiveLocationName.key
-        }
-        interchange = Interchange(interchange_id=uuid.uuid4(), body=message.body.body, context=Context(written=written))
-
-        def work(connection: Connection) -> None:
-            self._receiver.receive_again(connection, location, interchange)
-            complete(connection)
-
-        transaction(self._connection, work)
-        self._wake_up.flush()
-
-    def publish(self, message: Message, complete: Complete) -> None:
-        """A message that has its context already: to whoever subscribes to it now (decision 26.10)."""
-        unit = uuid.uuid4()
-        part_ids = [part.part_id for part in message.parts]
+        location = _location(connection, location_id)
+        body = Bytes(b"") if message.body is None else message.body.body
+        resumed = Interchange(interchange_id=uuid.uuid4(), body=body, context=Context(written=message.context.written))
 
         def work(connection: Connection) -> set[str]:
-            self._routing.catch_up(connection)
+            hosts = receive_again(connection, self._routing, location, resumed)
+            complete(connection)
+            return hosts
+
+        return transaction(connection, work)
+
+    def _publish(self, connection: Connection, message: Message, complete: Complete) -> set[str]:
+        """A message that has its context already: to whoever subscribes to it now (decision 26.10)."""
+        unit = uuid.uuid4()
+
+        def work(connection: Connection) -> set[str]:
             found = [self._routing.subscribers[one] for one in self._routing.match_one(message.context.promoted)]
             if not found:
                 raise RoutingFailure("The message still could not be routed: no subscribers were found.")
             connection.execute(
                 "SELECT route_message(%s, %s, %s, %s, %s, %s)",
                 (
-                    *(unit, self._routing.version, message.message_id, part_ids),
+                    *(unit, self._routing.version, message.message_id, [part.part_id for part in message.parts]),
                     [one.subscription_id for one in found],
                     [derive_id(unit, Kind.INSTANCE, number) for number in range(len(found))],
                 ),
@@ -75,21 +81,21 @@ class InboundResumer:
             return {self._routing.host_names[one.host_id] for one in found if one.started}
 
         while True:
+            self._routing.catch_up(connection)
             try:
-                hosts = transaction(self._connection, work)
-                break
+                return transaction(connection, work)
             except psycopg.Error as error:
                 if error.sqlstate == _NOBODY:
                     raise RoutingFailure("No host that subscribes may receive the message.") from error
                 if error.sqlstate != _STALE:
                     raise
-        self._wake_up.send(hosts)
 
-    def _location(self, location_id: uuid.UUID | None) -> ReceiveLocation:
-        for location in receive_locations(self._connection):
-            if location.location_id == location_id:
-                return location
-        raise PipelineFailure(
-            "The receive location of this message is not deployed any more.",
-            hint="Apply an application with that location, or terminate the instance.",
-        )
+
+def _location(connection: Connection, location_id: uuid.UUID | None) -> ReceiveLocation:
+    for location in receive_locations(connection):
+        if location.location_id == location_id:
+            return location
+    raise PipelineFailure(
+        "The receive location of this message is not deployed any more.",
+        hint="Apply an application with that location, or terminate the instance.",
+    )

@@ -26,7 +26,6 @@ class WakeUp:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._sent: dict[str, float] = {}
-        self._pending: set[str] = set()
 
     def send(self, hosts: Iterable[str]) -> None:
         """Wakes these hosts, except those that were woken just now."""
@@ -38,12 +37,3 @@ class WakeUp:
             self._connection.execute(
                 "SELECT pg_notify(channel, '') FROM unnest(%s::text[]) channel", ([channel_of(host) for host in due],)
             )
-
-    def after_commit(self, hosts: Iterable[str]) -> None:
-        """Notes whom to wake when the caller's transaction has committed (``flush``)."""
-        self._pending.update(hosts)
-
-    def flush(self) -> None:
-        """Wakes whom ``after_commit`` noted."""
-        pending, self._pending = self._pending, set()
-        self.send(pending)

@@ -1,0 +1,120 @@
+"""A MessageBox to measure on: an embedded server with the settings that users get, and 1,000 subscriptions."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+
+from psycopg.types.json import Jsonb
+
+from postroom import pipelines
+from postroom.messagebox.configuration import Host, ReceiveLocation, ServiceClass, hosts, receive_locations
+from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.embedded import EmbeddedServer
+from postroom.messagebox.migrate import create_host, migrate
+from postroom.messagebox.subscriptions import create_subscription, deploy_property
+from postroom.properties import Property
+from postroom.system_properties import SYSTEM_PROPERTIES
+
+Region = Property("Orders.Region", str)
+Total = Property("Orders.Total", Decimal)
+Priority = Property("Orders.Priority", int)
+SUBSCRIPTIONS = 1_000
+REGIONS = 400  # 1,000 subscriptions over 400 regions: 2.5 matches a message
+
+
+class MeasuredBox:
+    """A MessageBox with subscriptions by region and one receive location of JSON lines."""
+
+    def __init__(self, url: str, home: Path) -> None:
+        self.url = url
+        self.home = home
+        self.connection: Connection = connect(url)
+        with self.connection.transaction():
+            create_host(self.connection, "Default", is_default=True)
+            for prop in (*SYSTEM_PROPERTIES.values(), Region, Total, Priority):
+                deploy_property(self.connection, prop.key, prop.value_type)
+            self._add_location()
+            for number in range(SUBSCRIPTIONS):
+                self._subscribe(number)
+
+    @property
+    def host(self) -> Host:
+        return hosts(self.connection)[0]
+
+    @property
+    def location(self) -> ReceiveLocation:
+        return receive_locations(self.connection)[0]
+
+    def _add_location(self) -> None:
+        pipeline = pipelines.JsonLines(promote={Region: "region", Total: "total", Priority: "priority"})
+        (self.home / "in").mkdir(parents=True, exist_ok=True)
+        adapter = {"kind": "file", "path": "in", "pattern": "*.jsonl", "settle": 0.05}
+        application = self.one("INSERT INTO applications (name, definition) VALUES ('bench', '{}') RETURNING id")
+        port = self.one("INSERT INTO receive_ports (application_id, name) VALUES (%s, 'In') RETURNING id", application)
+        self.connection.execute(
+            "INSERT INTO receive_locations (receive_port_id, host_id, name, adapter, pipeline, uri)"
+            " VALUES (%s, %s, 'in', %s, %s, 'file:///in/*.jsonl')",
+            (port, self.host.host_id, Jsonb(adapter), Jsonb(pipeline.model_dump(mode="json"))),
+        )
+
+    def _subscribe(self, number: int) -> None:
+        subscription = create_subscription(
+            self.connection,
+            self.host,
+            service_class=ServiceClass.MESSAGING_IN_PROCESS,
+            service_id=uuid.uuid4(),
+            service_name=f"port {number}",
+            filter=Region == f"R{number % REGIONS}",
+            priority=5,
+        )
+        self.connection.execute("SELECT set_subscription_state(%s, 1::smallint)", (subscription,))
+
+    def one(self, query: str, *parameters: object) -> object:
+        row = self.connection.execute(query, parameters).fetchone()
+        return None if row is None else row[0]
+
+    def empty(self) -> None:
+        """No messages, as at the start; subscriptions stay."""
+        self.connection.execute(
+            "TRUNCATE spool, parts, fragments, work_queue, suspended_queue, scheduled_queue, message_ref_count_log_1,"
+            " message_ref_count_log_2, part_ref_count_log_1, part_ref_count_log_2, message_ref_count_log_totals,"
+            " part_ref_count_log_totals, message_zero_sum, part_zero_sum, receipts, claims"
+        )
+        self.connection.execute("CHECKPOINT")
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+@contextmanager
+def measured_box() -> Iterator[MeasuredBox]:
+    """A fresh MessageBox on a fresh server, both gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="postroom-bench-") as folder:
+        home = Path(folder)
+        home.chmod(0o755)  # as root the server runs as another account, which has to get in
+        with EmbeddedServer(home / ".postroom" / "postgres") as server:
+            migrate(server.url())
+            box = MeasuredBox(server.url(), home)
+            try:
+                yield box
+            finally:
+                box.close()
+
+
+def json_lines(count: int, *, seed: int = 7, size: int = 1_000) -> list[bytes]:
+    """Orders of about 1 KB, each in one line."""
+    dice = random.Random(seed)
+    lines = []
+    for number in range(count):
+        head = (
+            f'{{"region":"R{dice.randrange(REGIONS)}","total":{dice.randrange(10**7) / 100},'
+            f'"priority":{dice.randrange(9)},"number":{number},"note":"'
+        )
+        lines.append(f'{head}{"x" * (size - len(head) - 2)}"}}'.encode())
+    return lines
