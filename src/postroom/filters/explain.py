@@ -1,0 +1,134 @@
+"""Why a message meets a filter, or misses it: every predicate, with the value that it met.
+
+    explanation = explain(Region == "EU", promoted={"Orders#Region": "US"}, written={})
+    explanation.groups[0].predicates[0].words      # "Orders.Region == 'EU' fails: the value is 'US'"
+
+The distance says how near a miss is, so that the subscription that somebody is asking about comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from postroom.filters.evaluate import predicate_holds
+from postroom.filters.expression import Filter, Group, Predicate
+from postroom.filters.text import format_predicate, format_value
+from postroom.values import Value
+
+
+class Reason(StrEnum):
+    """Why a predicate holds or fails."""
+
+    HOLDS = "holds"
+    NOT_PROMOTED = "written but not promoted"
+    DIFFERS = "value differs"
+    TYPE_DIFFERS = "type differs"
+    MISSING = "missing"
+
+
+#: How far a failed predicate is from holding. A property that is there, in whatever form, is nearer than none.
+_DISTANCE = {
+    Reason.HOLDS: 0,
+    Reason.NOT_PROMOTED: 1,
+    Reason.DIFFERS: 2,
+    Reason.TYPE_DIFFERS: 2,
+    Reason.MISSING: 3,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredicateExplanation:
+    """One predicate and the value that it met; ``met`` is None for a property that the message does not carry."""
+
+    predicate: Predicate
+    reason: Reason
+    met: Value | None
+
+    @property
+    def holds(self) -> bool:
+        return self.reason is Reason.HOLDS
+
+    @property
+    def words(self) -> str:
+        """The verdict in one line: ``Orders.Region == 'EU' fails: the value is 'US'``."""
+        said = format_predicate(self.predicate)
+        value = None if self.met is None else format_value(self.met)
+        match self.reason:
+            case Reason.HOLDS:
+                return f"{said} holds: the value is {value}"
+            case Reason.NOT_PROMOTED:
+                return f"{said} fails: the property is written ({value}) but not promoted"
+            case Reason.DIFFERS:
+                return f"{said} fails: the value is {value}"
+            case Reason.TYPE_DIFFERS:
+                wanted = self.predicate.property.value_type.python_type.__name__
+                return f"{said} fails: the value is {value}, of type {type(self.met).__name__} and not {wanted}"
+            case Reason.MISSING:
+                return f"{said} fails: the message has no such property"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupExplanation:
+    """One AND-group; it is met if all its predicates hold."""
+
+    predicates: tuple[PredicateExplanation, ...]
+
+    @property
+    def holds(self) -> bool:
+        return all(predicate.holds for predicate in self.predicates)
+
+    @property
+    def distance(self) -> float:
+        """0 for a group that is met. Else how far its failed predicates are, and then how large a share they are:
+        of two groups that each fail by one value, the one of which more holds is the nearer."""
+        failed = [predicate for predicate in self.predicates if not predicate.holds]
+        return sum(_DISTANCE[each.reason] for each in failed) + len(failed) / len(self.predicates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """A filter and a message; the filter is met if one of its groups is."""
+
+    groups: tuple[GroupExplanation, ...]
+
+    @property
+    def holds(self) -> bool:
+        return any(group.holds for group in self.groups)
+
+    @property
+    def distance(self) -> float:
+        """That of the nearest group: sort by it, and the nearest misses come right after the matches."""
+        return min(group.distance for group in self.groups)
+
+    @property
+    def nearest(self) -> GroupExplanation:
+        """The group to look at first."""
+        return min(self.groups, key=lambda group: group.distance)
+
+
+def explain(filter: Filter, promoted: Mapping[str, Value], written: Mapping[str, Value]) -> Explanation:
+    """What ``evaluate.matches`` decides, predicate by predicate; values by property key."""
+    return Explanation(groups=tuple(_explain_group(group, promoted, written) for group in filter.groups))
+
+
+def _explain_group(group: Group, promoted: Mapping[str, Value], written: Mapping[str, Value]) -> GroupExplanation:
+    return GroupExplanation(predicates=tuple(_explain_predicate(each, promoted, written) for each in group))
+
+
+def _explain_predicate(
+    predicate: Predicate, promoted: Mapping[str, Value], written: Mapping[str, Value]
+) -> PredicateExplanation:
+    key = predicate.property.key
+    met = promoted.get(key)
+    if predicate_holds(predicate, promoted):
+        reason = Reason.HOLDS
+    elif met is not None:
+        same_type = type(met) is predicate.property.value_type.python_type
+        reason = Reason.DIFFERS if same_type else Reason.TYPE_DIFFERS
+    elif key in written:
+        met, reason = written[key], Reason.NOT_PROMOTED
+    else:
+        reason = Reason.MISSING
+    return PredicateExplanation(predicate=predicate, reason=reason, met=met)
