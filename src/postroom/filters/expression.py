@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import NoReturn, overload
 
 from postroom.errors import BadFilter, BadValue
+from postroom.filters.refusals import told
 from postroom.namespaces import dotted_name, property_key
 from postroom.values import Value, ValueType, check_promoted, check_value
 
@@ -182,7 +183,13 @@ def all_of(filters: Iterable[Filter]) -> Filter:
 
 
 def _single(property: Comparable, operator: Operator, value: object) -> Filter:
-    return Filter(((Predicate(property, operator, value),),))  # type: ignore[arg-type]
+    try:
+        return Filter(((Predicate(property, operator, value),),))  # type: ignore[arg-type]
+    except BadFilter as error:
+        if not told(error):
+            raise
+        # Any filter will do: the file that it stands in is refused when it has been read to its end.
+        return Filter(((Predicate(property, Operator.EXISTS),),))
 
 
 def _distinct(groups: Iterable[Group]) -> tuple[Group, ...]:
