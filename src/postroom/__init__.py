@@ -1,5 +1,56 @@
-"""Postroom: an integration server. Spark is its data pipeline, PostgreSQL its MessageBox."""
+"""Postroom: an integration server. Spark is its data pipeline, PostgreSQL its MessageBox.
+
+The names below are what applications and programs import. Each is loaded when it is first asked for, so that importing
+the package costs nothing.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from postroom import adapters, pipelines
+    from postroom.application import Application, Retry
+    from postroom.message import Context, Message, Part
+    from postroom.properties import Property
+    from postroom.system_properties import BTS, FILE
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "BTS",
+    "FILE",
+    "Application",
+    "Context",
+    "Message",
+    "Part",
+    "Property",
+    "Retry",
+    "__version__",
+    "adapters",
+    "pipelines",
+]
+
+_HOMES = {
+    "BTS": "postroom.system_properties",
+    "FILE": "postroom.system_properties",
+    "Application": "postroom.application",
+    "Context": "postroom.message",
+    "Message": "postroom.message",
+    "Part": "postroom.message",
+    "Property": "postroom.properties",
+    "Retry": "postroom.application",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("adapters", "pipelines"):
+        return import_module(f"postroom.{name}")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'postroom' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

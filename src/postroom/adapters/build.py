@@ -1,25 +1,39 @@
-"""From an adapter's definition to the thing that sends."""
+"""From what is stored to an adapter's definition, and from that to the thing that sends."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError
 
 from postroom.adapters.contract import SendAdapter
-from postroom.adapters.definition import AdapterDefinition
 from postroom.adapters.file.definition import File
 from postroom.adapters.http.definition import Http
 from postroom.adapters.null import Null, NullSender
 from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError
 
-#: Any adapter, as stored: told apart by ``kind``.
-AnyAdapter = Annotated[File | Http | Null, Field(discriminator="kind")]
+#: Any adapter; ``kind`` tells which.
+AnyAdapter = File | Http | Null
+
+_STORED: TypeAdapter[AnyAdapter] = TypeAdapter(Annotated[AnyAdapter, Field(discriminator="kind")])
 
 
-def build(definition: AdapterDefinition, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
+def load_adapter(stored: Mapping[str, Any]) -> AnyAdapter:
+    """The definition that ``model_dump(mode="json")`` made ``stored`` of."""
+    try:
+        return _STORED.validate_python(dict(stored))
+    except (ValidationError, TypeError) as error:
+        raise DefinitionError(
+            f"This is not a stored adapter: {dict(stored)!r}.",
+            why=str(error),
+            hint="It may have been written by another version; apply the application again.",
+        ) from None
+
+
+def build(definition: AnyAdapter, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
     """The send adapter for a definition, not yet opened; relative paths are taken from ``home``."""
     # What only one adapter needs is imported only for it.
     match definition:
@@ -33,4 +47,3 @@ def build(definition: AdapterDefinition, home: Path, *, clock: Clock = system_cl
             return HttpSender(definition, home=home)
         case Null():
             return NullSender()
-    raise DefinitionError(f"The adapter {definition.kind!r} does not send.")

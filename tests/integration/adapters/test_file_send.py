@@ -24,7 +24,7 @@ from tests.support.send_adapter_conformance import DeliveringAdapterConformance,
 @dataclass
 class Folder:
     path: Path
-    definition: adapters.AdapterDefinition
+    definition: adapters.AnyAdapter
 
     def received(self) -> list[bytes]:
         return [file.read_bytes() for file in self.path.iterdir()] if self.path.exists() else []

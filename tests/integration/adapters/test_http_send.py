@@ -21,7 +21,7 @@ from tests.support.send_adapter_conformance import DeliveringAdapterConformance,
 @dataclass
 class Endpoint:
     receiver: HttpReceiver
-    definition: adapters.AdapterDefinition
+    definition: adapters.AnyAdapter
 
     def received(self) -> list[bytes]:
         return [request.body for request in self.receiver.accepted]

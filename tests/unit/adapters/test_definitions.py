@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from postroom import adapters
 from postroom.errors import DefinitionError
@@ -125,5 +125,11 @@ def test_a_definition_cannot_be_changed() -> None:
 def test_a_stored_definition_tells_its_kind() -> None:
     stored = [adapters.File("in"), adapters.Http("https://example.com"), adapters.Null()]
     assert [definition.model_dump(mode="json")["kind"] for definition in stored] == ["file", "http", "null"]
-    with pytest.raises(ValidationError):
-        TypeAdapter(adapters.AnyAdapter).validate_python({"kind": "pigeon"})
+    for definition in stored:
+        assert adapters.load_adapter(definition.model_dump(mode="json")) == definition
+
+
+@pytest.mark.parametrize("stored", [{"kind": "pigeon"}, {"kind": "file"}, {"kind": "null", "speed": 5}, {}])
+def test_what_is_no_stored_adapter_is_refused(stored: dict[str, Any]) -> None:
+    with pytest.raises(DefinitionError):
+        adapters.load_adapter(stored)

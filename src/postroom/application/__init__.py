@@ -1,0 +1,31 @@
+"""What a user declares, what is wrong with it, and what is stored of it."""
+
+from __future__ import annotations
+
+from postroom.application.application import Application
+from postroom.application.conflicts import conflicts
+from postroom.application.definition import (
+    DEFAULT_HOST,
+    ApplicationDefinition,
+    HostDefinition,
+    ReceiveLocationDefinition,
+    ReceivePortDefinition,
+    SendPortDefinition,
+    SendPortState,
+)
+from postroom.application.load import load
+from postroom.application.retry import Retry
+
+__all__ = [
+    "DEFAULT_HOST",
+    "Application",
+    "ApplicationDefinition",
+    "HostDefinition",
+    "ReceiveLocationDefinition",
+    "ReceivePortDefinition",
+    "Retry",
+    "SendPortDefinition",
+    "SendPortState",
+    "conflicts",
+    "load",
+]

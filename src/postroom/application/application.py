@@ -1,0 +1,143 @@
+"""What a user writes: an application with its ports, as in examples/orders/app.py.
+
+Nothing is refused here. Every declaration is kept as it was given, with its file and line, so that all that is wrong
+with an application can be said at once (check.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from postroom.application.define import define
+from postroom.application.definition import DEFAULT_HOST, SendPortState
+from postroom.application.place import Place, here
+from postroom.application.retry import Retry
+
+if TYPE_CHECKING:
+    from postroom.adapters import AnyAdapter
+    from postroom.application.definition import ApplicationDefinition
+    from postroom.filters.expression import Filter
+    from postroom.pipelines import ReceivePipeline
+    from postroom.properties import Property
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredHost:
+    name: str
+    place: Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredProperty:
+    property: Property
+    place: Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredLocation:
+    name: str
+    adapter: AnyAdapter
+    pipeline: ReceivePipeline | None
+    host: str
+    enabled: bool
+    place: Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredSendPort:
+    name: str
+    adapter: AnyAdapter
+    filter: Filter | str | None
+    retry: Retry
+    priority: int
+    host: str
+    state: SendPortState
+    place: Place
+
+
+@dataclass(kw_only=True)
+class ReceivePort:
+    """A receive port while it is being declared; ``location`` can be called again on what it returns."""
+
+    name: str
+    place: Place
+    locations: list[DeclaredLocation] = field(default_factory=list)
+
+    def location(
+        self,
+        name: str,
+        adapter: AnyAdapter,
+        *,
+        pipeline: ReceivePipeline | None = None,
+        host: str = DEFAULT_HOST,
+        enabled: bool = True,
+    ) -> ReceivePort:
+        """A place where messages come in; without a pipeline they pass through unread."""
+        self.locations.append(
+            DeclaredLocation(name=name, adapter=adapter, pipeline=pipeline, host=host, enabled=enabled, place=here())
+        )
+        return self
+
+
+class Application:
+    """A set of ports that is applied as a whole.
+
+    app = Application("orders")
+    app.receive_port("OrdersIn").location("drop", adapters.File("in"), pipeline=pipelines.Json(promote={Region: "r"}))
+    app.send_port("Europe", adapters.File("out/europe"), filter=Region == "EU")
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.place = here()
+        self.hosts: list[DeclaredHost] = []
+        self.properties: list[DeclaredProperty] = []
+        self.receive_ports: list[ReceivePort] = []
+        self.send_ports: list[DeclaredSendPort] = []
+
+    def host(self, name: str) -> None:
+        """A host that locations and ports of this application can name. The host ``Main`` is always there."""
+        self.hosts.append(DeclaredHost(name=name, place=here()))
+
+    def property(self, *properties: Property) -> None:
+        """Properties that filters may compare although no pipeline of this application promotes them, because programs
+        or other applications do."""
+        place = here()
+        self.properties += [DeclaredProperty(property=each, place=place) for each in properties]
+
+    def receive_port(self, name: str) -> ReceivePort:
+        """A receive port; its locations follow: ``app.receive_port("OrdersIn").location(...).location(...)``."""
+        port = ReceivePort(name=name, place=here())
+        self.receive_ports.append(port)
+        return port
+
+    def send_port(
+        self,
+        name: str,
+        adapter: AnyAdapter,
+        *,
+        filter: Filter | str | None = None,
+        retry: Retry = Retry(),  # noqa: B008 - frozen
+        priority: int = 5,
+        host: str = DEFAULT_HOST,
+        state: SendPortState = "started",
+    ) -> None:
+        """A send port, which gets every message that meets ``filter`` (a Python expression, or text) and every message
+        that is directed to it. ``priority`` is 1 (first) to 10."""
+        self.send_ports.append(
+            DeclaredSendPort(
+                name=name,
+                adapter=adapter,
+                filter=filter,
+                retry=retry,
+                priority=priority,
+                host=host,
+                state=state,
+                place=here(),
+            )
+        )
+
+    def definition(self) -> ApplicationDefinition:
+        """The application as it is stored; DefinitionRefused with every problem if it has any."""
+        return define(self)

@@ -1,0 +1,142 @@
+"""Everything that can be wrong with an application, found at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol, get_args
+
+from postroom.adapters import AnyAdapter
+from postroom.application.definition import DEFAULT_HOST, SendPortState
+from postroom.application.known_properties import known_properties, property_problems
+from postroom.application.names import host_name_problem, name_problem
+from postroom.application.place import Place
+from postroom.application.retry import Retry
+from postroom.errors import DefinitionError, Problem
+from postroom.filters.expression import Filter
+from postroom.filters.text import parse
+from postroom.pipelines import ReceivePipeline
+from postroom.properties import Property
+
+if TYPE_CHECKING:
+    from postroom.application.application import Application, DeclaredLocation, DeclaredSendPort
+
+
+def problems_of(application: Application, excused: Collection[object] = ()) -> list[Problem]:
+    """Every problem. ``excused`` holds properties and names that count as known, because what would have declared them
+    could not be run and is a problem of its own."""
+    found: list[Problem] = []
+
+    def add(place: Place, texts: Iterable[str]) -> None:
+        found.extend(Problem(text, place.file, place.line) for text in texts)
+
+    add(application.place, _name_problems("application", application.name))
+    hosts = {DEFAULT_HOST.lower(), *(name.lower() for name in excused if isinstance(name, str))}
+    for host in application.hosts:
+        if text := host_name_problem(host.name):
+            add(host.place, [f"{text}."])
+        else:
+            hosts.add(host.name.lower())
+    for declared in application.properties:
+        if not isinstance(declared.property, Property):
+            add(declared.place, [f"{declared.property!r} is not a property; write app.property(Region)."])
+
+    locations = [location for port in application.receive_ports for location in port.locations]
+    for receive_port in application.receive_ports:
+        add(receive_port.place, _name_problems("receive port", receive_port.name))
+    for location in locations:
+        add(
+            location.place, (f"{_called('location', location)}: {text}" for text in _location_problems(location, hosts))
+        )
+        add(location.place, _name_problems("location", location.name))
+    known = known_properties(application, excused)
+    for port in application.send_ports:
+        add(port.place, (f"{_called('send port', port)}: {text}" for text in _send_port_problems(port, hosts, known)))
+        add(port.place, _name_problems("send port", port.name))
+
+    found += _twice("hosts", application.hosts, "Declare it once.", lower=True)
+    found += _twice("receive ports", application.receive_ports, "Chain the locations: .location(...).location(...).")
+    found += _twice("locations", locations, "The name of a location is unique among all receive ports.")
+    found += _twice("send ports", application.send_ports, "Give one of them another name.")
+    found += property_problems(application, excused)
+    return sorted(dict.fromkeys(found), key=lambda problem: (problem.file, problem.line))
+
+
+class _Declared(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def place(self) -> Place: ...
+
+
+def _called(what: str, declared: _Declared) -> str:
+    return f"{what} {declared.name!r}"
+
+
+def _name_problems(what: str, name: object) -> Iterator[str]:
+    if text := name_problem(name):
+        yield f"{what}: {text}."
+
+
+def _twice(what: str, declared: Iterable[_Declared], advice: str, *, lower: bool = False) -> Iterator[Problem]:
+    first: dict[Hashable, _Declared] = {}
+    for each in declared:
+        if not isinstance(each.name, str):
+            continue
+        other = first.setdefault(each.name.lower() if lower else each.name, each)
+        if other is not each:
+            where = f"{other.place.file}:{other.place.line}"
+            yield Problem(
+                f"there are two {what} named {each.name!r}; the other is in {where}. {advice}",
+                each.place.file,
+                each.place.line,
+            )
+
+
+def _location_problems(location: DeclaredLocation, hosts: Collection[str]) -> Iterator[str]:
+    yield from _adapter_problems(location.adapter, "receives", "receive")
+    if location.pipeline is not None:
+        if isinstance(location.pipeline, ReceivePipeline):
+            yield from (f"pipeline: {text}" for text in location.pipeline.problems())
+        else:
+            yield f"{location.pipeline!r} is not a pipeline, such as pipelines.Json(...)."
+    yield from _host_problems(location.host, hosts)
+    if not isinstance(location.enabled, bool):
+        yield f"enabled is {location.enabled!r}, but must be True or False."
+
+
+def _send_port_problems(port: DeclaredSendPort, hosts: Collection[str], known: list[Property]) -> Iterator[str]:
+    yield from _adapter_problems(port.adapter, "sends", "send")
+    yield from _filter_problems(port.filter, known)
+    if isinstance(port.retry, Retry):
+        yield from port.retry.problems()
+    else:
+        yield f"retry is {port.retry!r}, but must be something like Retry(count=3, interval=60)."
+    if type(port.priority) is not int or not 1 <= port.priority <= 10:
+        yield f"priority is {port.priority!r}, but must be between 1 (first) and 10."
+    yield from _host_problems(port.host, hosts)
+    if port.state not in get_args(SendPortState):
+        yield f"state is {port.state!r}, but must be one of {', '.join(get_args(SendPortState))}."
+
+
+def _adapter_problems(adapter: object, side: str, verb: str) -> Iterator[str]:
+    if not isinstance(adapter, AnyAdapter):
+        yield f"{adapter!r} is not an adapter, such as adapters.File(...)."
+        return
+    if not getattr(adapter, side):
+        yield f"the adapter {adapter.kind!r} cannot {verb}."
+    yield from (f"adapter: {text}" for text in adapter.problems())
+
+
+def _host_problems(host: object, hosts: Collection[str]) -> Iterator[str]:
+    if not isinstance(host, str) or host.lower() not in hosts:
+        yield f"there is no host {host!r}; declare it with app.host({host!r})."
+
+
+def _filter_problems(filter: object, known: list[Property]) -> Iterator[str]:
+    if isinstance(filter, str):
+        try:
+            parse(filter, known)
+        except DefinitionError as error:
+            yield "filter: " + "\n".join(line for line in (f"{error.what} {error.hint}".rstrip(), error.why) if line)
+    elif filter is not None and not isinstance(filter, Filter):
+        yield f"filter is {filter!r}, but must be a comparison of properties, or its text."

@@ -1,0 +1,48 @@
+"""What stands between an application and those that are deployed already.
+
+Names of ports and locations are unique in the whole deployment (SPT-14, ORS-07); a property has one type in all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from postroom.application.definition import ApplicationDefinition
+from postroom.application.place import Place
+from postroom.errors import Problem
+
+
+def conflicts(new: ApplicationDefinition, deployed: Iterable[ApplicationDefinition]) -> list[Problem]:
+    """Every conflict; a deployed application of the same name is the one that is replaced, and is left out."""
+    found = []
+    for other in deployed:
+        if other.name != new.name:
+            taken = {(what, name) for what, name, _ in _names(other)}
+            found += [
+                Problem(f"the application {other.name!r} has a {what} named {name!r} already.", place.file, place.line)
+                for what, name, place in _names(new)
+                if (what, name) in taken
+            ]
+            found += _types(new, other)
+    return found
+
+
+def _names(application: ApplicationDefinition) -> Iterator[tuple[str, str, Place]]:
+    for receive_port in application.receive_ports:
+        yield "receive port", receive_port.name, receive_port.place
+        for location in receive_port.locations:
+            yield "receive location", location.name, location.place
+    for send_port in application.send_ports:
+        yield "send port", send_port.name, send_port.place
+
+
+def _types(new: ApplicationDefinition, other: ApplicationDefinition) -> Iterator[Problem]:
+    theirs = {prop.key: prop.value_type for prop in other.properties}
+    for prop in new.properties:
+        there = theirs.get(prop.key, prop.value_type)
+        if there is not prop.value_type:
+            text = (
+                f"{prop.dotted} has the type {prop.value_type.python_type.__name__} here, "
+                f"but {there.python_type.__name__} in the application {other.name!r}."
+            )
+            yield Problem(text, new.place.file, new.place.line)

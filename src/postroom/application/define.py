@@ -1,0 +1,79 @@
+"""From what a user declared to what is stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroom.application.check import problems_of
+from postroom.application.definition import (
+    DEFAULT_HOST,
+    ApplicationDefinition,
+    HostDefinition,
+    ReceiveLocationDefinition,
+    ReceivePortDefinition,
+    SendPortDefinition,
+)
+from postroom.application.known_properties import known_properties, own_properties
+from postroom.errors import DefinitionRefused
+from postroom.filters.text import parse
+from postroom.pipelines import PassThrough
+from postroom.properties import Property
+
+if TYPE_CHECKING:
+    from postroom.application.application import Application, DeclaredLocation, DeclaredSendPort
+
+
+def define(application: Application) -> ApplicationDefinition:
+    """The definition of an application without problems; DefinitionRefused with all of them otherwise."""
+    problems = problems_of(application)
+    if problems:
+        raise DefinitionRefused(f"The application {application.name!r}", problems)
+    known = known_properties(application)
+    spelling = {DEFAULT_HOST.lower(): DEFAULT_HOST} | {host.name.lower(): host.name for host in application.hosts}
+    receive_ports = tuple(
+        ReceivePortDefinition(
+            name=port.name,
+            place=port.place,
+            locations=tuple(_location_definition(location, spelling) for location in port.locations),
+        )
+        for port in application.receive_ports
+    )
+    send_ports = tuple(_send_port_definition(port, spelling, known) for port in application.send_ports)
+    places = {host.name: host.place for host in application.hosts}
+    used = {location.host for port in receive_ports for location in port.locations} | {p.host for p in send_ports}
+    return ApplicationDefinition(
+        name=application.name,
+        place=application.place,
+        properties=own_properties(application),
+        hosts=tuple(
+            HostDefinition(name=name, place=places.get(name, application.place)) for name in sorted({*places, *used})
+        ),
+        receive_ports=receive_ports,
+        send_ports=send_ports,
+    )
+
+
+def _location_definition(location: DeclaredLocation, spelling: dict[str, str]) -> ReceiveLocationDefinition:
+    return ReceiveLocationDefinition(
+        name=location.name,
+        adapter=location.adapter,
+        pipeline=location.pipeline or PassThrough(),
+        host=spelling[location.host.lower()],
+        enabled=location.enabled,
+        place=location.place,
+    )
+
+
+def _send_port_definition(
+    port: DeclaredSendPort, spelling: dict[str, str], known: list[Property]
+) -> SendPortDefinition:
+    return SendPortDefinition(
+        name=port.name,
+        adapter=port.adapter,
+        filter=parse(port.filter, known) if isinstance(port.filter, str) else port.filter,
+        retry=port.retry,
+        priority=port.priority,
+        host=spelling[port.host.lower()],
+        state=port.state,
+        place=port.place,
+    )

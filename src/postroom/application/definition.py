@@ -1,0 +1,134 @@
+"""An application as it is stored and compared: frozen, serialisable, and free of problems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    PlainSerializer,
+    PlainValidator,
+    ValidationError,
+    field_serializer,
+    model_validator,
+)
+
+from postroom.adapters import AnyAdapter
+from postroom.application.place import Place
+from postroom.application.retry import Retry
+from postroom.errors import DefinitionError
+from postroom.filters.expression import Filter
+from postroom.filters.text import format_filter, parse
+from postroom.pipelines import ReceivePipeline
+from postroom.properties import Property
+from postroom.system_properties import SYSTEM_PROPERTIES
+from postroom.values import ValueType
+
+#: The host of every location and port that names no other.
+DEFAULT_HOST = "Main"
+
+SendPortState = Literal["bound", "stopped", "started"]
+
+
+class _Definition(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class _Placed(_Definition):
+    place: Place = Field(default=Place(), exclude=True, repr=False)
+
+
+class HostDefinition(_Placed):
+    name: str
+
+
+class ReceiveLocationDefinition(_Placed):
+    name: str
+    adapter: Annotated[AnyAdapter, Field(discriminator="kind")]
+    pipeline: Annotated[ReceivePipeline, Field(discriminator="kind")]
+    host: str
+    enabled: bool = True
+
+
+class ReceivePortDefinition(_Placed):
+    """A receive port with its locations; the first is the primary one (ORS-07)."""
+
+    name: str
+    locations: tuple[ReceiveLocationDefinition, ...] = ()
+
+
+class SendPortDefinition(_Placed):
+    name: str
+    adapter: Annotated[AnyAdapter, Field(discriminator="kind")]
+    filter: InstanceOf[Filter] | None = None
+    retry: Retry = Retry()
+    priority: int = 5
+    host: str
+    state: SendPortState = "started"
+
+    @field_serializer("filter")
+    def _filter_as_text(self, filter: Filter | None) -> str | None:
+        return None if filter is None else format_filter(filter)
+
+
+def _read_property(source: object) -> Property:
+    if isinstance(source, Property):
+        return source
+    if isinstance(source, Mapping) and source.keys() == {"key", "type"}:
+        return Property.from_key(source["key"], ValueType(source["type"]))
+    raise ValueError(f"{source!r} is not a stored property")
+
+
+def _write_property(prop: Property) -> dict[str, Any]:
+    return {"key": prop.key, "type": int(prop.value_type)}
+
+
+StoredProperty = Annotated[Property, PlainValidator(_read_property), PlainSerializer(_write_property)]
+
+
+class ApplicationDefinition(_Placed):
+    """Everything that one application declares.
+
+    ``properties`` are its property schemas: what its pipelines promote, what its filters compare and what it declares
+    itself, system properties left out. Filters are stored as text over them, and are ``Filter`` objects in memory.
+    """
+
+    name: str
+    properties: tuple[StoredProperty, ...] = ()
+    hosts: tuple[HostDefinition, ...] = ()
+    receive_ports: tuple[ReceivePortDefinition, ...] = ()
+    send_ports: tuple[SendPortDefinition, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_filters(cls, source: Any) -> Any:
+        if not isinstance(source, Mapping):
+            return source
+        known = [*SYSTEM_PROPERTIES.values(), *map(_read_property, source.get("properties", ()))]
+        return {**source, "send_ports": [_with_filter(port, known) for port in source.get("send_ports", ())]}
+
+    def stored(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return self.model_dump(mode="json")
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Any]) -> ApplicationDefinition:
+        """The inverse of ``stored``."""
+        try:
+            return cls.model_validate(stored)
+        except ValidationError as error:
+            raise DefinitionError(
+                f"This is not a stored application: {stored.get('name')!r}.",
+                why=str(error),
+                hint="It may have been written by another version; apply the application again.",
+            ) from None
+
+
+def _with_filter(port: Any, known: list[Property]) -> Any:
+    if isinstance(port, Mapping) and isinstance(port.get("filter"), str):
+        return {**port, "filter": parse(port["filter"], known)}
+    return port

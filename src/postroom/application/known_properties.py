@@ -1,0 +1,104 @@
+"""Which properties an application knows, and what is wrong with how it uses them.
+
+A property is known if it is a system property, if a pipeline of the application promotes it, or if the application
+declares it. A filter over any other property would wait for values that nobody has said will come, and is most often a
+slip of the pen, so it is refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from postroom.application.place import Place
+from postroom.errors import Problem
+from postroom.filters.expression import Filter
+from postroom.pipelines import ReceivePipeline
+from postroom.properties import Property
+from postroom.system_properties import SYSTEM_PROPERTIES
+
+if TYPE_CHECKING:
+    from postroom.application.application import Application
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """One mention of a property. Only some make it known."""
+
+    property: Property
+    place: Place
+    makes_known: bool
+
+
+def uses(application: Application) -> Iterator[Use]:
+    """Every mention of a property in the application: declared, promoted, compared."""
+    for declared in application.properties:
+        if isinstance(declared.property, Property):
+            yield Use(property=declared.property, place=declared.place, makes_known=True)
+    for receive_port in application.receive_ports:
+        for location in receive_port.locations:
+            if isinstance(location.pipeline, ReceivePipeline):
+                for prop in location.pipeline.promotes:
+                    yield Use(property=prop, place=location.place, makes_known=True)
+    for send_port in application.send_ports:
+        if isinstance(send_port.filter, Filter):
+            for prop in compared(send_port.filter):
+                yield Use(property=prop, place=send_port.place, makes_known=False)
+
+
+def compared(filter: Filter) -> Iterator[Property]:
+    """The properties in a filter, each once."""
+    for key, value_type in dict.fromkeys((p.property.key, p.property.value_type) for g in filter.groups for p in g):
+        yield Property.from_key(key, value_type)
+
+
+def known_properties(application: Application, excused: Iterable[object] = ()) -> list[Property]:
+    """What text filters may name. What only a Python filter compares is among it: it is a problem there, not here."""
+    mentioned = (use.property for use in uses(application))
+    return [*SYSTEM_PROPERTIES.values(), *mentioned, *(each for each in excused if isinstance(each, Property))]
+
+
+def own_properties(application: Application) -> tuple[Property, ...]:
+    """What the application mentions, each once, without the system properties."""
+    mentioned = {use.property.key: use.property for use in uses(application)}
+    return tuple(mentioned[key] for key in sorted(mentioned) if key not in SYSTEM_PROPERTIES)
+
+
+def property_problems(application: Application, excused: Iterable[object] = ()) -> Iterator[Problem]:
+    """Properties that nobody makes known, and properties of two types. ``excused`` may hold further known ones."""
+    mentions = list(uses(application))
+    known = {use.property.key for use in mentions if use.makes_known} | SYSTEM_PROPERTIES.keys()
+    known |= {each.key for each in excused if isinstance(each, Property)}
+    dotted = sorted(use.property.dotted for use in mentions if use.makes_known)
+    for use in mentions:
+        if use.property.key not in known:
+            yield Problem(_unknown(use.property, dotted), use.place.file, use.place.line)
+    yield from _type_problems(mentions)
+
+
+def _type_problems(mentions: list[Use]) -> Iterator[Problem]:
+    first = {key: Use(property=prop, place=Place(), makes_known=True) for key, prop in SYSTEM_PROPERTIES.items()}
+    for use in mentions:
+        other = first.setdefault(use.property.key, use)
+        if other.property.value_type is not use.property.value_type:
+            there = f" in {other.place.file}:{other.place.line}" if other.place.line else ", as a system property"
+            yield Problem(
+                f"{use.property.dotted} has the type {_type(use.property)} here, but {_type(other.property)}{there}.",
+                use.place.file,
+                use.place.line,
+            )
+
+
+def _type(prop: Property) -> str:
+    return prop.value_type.python_type.__name__
+
+
+def _unknown(prop: Property, dotted: list[str]) -> str:
+    near = difflib.get_close_matches(prop.dotted, dotted, n=1, cutoff=0.8)
+    suggestion = f"Did you mean {near[0]}? " if near else ""
+    return (
+        f"{prop.dotted} is not known: no pipeline of this application promotes it. {suggestion}If programs or other "
+        f"applications promote it, declare it with app.property(...)."
+    )

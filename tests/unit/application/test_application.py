@@ -1,0 +1,124 @@
+"""What a user declares, and what becomes of it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from postroom import BTS, Application, Property, Retry, adapters, pipelines
+from postroom.application import ApplicationDefinition, load
+from postroom.errors import DefinitionError
+from postroom.filters.text import parse
+
+Region = Property("Orders.Region", str)
+Total = Property("Orders.Total", Decimal)
+EXAMPLE = Path(__file__).parents[3] / "examples" / "orders" / "app.py"
+
+
+def orders() -> Application:
+    app = Application("orders")
+    app.property(Region, Total)
+    app.host("Fast")
+    app.receive_port("OrdersIn").location("first", adapters.File("in")).location(
+        "second",
+        adapters.File("in2"),
+        pipeline=pipelines.Json(promote={Region: "region"}),
+        host="fast",
+        enabled=False,
+    )
+    app.send_port("Europe", adapters.File("out"), filter=Region == "EU")
+    app.send_port(
+        "Text",
+        adapters.Null(),
+        filter="Region == 'EU' and Total >= 10 or BTS.ReceivePortName == 'OrdersIn'",
+        retry=Retry(count=0, interval=timedelta(minutes=1)),
+        priority=1,
+        host="Fast",
+        state="stopped",
+    )
+    app.send_port("Directed", adapters.Http("https://example.com/"))
+    return app
+
+
+def test_the_example_is_an_application_without_problems() -> None:
+    definition = load(EXAMPLE)
+    assert definition.name == "orders"
+    assert [port.name for port in definition.receive_ports] == ["OrdersIn"]
+    assert [port.name for port in definition.send_ports] == ["Europe", "BigOrders", "Audit"]
+    assert [prop.dotted for prop in definition.properties] == ["Orders.Priority", "Orders.Region", "Orders.Total"]
+    assert [host.name for host in definition.hosts] == ["Main"]
+
+
+def test_everything_that_is_declared_is_in_the_definition() -> None:
+    definition = orders().definition()
+    first, second = definition.receive_ports[0].locations
+    assert (first.name, first.pipeline, first.host, first.enabled) == ("first", pipelines.PassThrough(), "Main", True)
+    assert (second.name, second.host, second.enabled) == ("second", "Fast", False)
+    europe, text, directed = definition.send_ports
+    assert europe.filter == (Region == "EU")
+    assert (europe.retry, europe.priority, europe.host, europe.state) == (
+        Retry(count=3, interval=300),
+        5,
+        "Main",
+        "started",
+    )
+    assert text.filter == (Region == "EU") & (Total >= 10) | (BTS.ReceivePortName == "OrdersIn")
+    assert (text.retry.count, text.retry.interval) == (0, 60.0)
+    assert (text.priority, text.host, text.state) == (1, "Fast", "stopped")
+    assert directed.filter is None
+    assert [host.name for host in definition.hosts] == ["Fast", "Main"]
+    assert definition.properties == (Region, Total)
+
+
+def test_a_definition_survives_being_stored() -> None:
+    definition = orders().definition()
+    stored = json.loads(json.dumps(definition.stored()))
+    assert ApplicationDefinition.from_stored(stored) == definition
+    assert stored["send_ports"][0]["filter"] == "Orders.Region == 'EU'"
+    assert (
+        parse(stored["send_ports"][1]["filter"], [Region, Total, BTS.ReceivePortName])
+        == definition.send_ports[1].filter
+    )
+
+
+def test_where_something_was_declared_is_kept_but_neither_stored_nor_compared() -> None:
+    definition = orders().definition()
+    lines, first_line = inspect.getsourcelines(orders)
+    declared = [definition.place, definition.receive_ports[0].locations[1].place, definition.send_ports[1].place]
+    assert {place.file for place in declared} == {__file__}
+    shown = [lines[place.line - first_line].strip() for place in declared]
+    assert shown[0] == 'app = Application("orders")'
+    assert shown[1].endswith(".location(")
+    assert shown[2] == "app.send_port("
+    assert "place" not in json.dumps(definition.stored())
+    assert "app.py" not in json.dumps(load(EXAMPLE).stored())
+
+
+def test_a_changed_application_is_another_definition() -> None:
+    changed = orders()
+    changed.send_port("New", adapters.Null())
+    assert changed.definition() != orders().definition()
+
+
+def test_a_definition_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError):
+        orders().definition().name = "other"
+
+
+@pytest.mark.parametrize("change", [{"name": 5}, {"hosts": [{"name": "A", "colour": "red"}]}, {"properties": ["x"]}])
+def test_what_is_no_stored_application_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(DefinitionError, match="not a stored application"):
+        ApplicationDefinition.from_stored({**orders().definition().stored(), **change})
+
+
+def test_retry_numbers_of_the_wrong_type_are_refused_at_once() -> None:
+    with pytest.raises(DefinitionError, match="count"):
+        Retry(count="many")  # type: ignore[arg-type]
+    with pytest.raises(DefinitionError, match="interval"):
+        Retry(interval=float("inf"))

@@ -1,0 +1,234 @@
+"""Applications from files, good and bad."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from postroom.application import load
+from postroom.errors import BadFilter, DefinitionRefused, NotFound
+from postroom.properties import Property
+
+HEAD = """\
+from decimal import Decimal
+from postroom import BTS, Application, Property, Retry, adapters, pipelines
+Region = Property("Orders.Region", str)
+Total = Property("Orders.Total", Decimal)
+app = Application("orders")
+app.property(Region, Total)
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "app.py"
+
+
+def refused(file: Path, body: str, *, head: str = HEAD) -> list[tuple[int, str]]:
+    """The problems of a file that is ``head`` and ``body``, with lines counted from the body's first."""
+    file.write_text(head + dedent(body))
+    with pytest.raises(DefinitionRefused) as caught:
+        load(file)
+    assert {problem.file for problem in caught.value.problems} == {str(file)}
+    return [(problem.line - head.count("\n"), problem.text) for problem in caught.value.problems]
+
+
+def lines(problems: list[tuple[int, str]]) -> list[int]:
+    return [line for line, _ in problems]
+
+
+def test_every_problem_of_a_file_is_listed_with_its_line(file: Path) -> None:
+    problems = refused(
+        file,
+        """\
+        app.send_port("One", adapters.File("one"), filter=Total >= "x")
+        app.send_port("Two", adapters.File("two"), filter=Property("Orders.Nobody", str) == "x")
+        app.send_port("Three", adapters.File("three"))
+        app.send_port("Three", adapters.File("three"))
+        app.receive_port("In").location("drop", adapters.File("in", pattern="*.[js"))
+        app.send_port("Four", adapters.File("four"), host="Nowhere", retry=Retry(count=-1))
+        app.send_port("Five", adapters.File("five"), filter="Region == 5")
+        """,
+    )
+    assert lines(problems) == [1, 2, 4, 5, 6, 6, 7]
+
+
+def test_several_wrong_comparisons_in_one_statement_are_all_told(file: Path) -> None:
+    problems = refused(
+        file,
+        """\
+        app.send_port(
+            "One",
+            adapters.Null(),
+            filter=(Total >= "x")
+            | (Region == 5) & (Region == "EU")
+            | (Region == None),
+        )
+        for wrong in (1, 2):
+            app.send_port(f"Loop{wrong}", adapters.Null(), filter=Region == wrong)
+        """,
+    )
+    assert lines(problems) == [4, 5, 6, 9, 9]
+    assert "Orders.Total" in problems[0][1]
+
+
+def test_outside_of_a_load_a_wrong_comparison_raises_at_once(file: Path) -> None:
+    refused(file, "filter = Region == 5")
+    with pytest.raises(BadFilter):
+        assert Property("Orders.Region", str) == 5
+
+
+def test_the_run_goes_on_after_a_statement_that_fails(file: Path) -> None:
+    problems = refused(
+        file,
+        """\
+        Bad = Property("NoNamespace", str)
+        app.send_port("One", adapters.Null(), filter=Bad == "x")
+        app.send_port("Two", adapters.File(5))
+        app.send_port("Three", adapters.Null(), filter=(Total > 5) and (Region == "EU"))
+        1 / 0
+        app.send_port("Four", adapters.Null(), priority=0)
+        unheard_of
+        """,
+    )
+    # The second line fails only because the first did.
+    assert lines(problems) == [1, 3, 4, 5, 6, 7]
+    assert problems[3][1] == "ZeroDivisionError: division by zero"
+    assert "unheard_of" in problems[5][1]
+
+
+def test_what_a_failed_statement_would_have_declared_is_not_missed_elsewhere(file: Path) -> None:
+    head = HEAD.replace("app.property(Region, Total)\n", "")
+    problems = refused(
+        file,
+        """\
+        pipeline = pipelines.Json(promote={Region: "region"}, nonsense=1)
+        app.receive_port("In").location("drop", adapters.File("in"), pipeline=pipeline)
+        app.host("Fast", threads=5)
+        app.send_port("One", adapters.Null(), filter=Region == "EU", host="Fast")
+        app.send_port("Two", adapters.Null(), filter="Region == 'EU'")
+        app.send_port("Three", adapters.Null(), filter=Total > 5)
+        """,
+        head=head,
+    )
+    assert lines(problems) == [1, 3, 6]
+    assert "nonsense" in problems[0][1]
+    assert "Orders.Total" in problems[2][1]
+
+
+def test_every_wrong_argument_of_a_pipeline_is_told(file: Path) -> None:
+    problems = refused(file, "pipelines.Json(promote=5, message_type=6)\n")
+    assert lines(problems) == [1, 1]
+    assert "http" not in str(problems)
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [("x = (1\n", 1), ("x = 1\nreturn x\n", 2), ("x = 1\nfrom __future__ import annotations\n", 2)],
+)
+def test_a_file_that_is_not_python_is_refused_with_the_line(file: Path, source: str, line: int) -> None:
+    assert lines(refused(file, source, head="")) == [line]
+
+
+def test_a_file_that_is_not_even_text_is_refused(file: Path) -> None:
+    for content in (b"x = 'a\0b'", b"x = '\xff'"):
+        file.write_bytes(content)
+        with pytest.raises(DefinitionRefused):
+            load(file)
+
+
+def test_an_exception_in_a_function_of_the_file_is_told_where_it_happened(file: Path) -> None:
+    problems = refused(
+        file,
+        """\
+        def declare():
+            app.send_port("One", adapters.Null(), filter=Region == "EU")
+            raise RuntimeError("no more")
+
+        declare()
+        """,
+    )
+    assert problems == [(3, "RuntimeError: no more")]
+
+
+def test_a_file_that_ends_the_program_does_not_end_ours(file: Path) -> None:
+    problems = refused(file, "import sys\nsys.exit(3)\n")
+    assert lines(problems) == [2]
+
+
+@pytest.mark.parametrize("body", ["", "x = 1\n"])
+def test_a_file_without_an_application_is_refused(file: Path, body: str) -> None:
+    assert "no application" in refused(file, body, head="")[0][1]
+
+
+def test_a_file_with_two_applications_is_refused(file: Path) -> None:
+    problems = refused(file, 'same = app\nother = Application("other")\n')
+    assert lines(problems) == [2]
+    assert "'other'" in problems[0][1]
+
+
+def test_a_file_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="No such file"):
+        load(tmp_path / "app.py")
+    with pytest.raises(NotFound, match="directory"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "statement", ["from schemas import Kind", "from .schemas import Kind", "from . import schemas"]
+)
+def test_modules_beside_the_file_can_be_imported_and_leave_no_trace(file: Path, statement: str) -> None:
+    (file.parent / "schemas.py").write_text(
+        'from postroom import Property\nfrom parts.more import NAME\nKind = Property(f"Orders.{NAME}", str)\n'
+    )
+    (file.parent / "parts").mkdir()
+    (file.parent / "parts" / "more.py").write_text('NAME = "Kind"\n')
+    file.write_text(f"{HEAD}{statement}\napp.property({'schemas.' if 'import schemas' in statement else ''}Kind)\n")
+    modules, path = set(sys.modules), list(sys.path)
+    assert [prop.name for prop in load(file).properties] == ["Kind", "Region", "Total"]
+    assert sys.path == path
+    assert set(sys.modules) == modules
+    assert not list(file.parent.rglob("__pycache__"))
+    # What is beside another file under the same name is another module.
+    (file.parent / "parts" / "more.py").write_text('NAME = "Sort"\n')
+    assert [prop.name for prop in load(file).properties] == ["Region", "Sort", "Total"]
+
+
+def test_modules_from_elsewhere_stay_loaded_and_a_broken_run_leaves_no_trace_either(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "this_is_elsewhere", raising=False)
+    elsewhere = file.parent / "lib"
+    elsewhere.mkdir()
+    (elsewhere / "this_is_elsewhere.py").write_text("")
+    monkeypatch.syspath_prepend(str(elsewhere))
+    path = list(sys.path)
+    refused(file, "import sys\nimport this_is_elsewhere\nsys.path.append('/nowhere')\nraise KeyError('x')\n")
+    assert sys.path == path
+    assert "this_is_elsewhere" in sys.modules
+
+
+def test_a_mistake_in_a_module_beside_the_file_is_told_there(file: Path) -> None:
+    helper = file.parent / "schemas.py"
+    for source, line in (("x = 1\n1 / 0\n", 2), ("x = (\n", 1)):
+        helper.write_text(source)
+        file.write_text(f"{HEAD}from schemas import Kind\napp.property(Kind)\n")
+        with pytest.raises(DefinitionRefused) as caught:
+            load(file)
+        assert [(problem.file, problem.line) for problem in caught.value.problems] == [(str(helper), line)]
+
+
+def test_the_file_is_an_ordinary_module(file: Path) -> None:
+    file.write_text(
+        '"""Orders."""\n'
+        "from __future__ import annotations\n"
+        f"{HEAD}"
+        '"just a text"\n'
+        "def later(x: NotDefinedAnywhere) -> None: ...\n"
+        'assert __doc__ == "Orders."\n'
+        f'assert __file__ == {str(file)!r} and __name__ != "__main__"\n'
+    )
+    assert load(file).name == "orders"

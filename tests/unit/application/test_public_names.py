@@ -1,0 +1,35 @@
+"""What ``import postroom`` gives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import postroom
+
+
+def test_every_public_name_is_there_and_no_other() -> None:
+    for name in postroom.__all__:
+        assert getattr(postroom, name) is not None
+    assert set(postroom.__all__) <= set(dir(postroom))
+    with pytest.raises(AttributeError, match="nonsense"):
+        postroom.nonsense  # noqa: B018
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    script = (
+        "import sys, postroom; print([m for m in ('pydantic', 'urllib3', 'pyarrow', 'psycopg') if m in sys.modules])"
+    )
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip() == "[]"
+
+
+def test_declaring_an_application_needs_neither_a_database_nor_spark() -> None:
+    script = (
+        "import sys; from postroom import Application, adapters, pipelines; Application('a').definition();"
+        "print([m for m in ('urllib3', 'pyarrow', 'psycopg', 'pyspark', 'lxml') if m in sys.modules])"
+    )
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip() == "[]"
