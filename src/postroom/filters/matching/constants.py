@@ -1,0 +1,168 @@
+"""Where a value stands among the constants that one property is compared with.
+
+The constants of a segment are sorted and distinct. A value that equals constant *i* has rank 2*i* + 1; one that
+lies between constants *i* - 1 and *i* has rank 2*i*; a value that is not there has rank -1. So ``x >= c`` is an
+interval of ranks for text, decimals and instants just as for numbers, and a value is looked up once, however many
+predicates are waiting for it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from postroom.filters.columns import arrow_type, plain
+from postroom.values import Value, ValueType
+
+Ranks = npt.NDArray[np.int32]
+Positions = npt.NDArray[np.int64]
+
+MISSING = -1
+#: The upper end of an interval that has none.
+UNBOUNDED = 2**31 - 1
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_DECIMAL_SCALE = 10**38
+_DECIMAL_OFFSET = 1 << 255
+
+
+class Constants(Protocol):
+    """The sorted, distinct constants of one property."""
+
+    def __len__(self) -> int: ...
+
+    def rank_value(self, value: Any) -> int:
+        """The rank of one value of the property's type."""
+        ...
+
+    def rank_column(self, column: pa.Array) -> Ranks:
+        """The rank of every value of a column, MISSING for a null."""
+        ...
+
+
+def constants_of(value_type: ValueType, values: Sequence[Value]) -> tuple[Constants, Positions]:
+    """The constants among ``values``, and the place of each value among them."""
+    if value_type is ValueType.STR:
+        text = TextConstants(sorted(set(values)))  # type: ignore[arg-type]
+        return text, text.places(values)  # type: ignore[arg-type]
+    ordered, places = np.unique(_sortable(value_type, pa.array(values, arrow_type(value_type))), return_inverse=True)
+    return OrderedConstants(value_type, ordered), places
+
+
+def merged_constants(value_type: ValueType, parts: Sequence[Constants]) -> tuple[Constants, list[Positions]]:
+    """The constants of several segments as one, and where those of each part stand in it."""
+    if value_type is ValueType.STR:
+        texts = [part.texts for part in parts if isinstance(part, TextConstants)]
+        text = TextConstants(sorted(set().union(*texts)))
+        return text, [text.places(part) for part in texts]
+    arrays = [part.ordered for part in parts if isinstance(part, OrderedConstants)]
+    ordered = np.unique(np.concatenate(arrays))
+    return OrderedConstants(value_type, ordered), [np.searchsorted(ordered, part) for part in arrays]
+
+
+class TextConstants:
+    """Constants of a str property. Python compares text by code point, which is the order that is wanted."""
+
+    __slots__ = ("texts",)
+
+    def __init__(self, texts: list[str]) -> None:
+        self.texts = texts
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def rank_value(self, value: str) -> int:
+        place = bisect_left(self.texts, value)
+        return 2 * place + (place < len(self.texts) and self.texts[place] == value)
+
+    def rank_column(self, column: pa.Array) -> Ranks:
+        # Message types and ports repeat within a batch, so that each distinct text is looked up once.
+        encoded = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
+        ranks = [MISSING if text is None else self.rank_value(text) for text in encoded.dictionary.to_pylist()]
+        # A null has no index; -1 takes the rank that is put last for it.
+        places: Positions = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+        by_place: Ranks = np.array([*ranks, MISSING], np.int32)
+        return by_place[places]
+
+    def places(self, values: Sequence[str]) -> Positions:
+        by_text = {text: place for place, text in enumerate(self.texts)}
+        return np.fromiter((by_text[value] for value in values), np.int64, len(values))
+
+
+class OrderedConstants:
+    """Constants of any other property, as an array whose order is the values' own."""
+
+    __slots__ = ("ordered", "value_type")
+
+    def __init__(self, value_type: ValueType, ordered: npt.NDArray[Any]) -> None:
+        self.value_type = value_type
+        self.ordered = ordered
+
+    def __len__(self) -> int:
+        return len(self.ordered)
+
+    def rank_value(self, value: Value) -> int:
+        wanted = _sortable_value(value)
+        place = int(self.ordered.searchsorted(wanted))
+        return 2 * place + bool(place < len(self.ordered) and self.ordered[place] == wanted)
+
+    def rank_column(self, column: pa.Array) -> Ranks:
+        column = plain(column, self.value_type)
+        if len(self.ordered):
+            values = _sortable(self.value_type, column)
+            places = self.ordered.searchsorted(values)
+            equal = self.ordered.take(places, mode="clip") == values
+            ranks: Ranks = (2 * places + equal).astype(np.int32)
+        else:
+            ranks = np.zeros(len(column), np.int32)
+        if column.null_count:
+            ranks[column.is_null().to_numpy(zero_copy_only=False)] = MISSING
+        return ranks
+
+
+def integers(column: pa.Array) -> npt.NDArray[np.int64]:
+    """The values of an int column, 0 for a null: it has no bit in common with any mask."""
+    numbers: npt.NDArray[np.int64] = _sortable(ValueType.INT, plain(column, ValueType.INT))
+    return numbers
+
+
+def _sortable(value_type: ValueType, column: pa.Array) -> npt.NDArray[Any]:
+    """The values of a column as an array that NumPy sorts in their order; anything for a null."""
+    match value_type:
+        case ValueType.DECIMAL:
+            return _sortable_decimals(column)
+        case ValueType.BOOL:
+            column = column.cast(pa.int8())
+        case ValueType.DATETIME:
+            column = column.cast(pa.int64())
+    numbers: npt.NDArray[Any] = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _sortable_decimals(column: pa.Array) -> npt.NDArray[np.bytes_]:
+    """256-bit integers as 32 bytes in big-endian order with the sign turned over: their bytes sort as they do."""
+    if not len(column):
+        return np.empty(0, "S32")
+    words = np.frombuffer(column.buffers()[1], "<u8")[4 * column.offset : 4 * (column.offset + len(column))]
+    turned = words.reshape(-1, 4)[:, ::-1].copy()
+    turned[:, 0] ^= np.uint64(1 << 63)
+    return turned.astype(">u8").view("S32").reshape(-1)
+
+
+def _sortable_value(value: Value) -> Any:
+    match value:
+        case datetime():
+            return (value - _EPOCH) // _MICROSECOND
+        case Decimal():
+            numerator, denominator = value.as_integer_ratio()
+            scaled = numerator * (_DECIMAL_SCALE // denominator)
+            return np.array((scaled + _DECIMAL_OFFSET).to_bytes(32, "big"), "S32")
+    return value

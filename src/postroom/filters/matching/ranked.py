@@ -1,0 +1,105 @@
+"""A batch as the matcher sees it: for every property that predicates ask for, the rank of each message's value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from postroom.filters.columns import Columns, held_type
+from postroom.filters.matching.constants import MISSING, Ranks, integers
+from postroom.filters.matching.rows import Int64, Slot
+from postroom.values import Value
+
+#: Messages are matched once for all that look alike if that leaves at most this share of them.
+WORTH_SHARING = 0.75
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedBatch:
+    """Ranks by slot and message (None: no message has a value there), and the values themselves of those slots that
+    bitwise ANDs look at."""
+
+    rows: int
+    ranks: Sequence[Ranks | None]
+    integers: dict[int, Int64]
+
+    def of(self, slot: int) -> Ranks | None:
+        return self.ranks[slot]
+
+    @cached_property
+    def flat(self) -> Ranks:
+        """All ranks in one array: a line of missing ones, then a line for each slot that has any."""
+        return np.concatenate((np.full(self.rows, MISSING, np.int32), *(r for r in self.ranks if r is not None)))
+
+    @cached_property
+    def offset(self) -> Int64:
+        """Where the line of each slot begins in ``flat``."""
+        present = np.array([ranks is not None for ranks in self.ranks], np.int64)
+        return np.cumsum(present) * present * self.rows
+
+    def shared(self) -> tuple[RankedBatch, Int64] | None:
+        """The batch with messages that look alike made one, and which of those each message is; None if few do."""
+        alike, kinds = np.zeros(self.rows, np.int64), 1
+        for column, radix in self._features():
+            if kinds * radix >= 2**62:
+                distinct, alike = np.unique(alike, return_inverse=True)
+                kinds = len(distinct)
+            alike = alike * radix + column
+            kinds *= radix
+        _, first, alike = np.unique(alike, return_index=True, return_inverse=True)
+        if len(first) > self.rows * WORTH_SHARING:
+            return None
+        ranks = [None if ranks is None else ranks[first] for ranks in self.ranks]
+        numbers = {slot: values[first] for slot, values in self.integers.items()}
+        return RankedBatch(rows=len(first), ranks=ranks, integers=numbers), alike
+
+    def _features(self) -> list[tuple[Int64, int]]:
+        """All that tells messages apart, each as numbers from 0 to less than its radix."""
+        features = []
+        for ranks in self.ranks:
+            if ranks is not None:
+                column = ranks.astype(np.int64) + 1
+                features.append((column, int(column.max()) + 1))
+        for values in self.integers.values():
+            distinct, column = np.unique(values, return_inverse=True)
+            features.append((column, len(distinct)))
+        return features
+
+
+def rank_batch(slots: Sequence[Slot], masked: Sequence[int], columns: Columns, rows: int) -> RankedBatch:
+    """The ranks of a batch of columns; ``masked`` are the slots that bitwise ANDs look at."""
+    held = [_held(slot, columns.get(slot.key), rows) for slot in slots]
+    return RankedBatch(
+        rows=rows,
+        ranks=[None if value is None else _ranks(slot, value, rows) for slot, value in zip(slots, held, strict=True)],
+        integers={slot: _integers(held[slot], rows) for slot in masked},
+    )
+
+
+def _held(slot: Slot, given: pa.Array | Value | None, rows: int) -> pa.Array | Value | None:
+    """What stands in the columns for a slot, if it is of the slot's type."""
+    if isinstance(given, pa.ChunkedArray):
+        given = given.combine_chunks()
+    if not isinstance(given, pa.Array):
+        return given if type(given) is slot.value_type.python_type else None
+    if len(given) != rows:
+        raise ValueError(f"The column {slot.key} has {len(given)} values for {rows} messages.")
+    if held_type(given.type) is not slot.value_type or given.null_count == rows:
+        return None
+    return given
+
+
+def _ranks(slot: Slot, held: pa.Array | Value, rows: int) -> Ranks:
+    if isinstance(held, pa.Array):
+        return slot.constants.rank_column(held)
+    return np.full(rows, slot.constants.rank_value(held), np.int32)
+
+
+def _integers(held: pa.Array | Value | None, rows: int) -> Int64:
+    if isinstance(held, pa.Array):
+        return integers(held)
+    return np.full(rows, held or 0, np.int64)

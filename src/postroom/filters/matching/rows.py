@@ -1,0 +1,176 @@
+"""The predicates of many subscriptions as columns: one row per predicate, constants as ranks.
+
+This is what a segment is built from, whether the rows come from filters or from other segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from postroom.filters.expression import Filter, Operator
+from postroom.filters.matching.constants import UNBOUNDED, Constants, Positions, constants_of, merged_constants
+from postroom.values import Value, ValueType
+
+Int8 = npt.NDArray[np.int8]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+#: What a row asks of a rank. All but the last two comparisons are intervals; the three are kept apart by number.
+INTERVAL, NOT_EQUAL, BITWISE_AND = 0, 1, 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slot:
+    """A property that predicates of a segment compare, with all the constants that they compare it with."""
+
+    key: str
+    value_type: ValueType
+    constants: Constants
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rows:
+    """Subscriptions (``ids``, ascending), their AND-groups (``owner``: a place in ``ids``), and a row per predicate.
+
+    A row holds for ranks from ``low`` to ``high``; one that is NOT_EQUAL not for the rank ``operand``, and one that is
+    BITWISE_AND only for values that have a bit of ``operand``."""
+
+    slots: tuple[Slot, ...]
+    ids: Int64
+    owner: Int32
+    group: Int32
+    kind: Int8
+    slot: Int32
+    low: Int32
+    high: Int32
+    operand: Int64
+
+
+def rows_of(filters: Mapping[int, Filter]) -> Rows:
+    """The rows of subscriptions by id."""
+    ids = sorted(filters)
+    owner: list[int] = []
+    group: list[int] = []
+    slot: list[int] = []
+    operator: list[int] = []
+    operand: dict[int, int] = {}
+    numbers: dict[tuple[str, ValueType], int] = {}
+    compared: list[list[int]] = []
+    values: list[list[Value]] = []
+    for place, subscription in enumerate(ids):
+        for predicates in filters[subscription].groups:
+            for predicate in predicates:
+                prop = predicate.property
+                number = numbers.setdefault((prop.key, prop.value_type), len(numbers))
+                if number == len(compared):
+                    compared.append([])
+                    values.append([])
+                if predicate.operator is Operator.BITAND:
+                    operand[len(group)] = predicate.value  # type: ignore[assignment]
+                elif predicate.value is not None:
+                    compared[number].append(len(group))
+                    values[number].append(predicate.value)
+                group.append(len(owner))
+                slot.append(number)
+                operator.append(predicate.operator)
+            owner.append(place)
+
+    slots = []
+    ranks = np.zeros(len(group), np.int32)
+    for (key, value_type), rows, constants in zip(numbers, compared, values, strict=True):
+        ordered, places = constants_of(value_type, constants)
+        slots.append(Slot(key=key, value_type=value_type, constants=ordered))
+        ranks[rows] = 2 * places + 1
+    kind, low, high = _intervals(np.array(operator, np.int8), ranks)
+    operands = np.where(kind == NOT_EQUAL, ranks, 0).astype(np.int64)
+    operands[list(operand)] = list(operand.values())
+    return Rows(
+        slots=tuple(slots),
+        ids=np.array(ids, np.int64),
+        owner=np.array(owner, np.int32),
+        group=np.array(group, np.int32),
+        kind=kind,
+        slot=np.array(slot, np.int32),
+        low=low,
+        high=high,
+        operand=operands,
+    )
+
+
+def _intervals(operator: Int8, rank: Int32) -> tuple[Int8, Int32, Int32]:
+    """Kind, low and high of each row, from its operator and the rank of its constant."""
+    kind = np.zeros(len(operator), np.int8)
+    kind[operator == Operator.NE] = NOT_EQUAL
+    kind[operator == Operator.BITAND] = BITWISE_AND
+    low = np.zeros(len(operator), np.int32)
+    high = np.full(len(operator), UNBOUNDED, np.int32)
+    for above, shift in ((Operator.EQ, 0), (Operator.GE, 0), (Operator.GT, 1)):
+        chosen = operator == above
+        low[chosen] = rank[chosen] + shift
+    for below, shift in ((Operator.EQ, 0), (Operator.LE, 0), (Operator.LT, -1)):
+        chosen = operator == below
+        high[chosen] = rank[chosen] + shift
+    return kind, low, high
+
+
+def concatenated(parts: Sequence[Rows]) -> Rows:
+    """The rows of several segments as one; no subscription may stand in two of them."""
+    slots, numbers, places = _united_slots(parts)
+    ids = np.sort(np.concatenate([part.ids for part in parts]))
+    moved = [_moved(part, places[i]) for i, part in enumerate(parts)]
+    groups_before = np.cumsum([0, *(len(part.owner) for part in parts)])
+    return Rows(
+        slots=slots,
+        ids=ids,
+        owner=np.concatenate([np.searchsorted(ids, part.ids)[part.owner] for part in parts]).astype(np.int32),
+        group=np.concatenate([part.group + groups_before[i] for i, part in enumerate(parts)]).astype(np.int32),
+        kind=np.concatenate([part.kind for part in parts]),
+        slot=np.concatenate([numbers[i][part.slot] for i, part in enumerate(parts)]),
+        low=np.concatenate([low for low, _, _ in moved]),
+        high=np.concatenate([high for _, high, _ in moved]),
+        operand=np.concatenate([operand for _, _, operand in moved]),
+    )
+
+
+def _united_slots(parts: Sequence[Rows]) -> tuple[tuple[Slot, ...], list[Int32], list[list[Positions]]]:
+    """All slots once; for each part, the new number of each slot, and where its constants stand now."""
+    united: dict[tuple[str, ValueType], list[tuple[int, int]]] = {}
+    for i, part in enumerate(parts):
+        for j, slot in enumerate(part.slots):
+            united.setdefault((slot.key, slot.value_type), []).append((i, j))
+    numbers = [np.zeros(len(part.slots), np.int32) for part in parts]
+    places: list[list[Positions]] = [[np.empty(0, np.int64)] * len(part.slots) for part in parts]
+    slots = []
+    for number, ((key, value_type), users) in enumerate(united.items()):
+        constants, moved = merged_constants(value_type, [parts[i].slots[j].constants for i, j in users])
+        slots.append(Slot(key=key, value_type=value_type, constants=constants))
+        for (i, j), positions in zip(users, moved, strict=True):
+            numbers[i][j] = number
+            places[i][j] = positions
+    return tuple(slots), numbers, places
+
+
+def _moved(part: Rows, places: list[Positions]) -> tuple[Int32, Int32, Int64]:
+    """Low, high and operand of a part's rows, with ranks among the united constants.
+
+    A bound is a constant's own rank, or lies directly below (``<``) or above (``>``) it; it moves with the constant."""
+    if not part.slots:
+        return part.low, part.high, part.operand
+    first = np.cumsum([0, *(len(positions) for positions in places)])[:-1][part.slot]
+    place = np.concatenate(places)
+
+    def rank(bound: Int32 | Int64, constant: Int32 | Int64, chosen: Bool) -> Int64:
+        old, row_first = constant[chosen].astype(np.int64), first[chosen]
+        moved = bound.astype(np.int64)
+        moved[chosen] += 2 * (place[row_first + old] - old)
+        return moved
+
+    low = rank(part.low, (part.low - 1) >> 1, part.low > 0)
+    high = rank(part.high, part.high >> 1, part.high != UNBOUNDED)
+    operand = rank(part.operand, part.operand >> 1, part.kind == NOT_EQUAL)
+    return low.astype(np.int32), high.astype(np.int32), operand

@@ -1,0 +1,337 @@
+"""The index: what it finds, in every form that a batch can take, while subscriptions come and go."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from postroom.errors import NotFound
+from postroom.filters.columns import columns_of
+from postroom.filters.evaluate import matches
+from postroom.filters.expression import Filter, Operator, Predicate
+from postroom.filters.index import SubscriptionIndex
+from postroom.filters.matching import first_pass
+from postroom.properties import Property
+from postroom.values import Value
+
+Region = Property("Orders.Region", str)
+Port = Property("Orders.Port", str)
+Total = Property("Orders.Total", Decimal)
+Priority = Property("Orders.Priority", int)
+Weight = Property("Orders.Weight", float)
+Paid = Property("Orders.Paid", bool)
+Due = Property("Orders.Due", datetime)
+
+
+def index_of(*filters: Filter) -> SubscriptionIndex:
+    index = SubscriptionIndex()
+    for id, filter in enumerate(filters, start=1):
+        index.add(id, filter)
+    return index
+
+
+def pairs(index: SubscriptionIndex, columns: Mapping[str, object], rows: int) -> list[tuple[int, int]]:
+    messages, ids = index.match(columns, rows)
+    assert messages.dtype == ids.dtype == np.int64
+    return list(zip(messages.tolist(), ids.tolist(), strict=True))
+
+
+def assert_as_evaluated(
+    filters: Mapping[int, Filter], index: SubscriptionIndex, batch: Sequence[Mapping[str, Value]]
+) -> None:
+    wanted = [sorted(id for id, filter in filters.items() if matches(filter, promoted)) for promoted in batch]
+    assert [index.match_one(promoted) for promoted in batch] == wanted
+    assert pairs(index, columns_of(batch), len(batch)) == [(row, id) for row, ids in enumerate(wanted) for id in ids]
+
+
+def test_messages_find_their_subscriptions() -> None:
+    index = index_of(Region == "EU", (Total >= 10_000) & (Region != "TEST") | (Priority == 1))
+    columns = {
+        Region.key: pa.array(["EU", "US", "TEST", None]),
+        Total.key: pa.array([20_000, 20_000, 20_000, 20_000], pa.decimal256(76, 38)),
+        Priority.key: pa.array([1, None, None, None], pa.int64()),
+    }
+    assert pairs(index, columns, 4) == [(0, 1), (0, 2), (1, 2)]
+    assert index.match_one({Region.key: "EU", Priority.key: 1}) == [1, 2]
+
+
+def test_a_subscription_that_is_met_twice_is_found_once() -> None:
+    a, b, c = Property("T.A", int), Property("T.B", int), Property("T.C", str)
+    filters = {5: (a == 1) & (b == 2) | c.exists()}
+    index = SubscriptionIndex()
+    index.add(5, filters[5])
+    batch: list[dict[str, Value]] = [
+        {a.key: 1, b.key: 2},
+        {a.key: 1},
+        {c.key: ""},
+        {a.key: 1, b.key: 2, c.key: "9"},
+        {},
+    ]
+    assert_as_evaluated(filters, index, batch)
+    assert index.match_one(batch[3]) == [5]
+
+
+LADDERS: dict[Property, list[Value]] = {
+    Region: ["", "ABC", "abc", "abd", "\uffff", "\U00010000"],
+    Total: [
+        Decimal("-9" + "9" * 37),
+        Decimal("-1E-38"),
+        Decimal(0),
+        Decimal("1E-38"),
+        Decimal("1.10"),
+        Decimal("9" * 38),
+    ],
+    Priority: [-(2**63), -1, 0, 6, 2**53 + 1, 2**63 - 1],
+    Weight: [-1.7e308, -5e-324, 0.0, 5e-324, 0.1, 1.7e308],
+    Paid: [False, True],
+    Due: [
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+        datetime(2026, 1, 31, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+    ],
+}
+
+
+@pytest.mark.parametrize("property", LADDERS, ids=lambda p: p.value_type.name)
+def test_every_operator_over_the_whole_ladder_of_a_type(property: Property) -> None:
+    operators = {Operator.EQ, Operator.NE} if property is Paid else set(Operator) - {Operator.EXISTS, Operator.BITAND}
+    if property is Priority:
+        operators.add(Operator.BITAND)
+    predicates = [Predicate(property, op, value) for op in operators for value in LADDERS[property] if value != ""]
+    predicates.append(Predicate(property, Operator.EXISTS))
+    filters = {id: Filter(((predicate,),)) for id, predicate in enumerate(predicates)}
+    batch: list[dict[str, Value]] = [{property.key: value} for value in LADDERS[property]]
+    assert_as_evaluated(filters, indexed(filters), [*batch, {}])
+
+
+def indexed(filters: Mapping[int, Filter], **sizes: int) -> SubscriptionIndex:
+    index = SubscriptionIndex(**sizes)
+    for id, filter in filters.items():
+        index.add(id, filter)
+    return index
+
+
+def test_one_value_can_stand_for_every_message() -> None:
+    index = index_of((Region == "EU") & (Priority >= 5) & Priority.bitand(4), Paid == True)  # noqa: E712
+    columns = {Region.key: "EU", Priority.key: pa.array([4, 5, 9]), Paid.key: True}
+    assert pairs(index, columns, 3) == [(0, 2), (1, 1), (1, 2), (2, 2)]
+    assert pairs(index, {Region.key: "EU", Priority.key: 5}, 2) == [(0, 1), (1, 1)]
+    assert pairs(index, {Region.key: None, Priority.key: 5}, 2) == []
+
+
+@pytest.mark.parametrize(
+    ("filter", "column", "found"),
+    [
+        (Region == "EU", pa.array(["EU", None, "US"], pa.large_string()), [0]),
+        (Region == "EU", pa.array(["EU", None, "US", "EU"]).dictionary_encode(), [0, 3]),
+        (Region == "EU", pa.array(["EU", "US"]).dictionary_encode().cast(pa.dictionary(pa.uint8(), pa.string())), [0]),
+        (Region > "EU", pa.chunked_array([["EU"], ["US", "AT"]]), [1]),
+        (Priority > 5, pa.array([5, 6, None], pa.int16()), [1]),
+        (Priority.bitand(4), pa.array([3, None, 4, 6], pa.int8()), [2, 3]),
+        (Total > 1, pa.array([Decimal("1.00"), Decimal("1.01")], pa.decimal128(10, 2)), [1]),
+        (Total > 1, pa.array([2, 1, None, 3], pa.decimal256(76, 38)).slice(1), [2]),
+        (Weight == 0.5, pa.array([0.5, 0.25], pa.float32()), [0]),
+        (Weight == 0.0, pa.array([-0.0, 1.0]), [0]),
+        (Due < datetime(2026, 1, 1, tzinfo=UTC), pa.array([0, 2**61], pa.timestamp("ns", "UTC")), [0]),
+        (Paid == False, pa.array([None, False, True]), [1]),  # noqa: E712
+        (Region.exists(), pa.array(["", None]), [0]),
+    ],
+)
+def test_a_column_may_have_any_width_and_encoding_of_its_type(
+    filter: Filter, column: pa.Array, found: list[int]
+) -> None:
+    property = filter.groups[0][0].property
+    assert [row for row, _ in pairs(index_of(filter), {property.key: column}, len(column))] == found
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["1", "2"]),
+        pa.array([1.0, 2.0]),
+        pa.array([True, False]),
+        pa.array([1, 2], pa.uint64()),
+        pa.nulls(2, pa.int64()),
+        pa.nulls(2),
+        "1",
+        1.0,
+        True,
+    ],
+)
+def test_a_column_of_another_type_meets_nothing(column: object) -> None:
+    index = index_of(Priority == 1, Priority != 1, Priority < 5, Priority.exists(), Priority.bitand(1))
+    assert pairs(index, {Priority.key: column}, 2) == []
+
+
+def test_one_name_with_two_types_is_two_properties() -> None:
+    text = Property("Orders.Priority", str)
+    index = index_of(Priority.exists(), text.exists())
+    assert index.match_one({Priority.key: 1}) == [1]
+    assert index.match_one({Priority.key: "1"}) == [2]
+    assert pairs(index, {Priority.key: "1"}, 1) == [(0, 2)]
+
+
+def test_a_column_of_another_length_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Orders#Region has 2 values for 3 messages"):
+        index_of(Region == "EU").match({Region.key: pa.array(["EU", "US"])}, 3)
+
+
+def test_an_empty_batch_and_an_empty_index_match_nothing() -> None:
+    assert pairs(index_of(Region == "EU"), {}, 0) == []
+    assert pairs(index_of(Region == "EU"), {}, 3) == []
+    assert pairs(SubscriptionIndex(), {Region.key: "EU"}, 3) == []
+    assert SubscriptionIndex().match_one({Region.key: "EU"}) == []
+
+
+def test_a_contradiction_is_kept_and_never_met() -> None:
+    index = index_of((Priority < 1) & (Priority > 2), (Region == "EU") & (Region == "US"), Priority.bitand(0))
+    assert len(index) == 3
+    assert index.match_one({Priority.key: 1, Region.key: "EU"}) == []
+    index.remove(1)
+    assert 1 not in index
+
+
+def test_adding_replaces_and_removing_forgets() -> None:
+    index = index_of(Region == "EU", Region == "EU")
+    assert index.match_one({Region.key: "EU"}) == [1, 2]
+    index.add(1, Region == "US")
+    assert index.match_one({Region.key: "EU"}) == [2]
+    assert index.match_one({Region.key: "US"}) == [1]
+    index.remove(2)
+    assert (2 in index, 1 in index, len(index)) == (False, True, 1)
+    assert pairs(index, {Region.key: "EU"}, 1) == []
+    with pytest.raises(NotFound, match="no subscription 2"):
+        index.remove(2)
+    index.add(3, Region == "EU")
+    index.remove(3)
+    assert 3 not in index
+
+
+def test_ids_are_any_bigint() -> None:
+    index = SubscriptionIndex()
+    for id in (-(2**63), 2**63 - 1, 0):
+        index.add(id, Region.exists())
+    assert index.match_one({Region.key: "x"}) == [-(2**63), 0, 2**63 - 1]
+
+
+def test_one_more_subscription_leaves_the_others_as_they_are_compiled() -> None:
+    index = indexed({id: Region == f"R{id}" for id in range(200)}, small=16)
+    index.match_one({})
+    (large,) = index._segments
+    index.add(1000, Region == "R7")
+    assert index.match_one({Region.key: "R7"}) == [7, 1000]
+    assert index._segments[0] is large
+
+
+def test_segments_stay_few_and_shrink_with_what_they_hold() -> None:
+    index = SubscriptionIndex(small=16)
+    for id in range(500):
+        index.add(id, Region == f"R{id % 50}")
+        index.match_one({})
+    assert len(index._segments) <= 4
+    for id in range(490):
+        index.remove(id)
+    assert sum(len(segment.ids) for segment in index._segments) <= 20
+    assert index.match_one({Region.key: "R49"}) == [499]
+    for id in range(490, 500):
+        index.remove(id)
+    assert index._segments == ()
+
+
+def test_many_additions_are_compiled_before_they_pile_up() -> None:
+    index = indexed({id: Priority == id for id in range(100)}, most_waiting=30)
+    assert len(index._waiting) < 30
+    assert (len(index), index.match_one({Priority.key: 99})) == (100, [99])
+
+
+def random_order(random: random.Random) -> dict[str, Value]:
+    return {
+        Region.key: f"R{random.randrange(4)}",
+        Port.key: f"P{random.randrange(30)}",
+        Priority.key: random.randrange(100),
+    }
+
+
+@pytest.mark.parametrize("at_once", [first_pass.PAIRS_AT_ONCE, 100])
+def test_two_equalities_make_one_key_where_many_share_the_first(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr(first_pass, "PAIRS_AT_ONCE", at_once)
+    chance = random.Random(1)
+    filters = {
+        id: (Region == f"R{chance.randrange(4)}")
+        & (Port == f"P{chance.randrange(30)}")
+        & (Priority >= chance.randrange(90))
+        for id in range(1_000)
+    }
+    filters |= {id: (Region == "R1") & (Priority < id % 100) for id in range(1_000, 1_200)}
+    index = indexed(filters)
+    assert_as_evaluated(filters, index, [random_order(chance) for _ in range(200)])
+    (segment,) = index._segments
+    assert any(path.second is not None for path in segment._paths)
+
+
+def test_intervals_of_every_width_are_found() -> None:
+    chance = random.Random(2)
+    filters = {}
+    for id in range(400):
+        low = chance.randrange(-1_000, 1_000)
+        filters[id] = (Priority >= low) & (Priority < low + 2 ** chance.randrange(11))
+    filters |= {400: Priority < -990, 401: Priority > 990, 402: Priority != 5, 403: (Priority >= 7) & (Priority <= 7)}
+    batch: list[dict[str, Value]] = [{Priority.key: value} for value in range(-1_010, 2_050, 7)]
+    assert_as_evaluated(filters, indexed(filters), batch)
+
+
+def test_messages_that_look_alike_are_matched_once_and_each_told() -> None:
+    index = index_of((Region == "EU") & (Priority > 5), Region == "EU", Priority.bitand(1))
+    columns = {Region.key: pa.array(["EU", "US"] * 50), Priority.key: pa.array([7, 7, 4, 4] * 25)}
+    wanted = [(row, id) for row in range(100) for id in ([1, 2, 3], [3], [2], [])[row % 4]]
+    assert pairs(index, columns, 100) == wanted
+
+
+def test_an_index_survives_pickling_with_what_is_waiting() -> None:
+    index = index_of(Region == "EU", (Total > 5) | (Due > datetime(2026, 1, 1, tzinfo=UTC)))
+    index.match_one({})
+    index.add(3, Region != "US")
+    copy = pickle.loads(pickle.dumps(index))
+    copy.remove(1)
+    assert copy.match_one({Region.key: "EU", Total.key: Decimal(6)}) == [2, 3]
+    assert index.match_one({Region.key: "EU", Total.key: Decimal(6)}) == [1, 2, 3]
+
+
+def test_matching_goes_on_while_subscriptions_come_and_go() -> None:
+    index = SubscriptionIndex(small=8)
+    for id in range(50):
+        index.add(id, Region == "EU")
+    changed = threading.Event()
+    wrong: list[list[int]] = []
+
+    def match() -> None:
+        while not changed.is_set():
+            found = index.match_one({Region.key: "EU"})
+            # 0 to 49 are replaced again and again, but never absent.
+            if found[:50] != list(range(50)):
+                wrong.append(found)
+
+    threads = [threading.Thread(target=match) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for turn in range(150):
+            index.add(100 + turn, Region == "EU")
+            index.add(turn % 50, (Region == "EU") | (Priority == turn))
+            if turn % 3 == 0:
+                index.remove(100 + turn)
+    finally:
+        changed.set()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+    assert len(index.match_one({Region.key: "EU"})) == 150
