@@ -1,0 +1,94 @@
+"""How the rows of a CSV interchange are written: delimiter, quote, header and encoding (RFC 4180, strictly)."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from postroom.pipelines.definitions import Csv
+
+#: A field, or None for one that is empty and not quoted.
+Field = str | None
+
+_ASCII = bytes(range(128))
+
+
+class CsvFormat:
+    """Reads the fields of one row."""
+
+    def __init__(self, *, delimiter: str, quote: str | None, encoding: str) -> None:
+        self.delimiter = delimiter
+        self.quote = quote
+        # A byte order mark belongs to the interchange, not to each of its lines.
+        codec = codecs.lookup(encoding).name
+        self.encoding = "utf-8" if codec == "utf-8-sig" else codec
+        d, q = re.escape(delimiter), re.escape(quote or "")
+        field = rf"(?:{q}(?P<quoted>(?:[^{q}]|{q}{q})*+){q}|(?P<plain>[^{q}{d}\r\n]*+))"
+        self._field = re.compile(rf"(?:\A|{d}){field}") if quote else None
+        anonymous = re.sub(r"\?P<\w+>", "?:", field)
+        self._row = re.compile(rf"{anonymous}(?:{d}{anonymous})*+") if quote else None
+
+    def is_open(self, text: str) -> bool:
+        """Whether ``text``, which ends with a line, ends inside a quoted field. Exact for what is well-formed."""
+        return self.quote is not None and text.count(self.quote) % 2 == 1
+
+    def fields(self, row: str) -> list[Field] | None:
+        """The fields of a row without its line end, or None if it is malformed."""
+        if self.quote is None or self.quote not in row:
+            return None if "\r" in row or "\n" in row else [field or None for field in row.split(self.delimiter)]
+        assert self._row is not None
+        assert self._field is not None
+        if self._row.fullmatch(row) is None:
+            return None
+        found: list[Field] = []
+        for match in self._field.finditer(row):
+            quoted = match["quoted"]
+            found.append(match["plain"] or None if quoted is None else quoted.replace(self.quote * 2, self.quote))
+        return found
+
+
+def problems(csv: Csv) -> list[str]:
+    """What is wrong with the format that a definition describes, and with the columns that it promotes."""
+    found = _character_problems("delimiter", csv.delimiter)
+    if csv.quote is not None:
+        found += _character_problems("quote", csv.quote)
+        if csv.quote == csv.delimiter:
+            found.append(f"The delimiter and the quote are the same character, {csv.quote!r}.")
+    if (problem := _encoding_problem(csv.encoding)) is not None:
+        found.append(problem)
+    if csv.header is False and csv.promotions:
+        found.append("Nothing can be promoted from columns without names; give header=True or a list of names.")
+    if isinstance(csv.header, tuple):
+        if not csv.header:
+            found.append("The list of column names is empty.")
+        found += [f"Two columns are named {name!r}." for name in _repeated(csv.header)]
+        for prop, column in csv.promotions.entries:
+            if column.strip() and column not in csv.header:
+                found.append(f"{prop.dotted} is promoted from {column!r}, which is not among the columns.")
+    return found
+
+
+def _character_problems(name: str, character: str) -> list[str]:
+    if len(character) != 1:
+        return [f"The {name} {character!r} has {len(character)} characters; it must be one."]
+    if character in "\r\n\0":
+        return [f"The {name} {character!r} cannot be told from a line end."]
+    return []
+
+
+def _encoding_problem(encoding: str) -> str | None:
+    try:
+        transparent = _ASCII.decode(encoding) == _ASCII.decode("ascii")
+    except LookupError:
+        return f"{encoding!r} is not an encoding of text that Python knows."
+    except ValueError:
+        transparent = False
+    if transparent:
+        return None
+    return f"In the encoding {encoding!r} lines cannot be told by their bytes; convert the interchange to UTF-8."
+
+
+def _repeated(names: tuple[str, ...]) -> list[str]:
+    return sorted({name for name in names if names.count(name) > 1})

@@ -1,0 +1,203 @@
+"""Receive pipelines as a user writes them and as the MessageBox keeps them.
+
+    pipelines.Json(promote={Region: "region", Total: "totals.net"})
+    pipelines.Csv(promote={Region: "region"}, delimiter=";")
+
+A definition is a frozen value. Building one never fails because of what it says: ``problems()`` lists everything that
+is wrong with it, in words, so that the loader of an application can show all problems of all definitions at once. A
+definition with problems must not be run. (An argument of the wrong Python type is refused at once, by pydantic.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from postroom.errors import BadValue, DefinitionError
+from postroom.message import Body
+from postroom.pipelines import csv_format, json_path
+from postroom.pipelines.promotions import Promote, Promotions
+from postroom.properties import Property
+from postroom.system_properties import BTS
+
+if TYPE_CHECKING:
+    from postroom.pipelines.disassembled import Disassembled
+
+
+class _Definition(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: The media type of the bodies that come of it.
+    content_type: ClassVar[str]
+
+    @property
+    def promotes(self) -> tuple[Property, ...]:
+        """The properties that this pipeline may promote; each is a column of what it disassembles."""
+        return ()
+
+    def problems(self) -> list[str]:
+        """Everything that is wrong with this definition, in words; empty if it can be run."""
+        return []
+
+    def disassemble(
+        self, body: Body, *, batch_rows: int = 10_000, batch_bytes: int = 16 << 20
+    ) -> Iterator[Disassembled]:
+        """The messages in ``body``, a batch at a time; a batch ends at ``batch_rows`` or soon after ``batch_bytes``.
+
+        Raises PipelineFailure if the interchange fails as a whole, perhaps after batches have been yielded: nothing of
+        a standard interchange may be published before the iterator has ended. A recoverable one may be published as
+        it comes; what is raised after that (by a line that is too long to be held) concerns the rest of it.
+        """
+        # pyarrow, msgspec and lxml are needed to run a pipeline, not to define one.
+        from postroom.pipelines.disassembled import BatchSize
+        from postroom.pipelines.stages import receive
+
+        return receive(self, body, BatchSize(rows=batch_rows, bytes=batch_bytes))  # type: ignore[arg-type]
+
+
+class _Promoting(_Definition):
+    promote: Promote = Promotions()
+
+    @property
+    def promotions(self) -> Promotions:
+        assert isinstance(self.promote, Promotions)
+        return self.promote
+
+    @property
+    def promotes(self) -> tuple[Property, ...]:
+        return self.promotions.properties
+
+    def problems(self) -> list[str]:
+        return self.promotions.problems()
+
+
+class PassThrough(_Definition):
+    """The interchange as it is, as one message: no message type, nothing promoted from its content, never read."""
+
+    kind: Literal["pass-through"] = "pass-through"
+    content_type: ClassVar[str] = "application/octet-stream"
+    recoverable: ClassVar[bool] = False
+
+
+class Json(_Promoting):
+    """An interchange that is one JSON document; the message's body is the interchange, byte for byte.
+
+    ``promote`` maps properties to dotted paths (``customer.address.city``; a dot inside a key is written ``\\.``).
+    Types are strict: a str property takes a JSON string, an int property a whole number, a Decimal property a
+    number or a string (its digits exactly), a float property a number, a bool property true or false, a datetime
+    property an ISO 8601 string. An absent or null value is not promoted; anything else fails the document. Of a key
+    that occurs twice the last value counts. ``message_type`` is promoted as BTS.MessageType. An empty interchange
+    is a failure.
+    """
+
+    kind: Literal["json"] = "json"
+    content_type: ClassVar[str] = "application/json"
+    message_type: str | None = None
+    recoverable: ClassVar[bool] = False
+
+    def problems(self) -> list[str]:
+        return super().problems() + json_path.problems(self.promotions) + _type_problems(self.message_type)
+
+
+class JsonLines(_Promoting):
+    """One JSON document a line; each line, without its line end, is the body of a message.
+
+    Promotes like ``Json``. Blank lines are no documents. A byte order mark and the CR of a CR LF belong to no line.
+    An interchange without documents yields no messages and is no failure. A bad line is suspended alone, unless
+    ``recoverable`` is false: then it fails the interchange.
+    """
+
+    kind: Literal["json-lines"] = "json-lines"
+    content_type: ClassVar[str] = "application/json"
+    message_type: str | None = None
+    recoverable: bool = True
+
+    def problems(self) -> list[str]:
+        return super().problems() + json_path.problems(self.promotions) + _type_problems(self.message_type)
+
+
+class Xml(_Promoting):
+    """An interchange that is one XML document, or with ``split`` an envelope around several.
+
+    ``promote`` maps properties to XPaths that select an element without children, an attribute or a text; prefixes
+    are those of ``namespaces``. BTS.MessageType is the root's namespace, '#' and name. Selecting nothing, an
+    element with ``xsi:nil``, or (except for a str property) an empty one promotes nothing; selecting several nodes
+    fails the document.
+
+    Without ``split`` the body is the interchange, byte for byte. With it, each element that the XPath ``split``
+    selects becomes a message of its own: the element written as UTF-8 together with the namespaces declared around
+    it, and ``promote`` sees that element as the root. An envelope without child elements yields no messages; one
+    with children of which ``split`` selects none is a failure, as is an empty interchange. All documents or none
+    are published. DOCTYPE is refused.
+    """
+
+    kind: Literal["xml"] = "xml"
+    content_type: ClassVar[str] = "application/xml"
+    namespaces: Mapping[str, str] = Field(default_factory=dict)
+    split: str | None = None
+    recoverable: ClassVar[bool] = False
+
+    def problems(self) -> list[str]:
+        from postroom.pipelines import xml_path
+
+        return super().problems() + xml_path.problems(self.promotions, self.namespaces, self.split)
+
+
+class Csv(_Promoting):
+    """Rows of delimited text (RFC 4180); each row becomes a message that can be read alone.
+
+    ``promote`` maps properties to columns. ``header=True``: the first row names the columns, and the body of a
+    message is that header line followed by the row; a list of names: the interchange has no header, and the body is
+    the row; ``False``: the columns have no names, and nothing can be promoted. Bodies are in the interchange's own
+    bytes and line ends, so that each is an interchange of the same format with one row.
+
+    A field that is empty and not quoted is absent. A quoted field may contain delimiters, line ends and doubled
+    quotes; a quote elsewhere is malformed (``quote=None``: quotes mean nothing). A row has as many fields as there
+    are columns. Blank lines are no rows. A bad row is suspended alone, unless ``recoverable`` is false; a header
+    that lacks a promoted column fails the interchange. An interchange without rows yields no messages and is no
+    failure.
+    """
+
+    kind: Literal["csv"] = "csv"
+    content_type: ClassVar[str] = "text/csv"
+    delimiter: str = ","
+    quote: str | None = '"'
+    header: bool | tuple[str, ...] = True
+    encoding: str = "utf-8"
+    message_type: str | None = None
+    recoverable: bool = True
+
+    def problems(self) -> list[str]:
+        return super().problems() + csv_format.problems(self) + _type_problems(self.message_type)
+
+
+#: Any receive pipeline; ``kind`` tells which.
+ReceivePipeline = PassThrough | Json | JsonLines | Xml | Csv
+
+_STORED: TypeAdapter[ReceivePipeline] = TypeAdapter(Annotated[ReceivePipeline, Field(discriminator="kind")])
+
+
+def load_pipeline(stored: Mapping[str, Any]) -> ReceivePipeline:
+    """The pipeline that ``model_dump(mode="json")`` made ``stored`` of."""
+    try:
+        return _STORED.validate_python(dict(stored))
+    except ValidationError as error:
+        raise DefinitionError(
+            f"This is not a stored receive pipeline: {dict(stored)!r}.",
+            why="; ".join(f"{'.'.join(map(str, e['loc'])) or 'it'}: {e['msg']}" for e in error.errors()),
+            hint="It may have been written by another version; apply the application again.",
+        ) from None
+
+
+def _type_problems(message_type: str | None) -> list[str]:
+    if message_type is None:
+        return []
+    if not message_type:
+        return ["The message type is empty; leave it out for messages without a type."]
+    try:
+        BTS.MessageType.check(message_type)
+    except BadValue as error:
+        return [error.what]
+    return []

@@ -1,0 +1,163 @@
+"""What a receive pipeline yields: batches of messages as Arrow columns, and the documents that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from postroom.errors import BadValue, PipelineFailure
+from postroom.filters.columns import arrow_type
+from postroom.message import FRAGMENT_SIZE, Body
+from postroom.properties import Property
+from postroom.values import Value
+
+#: The longest document that a pipeline reads into; what is longer passes through unread, or not at all.
+MAX_DOCUMENT_SIZE = 64 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSize:
+    """Where a batch ends: at ``rows`` documents, or with the one that brings it to ``bytes``."""
+
+    rows: int
+    bytes: int
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or self.bytes < 1:
+            raise BadValue(f"A batch of {self.rows} rows and {self.bytes} bytes cannot hold anything.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BadDocument:
+    """A document that could not be read: its number in the interchange, its bytes as they came, and why."""
+
+    number: int
+    body: bytes
+    failure: PipelineFailure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disassembled:
+    """A batch of messages from one interchange.
+
+    ``messages`` has one row per message, in order:
+
+    | column           | type           | what                                                             |
+    |------------------|----------------|------------------------------------------------------------------|
+    | number           | int64          | BTS.InterchangeSequenceNumber: 1 to n, bad documents counted too |
+    | body             | binary or null | the content; null if it is larger than ``FRAGMENT_SIZE``         |
+    | offset, length   | int64 or null  | where a body that is null stands in the interchange's own body   |
+    | message_type     | string or null | BTS.MessageType                                                  |
+    | a property's key | its Arrow type | one column per promoted property; null: not promoted             |
+    """
+
+    messages: pa.RecordBatch
+    failures: tuple[BadDocument, ...] = ()
+
+
+def schema_of(promotes: Sequence[Property]) -> pa.Schema:
+    """The columns of ``Disassembled.messages`` for a pipeline that promotes these properties."""
+    return pa.schema(
+        [
+            pa.field("number", pa.int64(), nullable=False),
+            pa.field("body", pa.binary()),
+            pa.field("offset", pa.int64()),
+            pa.field("length", pa.int64()),
+            pa.field("message_type", pa.string()),
+            *(pa.field(prop.key, arrow_type(prop.value_type)) for prop in promotes),
+        ]
+    )
+
+
+def message_batch(
+    promotes: Sequence[Property],
+    *,
+    numbers: Sequence[int],
+    bodies: Sequence[bytes],
+    offsets: Sequence[int],
+    message_types: Sequence[str | None],
+    columns: Sequence[pa.Array],
+) -> pa.RecordBatch:
+    """``Disassembled.messages`` from its columns; ``offsets`` says where each body starts in the interchange."""
+    held: Sequence[bytes | None] = bodies
+    starts: Sequence[int | None] = [None] * len(bodies)
+    lengths = starts
+    if max(map(len, bodies), default=0) > FRAGMENT_SIZE:
+        large = [len(body) > FRAGMENT_SIZE for body in bodies]
+        held = [None if is_large else body for body, is_large in zip(bodies, large, strict=True)]
+        starts = [offset if is_large else None for offset, is_large in zip(offsets, large, strict=True)]
+        lengths = [len(body) if is_large else None for body, is_large in zip(bodies, large, strict=True)]
+    schema = schema_of(promotes)
+    fixed = [
+        pa.array(values, type=field.type)
+        for values, field in zip((numbers, held, starts, lengths, message_types), schema, strict=False)
+    ]
+    return pa.RecordBatch.from_arrays([*fixed, *columns], schema=schema)
+
+
+@dataclass(kw_only=True)
+class Rows:
+    """A batch that is built one document at a time."""
+
+    promotes: tuple[Property, ...]
+    numbers: list[int] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    message_types: list[str | None] = field(default_factory=list)
+    values: list[Sequence[Value | None]] = field(default_factory=list)
+    failures: list[BadDocument] = field(default_factory=list)
+    size: int = 0
+
+    def add(
+        self, number: int, body: bytes, values: Sequence[Value | None], *, offset: int, message_type: str | None
+    ) -> None:
+        """One message, whose body starts at ``offset`` in the interchange if it has to go by reference."""
+        self.numbers.append(number)
+        self.bodies.append(body)
+        self.offsets.append(offset)
+        self.message_types.append(message_type)
+        self.values.append(values)
+        self.size += len(body)
+
+    def fail(self, number: int, body: bytes, failure: PipelineFailure) -> None:
+        """One document that is no message."""
+        self.failures.append(BadDocument(number=number, body=body, failure=failure))
+        self.size += len(body)
+
+    def __len__(self) -> int:
+        return len(self.numbers) + len(self.failures)
+
+    def fills(self, size: BatchSize) -> bool:
+        return len(self) >= size.rows or self.size >= size.bytes
+
+    def finish(self) -> Disassembled:
+        columns = [
+            pa.array([values[position] for values in self.values], type=arrow_type(prop.value_type))
+            for position, prop in enumerate(self.promotes)
+        ]
+        messages = message_batch(
+            self.promotes,
+            numbers=self.numbers,
+            bodies=self.bodies,
+            offsets=self.offsets,
+            message_types=self.message_types,
+            columns=columns,
+        )
+        return Disassembled(messages=messages, failures=tuple(self.failures))
+
+
+def read_whole(body: Body, format_name: str) -> bytes:
+    """The content of an interchange that is one document."""
+    if body.size > MAX_DOCUMENT_SIZE:
+        raise too_large(f"The interchange has {body.size:,} bytes", format_name)
+    return b"".join(body.chunks())
+
+
+def too_large(what: str, format_name: str) -> PipelineFailure:
+    return PipelineFailure(
+        f"{what}, more than a pipeline reads into.",
+        why=f"A {format_name} may have at most {MAX_DOCUMENT_SIZE:,} bytes, because it is held in memory.",
+        hint="Split it before it is sent, or receive it with the PassThrough pipeline.",
+    )

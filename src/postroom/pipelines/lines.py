@@ -1,0 +1,63 @@
+"""An interchange of lines, read in blocks of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from postroom.message import CHUNK_SIZE, Body
+from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE, BatchSize, too_large
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineBlock:
+    """Some consecutive lines, each without its line feed (but with the CR before it, if there is one)."""
+
+    first_line: int
+    offset: int
+    lines: list[bytes]
+
+
+def line_blocks(body: Body, size: BatchSize) -> Iterator[LineBlock]:
+    """The lines of ``body`` in blocks that end at ``size.rows`` lines, or soon after ``size.bytes``.
+
+    Every line ends with a line feed, except perhaps the last. What follows the last line feed is a line only if it is
+    not empty."""
+    first_line, offset = 1, 0
+    lines: list[bytes] = []
+    held = 0
+    unfinished: list[bytes] = []
+    unfinished_size = 0
+    for piece in _pieces(body, min(CHUNK_SIZE, size.bytes)):
+        *complete, rest = piece.split(b"\n")
+        if complete:
+            complete[0] = b"".join((*unfinished, complete[0]))
+            held += unfinished_size + len(piece) - len(rest)
+            unfinished, unfinished_size = [], 0
+            lines += complete
+        if rest:
+            unfinished.append(rest)
+            unfinished_size += len(rest)
+            if unfinished_size > MAX_DOCUMENT_SIZE:
+                raise too_large(f"Line {first_line + len(lines)} has {unfinished_size:,} bytes or more", "line")
+        while len(lines) >= size.rows or held >= size.bytes:
+            block = LineBlock(first_line=first_line, offset=offset, lines=lines[: size.rows])
+            yield block
+            first_line += len(block.lines)
+            offset += sum(map(len, block.lines)) + len(block.lines)
+            lines = lines[size.rows :]
+            held = sum(map(len, lines))
+    if unfinished:
+        lines.append(b"".join(unfinished))
+    if lines:
+        yield LineBlock(first_line=first_line, offset=offset, lines=lines)
+
+
+def _pieces(body: Body, size: int) -> Iterator[bytes]:
+    """The chunks of ``body``, cut so that none is larger than ``size``: a body in memory is one chunk."""
+    for chunk in body.chunks():
+        if len(chunk) <= size:
+            yield chunk
+        else:
+            for start in range(0, len(chunk), size):
+                yield chunk[start : start + size]

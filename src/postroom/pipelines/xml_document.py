@@ -1,0 +1,116 @@
+"""An interchange that is one XML document, or an envelope that is split into several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lxml import etree
+
+from postroom.errors import PipelineFailure
+from postroom.message import FRAGMENT_SIZE, Body
+from postroom.pipelines.definitions import Xml
+from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, read_whole
+from postroom.pipelines.xml_path import compile_path
+from postroom.pipelines.xml_promotion import message_type_of, xml_promotion
+from postroom.pipelines.xml_slice import says_the_same, slices_of
+from postroom.pipelines.xml_tree import read_tree
+
+
+def disassemble(pipeline: Xml, body: Body, size: BatchSize) -> Iterator[Disassembled]:
+    """One message, or with ``split`` one for each document of the envelope."""
+    content = read_whole(body, "XML document")
+    if not content:
+        raise PipelineFailure(
+            "The interchange is empty.", why="An empty interchange is no XML document.", hint="Send an XML document."
+        )
+    root = read_tree(content)
+    if pipeline.split is None:
+        rows = Rows(promotes=pipeline.promotes)
+        _add(rows, pipeline, 1, content, root, 0)
+        yield rows.finish()
+    else:
+        yield from _split(pipeline, pipeline.split, content, root, size)
+
+
+def _split(
+    pipeline: Xml, split: str, content: bytes, envelope: etree._Element, size: BatchSize
+) -> Iterator[Disassembled]:
+    elements = _documents(pipeline, split, envelope)
+    offsets = _offsets(content, envelope, elements)
+    rows = Rows(promotes=pipeline.promotes)
+    for number, element in enumerate(elements, 1):
+        document = _write(element)
+        try:
+            # Read again as a subscriber will: alone, with this element as its root.
+            root = read_tree(document)
+            offset, document = _place(content, document, offsets.get(number))
+            _add(rows, pipeline, number, document, root, offset)
+        except PipelineFailure as failure:
+            reason = PipelineFailure(f"Document {number}: {failure.what}", why=failure.why, hint=failure.hint)
+            rows.fail(number, document, reason)
+        if rows.fills(size):
+            yield rows.finish()
+            rows = Rows(promotes=pipeline.promotes)
+    if len(rows):
+        yield rows.finish()
+
+
+def _add(rows: Rows, pipeline: Xml, number: int, body: bytes, root: etree._Element, offset: int) -> None:
+    promotion = xml_promotion(pipeline.promotions, tuple(pipeline.namespaces.items()))
+    rows.add(number, body, promotion.values(root), offset=offset, message_type=message_type_of(root))
+
+
+def _documents(pipeline: Xml, split: str, envelope: etree._Element) -> list[etree._Element]:
+    try:
+        selected: Any = compile_path(split, pipeline.namespaces)(envelope.getroottree())
+    except etree.XPathError as error:
+        raise PipelineFailure(
+            f"The envelope cannot be split by {split!r}.", why=str(error), hint="Correct the pipeline's split."
+        ) from None
+    if not all(isinstance(node, etree._Element) and isinstance(node.tag, str) for node in selected):
+        raise PipelineFailure(
+            f"The envelope cannot be split by {split!r}.",
+            why="It selects something that is not an element.",
+            hint="Correct the pipeline's split.",
+        )
+    if not selected and any(isinstance(child.tag, str) for child in envelope):
+        raise PipelineFailure(
+            f"{split!r} selects nothing in this envelope.",
+            why=f"The root is {message_type_of(envelope)!r}, and it contains elements that would be lost.",
+            hint="Send an envelope of the expected form, or correct the pipeline's split and namespaces.",
+        )
+    return list(selected)
+
+
+def _write(element: etree._Element) -> bytes:
+    return etree.tostring(element, encoding="UTF-8", with_tail=False)
+
+
+def _offsets(content: bytes, envelope: etree._Element, elements: list[etree._Element]) -> dict[int, tuple[int, int]]:
+    """Start and end of the documents by their number; only looked for if one of them may have to go by reference."""
+    if len(content) <= FRAGMENT_SIZE:
+        return {}
+    numbers = {element: number for number, element in enumerate(elements, 1)}
+    positions = {
+        position: numbers[element] for position, element in enumerate(envelope.iter("*")) if element in numbers
+    }
+    slices = slices_of(content, positions)
+    return {positions[position]: found for position, found in slices.items()}
+
+
+def _place(content: bytes, document: bytes, found: tuple[int, int] | None) -> tuple[int, bytes]:
+    """Where the body starts in the interchange, and the body; where a small one stands does not matter."""
+    if len(document) <= FRAGMENT_SIZE:
+        return 0, document
+    if found is not None:
+        start, end = found
+        candidate = content[start:end]
+        if says_the_same(candidate, document):
+            return start, candidate
+    raise PipelineFailure(
+        f"The document has {len(document):,} bytes and cannot stand alone.",
+        why=f"Above {FRAGMENT_SIZE:,} bytes a document stays where it is, but this one needs its envelope for its "
+        "namespaces or its encoding.",
+        hint="Declare the namespaces in the document itself, send the envelope in UTF-8, or send no envelope.",
+    )

@@ -1,0 +1,39 @@
+"""Where a property stands in an XML document, and which elements of an envelope are documents: XPaths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lxml import etree
+
+from postroom.pipelines.promotions import Promotions
+
+_ANY_DOCUMENT = etree.fromstring("<document/>")
+
+
+def compile_path(path: str, namespaces: Mapping[str, str]) -> etree.XPath:
+    return etree.XPath(path, namespaces=dict(namespaces), smart_strings=False)
+
+
+def problems(promotions: Promotions, namespaces: Mapping[str, str], split: str | None) -> list[str]:
+    """What is wrong with the namespaces and the XPaths."""
+    found = [
+        f"The namespace {prefix!r}: {uri!r} is empty on one side; XPath knows no default namespace."
+        for prefix, uri in namespaces.items()
+        if not prefix or not uri
+    ]
+    usable = {prefix: uri for prefix, uri in namespaces.items() if prefix and uri}
+    for prop, path in promotions.entries:
+        if path.strip() and (problem := _problem(path, usable)) is not None:
+            found.append(f"The XPath {path!r} of {prop.dotted} {problem}.")
+    if split is not None and (problem := _problem(split, usable)) is not None:
+        found.append(f"The XPath {split!r} that splits the envelope {problem}.")
+    return found
+
+
+def _problem(path: str, namespaces: Mapping[str, str]) -> str | None:
+    try:
+        result = compile_path(path, namespaces)(_ANY_DOCUMENT)
+    except (etree.XPathError, ValueError, TypeError) as error:
+        return f"cannot be read: {str(error)[:1].lower()}{str(error)[1:]}"
+    return None if isinstance(result, list) else "computes a value; it must select nodes"

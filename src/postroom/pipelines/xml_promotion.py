@@ -1,0 +1,72 @@
+"""Promotion from XML: the message type from the root, and the properties from what their XPaths select."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from lxml import etree
+
+from postroom.errors import BadValue, PipelineFailure
+from postroom.pipelines.promote import cannot_promote, promote_text
+from postroom.pipelines.promotions import Promotions
+from postroom.pipelines.xml_path import compile_path
+from postroom.properties import Property
+from postroom.system_properties import BTS
+from postroom.values import Value
+
+_NIL = "{http://www.w3.org/2001/XMLSchema-instance}nil"
+
+
+class XmlPromotion:
+    """Reads the promoted values out of a document, in the order of the promotions."""
+
+    def __init__(self, promotions: Promotions, namespaces: Mapping[str, str]) -> None:
+        self._columns = [(prop, path, compile_path(path, namespaces)) for prop, path in promotions.entries]
+        self._text = etree.XPath("string()", smart_strings=False)
+
+    def values(self, root: etree._Element) -> list[Value | None]:
+        return [
+            promote_text(prop, self._select(prop, path, xpath, root), path=path) for prop, path, xpath in self._columns
+        ]
+
+    def _select(self, prop: Property, path: str, xpath: etree.XPath, root: etree._Element) -> str | None:
+        try:
+            nodes: Any = xpath(root.getroottree())
+        except etree.XPathError as error:
+            raise cannot_promote(prop, path, f"The XPath failed: {error}.") from None
+        if not nodes:
+            return None
+        if len(nodes) > 1:
+            raise cannot_promote(prop, path, f"It selects {len(nodes)} nodes, and a property has one value.")
+        node = nodes[0]
+        if isinstance(node, str):
+            return node
+        if not isinstance(node, etree._Element) or not isinstance(node.tag, str):
+            raise cannot_promote(prop, path, "It selects neither an element, nor an attribute, nor a text.")
+        if any(isinstance(child.tag, str) for child in node):
+            raise cannot_promote(prop, path, "The element contains other elements.")
+        if node.get(_NIL, "").strip() in ("true", "1"):
+            return None
+        text: Any = self._text(node)
+        return str(text)
+
+
+@lru_cache(maxsize=256)
+def xml_promotion(promotions: Promotions, namespaces: tuple[tuple[str, str], ...]) -> XmlPromotion:
+    """The compiled form."""
+    return XmlPromotion(promotions, dict(namespaces))
+
+
+def message_type_of(root: etree._Element) -> str:
+    """The namespace, '#' and the name of the root; just the name where there is no namespace (TYP-01)."""
+    name = etree.QName(root)
+    message_type = f"{name.namespace}#{name.localname}" if name.namespace else name.localname
+    try:
+        BTS.MessageType.check(message_type)
+    except BadValue as error:
+        raise PipelineFailure(
+            "The message type cannot be promoted.", why=error.what, hint="Send a root with a shorter namespace."
+        ) from None
+    return message_type
