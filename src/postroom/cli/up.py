@@ -1,0 +1,41 @@
+"""`postroom up`: everything that an application needs, in one command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from postroom.cli.frame import Frame, frame_options, pass_frame
+
+
+@click.command()
+@click.argument("app", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--master", metavar="MASTER", help="Where Spark runs, as for spark-submit.  [default: local[*]]")
+@frame_options
+@pass_frame
+def up(frame: Frame, app: Path, master: str | None) -> None:
+    """Deploy an application and run it until Ctrl-C: database, pipelines and hosts, each restarted after a crash.
+
+    \b
+    Example:
+      postroom up examples/orders/app.py --home ./orders-home
+    """
+    import signal
+    import threading
+
+    from postroom.application.load import load
+    from postroom.operations.running import deployed
+
+    def say(what: str) -> None:
+        click.echo(what, err=True)
+
+    definition = load(app)
+    home = frame.home.absolute()
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with deployed(definition, home, database=frame.database, master=master, say=say) as supervisor:
+        say(f"{definition.name} is up in {home}; Ctrl-C ends it.")
+        supervisor.run(stop)
+    say("Everything has ended.")

@@ -1,0 +1,48 @@
+"""A deployed application on its database: what `postroom up` and the demo have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from postroom.application.definition import ApplicationDefinition
+from postroom.messagebox.connection import connect
+from postroom.messagebox.embedded import EmbeddedServer
+from postroom.messagebox.migrate import migrate
+from postroom.operations.deployment import apply
+from postroom.operations.supervisor import Say, Supervisor
+
+
+def server_folder(home: Path) -> Path:
+    """Where the embedded PostgreSQL of a home folder keeps its files."""
+    return home / ".postroom" / "postgres"
+
+
+@contextmanager
+def deployed(
+    definition: ApplicationDefinition, home: Path, *, database: str | None, master: str | None, say: Say
+) -> Iterator[Supervisor]:
+    """The application applied to its MessageBox, and a supervisor that is ready to run what it needs."""
+    home.mkdir(parents=True, exist_ok=True)
+    if database is not None:
+        yield _apply(definition, database, home, None, master, say)
+        return
+    say("Starting PostgreSQL")
+    with EmbeddedServer(server_folder(home)) as server:
+        yield _apply(definition, server.url(), home, server, master, say)
+
+
+def _apply(
+    definition: ApplicationDefinition,
+    url: str,
+    home: Path,
+    server: EmbeddedServer | None,
+    master: str | None,
+    say: Say,
+) -> Supervisor:
+    migrate(url)
+    with connect(url, application_name="postroom apply") as connection:
+        apply(connection, definition, home=home)
+    say(f"Application {definition.name} is deployed")
+    return Supervisor(url, home, server=server, master=master, say=say)
