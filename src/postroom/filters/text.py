@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from postroom.errors import BadFilter, BadValue
 from postroom.filters.expression import Comparable, Filter, Operator, Predicate, all_of, any_of
 from postroom.filters.tokens import Kind, Token, error_at, escaped, tokens, unescaped_namespace
-from postroom.namespaces import PREFIXES
+from postroom.namespaces import PREFIXES, property_key
 from postroom.values import Value, ValueType, value_from_text, value_to_text
 
 _OPERATORS = {operator.symbol: operator for operator in Operator if operator is not Operator.EXISTS}
@@ -150,7 +150,7 @@ class _Parser:
         word = token.text
         if word.startswith("{"):
             namespace, name = unescaped_namespace(self._text, word, token.start)
-            word = f"{namespace}#{name}"
+            word = property_key(namespace, name)
         found = self._named.get(word, [])
         if len(found) == 1:
             return found[0]
