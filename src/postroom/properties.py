@@ -38,11 +38,13 @@ class Property(Comparable):
                     hint='Write namespace and name, such as "Orders.Region", or pass namespace=.',
                 )
             prefix, _, name = name.rpartition(".")
-            namespace = PREFIXES.get(prefix, prefix)
+            namespace = prefix
         elif not _NAME.fullmatch(name):
             raise BadValue(f"{name!r} is not the name of a property.", hint="Use letters, digits and underscores.")
         elif not namespace or "#" in namespace:
             raise BadValue(f"{namespace!r} is not a namespace.", hint="A namespace is not empty and has no '#'.")
+        # A short form always means the namespace that it stands for, so that a key names one property.
+        namespace = PREFIXES.get(namespace, namespace)
         super().__init__(namespace=namespace, name=name, value_type=ValueType.of(type))
 
     @classmethod
