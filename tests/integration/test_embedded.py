@@ -204,7 +204,6 @@ def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
     assert "did not start" in refused.value.what
     assert "1 potato" in refused.value.why
     assert str(folder / "postgres" / "log") in refused.value.hint
-    server.stop()
 
 
 def test_an_initialisation_that_was_interrupted_is_done_again(folder: Path) -> None:
@@ -221,7 +220,6 @@ def test_a_database_of_another_version_is_refused(folder: Path) -> None:
     (folder / "postgres" / "pgdata" / "PG_VERSION").write_text("17\n")
     with pytest.raises(Unavailable, match="made by PostgreSQL 17"):
         server.start()
-    server.stop()
 
 
 def test_the_shells_settings_for_clients_do_not_matter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ import psutil
 
 from postroom.errors import Unavailable
 from postroom.messagebox.embedded.binaries import MAJOR_VERSION, Binaries, find_binaries
-from postroom.messagebox.embedded.folder import ServerFolder
+from postroom.messagebox.embedded.folder import SOCKET_NAME, ServerFolder
 from postroom.messagebox.embedded.postmaster import Guard, Postmaster, end_orphans, find_postmaster, wait_for_end
 from postroom.private_folder import remove_private_folder
 
@@ -64,7 +64,12 @@ class EmbeddedServer:
             self.folder.make()
             with self._exclusive(deadline):
                 self._join()
-                self._ensure_running(deadline)
+                try:
+                    self._ensure_running(deadline)
+                except Unavailable:
+                    if self.pid is None:
+                        self._leave()
+                    raise
         except PermissionError as error:
             raise Unavailable(
                 f"The embedded PostgreSQL in {self.folder.data} belongs to another user.",
@@ -150,18 +155,37 @@ class EmbeddedServer:
         return alone
 
     def _ensure_running(self, deadline: float) -> None:
+        since = 0
         while True:
-            if self.pid is None:
-                self._let_go()
-                self._launch(deadline)
             running = self._find()
-            if running is not None and running.ready:
+            if running is None:
+                since = self._launch()
+                running = self._await_postmaster(deadline, since)
+            if running.ready:
                 self._socket_folder = running.socket_folder
                 return
-            self._check_time(deadline, since=0)
+            self._check_time(deadline, since)
             time.sleep(0.01)  # it is starting, or stopping for somebody who has just left
 
-    def _launch(self, deadline: float) -> None:
+    def _await_postmaster(self, deadline: float, since: int) -> Postmaster:
+        """Wait until the child that was just launched is ready; an end of it before that is a failure for good."""
+        while True:
+            running = self._find()
+            if running is not None and running.ready:
+                _log.info("started PostgreSQL %d in %s", running.pid, self.folder.data)
+                return running
+            if self._child is None or self._child.poll() is not None:
+                self._let_go()
+                deadline = 0.0
+            self._check_time(deadline, since)
+            time.sleep(0.01)
+
+    def _launch(self) -> int:
+        """Start a server where none runs; returns where in the log it begins."""
+        if self._child is not None:
+            self._child.kill()  # for one that has not come to life; a dead one is only waited for
+            self._child.wait()
+        self._let_go()
         pgdata = self.folder.find_pgdata()
         if pgdata is None:
             binaries = find_binaries(self._store)
@@ -172,8 +196,10 @@ class EmbeddedServer:
         self._check(pgdata, binaries)
         (pgdata / "postroom.conf").write_text(_configuration(binaries))
         since = self._turn_log_over()
-        command = [str(binaries.folder / "postgres"), "-D", str(pgdata)]
-        command += ["-k", str(self.folder.socket_folder(pgdata, binaries))]
+        sockets = self.folder.socket_folder(pgdata, binaries)
+        # It names the process of a killed server, and PostgreSQL believes it while that has not quite gone.
+        (sockets / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
+        command = [str(binaries.folder / "postgres"), "-D", str(pgdata), "-k", str(sockets)]
         for name, value in self._settings.items():
             command += ["-c", f"{name}={value}"]
         with self.folder.log.open("ab") as log:
@@ -187,13 +213,7 @@ class EmbeddedServer:
                 **binaries.options(),
             )
         self._guard = Guard(self._child.pid)
-        while self.pid is None:
-            if self._child.poll() is not None:
-                self._let_go()
-                deadline = 0.0
-            self._check_time(deadline, since)
-            time.sleep(0.01)
-        _log.info("started PostgreSQL %d in %s", self._child.pid, self.folder.data)
+        return since
 
     def _check_time(self, deadline: float, since: int) -> None:
         if time.monotonic() > deadline:
@@ -208,7 +228,10 @@ class EmbeddedServer:
         if self._guard is not None:
             self._guard.release()
             self._guard = None
-        self._child = None
+        if self._child is not None:
+            if self._child.poll() is None:
+                self._child.returncode = 0  # it goes on for others, and Popen is not to complain about that
+            self._child = None
 
     def _initialise(self, binaries: Binaries) -> Path:
         """Make the data directory with the database in it, all or nothing."""
@@ -263,7 +286,10 @@ class EmbeddedServer:
     def _shut_down(self) -> None:
         running = self._find()
         pgdata = self.folder.find_pgdata()
-        if running is None or pgdata is None:
+        if pgdata is None:
+            return
+        if running is None:
+            end_orphans(pgdata)
             return
         # Fast, then without a checkpoint: recovery makes up for that at the next start. Never kill -9 first, which
         # leaves the children running.
