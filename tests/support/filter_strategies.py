@@ -1,0 +1,97 @@
+"""Properties, values, filters and contexts for hypothesis, with the edges of every value domain among them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from hypothesis import strategies as st
+
+from postroom.filters.expression import Filter, Operator, Predicate
+from postroom.properties import Property
+from postroom.values import Value, ValueType
+
+#: Values that are used again and again, so that constants and contexts meet: the edges, their neighbours, some more.
+POOLS: dict[ValueType, list[Value]] = {
+    ValueType.STR: ["a", "A", "ab", "b", "é", "\uffff", "\U00010000", "9", "10", " ", "'", "\\", "\n", "z" * 256],
+    ValueType.INT: [-(2**63), 1 - 2**63, -2, -1, 0, 1, 2, 3, 4, 7, 8, 2**53, 2**53 + 1, 2**63 - 2, 2**63 - 1],
+    ValueType.DECIMAL: [
+        Decimal(text)
+        for text in (f"-{'9' * 38}", "-1E+37", "-1.5", "-1E-38", "0", "1E-38", "0.1", "1", "1.10", "1E+37", "9" * 38)
+    ],
+    ValueType.FLOAT: [-1.7976931348623157e308, -1.5, -5e-324, 0.0, 5e-324, 0.1, 1.0, 2.0**53, 1.7976931348623157e308],
+    ValueType.BOOL: [False, True],
+    ValueType.DATETIME: [
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+        datetime(1970, 1, 1, tzinfo=UTC),
+        datetime(2026, 1, 31, 12, tzinfo=UTC),
+        datetime(2026, 1, 31, 12, 0, 0, 1, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+    ],
+}  # fmt: skip
+
+PROPERTIES = [
+    Property(f"{value_type.name.title()}{number}", value_type.python_type, namespace=namespace)
+    for value_type in ValueType
+    for number, namespace in enumerate(("Orders", "http://example.org/{partners}"))
+]
+
+
+def operators_of(value_type: ValueType) -> list[Operator]:
+    """The operators that a property of this type may be compared with."""
+    if value_type is ValueType.BOOL:
+        return [Operator.EQ, Operator.NE, Operator.EXISTS]
+    return [op for op in Operator if op is not Operator.BITAND or value_type is ValueType.INT]
+
+
+@st.composite
+def _decimals(draw: st.DrawFn) -> Decimal:
+    digits = draw(st.integers(1, 38))
+    unscaled = draw(st.integers(1 - 10**digits, 10**digits - 1))
+    places = draw(st.integers(digits - 38, 38))
+    return Decimal(unscaled) and Decimal(f"{unscaled}E{-places}")
+
+
+def values(value_type: ValueType) -> st.SearchStrategy[Value]:
+    """Any value of the domain; mostly one of the pool."""
+    text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=6)
+    arbitrary: dict[ValueType, st.SearchStrategy[Value]] = {
+        ValueType.STR: text,
+        ValueType.INT: st.integers(-(2**63), 2**63 - 1),
+        ValueType.DECIMAL: _decimals(),
+        ValueType.FLOAT: st.floats(allow_nan=False, allow_infinity=False).map(lambda value: value + 0.0),
+        ValueType.BOOL: st.booleans(),
+        ValueType.DATETIME: st.datetimes(timezones=st.just(UTC)),
+    }
+    pool = st.sampled_from(POOLS[value_type])
+    return st.one_of(pool, pool, pool, arbitrary[value_type])
+
+
+@st.composite
+def predicates(draw: st.DrawFn) -> Predicate:
+    property = draw(st.sampled_from(PROPERTIES))
+    operator = draw(st.sampled_from(operators_of(property.value_type)))
+    value = None if operator is Operator.EXISTS else draw(values(property.value_type))
+    return Predicate(property, operator, value)
+
+
+def filters() -> st.SearchStrategy[Filter]:
+    groups = st.lists(predicates(), min_size=1, max_size=4).map(tuple)
+    return st.lists(groups, min_size=1, max_size=3).map(lambda groups: Filter(tuple(groups)))
+
+
+@st.composite
+def contexts(draw: st.DrawFn) -> dict[str, Value]:
+    """The promoted values of a message; a str may be empty here."""
+    chosen = draw(st.lists(st.sampled_from(PROPERTIES), unique=True, max_size=8))
+    return {
+        p.key: draw(values(p.value_type) | st.just("") if p.value_type is ValueType.STR else values(p.value_type))
+        for p in chosen
+    }
+
+
+def misfits() -> st.SearchStrategy[dict[str, Value]]:
+    """Promoted values whose types have nothing to do with their properties'."""
+    value = st.sampled_from(list(ValueType)).flatmap(values)
+    return st.dictionaries(st.sampled_from(PROPERTIES).map(lambda property: property.key), value, max_size=6)
