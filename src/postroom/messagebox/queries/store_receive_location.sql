@@ -1,0 +1,8 @@
+-- A receive location as it is declared now. One that is there keeps its id, and stays enabled or disabled as it is.
+-- Index: receive_locations (name).
+INSERT INTO receive_locations (id, receive_port_id, host_id, name, adapter, pipeline, uri, enabled)
+VALUES (%(id)s, (SELECT id FROM receive_ports WHERE name = %(port)s), %(host_id)s, %(name)s, %(adapter)s, %(pipeline)s,
+        %(uri)s, %(enabled)s)
+    ON CONFLICT (name) DO UPDATE
+       SET receive_port_id = excluded.receive_port_id, host_id = excluded.host_id, adapter = excluded.adapter,
+           pipeline = excluded.pipeline, uri = excluded.uri

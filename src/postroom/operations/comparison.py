@@ -1,0 +1,250 @@
+"""An application compared with what is deployed: a pure function of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from postroom.application import (
+    DEFAULT_HOST,
+    ApplicationDefinition,
+    ReceiveLocationDefinition,
+    ReceivePortDefinition,
+    SendPortDefinition,
+    conflicts,
+)
+from postroom.errors import Problem
+from postroom.filters.text import format_filter
+from postroom.messagebox.configuration import ReceiveLocation, SendPort
+from postroom.operations.deployed import Deployed
+from postroom.operations.discretion import discreet
+from postroom.operations.plans import Action, Difference, Kind, Plan, Step
+from postroom.system_properties import SYSTEM_PROPERTIES
+from postroom.values import ValueType
+
+#: The system properties are deployed together, as one step.
+ALL_SYSTEM_PROPERTIES = "system properties"
+
+
+def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Plan:
+    """What applying ``definition`` changes; relative paths in it are taken from ``home``."""
+    return Plan(
+        application=definition.name,
+        steps=(
+            _application(definition, deployed),
+            *_hosts(definition, deployed),
+            *_properties(definition, deployed),
+            *_receive_ports(definition, deployed),
+            *_locations(definition, deployed, home),
+            *_send_ports(definition, deployed, home),
+        ),
+        problems=(
+            *conflicts(definition, deployed.others),
+            *_type_problems(definition, deployed),
+            *_removal_problems(definition, deployed),
+        ),
+    )
+
+
+# -- problems ------------------------------------------------------------------------------------------------------
+
+
+def _type_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
+    """A property stays deployed after the last application that knew it; its type cannot change."""
+    told = {prop.key for other in deployed.others for prop in other.properties}
+    for prop in definition.properties:
+        there = deployed.properties.get(prop.key, prop.value_type)
+        if there is prop.value_type:
+            continue
+        if prop.key not in told:
+            yield Problem(
+                f"{prop.dotted} has the type {_type(prop.value_type)} here, but is deployed as {_type(there)}; "
+                "a property keeps its type. Give the new one another name.",
+                definition.place.file,
+                definition.place.line,
+            )
+        for port in definition.send_ports:
+            groups = () if port.filter is None else port.filter.groups
+            if any(predicate.property.key == prop.key for group in groups for predicate in group):
+                yield Problem(
+                    f"send port {port.name!r}: the filter compares {prop.dotted} with values of type "
+                    f"{_type(prop.value_type)}, but it is deployed as {_type(there)}.",
+                    port.place.file,
+                    port.place.line,
+                )
+
+
+def _removal_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
+    kept = {location.name for port in definition.receive_ports for location in port.locations}
+    for name in deployed.locations.keys() - kept:
+        files = deployed.unfinished_files.get(name, 0)
+        if files:
+            taken = "a file that it has taken is" if files == 1 else f"{files} files that it has taken are"
+            yield Problem(
+                f"location {name!r} is to be removed, but {taken} not published yet. Let the pipeline finish first.",
+                definition.place.file,
+                definition.place.line,
+            )
+
+
+def _type(value_type: ValueType) -> str:
+    return value_type.python_type.__name__
+
+
+# -- steps ---------------------------------------------------------------------------------------------------------
+
+
+def _application(definition: ApplicationDefinition, deployed: Deployed) -> Step:
+    if deployed.definition is None:
+        action = Action.CREATE
+    else:
+        action = Action.KEEP if deployed.definition == definition.stored() else Action.CHANGE
+    return Step(kind=Kind.APPLICATION, name=definition.name, action=action)
+
+
+def _hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
+    for name in dict.fromkeys((DEFAULT_HOST, *(host.name for host in definition.hosts))):
+        known = deployed.hosts.get(name.lower())
+        yield Step(kind=Kind.HOST, name=known.name if known else name, action=Action.KEEP if known else Action.CREATE)
+
+
+def _properties(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
+    missing = SYSTEM_PROPERTIES.keys() - deployed.properties.keys()
+    if missing:
+        yield Step(
+            kind=Kind.PROPERTY, name=ALL_SYSTEM_PROPERTIES, action=Action.CREATE, note=f"{len(missing)} properties"
+        )
+    for prop in definition.properties:
+        action = Action.KEEP if prop.key in deployed.properties else Action.CREATE
+        yield Step(kind=Kind.PROPERTY, name=prop.dotted, action=action, note=_type(prop.value_type))
+
+
+def _receive_ports(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
+    declared = {port.name for port in definition.receive_ports}
+    for name in sorted(deployed.receive_ports.keys() - declared):
+        yield Step(kind=Kind.RECEIVE_PORT, name=name, action=Action.REMOVE)
+    for port in definition.receive_ports:
+        action = Action.KEEP if port.name in deployed.receive_ports else Action.CREATE
+        yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=action)
+
+
+def _locations(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Iterator[Step]:
+    declared = {location.name: (port, location) for port in definition.receive_ports for location in port.locations}
+    for name in sorted(deployed.locations.keys() - declared.keys()):
+        yield Step(kind=Kind.LOCATION, name=name, action=Action.REMOVE)
+    for name, (port, location) in declared.items():
+        known = deployed.locations.get(name)
+        if known is None:
+            state = "enabled" if location.enabled else "disabled"
+            yield Step(kind=Kind.LOCATION, name=name, action=Action.CREATE, note=state)
+            continue
+        differences = _differences(
+            location_fields(port, location, home), _deployed_location(known, deployed.host_name(known.host_id))
+        )
+        kept = "enabled" if known.enabled else "disabled"
+        yield Step(
+            kind=Kind.LOCATION,
+            name=name,
+            action=Action.CHANGE if differences else Action.KEEP,
+            differences=differences,
+            note=f"stays {kept}" if known.enabled != location.enabled else "",
+        )
+
+
+def _send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Iterator[Step]:
+    declared = {port.name for port in definition.send_ports}
+    for name in sorted(deployed.send_ports.keys() - declared):
+        state = deployed.send_ports[name].state.name.lower()
+        note = "" if state == "bound" else f"is {state}: unenlisted first; its instances stay"
+        yield Step(kind=Kind.SEND_PORT, name=name, action=Action.REMOVE, note=note)
+    for port in definition.send_ports:
+        known = deployed.send_ports.get(port.name)
+        if known is None:
+            yield Step(kind=Kind.SEND_PORT, name=port.name, action=Action.CREATE, note=port.state)
+            continue
+        differences = _differences(
+            send_port_fields(port, home), _deployed_send_port(known, deployed.host_name(known.host_id))
+        )
+        kept = known.state.name.lower()
+        yield Step(
+            kind=Kind.SEND_PORT,
+            name=port.name,
+            action=Action.CHANGE if differences else Action.KEEP,
+            differences=differences,
+            note=f"stays {kept}" if kept != port.state else "",
+        )
+
+
+# -- fields --------------------------------------------------------------------------------------------------------
+
+
+def location_fields(port: ReceivePortDefinition, location: ReceiveLocationDefinition, home: Path) -> dict[str, Any]:
+    """What is stored of a location and follows its declaration. Whether it is enabled belongs to the operator."""
+    return {
+        "receive port": port.name,
+        "host": location.host,
+        "adapter": location.adapter.model_dump(mode="json"),
+        "pipeline": location.pipeline.model_dump(mode="json"),
+        "uri": location.adapter.address(home),
+    }
+
+
+def _deployed_location(location: ReceiveLocation, host: str) -> dict[str, Any]:
+    return {
+        "receive port": location.port_name,
+        "host": host,
+        "adapter": location.adapter,
+        "pipeline": location.pipeline,
+        "uri": location.uri,
+    }
+
+
+def send_port_fields(port: SendPortDefinition, home: Path) -> dict[str, Any]:
+    """What is stored of a send port and follows its declaration. Its state belongs to the operator."""
+    return {
+        "host": port.host,
+        "adapter": port.adapter.model_dump(mode="json"),
+        "uri": port.adapter.address(home),
+        "filter": None if port.filter is None else format_filter(port.filter),
+        "priority": port.priority,
+        "retry count": port.retry.count,
+        "retry interval": timedelta(seconds=port.retry.interval),
+    }
+
+
+def _deployed_send_port(port: SendPort, host: str) -> dict[str, Any]:
+    return {
+        "host": host,
+        "adapter": port.adapter,
+        "uri": port.uri,
+        "filter": port.filter,
+        "priority": port.priority,
+        "retry count": port.retry_count,
+        "retry interval": port.retry_interval,
+    }
+
+
+def _differences(declared: dict[str, Any], deployed: dict[str, Any]) -> tuple[Difference, ...]:
+    found = []
+    for field, after in declared.items():
+        before = deployed[field]
+        if field == "host":
+            # Hosts differ by more than case.
+            if before.lower() != after.lower():
+                found.append(Difference(field=field, before=before, after=after))
+        elif isinstance(after, dict):
+            old, new = discreet(before), discreet(after)
+            found += [
+                Difference(field=f"{field} {key}", before=_text(old.get(key)), after=_text(new.get(key)))
+                for key in sorted(after.keys() | before.keys())
+                if before.get(key) != after.get(key)
+            ]
+        elif before != after:
+            found.append(Difference(field=field, before=_text(before), after=_text(after)))
+    return tuple(found)
+
+
+def _text(value: object) -> str:
+    return "none" if value is None else str(value)

@@ -1,0 +1,68 @@
+"""What is deployed now, read at once, for an application to be compared with."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from postroom.application import ApplicationDefinition
+from postroom.messagebox.configuration import Host, ReceiveLocation, SendPort, hosts, receive_locations, send_ports
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
+from postroom.values import ValueType
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployed:
+    """The whole deployment; ports and locations are those of one application."""
+
+    hosts: dict[str, Host]
+    """By name in lower case: hosts differ by more than case."""
+    properties: dict[str, ValueType]
+    definition: dict[str, Any] | None
+    """The application as it was applied last; None if it never was."""
+    others: tuple[ApplicationDefinition, ...]
+    receive_ports: dict[str, uuid.UUID]
+    locations: dict[str, ReceiveLocation]
+    send_ports: dict[str, SendPort]
+    unfinished_files: dict[str, int]
+    """Per location: how many files it has taken and not yet published."""
+
+    def host_name(self, host_id: int) -> str:
+        return next(host.name for host in self.hosts.values() if host.host_id == host_id)
+
+
+def read_deployed(connection: Connection, application: str) -> Deployed:
+    """What is there for an application of that name to meet; consistent inside a suitable transaction."""
+    definitions: dict[str, dict[str, Any]] = dict(
+        connection.execute("SELECT name, definition FROM applications").fetchall()
+    )
+    own: dict[str, uuid.UUID] = dict(
+        connection.execute(
+            "SELECT p.name, p.id FROM receive_ports p JOIN applications a ON a.id = p.application_id WHERE a.name = %s",
+            (application,),
+        ).fetchall()
+    )
+    own_send_ports = {
+        name
+        for (name,) in connection.execute(
+            "SELECT p.name FROM send_ports p JOIN applications a ON a.id = p.application_id WHERE a.name = %s",
+            (application,),
+        )
+    }
+    return Deployed(
+        hosts={host.name.lower(): host for host in hosts(connection)},
+        properties={
+            key: ValueType(value_type)
+            for key, value_type in connection.execute("SELECT key, value_type FROM properties")
+        },
+        definition=definitions.get(application),
+        others=tuple(
+            ApplicationDefinition.from_stored(stored) for name, stored in definitions.items() if name != application
+        ),
+        receive_ports=own,
+        locations={one.name: one for one in receive_locations(connection) if one.port_name in own},
+        send_ports={one.name: one for one in send_ports(connection) if one.name in own_send_ports},
+        unfinished_files=dict(connection.execute(statement("queries/unfinished_files")).fetchall()),
+    )

@@ -1,0 +1,198 @@
+"""Applications: what applying one would change, and applying it, all or nothing.
+
+    definition = load(Path("examples/orders/app.py"))
+    plan(connection, definition, home=Path("orders-home")).changes
+    apply(connection, definition, home=Path("orders-home"))
+
+Whatever an operator decided stays: a port that exists keeps its state, a location stays enabled or disabled.
+"""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from psycopg.types.json import Jsonb
+
+from postroom.application import DEFAULT_HOST, ApplicationDefinition, SendPortDefinition
+from postroom.errors import DefinitionRefused
+from postroom.messagebox.configuration import PortState, SendPort, hosts, send_ports
+from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.migrate import create_host
+from postroom.messagebox.statements import statement
+from postroom.messagebox.subscriptions import deploy_property
+from postroom.operations.comparison import compare, location_fields, send_port_fields
+from postroom.operations.deployed import Deployed, read_deployed
+from postroom.operations.enlistment import enlist_port, start_port, subscribe_again, unenlist_port
+from postroom.operations.plans import Action, Kind, Plan
+from postroom.system_properties import SYSTEM_PROPERTIES
+
+#: A port that is removed and declared again has the id that it had: what was left behind for it can be resumed.
+_IDS = uuid.UUID("6f1d8a4e-30a5-4c1c-9d43-6f6a2b7a9d10")
+
+#: What a subscription is made of; if one of these changes, the port subscribes again.
+_SUBSCRIBED = {"host", "filter", "priority"}
+
+
+def plan(connection: Connection, definition: ApplicationDefinition, *, home: Path) -> Plan:
+    """What ``apply`` would do now; nothing is changed. Problems that only the MessageBox can know are in the plan."""
+
+    def work(connection: Connection) -> Plan:
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        return compare(definition, read_deployed(connection, definition.name), home)
+
+    return transaction(connection, work)
+
+
+def apply(connection: Connection, definition: ApplicationDefinition, *, home: Path) -> Plan:
+    """Brings the deployment to what the application declares, in one transaction, and says what that was.
+
+    DefinitionRefused with every problem if there is one. An application that is as it was changes nothing.
+    """
+
+    def work(connection: Connection) -> Plan:
+        # The lock of change_routing, without the new version that it would give: applies come one after another, and
+        # no port changes its state between the comparison and its consequences.
+        connection.execute("SELECT pg_advisory_xact_lock(7001, 0)")
+        deployed = read_deployed(connection, definition.name)
+        decided = compare(definition, deployed, home)
+        if decided.problems:
+            raise DefinitionRefused(f"The application {definition.name!r}", decided.problems)
+        if decided.changes:
+            connection.execute("SELECT change_routing()")
+            _Deployment(connection, definition, deployed, decided, home).carry_out()
+        return decided
+
+    return transaction(connection, work)
+
+
+class _Deployment:
+    """The steps of one plan, inside one transaction."""
+
+    def __init__(
+        self, connection: Connection, definition: ApplicationDefinition, deployed: Deployed, decided: Plan, home: Path
+    ) -> None:
+        self._connection = connection
+        self._definition = definition
+        self._deployed = deployed
+        self._plan = decided
+        self._home = home
+
+    def carry_out(self) -> None:
+        self._deploy_properties()
+        self._create_hosts()
+        self._host_ids = {host.name.lower(): host.host_id for host in hosts(self._connection)}
+        self._application_id = self._store_application()
+        self._remove()
+        self._store_receive_ports()
+        self._store_locations()
+        self._store_send_ports()
+
+    def _deploy_properties(self) -> None:
+        wanted = {**SYSTEM_PROPERTIES, **{prop.key: prop for prop in self._definition.properties}}
+        for key, prop in wanted.items():
+            if key not in self._deployed.properties:
+                deploy_property(self._connection, key, prop.value_type)
+
+    def _create_hosts(self) -> None:
+        has_default = any(host.is_default for host in self._deployed.hosts.values())
+        for step in self._plan.of(Kind.HOST, Action.CREATE):
+            is_default = not has_default and step.name == DEFAULT_HOST
+            create_host(self._connection, step.name, is_default=is_default)
+
+    def _store_application(self) -> uuid.UUID:
+        row = self._connection.execute(
+            "INSERT INTO applications (name, definition) VALUES (%s, %s)"
+            " ON CONFLICT (name) DO UPDATE SET definition = excluded.definition, applied_at = now() RETURNING id",
+            (self._definition.name, Jsonb(self._definition.stored())),
+        ).fetchone()
+        assert row is not None
+        application_id: uuid.UUID = row[0]
+        return application_id
+
+    def _remove(self) -> None:
+        """What is not declared any more. Instances stay, and can be terminated, or resumed when it is declared again.
+
+        Receive ports go later, because a location may move from one to another."""
+        for step in self._plan.of(Kind.SEND_PORT, Action.REMOVE):
+            port = self._deployed.send_ports[step.name]
+            if port.state is not PortState.BOUND:
+                unenlist_port(self._connection, port)
+            self._connection.execute("DELETE FROM send_ports WHERE id = %s", (port.port_id,))
+        for step in self._plan.of(Kind.LOCATION, Action.REMOVE):
+            self._connection.execute("DELETE FROM receive_locations WHERE name = %s", (step.name,))
+
+    def _store_receive_ports(self) -> None:
+        for step in self._plan.of(Kind.RECEIVE_PORT, Action.CREATE):
+            self._connection.execute(
+                "INSERT INTO receive_ports (id, application_id, name) VALUES (%s, %s, %s)",
+                (_id(Kind.RECEIVE_PORT, step.name), self._application_id, step.name),
+            )
+
+    def _store_locations(self) -> None:
+        changed = {step.name for step in self._plan.of(Kind.LOCATION, Action.CREATE, Action.CHANGE)}
+        for port in self._definition.receive_ports:
+            for location in port.locations:
+                if location.name not in changed:
+                    continue
+                fields = location_fields(port, location, self._home)
+                self._connection.execute(
+                    statement("queries/store_receive_location"),
+                    {
+                        "id": _id(Kind.LOCATION, location.name),
+                        "port": port.name,
+                        "host_id": self._host_ids[location.host.lower()],
+                        "name": location.name,
+                        "adapter": Jsonb(fields["adapter"]),
+                        "pipeline": Jsonb(fields["pipeline"]),
+                        "uri": fields["uri"],
+                        "enabled": location.enabled,
+                    },
+                )
+        for step in self._plan.of(Kind.RECEIVE_PORT, Action.REMOVE):
+            self._connection.execute("DELETE FROM receive_ports WHERE name = %s", (step.name,))
+
+    def _store_send_ports(self) -> None:
+        changed = {step.name: step for step in self._plan.of(Kind.SEND_PORT, Action.CREATE, Action.CHANGE)}
+        for port in self._definition.send_ports:
+            if port.name not in changed:
+                continue
+            stored = self._store_send_port(port)
+            if changed[port.name].action is Action.CREATE:
+                self._bring_up(stored, port)
+            elif _SUBSCRIBED & {difference.field for difference in changed[port.name].differences}:
+                subscribe_again(self._connection, stored)
+
+    def _store_send_port(self, port: SendPortDefinition) -> SendPort:
+        fields = send_port_fields(port, self._home)
+        port_id = _id(Kind.SEND_PORT, port.name)
+        row = self._connection.execute(
+            statement("queries/store_send_port"),
+            {
+                "id": port_id,
+                "application_id": self._application_id,
+                "host_id": self._host_ids[port.host.lower()],
+                "name": port.name,
+                "transport_id": uuid.uuid5(port_id, "primary transport"),
+                "adapter": Jsonb(fields["adapter"]),
+                "uri": fields["uri"],
+                "filter": fields["filter"],
+                "priority": fields["priority"],
+                "retry_count": fields["retry count"],
+                "retry_interval": fields["retry interval"],
+            },
+        ).fetchone()
+        assert row is not None
+        (stored,) = send_ports(self._connection, ids=[row[0]])
+        return stored
+
+    def _bring_up(self, stored: SendPort, declared: SendPortDefinition) -> None:
+        """A new port, bound, to the state that it declares."""
+        if declared.state != "bound":
+            stored = enlist_port(self._connection, stored)
+        if declared.state == "started":
+            start_port(self._connection, stored)
+
+
+def _id(kind: Kind, name: str) -> uuid.UUID:
+    return uuid.uuid5(_IDS, f"{kind}/{name}")

@@ -1,0 +1,70 @@
+"""The deployed properties, by the names that people write, and values that people write for them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from postroom.errors import BadValue, DefinitionError, NotFound
+from postroom.filters.text import format_property
+from postroom.message import Context
+from postroom.messagebox.connection import Connection
+from postroom.properties import Property
+from postroom.values import ValueType, value_from_text
+
+
+def deployed_properties(connection: Connection) -> list[Property]:
+    """Every property that filters may name."""
+    rows = connection.execute("SELECT key, value_type FROM properties ORDER BY key")
+    return [Property.from_key(key, ValueType(value_type)) for key, value_type in rows]
+
+
+def property_named(name: str, properties: Iterable[Property]) -> Property:
+    """The property that is written ``Orders.Region``, or ``Region`` where that is clear; else NotFound."""
+    known = list(properties)
+    for spelled in (format_property, _bare_name):
+        found = [prop for prop in known if spelled(prop) == name]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise DefinitionError(
+                f"{name} could be {' or '.join(sorted(map(format_property, found)))}.",
+                hint="Write the property's full name.",
+            )
+    names = [spelled(prop) for prop in known for spelled in (format_property, _bare_name)]
+    near = difflib.get_close_matches(name, names)
+    raise NotFound(
+        f"There is no property {name!r}.",
+        why="A property is deployed by an application that promotes it, compares it in a filter, or declares it.",
+        hint=f"Did you mean {' or '.join(dict.fromkeys(near))}?" if near else "Apply an application that knows it.",
+    )
+
+
+def context_of(promoted: Sequence[str], written: Sequence[str], properties: Sequence[Property]) -> Context:
+    """A context from what stands on a command line: ``Orders.Region=EU``."""
+    context = Context()
+    for text in written:
+        prop, value = _assignment(text, properties)
+        context = context.write(prop, value_from_text(prop.value_type, value))
+    for text in promoted:
+        prop, value = _assignment(text, properties)
+        context = context.promote(prop, value_from_text(prop.value_type, value))
+    return context
+
+
+def _assignment(text: str, properties: Sequence[Property]) -> tuple[Property, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise BadValue(f"{text!r} gives no value.", hint="Write PROPERTY=VALUE, such as Orders.Region=EU.")
+    prop = property_named(name.strip(), properties)
+    try:
+        value_from_text(prop.value_type, value)
+    except BadValue as error:
+        raise BadValue(
+            f"{prop.dotted}: {error.what}", hint=f"It is of type {prop.value_type.python_type.__name__}."
+        ) from None
+    return prop, value
+
+
+def _bare_name(prop: Property) -> str:
+    return prop.name

@@ -1,0 +1,362 @@
+"""Applying applications: what changes, what stays, what is refused. FLT-10, SPT-02, PRED-10, CTX-08."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom import BTS, Application, Property, Retry, adapters, pipelines
+from postroom.agent.publishing import MessageAgent
+from postroom.agent.routing import RoutingTable
+from postroom.application import SendPortState
+from postroom.errors import DefinitionRefused, PublishFailed
+from postroom.message import Message
+from postroom.messagebox.configuration import PortState, host_named, hosts, receive_locations, send_ports
+from postroom.messagebox.connection import Connection, connect
+from postroom.operations import ports
+from postroom.operations.deployment import apply, plan
+from postroom.operations.plans import Action, Kind, Plan
+from postroom.properties import Property as AnyProperty
+from postroom.system_properties import SYSTEM_PROPERTIES
+from tests.support.waiting import wait_until
+
+HOME = Path("/srv/orders")
+Region = Property("Orders.Region", str)
+Total = Property("Orders.Total", Decimal)
+
+
+def orders(
+    filter: Any = Region == "EU",
+    *,
+    name: str = "orders",
+    ports: tuple[str, ...] = ("Europe",),
+    state: SendPortState = "started",
+    priority: int = 5,
+    host: str = "Main",
+    folder: str = "out",
+    location: str | None = "drop",
+    receive_port: str = "OrdersIn",
+    enabled: bool = True,
+) -> Application:
+    app = Application(name)
+    if host != "Main":
+        app.host(host)
+    app.property(Region, Total)
+    if location is not None:
+        app.receive_port(receive_port).location(
+            location, adapters.File("in"), pipeline=pipelines.Json(promote={Region: "region"}), enabled=enabled
+        )
+    for port in ports:
+        app.send_port(port, adapters.File(folder), filter=filter, state=state, priority=priority, host=host)
+    return app
+
+
+def deploy(connection: Connection, app: Application) -> Plan:
+    return apply(connection, app.definition(), home=HOME)
+
+
+def publish(connection: Connection, region: str) -> tuple[str, ...]:
+    host = host_named(connection, "Main")
+    message = Message.of(b"{}", promoted={Region: region})
+    try:
+        return MessageAgent(connection, host, RoutingTable()).publish([message])[0].subscribers
+    except PublishFailed:
+        return ()
+
+
+def changes(of: Plan) -> set[tuple[str, str, str]]:
+    return {(step.action, step.kind, step.name) for step in of.changes}
+
+
+def one(connection: Connection, query: str, *parameters: object) -> Any:
+    row = connection.execute(query, parameters).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def port_states(connection: Connection) -> Iterator[tuple[str, PortState]]:
+    return ((port.name, port.state) for port in send_ports(connection))
+
+
+def test_a_first_apply_makes_everything_and_messages_flow(connection: Connection) -> None:
+    done = deploy(connection, orders())
+    assert changes(done) == {
+        ("create", "application", "orders"),
+        ("create", "host", "Main"),
+        ("create", "property", "system properties"),
+        ("create", "property", "Orders.Region"),
+        ("create", "property", "Orders.Total"),
+        ("create", "receive port", "OrdersIn"),
+        ("create", "location", "drop"),
+        ("create", "send port", "Europe"),
+    }
+    (host,) = hosts(connection)
+    assert (host.name, host.is_default) == ("Main", True)
+    (location,) = receive_locations(connection)
+    assert (location.port_name, location.uri, location.enabled) == ("OrdersIn", "file:///srv/orders/in", True)
+    (port,) = send_ports(connection)
+    assert (port.state, port.uri, port.retry_count) == (PortState.STARTED, "file:///srv/orders/out", 3)
+    assert one(connection, "SELECT count(*) FROM properties") == len(SYSTEM_PROPERTIES) + 2
+    assert publish(connection, "EU") == ("Europe",)
+    assert publish(connection, "US") == ()
+
+
+def test_applying_the_same_again_changes_nothing_at_all(connection: Connection) -> None:
+    deploy(connection, orders())
+    before = one(connection, "SELECT version FROM routing_version")
+    applied_at = one(connection, "SELECT applied_at FROM applications")
+    again = deploy(connection, orders())
+    assert again.changes == ()
+    assert {step.name for step in again.steps} >= {"Europe", "drop", "OrdersIn", "Main"}
+    assert one(connection, "SELECT version FROM routing_version") == before
+    assert one(connection, "SELECT applied_at FROM applications") == applied_at
+
+
+def test_a_plan_says_what_apply_would_do_and_does_nothing(connection: Connection) -> None:
+    planned = plan(connection, orders().definition(), home=HOME)
+    assert one(connection, "SELECT count(*) FROM applications") == 0
+    assert hosts(connection) == []
+    assert planned == deploy(connection, orders())
+    assert plan(connection, orders().definition(), home=HOME).changes == ()
+
+
+def test_a_changed_filter_takes_the_place_of_the_old_one_at_once(connection: Connection) -> None:
+    deploy(connection, orders())
+    assert publish(connection, "EU") == ("Europe",)
+    before = send_ports(connection)[0]
+    done = deploy(connection, orders(filter=Region == "US"))
+    (step,) = done.of(Kind.SEND_PORT, Action.CHANGE)
+    (difference,) = step.differences
+    assert (difference.field, difference.before, difference.after) == (
+        "filter",
+        "Orders.Region == 'EU'",
+        "Orders.Region == 'US'",
+    )
+    after = send_ports(connection)[0]
+    assert (after.port_id, after.transport_id, after.state) == (before.port_id, before.transport_id, PortState.STARTED)
+    assert after.subscription_id != before.subscription_id
+    assert publish(connection, "US") == ("Europe",)
+    assert publish(connection, "EU") == ()
+    # What was queued under the old filter is still there (FLT-10, SUB-21).
+    assert one(connection, "SELECT count(*) FROM work_queue") == 2
+    assert one(connection, "SELECT count(*) FROM subscriptions WHERE removed_at IS NULL") == 1
+
+
+def test_a_stopped_port_stays_stopped_and_keeps_what_was_suspended_for_it(connection: Connection) -> None:
+    deploy(connection, orders())
+    ports.stop(connection, "Europe")
+    publish(connection, "EU")
+    done = deploy(connection, orders(filter=Region == "US", priority=2))
+    (step,) = done.of(Kind.SEND_PORT, Action.CHANGE)
+    assert step.note == "stays stopped"
+    publish(connection, "US")
+    assert one(connection, "SELECT count(*) FROM suspended_queue WHERE cause = 1") == 2
+    assert ports.start(connection, "Europe").resumed == 2
+    assert one(connection, "SELECT count(*) FROM work_queue") == 2
+    assert one(connection, "SELECT priority FROM subscriptions WHERE removed_at IS NULL") == 2
+
+
+def test_an_unenlisted_port_stays_unenlisted(connection: Connection) -> None:
+    deploy(connection, orders())
+    ports.unenlist(connection, "Europe")
+    deploy(connection, orders(filter=Region == "US"))
+    assert dict(port_states(connection)) == {"Europe": PortState.BOUND}
+    assert publish(connection, "US") == ()
+
+
+@pytest.mark.parametrize("state", ["bound", "stopped", "started"])
+def test_a_new_port_gets_the_state_that_it_declares(connection: Connection, state: SendPortState) -> None:
+    deploy(connection, orders(state=state))
+    assert dict(port_states(connection)) == {"Europe": PortState[state.upper()]}
+
+
+def test_a_declared_state_does_not_overrule_the_operator(connection: Connection) -> None:
+    deploy(connection, orders())
+    done = deploy(connection, orders(state="stopped"))
+    assert dict(port_states(connection)) == {"Europe": PortState.STARTED}
+    (step,) = done.of(Kind.SEND_PORT, Action.KEEP)
+    assert step.note == "stays started"
+
+
+def test_a_disabled_location_stays_disabled_when_it_changes(connection: Connection) -> None:
+    deploy(connection, orders())
+    connection.execute("UPDATE receive_locations SET enabled = false")
+    done = deploy(connection, orders(receive_port="OtherIn"))
+    assert ("change", "location", "drop") in changes(done)
+    assert ("remove", "receive port", "OrdersIn") in changes(done)
+    (location,) = receive_locations(connection)
+    assert (location.port_name, location.enabled) == ("OtherIn", False)
+
+
+def test_an_adapter_or_a_retry_policy_changes_without_a_new_subscription(connection: Connection) -> None:
+    deploy(connection, orders())
+    before = send_ports(connection)[0]
+    version = one(connection, "SELECT version FROM routing_version")
+    app = orders(ports=())
+    app.send_port("Europe", adapters.File("elsewhere"), filter=Region == "EU", retry=Retry(count=9, interval=1.5))
+    done = deploy(connection, app)
+    (step,) = done.of(Kind.SEND_PORT, Action.CHANGE)
+    assert {difference.field for difference in step.differences} == {
+        "adapter path",
+        "uri",
+        "retry count",
+        "retry interval",
+    }
+    after = send_ports(connection)[0]
+    assert after.subscription_id == before.subscription_id
+    assert (after.retry_count, after.retry_interval.total_seconds()) == (9, 1.5)
+    assert one(connection, "SELECT version FROM routing_version") > version, "hosts must learn of it"
+
+
+def test_a_removed_port_leaves_its_instances_and_finds_them_again(connection: Connection) -> None:
+    deploy(connection, orders(ports=("Europe", "Audit")))
+    ports.stop(connection, "Audit")
+    publish(connection, "EU")
+    done = deploy(connection, orders(ports=("Europe",)))
+    assert changes(done) == {("change", "application", "orders"), ("remove", "send port", "Audit")}
+    assert publish(connection, "EU") == ("Europe",)
+    assert one(connection, "SELECT count(*) FROM suspended_queue") == 1
+    # Declared again it is the same port, so that what was left behind for it is taken up (SPT-08).
+    deploy(connection, orders(ports=("Europe", "Audit")))
+    assert one(connection, "SELECT count(*) FROM suspended_queue") == 0
+    assert one(connection, "SELECT count(*) FROM work_queue") == 3
+
+
+def test_a_port_may_move_to_another_host(connection: Connection) -> None:
+    deploy(connection, orders())
+    publish(connection, "EU")
+    done = deploy(connection, orders(host="Slow"))
+    assert ("create", "host", "Slow") in changes(done)
+    assert publish(connection, "EU") == ("Europe",)
+    assert one(connection, "SELECT count(*) FROM main_q") == 1
+    assert one(connection, "SELECT count(*) FROM slow_q") == 1
+    assert [(host.name, host.is_default) for host in hosts(connection)] == [("Main", True), ("Slow", False)]
+
+
+def test_the_names_of_hosts_differ_by_more_than_case(connection: Connection) -> None:
+    deploy(connection, orders(host="Slow"))
+    done = deploy(connection, orders(host="SLOW"))
+    assert done.changes == () or changes(done) == {("change", "application", "orders")}
+    assert len(hosts(connection)) == 2
+
+
+def test_every_problem_that_only_the_messagebox_knows_is_listed(connection: Connection) -> None:
+    deploy(connection, orders(name="first"))
+    other = Application("second")
+    as_int: AnyProperty = Property("Orders.Region", int)
+    other.property(as_int)
+    other.receive_port("OrdersIn").location("drop", adapters.File("in"))
+    other.send_port("Europe", adapters.File("out"), filter=as_int == 1)
+    planned = plan(connection, other.definition(), home=HOME)
+    texts = "\n".join(problem.text for problem in planned.problems)
+    assert "receive port named 'OrdersIn'" in texts
+    assert "location named 'drop'" in texts
+    assert "send port named 'Europe'" in texts
+    assert "Orders.Region has the type int here" in texts
+    assert "the filter compares Orders.Region with values of type int, but it is deployed as str" in texts
+    assert all(problem.file == __file__ and problem.line for problem in planned.problems)
+    with pytest.raises(DefinitionRefused) as refused:
+        apply(connection, other.definition(), home=HOME)
+    assert refused.value.problems == planned.problems
+    assert one(connection, "SELECT count(*) FROM applications") == 1
+
+
+def test_a_property_keeps_its_type_after_its_application_forgot_it(connection: Connection) -> None:
+    deploy(connection, orders())
+    deploy(connection, Application("orders"))
+    other = Application("second")
+    other.property(Property("Orders.Total", int))
+    (problem,) = plan(connection, other.definition(), home=HOME).problems
+    assert "Orders.Total has the type int here, but is deployed as Decimal" in problem.text
+
+
+def test_a_location_with_files_in_hand_is_not_removed(connection: Connection) -> None:
+    deploy(connection, orders())
+    connection.execute(
+        "INSERT INTO claims (interchange_id, location_id, name, path, state)"
+        " SELECT gen_random_uuid(), id, 'a.json', '/a.json', 2 FROM receive_locations"
+    )
+    with pytest.raises(DefinitionRefused, match="a file that it has taken is not published yet"):
+        deploy(connection, orders(location=None))
+    connection.execute("UPDATE claims SET state = 3")
+    deploy(connection, orders(location=None))
+    assert receive_locations(connection) == []
+
+
+def test_nothing_is_half_applied(connection: Connection) -> None:
+    deploy(connection, orders())
+    app = orders(filter=Region == "US", ports=("Europe", "New"), host="Another")
+    definition = app.definition()
+    connection.execute("ALTER TABLE send_ports ADD CONSTRAINT refuse CHECK (name <> 'New')")
+    with pytest.raises(Exception, match="refuse"):
+        apply(connection, definition, home=HOME)
+    assert [host.name for host in hosts(connection)] == ["Main"]
+    assert publish(connection, "EU") == ("Europe",)
+    assert publish(connection, "US") == ()
+
+
+def test_applies_at_the_same_time_come_one_after_another(connection: Connection, database: str) -> None:
+    applications = [orders(name="one", ports=("A", "B"), location="l1", receive_port="r1"), orders(name="one")]
+    applications += [orders(name="two", ports=("C",), location="l2", receive_port="r2")]
+    failures: list[BaseException] = []
+
+    def run(app: Application) -> None:
+        try:
+            with connect(database) as own:
+                deploy(own, app)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(app,)) for app in applications * 3]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    names = {port.name for port in send_ports(connection)}
+    assert names in ({"A", "B", "C"}, {"Europe", "C"})
+    assert len(hosts(connection)) == 1
+
+
+def test_an_apply_waits_for_publishes_that_are_under_way(connection: Connection, database: str) -> None:
+    """A publish that found the old filter's subscribers commits before the new one holds."""
+    deploy(connection, orders())
+    done = threading.Event()
+
+    def change() -> None:
+        deploy(own, orders(filter=Region == "US"))
+        done.set()
+
+    with connect(database) as publisher, connect(database) as own:
+        with publisher.transaction():
+            publisher.execute("SELECT lock_routing()")
+            thread = threading.Thread(target=change)
+            thread.start()
+            waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            wait_until(lambda: one(connection, waiting), what="the apply to wait for the lock")
+            assert not done.is_set()
+        thread.join()
+    assert done.is_set()
+
+
+def test_secrets_are_not_in_a_plan(connection: Connection) -> None:
+    def app(secret: str) -> Application:
+        made = Application("web")
+        made.property(Region)
+        made.send_port(
+            "Web",
+            adapters.Http("https://example.com", headers={"Authorization": secret}, proxy=f"http://u:{secret}@proxy"),
+            filter=BTS.ReceivePortName == "x",
+        )
+        return made
+
+    deploy(connection, app("old-secret"))
+    planned = plan(connection, app("new-secret").definition(), home=HOME)
+    (step,) = planned.of(Kind.SEND_PORT, Action.CHANGE)
+    assert {difference.field for difference in step.differences} == {"adapter headers", "adapter proxy"}
+    assert "secret" not in repr(planned)
