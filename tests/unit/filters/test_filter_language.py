@@ -1,0 +1,66 @@
+"""The reference says what the language does: every example on the page is read, and every operator has its heading."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.errors import BadFilter
+from postroom.filters.expression import Comparable, Filter, Operator
+from postroom.filters.text import format_filter, parse
+
+PAGE = (Path(__file__).parents[3] / "docs" / "filter-language.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    """The fenced blocks of the page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def declared() -> dict[str, Any]:
+    """What the Python on the page declares."""
+    names: dict[str, Any] = {}
+    for block in blocks("python"):
+        exec(block, names)
+    return names
+
+
+def properties() -> list[Comparable]:
+    names = declared()
+    return [*(each for each in names.values() if isinstance(each, Comparable)), names["BTS"].ReceivePortName]
+
+
+@pytest.mark.parametrize("block", blocks("filter"))
+def test_an_example_is_a_filter(block: str) -> None:
+    filter = parse(block, properties())
+    assert parse(format_filter(filter), properties()) == filter
+
+
+@pytest.mark.parametrize("block", blocks("filter-error"))
+def test_an_example_of_an_error_is_one(block: str) -> None:
+    with pytest.raises(BadFilter):
+        parse(block, properties())
+
+
+def test_the_error_that_is_shown_is_the_error_that_is_raised() -> None:
+    with pytest.raises(BadFilter) as caught:
+        parse(blocks("filter-error")[-1].rstrip("\n"), properties())
+    assert f"{caught.value}\n" == blocks("text")[-1]
+
+
+def test_the_examples_say_what_the_page_says() -> None:
+    names, examples = declared(), blocks("filter")
+    assert parse(examples[0], properties()) == names["big_orders"]
+    multiplied = next(i for i, text in enumerate(examples) if text.startswith("(Region"))
+    assert parse(examples[multiplied], properties()) == parse(examples[multiplied + 1], properties())
+    rounded: Filter = parse("Priority == 9.5", properties())
+    assert "Priority == 9.5\n" in examples
+    assert rounded == (names["Priority"] == 10)
+
+
+def test_every_operator_has_a_heading() -> None:
+    headings = "".join(line for line in PAGE.splitlines() if line.startswith("###"))
+    assert all(f"`{op.symbol}" in headings for op in Operator)
