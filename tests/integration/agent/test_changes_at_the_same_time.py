@@ -1,0 +1,88 @@
+"""Publishing while ports are started, stopped and unenlisted: nothing is left behind (decision 6)."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+from postroom.agent.receiving import Receiver
+from postroom.agent.routing import RoutingTable
+from postroom.errors import PublishFailed
+from postroom.message import Message
+from postroom.messagebox.connection import connect
+from postroom.operations import ports
+from tests.support.box import Box, Region, interchange
+
+
+def test_no_message_is_left_behind_by_a_start(box: Box) -> None:
+    """Each start that returned has taken up everything that was suspended before it."""
+    location = box.add_location()
+    box.add_port("P", "exists(Region)")
+    stop = threading.Event()
+    left_behind: list[int] = []
+
+    def change() -> None:
+        with connect(box.url) as connection:
+            for _ in range(40):
+                ports.stop(connection, "P")
+                ports.start(connection, "P")
+                row = connection.execute("SELECT count(*) FROM suspended_queue").fetchone()
+                assert row is not None
+                left_behind.append(row[0])
+        stop.set()
+
+    def publish(streaming: bool) -> int:
+        published = 0
+        with connect(box.url, user=box.host().role_name) as connection:
+            agent = box.agent(connection=connection)
+            receiver = Receiver(connection, RoutingTable())
+            while not stop.is_set():
+                if streaming:
+                    published += receiver.receive(location, [interchange(b'{"region":"EU"}')])[0].published
+                else:
+                    agent.publish([Message.of(b"", promoted={Region: "EU"})])
+                    published += 1
+        return published
+
+    with ThreadPoolExecutor() as pool:
+        publishers = [pool.submit(publish, streaming) for streaming in (True, True, False, False)]
+        pool.submit(change).result()
+        published = sum(publisher.result() for publisher in publishers)
+    assert left_behind == [0] * 40
+    assert box.count("work_queue") == published
+    assert box.count("spool") == published
+
+
+def test_every_publish_falls_before_or_after_an_unenlist(box: Box) -> None:
+    """Against a serial history: what was accepted is queued, what was refused is not, and nothing in between."""
+    box.add_port("P", "exists(Region)", state="bound")
+    stop = threading.Event()
+    outcomes: Counter[str] = Counter()
+
+    def change() -> None:
+        with connect(box.url) as connection:
+            for _ in range(40):
+                ports.start(connection, "P")
+                ports.unenlist(connection, "P")
+        stop.set()
+
+    def publish() -> Counter[str]:
+        seen: Counter[str] = Counter()
+        with connect(box.url, user=box.host().role_name) as connection:
+            agent = box.agent(connection=connection)
+            while not stop.is_set():
+                try:
+                    agent.publish([Message.of(b"", promoted={Region: "EU"})])
+                    seen["accepted"] += 1
+                except PublishFailed:
+                    seen["refused"] += 1
+        return seen
+
+    with ThreadPoolExecutor() as pool:
+        publishers = [pool.submit(publish) for _ in range(3)]
+        pool.submit(change).result()
+        for publisher in publishers:
+            outcomes += publisher.result()
+    assert box.count("work_queue") == outcomes["accepted"]
+    assert box.count("suspended_queue WHERE cause = 3") == outcomes["refused"]

@@ -1,0 +1,115 @@
+"""Hosts are kept apart by the database: tried by logging in as one of them (SUB-07, ACC-72, decision 10)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from postroom.agent.receiving import Receiver
+from postroom.agent.routing import RoutingTable
+from postroom.message import Message
+from postroom.messagebox.connection import Connection, connect
+from tests.support.box import Box, Region, interchange
+
+
+@pytest.fixture
+def other(box: Box) -> Iterator[Connection]:
+    """Logged in as host Other, while a message waits in the queue of host Default."""
+    box.add_host("Other")
+    box.add_port("Europe", "Region == 'EU'")
+    box.agent().publish([Message.of(b"secret", promoted={Region: "EU"})])
+    with connect(box.url, user=box.host("Other").role_name) as connection:
+        yield connection
+
+
+NOT_MINE = [
+    "SELECT * FROM dequeue_messages_default(gen_random_uuid(), 1, 4::smallint, 10)",
+    "SELECT complete_messages_default(gen_random_uuid(), '{1}')",
+    "SELECT create_subscription_default(4::smallint, gen_random_uuid(), 'x', '')",
+    "SELECT insert_predicate_default(1, 0, 5::smallint, 'Orders#Region', 0::smallint, 'EU', null, null, null)",
+    "SELECT * FROM read_parts_default(gen_random_uuid(), gen_random_uuid())",
+    "SELECT * FROM read_fragments_default(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 0, 1)",
+    "SELECT release_due_default(10)",
+    "SELECT int_create_subscription(1::smallint, 4::smallint, gen_random_uuid(), 'x', '', 5::smallint, null)",
+    "SELECT int_release('{}')",
+    "SELECT change_routing()",
+    "SELECT set_subscription_state(1, 2::smallint)",
+    "SELECT remove_subscription(1)",
+    "SELECT resume_instance(gen_random_uuid())",
+    "SELECT terminate_instance(gen_random_uuid())",
+    "SELECT * FROM spool",
+    "SELECT * FROM parts",
+    "SELECT * FROM fragments",
+    "SELECT * FROM work_queue",
+    "SELECT * FROM default_q",
+    "SELECT * FROM other_q",
+    "SELECT * FROM instances",
+    "UPDATE spool SET context = '{}'",
+    "UPDATE parts SET body = ''",
+    "DELETE FROM spool",
+    "DELETE FROM default_q",
+    "TRUNCATE message_ref_count_log_1",
+    "INSERT INTO spool (message_id, part_ids, context, published_by) VALUES (gen_random_uuid(), '{}', '{}', 'me')",
+    (
+        "INSERT INTO default_q (host_id, message_id, service_class, instance_id, priority, claim_id)"
+        " VALUES (1, gen_random_uuid(), 4, gen_random_uuid(), 5, gen_random_uuid())"
+    ),
+    (
+        "INSERT INTO subscriptions (host_id, service_class, service_id, service_name)"
+        " VALUES (1, 4, gen_random_uuid(), 'x')"
+    ),
+    "UPDATE send_ports SET state = 1",
+    "DELETE FROM subscriptions",
+]
+
+
+def test_what_a_host_may_not(other: Connection) -> None:
+    allowed = []
+    for statement in NOT_MINE:
+        try:
+            other.execute(statement)
+        except errors.InsufficientPrivilege:
+            continue
+        allowed.append(statement)
+    assert allowed == []
+
+
+def test_a_host_dequeues_its_own_queue(box: Box, other: Connection) -> None:
+    claimed = other.execute("SELECT * FROM dequeue_messages_other(%s, 1, 4::smallint, 10)", (uuid.uuid4(),)).fetchall()
+    assert claimed == []
+    assert box.count("default_q") == 1
+
+
+def test_a_host_cannot_add_predicates_to_the_subscription_of_another(box: Box, other: Connection) -> None:
+    with pytest.raises(errors.InsufficientPrivilege, match="does not belong to this host"):
+        other.execute(
+            "SELECT insert_predicate_other(%s, 0, 5::smallint, 'Orders#Region', 0::smallint, 'US', null, null, null)",
+            (box.one("SELECT min(id) FROM subscriptions"),),
+        )
+
+
+def test_who_published_comes_from_the_login(box: Box, other: Connection) -> None:
+    location = box.add_location()
+    box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
+    Receiver(other, RoutingTable()).receive(location, [interchange(b'{"region":"ASIA"}')])
+    published_by = box.one("SELECT published_by FROM spool ORDER BY published_at DESC LIMIT 1")
+    assert published_by == box.host("Other").role_name
+
+
+def test_any_host_may_publish_to_any_host(box: Box, other: Connection) -> None:
+    location = box.add_location()
+    box.add_port("Mine", "Region == 'ASIA'", host="Other")
+    box.add_port("Theirs", "Region == 'ASIA'")
+    Receiver(other, RoutingTable()).receive(location, [interchange(b'{"region":"ASIA"}')])
+    assert box.queued() == {"Europe": 1, "Mine": 1, "Theirs": 1}
+    assert (box.count("other_q"), box.count("default_q")) == (1, 2)
+
+
+def test_a_stranger_may_nothing(box: Box) -> None:
+    box.connection.execute("CREATE ROLE stranger LOGIN")
+    with connect(box.url, user="stranger") as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute("SELECT * FROM messagebox.lock_routing()")
