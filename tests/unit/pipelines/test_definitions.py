@@ -81,6 +81,7 @@ def test_what_is_recoverable() -> None:
         (Json(promote={Region: "a..b"}), "'a..b' of Orders.Region cannot be read"),
         (Json(promote={Region: "a."}), "'a.' of Orders.Region cannot be read"),
         (Json(promote={Region: r"a\b"}), "cannot be read"),
+        (Json(promote={Region: 'a"b'}), "cannot be read"),
         (Json(promote={Region: "$.region"}), "write 'region'"),
         (
             Json(promote={Region: "customer", Total: "customer.total"}),

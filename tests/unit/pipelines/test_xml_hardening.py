@@ -1,0 +1,76 @@
+"""What a stranger may send as XML without reading a file, reaching the network or taking the process down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from postroom.errors import PipelineFailure
+from postroom.pipelines import Xml
+from postroom.properties import Property
+from tests.unit.pipelines.conftest import Receive
+
+Region = Property("Orders.Region", str)
+
+
+def _laughs(levels: int) -> str:
+    entities = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, levels))
+    return f'<!ENTITY l0 "ha">{entities}'
+
+
+BOMBS = {
+    "in an element": f"<!DOCTYPE a [{_laughs(12)}]><a>&l11;</a>",
+    "in an attribute": f"<!DOCTYPE a [{_laughs(12)}]><a b='&l11;'/>",
+    "in a default": f"<!DOCTYPE a [{_laughs(12)}<!ATTLIST a b CDATA '&l11;'>]><a/>",
+    "quadratic": f"<!DOCTYPE a [<!ENTITY x '{'x' * 50_000}'>]><a>{'&x;' * 10_000}</a>",
+    "parameter entities": "<!DOCTYPE a [<!ENTITY % p '&#60;!ENTITY x \"y\">'> %p;]><a>&x;</a>",
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
+@pytest.mark.timeout(20)
+def test_entities_are_not_expanded(receive: Receive, bomb: str) -> None:
+    with pytest.raises(PipelineFailure):
+        receive(Xml(promote={Region: "/a"}), bomb.encode())
+
+
+@pytest.mark.parametrize("doctype", ["<!DOCTYPE a>", "<!DOCTYPE a []>", "<!DOCTYPE a [<!ELEMENT a ANY>]>"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_doctype_is_refused(receive: Receive, doctype: str, encoding: str) -> None:
+    with pytest.raises(PipelineFailure, match="has a DOCTYPE"):
+        receive(Xml(), f"{doctype}<a/>".encode(encoding))
+
+
+REFERENCES = {
+    "a DTD": "<!DOCTYPE a SYSTEM '{}'><a/>",
+    "an entity": "<!DOCTYPE a [<!ENTITY x SYSTEM '{}'>]><a>&x;</a>",
+    "a parameter entity": "<!DOCTYPE a [<!ENTITY % x SYSTEM '{}'> %x;]><a>&leak;</a>",
+}
+
+
+@pytest.mark.parametrize("reference", REFERENCES.values(), ids=REFERENCES.keys())
+def test_no_other_file_is_read(receive: Receive, tmp_path: Path, reference: str) -> None:
+    secret = tmp_path / "secret.dtd"
+    secret.write_text("<!ENTITY leak 'the secret'>")
+    with pytest.raises(PipelineFailure) as raised:
+        receive(Xml(promote={Region: "/a"}), reference.format(secret.as_uri()).encode())
+    assert "DOCTYPE" in raised.value.what
+    assert "the secret" not in str(raised.value)
+
+
+def test_depth_is_bounded(receive: Receive) -> None:
+    with pytest.raises(PipelineFailure, match="not well-formed"):
+        receive(Xml(), b"<a>" * 100_000 + b"</a>" * 100_000)
+
+
+def test_the_size_of_a_text_is_bounded(receive: Receive) -> None:
+    with pytest.raises(PipelineFailure, match="not well-formed"):
+        receive(Xml(), b"<a>%s</a>" % (b"x" * 11_000_000))
+
+
+def test_an_xpath_cannot_load_a_document(tmp_path: Path) -> None:
+    other = tmp_path / "other.xml"
+    other.write_text("<other/>")
+    problems = Xml(promote={Region: f"document('{other.as_uri()}')/other"}).problems()
+    assert len(problems) == 1
