@@ -1,0 +1,96 @@
+"""`make bench`, `make bench GROUP=A`: measures, and writes bench/RESULTS.md and bench/results.json."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.ratios import Result
+
+#: The modules of each group; each has a ``measure()``.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "A": ("bench.streaming", "bench.direct", "bench.delivery", "bench.index", "bench.memory"),
+}
+_FOLDER = Path(__file__).parent
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measures the groups that are named, or all. Exits with 1 if a bar is not met."""
+    unknown = [name for name in arguments if name not in GROUPS]
+    if unknown:
+        sys.stderr.write(f"There is no group {', '.join(unknown)}. The groups are: {', '.join(GROUPS)}.\n")
+        return 2
+    groups = list(arguments) or list(GROUPS)
+    measured: list[Result] = []
+    for group in groups:
+        for module in GROUPS[group]:
+            sys.stderr.write(f"measuring {module} ...\n")
+            started = time.monotonic()
+            result: Result = importlib.import_module(module).measure()
+            measured.append(result)
+            sys.stderr.write(f"  {_line(asdict(result) | {'met': result.met})}  ({time.monotonic() - started:.0f} s)\n")
+    results = _merged(measured)
+    (_FOLDER / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    (_FOLDER / "RESULTS.md").write_text(_page(results))
+    return 0 if all(result.met is not False for result in measured) else 1
+
+
+def _merged(measured: Sequence[Result]) -> list[dict[str, Any]]:
+    """What was measured now, and what an earlier run says of everything else."""
+    path = _FOLDER / "results.json"
+    before = {row["name"]: row for row in json.loads(path.read_text())} if path.exists() else {}
+    now = {result.name: asdict(result) | {"met": result.met} for result in measured}
+    return sorted((before | now).values(), key=lambda row: str(row["group"]))
+
+
+def _line(row: dict[str, Any]) -> str:
+    if row["measured"] is None:
+        return f"{row['name']}: not measured ({row['detail']})"
+    word = "at most" if row["at_most"] else "at least"
+    verdict = "met" if row["met"] else "NOT MET"
+    return f"{row['name']}: {row['measured']:.2f}, {word} {row['bar']:g} wanted: {verdict}. {row['detail']}"
+
+
+def _page(results: list[dict[str, Any]]) -> str:
+    lines = [
+        "# Results",
+        "",
+        "Written by `make bench`. Every figure is a ratio of two things that were measured in one run, in turn, at",
+        "least five times; the median, with the lowest and the highest in brackets. Absolute numbers depend on the",
+        "machine and on what else it does, and are here for orientation only.",
+        "",
+        f"Measured on: {_machine()}",
+        "",
+        "| group | what | wanted | measured | met | for orientation |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in results:
+        wanted = f"{'at most' if row['at_most'] else 'at least'} {row['bar']:g}"
+        spread = f" ({row['spread'][0]:.2f} to {row['spread'][1]:.2f})" if row["spread"] else ""
+        measured = "not measured" if row["measured"] is None else f"{row['measured']:.2f}{spread}"
+        met = {True: "yes", False: "**no**", None: "unknown"}[row["met"]]
+        lines.append(f"| {row['group']} | {row['name']} | {wanted} | {measured} | {met} | {row['detail']} |")
+    notes = _FOLDER / "NOTES.md"
+    return "\n".join(lines) + "\n" + (f"\n{notes.read_text()}" if notes.exists() else "")
+
+
+def _machine() -> str:
+    memory = psutil.virtual_memory().total / 2**30
+    return (
+        f"{os.cpu_count()} cores ({platform.machine()}), {memory:.0f} GiB of memory, {platform.system()}"
+        f" {platform.release().split('-')[0]}, Python {platform.python_version()}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
