@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from postroom.errors import PipelineFailure
 from postroom.message import Body
@@ -19,8 +19,7 @@ _MARK = b"\xef\xbb\xbf"
 _HINT = "Correct the row and send it again."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(NamedTuple):
     """One row: the lines that it takes up, as they came, and its fields or why it has none."""
 
     line: int
@@ -30,8 +29,7 @@ class Row:
     failure: PipelineFailure | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     number: int
     offset: int
     raw: bytes

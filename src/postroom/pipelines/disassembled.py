@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -57,7 +58,8 @@ class Disassembled:
     failures: tuple[BadDocument, ...] = ()
 
 
-def schema_of(promotes: Sequence[Property]) -> pa.Schema:
+@lru_cache(maxsize=256)
+def schema_of(promotes: tuple[Property, ...]) -> pa.Schema:
     """The columns of ``Disassembled.messages`` for a pipeline that promotes these properties."""
     return pa.schema(
         [
@@ -72,7 +74,7 @@ def schema_of(promotes: Sequence[Property]) -> pa.Schema:
 
 
 def message_batch(
-    promotes: Sequence[Property],
+    promotes: tuple[Property, ...],
     *,
     numbers: Sequence[int],
     bodies: Sequence[bytes],
