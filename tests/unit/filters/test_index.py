@@ -278,6 +278,16 @@ def test_two_equalities_make_one_key_where_many_share_the_first(monkeypatch: pyt
     assert any(path.second is not None for path in segment._paths)
 
 
+def test_an_equality_that_all_share_finds_nobody() -> None:
+    filters = {id: (Region == "EU") & (Priority >= id) & (Priority < id + 2) for id in range(300)}
+    filters |= {id: (Region == "EU") & (Port == f"P{id}") for id in range(300, 600)}
+    index = indexed(filters)
+    assert_as_evaluated(filters, index, [{Region.key: "EU", Priority.key: 7, Port.key: "P301"}, {Region.key: "EU"}])
+    (segment,) = index._segments
+    filed_under = {segment.slots[path.slot].key for path in segment._paths}
+    assert filed_under == {Priority.key, Port.key}
+
+
 def test_intervals_of_every_width_are_found() -> None:
     chance = random.Random(2)
     filters = {}

@@ -18,7 +18,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from postroom.filters.access import Selectivity
 from postroom.filters.matching.groups import Groups, changes
 from postroom.filters.matching.ranked import RankedBatch
 from postroom.filters.matching.rows import Bool, Int8, Int32, Int64, Slot
@@ -136,8 +135,7 @@ def build_paths(groups: Groups, slots: tuple[Slot, ...]) -> tuple[tuple[Path, ..
     sizes = np.array([len(slot.constants) for slot in slots], np.int64)
     predicates, numbers = groups.predicates, np.arange(len(groups), dtype=np.int32)
     head = groups.members[groups.starts[:-1]]
-    selectivity = groups.selectivity[head]
-    by_equality = np.isin(selectivity, (Selectivity.TEXT_EQUALITY, Selectivity.EQUALITY, Selectivity.BOOL_EQUALITY))
+    by_equality = predicates.is_equality()[head]
     slot, constant = predicates.slot[head], (predicates.low[head] >> 1).astype(np.int64)
 
     paths: list[Path] = []
@@ -162,9 +160,8 @@ def _pairs(groups: Groups, head: Int32, slots: int) -> Iterator[tuple[int, int, 
     sharing = np.bincount(head, minlength=len(groups.predicates))[head]
     longer = np.flatnonzero((groups.starts[1:] - groups.starts[:-1] > 1) & (sharing > CROWD))
     other = groups.members[groups.starts[longer] + 1]
-    both = (groups.selectivity[head[longer]] <= Selectivity.EQUALITY) & (
-        groups.selectivity[other] <= Selectivity.EQUALITY
-    )
+    equality = groups.predicates.is_equality()
+    both = equality[head[longer]] & equality[other]
     longer, other = longer[both], other[both]
     one, two = groups.predicates.slot[head[longer]], groups.predicates.slot[other]
     pair = np.minimum(one, two).astype(np.int64) * slots + np.maximum(one, two)

@@ -1,7 +1,8 @@
 """The AND-groups of a segment: every distinct predicate once, and for each group which of them it is made of.
 
 Within a group the predicates stand from the most selective to the least, so that the first is the group's access
-and the second pass meets early what is likely to fail.
+and the second pass meets early what is likely to fail. Here, other than in access.py, all the other groups are known
+too, and messages are expected to have the values that subscriptions ask for.
 """
 
 from __future__ import annotations
@@ -9,11 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from postroom.filters.access import Selectivity
 from postroom.filters.matching.constants import UNBOUNDED
 from postroom.filters.matching.rows import BITWISE_AND, INTERVAL, NOT_EQUAL, Bool, Int8, Int32, Int64, Rows, Slot
 from postroom.values import ValueType
+
+Float64 = npt.NDArray[np.float64]
+
+#: An interval is found by a look-up for every width there is, and among candidates some of which lie beside it; so it
+#: is taken instead of an equality only if it lets through this many times less.
+INTERVAL_HANDICAP = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +38,11 @@ class Predicates:
     def __len__(self) -> int:
         return len(self.slot)
 
+    def is_equality(self) -> Bool:
+        # An odd rank is a constant's own; an interval of one even rank lies between two constants.
+        found: Bool = (self.low == self.high) & (self.low & 1 == 1)
+        return found
+
     def kind(self) -> Int8:
         kind = np.full(len(self), INTERVAL, np.int8)
         kind[self.not_equals :] = NOT_EQUAL
@@ -43,7 +55,6 @@ class Groups:
     """Group *g* belongs to the subscription at place ``owner[g]`` and asks for ``members[starts[g]:starts[g + 1]]``."""
 
     predicates: Predicates
-    selectivity: Int8
     owner: Int32
     starts: Int32
     members: Int32
@@ -61,11 +72,9 @@ def build_groups(rows: Rows) -> Groups:
     number = (np.cumsum(possible) - 1).astype(np.int32)
     group = number[group[kept]]
     predicates, member = _distinct(kind[kept], slot[kept], low[kept], high[kept], operand[kept])
-    selectivity = _selectivity(predicates, rows.slots)
-    order = np.lexsort((_cost(predicates, selectivity, member, rows.slots)[member], selectivity[member], group))
+    order = np.lexsort((_expected_share(predicates, member, rows.slots)[member], group))
     return Groups(
         predicates=predicates,
-        selectivity=selectivity,
         owner=rows.owner[possible],
         starts=np.concatenate(([0], np.cumsum(np.bincount(group, minlength=int(possible.sum()))))).astype(np.int32),
         members=member[order],
@@ -121,23 +130,15 @@ def _distinct(kind: Int8, slot: Int32, low: Int32, high: Int32, operand: Int64) 
     return predicates, number
 
 
-def _selectivity(predicates: Predicates, slots: tuple[Slot, ...]) -> Int8:
-    """The kind of access that each predicate would be, as access.py ranks them."""
-    value_type = np.array([slot.value_type for slot in slots], np.int8)[predicates.slot]
-    equality = np.full(len(predicates), Selectivity.EQUALITY, np.int8)
-    equality[value_type == ValueType.STR] = Selectivity.TEXT_EQUALITY
-    equality[value_type == ValueType.BOOL] = Selectivity.BOOL_EQUALITY
-    bounds = (predicates.low > 0).astype(np.int8) + (predicates.high < UNBOUNDED)
-    selectivity = np.array([Selectivity.PRESENCE, Selectivity.ONE_SIDED, Selectivity.INTERVAL], np.int8)[bounds]
-    # An odd rank is a constant's own; an interval of one even rank lies between two constants.
-    return np.where((predicates.low == predicates.high) & (predicates.low & 1 == 1), equality, selectivity)
-
-
-def _cost(predicates: Predicates, selectivity: Int8, member: Int32, slots: tuple[Slot, ...]) -> Int64:
-    """Which of two predicates of one kind is the better access: the rarer equality, the narrower interval."""
+def _expected_share(predicates: Predicates, member: Int32, slots: tuple[Slot, ...]) -> Float64:
+    """The share of messages that each predicate is expected to let through."""
     users = np.bincount(member, minlength=len(predicates))
+    equality = predicates.is_equality()
+    asked = np.bincount(predicates.slot[equality], weights=users[equality], minlength=len(slots))
+    is_bool = np.array([slot.value_type is ValueType.BOOL for slot in slots])
+    alike = np.maximum(users / np.maximum(asked, 1)[predicates.slot], np.where(is_bool, 0.5, 0)[predicates.slot])
+
     top = 2 * np.array([len(slot.constants) for slot in slots], np.int64)[predicates.slot]
-    width = np.minimum(predicates.high, top) - predicates.low
-    share = (width << 20) // (top + 1)
-    is_equality = (predicates.low == predicates.high) & (selectivity != Selectivity.PRESENCE)
-    return np.where(is_equality, users, share).astype(np.int64)
+    within = (np.minimum(predicates.high, top) - predicates.low + 1) / (top + 1)
+    bounded = (predicates.low > 0) | (predicates.high < UNBOUNDED)
+    return np.where(equality, alike, np.where(bounded, np.minimum(1, INTERVAL_HANDICAP * within), 1))
