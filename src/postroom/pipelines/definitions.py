@@ -1,7 +1,10 @@
 """Receive pipelines as a user writes them and as the MessageBox keeps them.
 
-    pipelines.Json(promote={Region: "region", Total: "totals.net"})
-    pipelines.Csv(promote={Region: "region"}, delimiter=";")
+    pipelines.PassThrough()
+    pipelines.Json(promote={Region: "region", Total: "totals.net"}, message_type="order")
+    pipelines.JsonLines(promote={Region: "region"}, recoverable=False)
+    pipelines.Xml(promote={Region: "/o:order/o:region"}, namespaces={"o": "urn:orders"}, split="/*/o:order")
+    pipelines.Csv(promote={Region: "region"}, delimiter=";", header=["id", "region", "total"])
 
 A definition is a frozen value. Building one never fails because of what it says: ``problems()`` lists everything that
 is wrong with it, in words, so that the loader of an application can show all problems of all definitions at once. A
@@ -10,10 +13,10 @@ definition with problems must not be run. (An argument of the wrong Python type 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from postroom.errors import BadValue, DefinitionError
 from postroom.message import Body
@@ -145,6 +148,10 @@ class Xml(_Promoting):
         return super().problems() + xml_path.problems(self.promotions, self.namespaces, self.split)
 
 
+def _frozen(header: bool | Sequence[str]) -> bool | tuple[str, ...]:
+    return header if isinstance(header, bool) else tuple(header)
+
+
 class Csv(_Promoting):
     """Rows of delimited text (RFC 4180); each row becomes a message that can be read alone.
 
@@ -164,7 +171,7 @@ class Csv(_Promoting):
     content_type: ClassVar[str] = "text/csv"
     delimiter: str = ","
     quote: str | None = '"'
-    header: bool | tuple[str, ...] = True
+    header: Annotated[bool | Sequence[str], AfterValidator(_frozen)] = True
     encoding: str = "utf-8"
     message_type: str | None = None
     recoverable: bool = True

@@ -44,7 +44,7 @@ def test_a_message_is_an_interchange_of_the_same_format(receive: Receive) -> Non
 
 
 def test_names_from_the_definition(receive: Receive) -> None:
-    pipeline = Csv(promote={Region: "region"}, header=["id", "region"])  # type: ignore[arg-type]
+    pipeline = Csv(promote={Region: "region"}, header=["id", "region"])
     received = receive(pipeline, b"1,EU\r\n2,US")
     assert received.bodies == [b"1,EU\r\n", b"2,US"]
     assert received.column(Region.key) == ["EU", "US"]
