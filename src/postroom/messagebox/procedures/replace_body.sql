@@ -1,0 +1,41 @@
+-- Mends a suspended instance: from now on it refers to another message, a copy of its own with another body part, which
+-- the caller has inserted. A stored message never changes, and others may refer to it. Returns false if there is no such
+-- instance that can be resumed.
+-- Index: suspended_queue (instance_id), spool's primary key. Locks: the instance's row.
+CREATE OR REPLACE FUNCTION messagebox.replace_body(
+    p_instance_id uuid, p_message_id uuid, p_part_id uuid, p_part_name text
+) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
+DECLARE
+    message_log smallint := (SELECT active FROM active_ref_count_log WHERE kind = 'message');
+    part_log smallint := (SELECT active FROM active_ref_count_log WHERE kind = 'part');
+    old_message uuid;
+    new_parts uuid[];
+BEGIN
+    SELECT message_id INTO old_message FROM suspended_queue
+     WHERE instance_id = p_instance_id AND resumable FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context)
+    SELECT p_message_id,
+           CASE WHEN s.body_part_id IS NULL THEN s.part_ids || p_part_id
+                ELSE array_replace(s.part_ids, s.body_part_id, p_part_id) END,
+           p_part_id, p_part_name, s.context
+      FROM spool s WHERE s.message_id = old_message
+    RETURNING part_ids INTO STRICT new_parts;
+    UPDATE suspended_queue SET message_id = p_message_id WHERE instance_id = p_instance_id;
+    -- The new reference before the old one goes: parts that both messages have are never without one.
+    IF message_log = 1 THEN
+        INSERT INTO message_ref_count_log_1 VALUES (p_message_id, 1);
+    ELSE
+        INSERT INTO message_ref_count_log_2 VALUES (p_message_id, 1);
+    END IF;
+    IF part_log = 1 THEN
+        INSERT INTO part_ref_count_log_1 SELECT p, 1 FROM unnest(new_parts) p;
+    ELSE
+        INSERT INTO part_ref_count_log_2 SELECT p, 1 FROM unnest(new_parts) p;
+    END IF;
+    PERFORM int_release(ARRAY[old_message]);
+    RETURN true;
+END $$;

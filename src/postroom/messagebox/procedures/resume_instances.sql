@@ -1,0 +1,15 @@
+-- Suspended instances go back into their hosts' work queues, under their old numbers. They are delivered even if their
+-- send port is stopped (INS-08). Returns those that did; one that is not suspended, or not resumable, is left out.
+-- Index: suspended_queue (instance_id).
+CREATE OR REPLACE FUNCTION messagebox.resume_instances(p_instance_ids uuid[], p_now timestamptz DEFAULT now())
+RETURNS TABLE (instance_id uuid, host_id smallint)
+LANGUAGE sql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
+    WITH resumed AS (
+        DELETE FROM suspended_queue q WHERE q.instance_id = ANY (p_instance_ids) AND q.resumable RETURNING q.*
+    )
+    INSERT INTO work_queue AS w (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
+                                 priority, task, attempt, enqueued_at)
+    SELECT seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, 0, p_now
+      FROM resumed ORDER BY seq
+    RETURNING w.instance_id, w.host_id;
+$$;

@@ -1,0 +1,23 @@
+-- How many instances there are, by state and by one of the fields that an operator asks about.
+-- Reads the queues whole.
+SELECT i.state,
+       CASE %(by)s WHEN 'host' THEN h.name
+                   WHEN 'port' THEN coalesce(p.name, r.name, s.service_name)
+                   WHEN 'error' THEN i.error_code
+                   WHEN 'reason' THEN split_part(i.error_description, E'\n', 1)
+                   WHEN 'adapter' THEN i.adapter
+                   WHEN 'uri' THEN i.uri END,
+       count(*), min(i.enqueued_at), max(i.enqueued_at)
+  FROM instances i
+  JOIN hosts h ON h.id = i.host_id
+  LEFT JOIN send_ports p ON p.id = i.service_id
+  LEFT JOIN receive_locations l ON l.id = i.service_id
+  LEFT JOIN receive_ports r ON r.id = l.receive_port_id
+  LEFT JOIN subscriptions s ON s.id = i.subscription_id
+ WHERE (%(states)s::smallint[] IS NULL OR i.state = ANY (%(states)s))
+   AND (%(host)s::text IS NULL OR lower(h.name) = lower(%(host)s))
+   AND (%(port)s::text IS NULL OR %(port)s IN (p.name, l.name, r.name, s.service_name))
+   AND (%(error)s::text IS NULL OR i.error_code = %(error)s)
+   AND (%(message)s::uuid IS NULL OR i.message_id = %(message)s)
+ GROUP BY 1, 2
+ ORDER BY 3 DESC, 2, 1

@@ -1,0 +1,7 @@
+-- What stands in each host's queues, and since when the oldest of it. Reads the queues whole.
+SELECT h.name, q.state, coalesce(c.rows, 0), c.oldest, now() - c.oldest
+  FROM hosts h
+ CROSS JOIN unnest(ARRAY[1, 2, 8, 4, 32]) WITH ORDINALITY AS q (state, number)
+  LEFT JOIN (SELECT host_id, state, count(*) AS rows, min(enqueued_at) AS oldest FROM instances GROUP BY 1, 2) c
+         ON c.host_id = h.id AND c.state = q.state
+ ORDER BY h.name, q.number

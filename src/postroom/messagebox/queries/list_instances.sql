@@ -1,0 +1,22 @@
+-- Service instances with the names of what they belong to; every condition is optional. `direction` is 1 for the lowest
+-- number first and -1 for the highest; `after` leaves out numbers up to there.
+-- Indexes: suspended_queue (instance_id), scheduled_queue (instance_id), if ids are given; else the queues are read whole.
+SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id, coalesce(p.name, l.name, s.service_name),
+       coalesce(p.name, r.name, s.service_name), i.subscription_id, i.message_id, i.task, i.attempt, i.priority, i.seq,
+       i.enqueued_at, i.valid_from, i.suspended_at, i.cause, i.error_code, i.error_description, i.adapter, i.uri,
+       i.related_instance_id
+  FROM instances i
+  JOIN hosts h ON h.id = i.host_id
+  LEFT JOIN send_ports p ON p.id = i.service_id
+  LEFT JOIN receive_locations l ON l.id = i.service_id
+  LEFT JOIN receive_ports r ON r.id = l.receive_port_id
+  LEFT JOIN subscriptions s ON s.id = i.subscription_id
+ WHERE (%(ids)s::uuid[] IS NULL OR i.instance_id = ANY (%(ids)s))
+   AND (%(states)s::smallint[] IS NULL OR i.state = ANY (%(states)s))
+   AND (%(host)s::text IS NULL OR lower(h.name) = lower(%(host)s))
+   AND (%(port)s::text IS NULL OR %(port)s IN (p.name, l.name, r.name, s.service_name))
+   AND (%(error)s::text IS NULL OR i.error_code = %(error)s)
+   AND (%(message)s::uuid IS NULL OR i.message_id = %(message)s)
+   AND (%(after)s::bigint IS NULL OR i.seq > %(after)s)
+ ORDER BY i.seq * %(direction)s
+ LIMIT %(limit)s

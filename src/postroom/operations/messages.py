@@ -1,0 +1,163 @@
+"""Stored messages: what they carry, who refers to them, and their content (INS-17)."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from postroom.errors import NotFound, StateError
+from postroom.message import Context
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
+from postroom.operations.instances import Instance, InstanceQuery, list_instances
+from postroom.system_properties import BTS
+
+_PIECES_AT_A_TIME = 10
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageListing:
+    """A message in a list."""
+
+    message_id: uuid.UUID
+    published_at: datetime
+    published_by: str
+    message_type: str | None
+    parts: int
+    body_part: str | None
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredPart:
+    """A part without its content."""
+
+    part_id: uuid.UUID
+    name: str
+    content_type: str
+    charset: str | None
+    size: int
+    is_body: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredMessage:
+    """All about a message except its content."""
+
+    message_id: uuid.UUID
+    context: Context
+    parts: tuple[StoredPart, ...]
+    published_at: datetime
+    published_by: str
+
+
+def list_messages(
+    connection: Connection, *, message_type: str | None = None, limit: int | None = None
+) -> list[MessageListing]:
+    """The messages in the spool, the latest first."""
+    rows = connection.execute(
+        statement("queries/list_messages"), {"type": message_type, "type_key": BTS.MessageType.key, "limit": limit}
+    )
+    return [
+        MessageListing(
+            message_id=message_id,
+            published_at=published_at,
+            published_by=published_by,
+            message_type=type_,
+            parts=parts,
+            body_part=body,
+            size=int(size or 0),
+        )
+        for message_id, published_at, published_by, type_, parts, body, size in rows
+    ]
+
+
+def message_with_id(connection: Connection, message_id: uuid.UUID) -> StoredMessage:
+    """The message, or NotFound."""
+    row = connection.execute(statement("queries/read_message"), (message_id,)).fetchone()
+    if row is None:
+        raise NotFound(
+            f"There is no message {message_id}.",
+            why="A message is deleted when nobody refers to it any more.",
+            hint="See 'postroom message list'.",
+        )
+    context, part_ids, body_part_id, _, published_at, published_by = row
+    parts = connection.execute(statement("queries/describe_parts"), (part_ids,))
+    return StoredMessage(
+        message_id=message_id,
+        context=Context.from_json(context),
+        parts=tuple(
+            StoredPart(
+                part_id=part_id,
+                name=name,
+                content_type=content_type,
+                charset=charset,
+                size=size,
+                is_body=part_id == body_part_id,
+            )
+            for part_id, name, content_type, charset, size in parts
+        ),
+        published_at=published_at,
+        published_by=published_by,
+    )
+
+
+def referring_instances(connection: Connection, message_id: uuid.UUID) -> list[Instance]:
+    """The instances that have this message; it is kept as long as there are any."""
+    return list_instances(connection, InstanceQuery(message_id=message_id))
+
+
+def part_named(message: StoredMessage, name: str | None) -> StoredPart:
+    """The part of that name, or the body part; NotFound that lists those there are."""
+    for part in message.parts:
+        if part.is_body if name is None else part.name == name:
+            return part
+    wanted = "no body" if name is None else f"no part {name!r}"
+    names = ", ".join(part.name for part in message.parts)
+    raise NotFound(f"Message {message.message_id} has {wanted}.", hint=f"Its parts are: {names or 'none'}.")
+
+
+def read_part(connection: Connection, part: StoredPart) -> Iterator[bytes]:
+    """The content of a part, a piece at a time: it may be larger than memory. Holds a transaction while it lasts."""
+    with connection.transaction(), connection.cursor(name=f"part_{part.part_id.hex}") as cursor:
+        cursor.itersize = _PIECES_AT_A_TIME
+        cursor.execute(statement("queries/read_part"), {"part_id": part.part_id}, binary=True)
+        for (body,) in cursor:
+            yield body
+
+
+def save_message(connection: Connection, message_id: uuid.UUID, folder: Path) -> list[Path]:
+    """Context and parts as files in ``folder``/<message id>; returns their paths. Nothing is ever overwritten."""
+    message = message_with_id(connection, message_id)
+    target = folder / str(message_id)
+    try:
+        target.mkdir(parents=True)
+    except FileExistsError:
+        raise StateError(
+            f"{target} is there already.", hint="Remove it, or save the message into another folder."
+        ) from None
+    except OSError as error:
+        raise StateError(f"{target} cannot be made.", why=f"{error.strerror}.", hint="Choose another folder.") from None
+    saved = [target / "context.json"]
+    # The stored form, indented: promoted and written properties by key, values that tell their types.
+    stored = json.loads(message.context.to_json())
+    saved[0].write_text(json.dumps(stored, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    for number, part in enumerate(message.parts, 1):
+        path = target / file_name(part, number)
+        with path.open("xb") as file:
+            for piece in read_part(connection, part):
+                file.write(piece)
+        saved.append(path)
+    return saved
+
+
+def file_name(part: StoredPart, number: int) -> str:
+    """What the file of a part is called. A part's name comes from outside and must not lead anywhere else."""
+    safe = _UNSAFE.sub("_", part.name).strip(".")[:100]
+    return f"{number:02d}-{safe or 'part'}"

@@ -1,0 +1,330 @@
+"""Instances: list, resume, mend, suspend, terminate. INS-01, 05, 08, 09, 11, NRF-04, 05, RCV-15."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from postroom import pipelines
+from postroom.agent.wake_up import channel_of
+from postroom.errors import NotFound, PublishFailed, StateError
+from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
+from postroom.messagebox.connection import connect
+from postroom.messagebox.queues import HostQueues, Retry, Suspension
+from postroom.operations import ports
+from postroom.operations.instance_changes import (
+    resume,
+    resume_all,
+    suspend,
+    suspend_all,
+    terminate,
+    terminate_all,
+)
+from postroom.operations.instances import (
+    InstanceQuery,
+    InstanceState,
+    count_instances,
+    instance_with_id,
+    list_instances,
+)
+from postroom.operations.messages import message_with_id, part_named, read_part
+from postroom.operations.queues import count_queues
+from tests.support.box import PROMOTE, Box, Region, Total
+
+EVERYTHING = InstanceQuery()
+
+
+def order(region: str = "EU") -> Message:
+    return Message.of(b"{}", promoted={Region: region, Total: Decimal(1)})
+
+
+def only(box: Box, **conditions: object) -> uuid.UUID:
+    (found,) = list_instances(box.connection, InstanceQuery(**conditions))  # type: ignore[arg-type]
+    return found.instance_id
+
+
+def claim(box: Box) -> tuple[uuid.UUID, int]:
+    """A host instance works on the next message."""
+    claim_id = uuid.uuid4()
+    (claimed,) = HostQueues("Default").dequeue(
+        box.connection, claim_id=claim_id, host_instance=1, service_class=4, limit=1
+    )
+    return claim_id, claimed.seq
+
+
+def references(box: Box, kind: str = "message") -> dict[uuid.UUID, int]:
+    """Message (or part) id to the sum of its references, as far as they are in the logs."""
+    rows = box.connection.execute(
+        f"SELECT {kind}_id, sum(delta)::int"
+        f"  FROM (TABLE {kind}_ref_count_log_1 UNION ALL TABLE {kind}_ref_count_log_2) GROUP BY 1"
+    )
+    return dict(rows.fetchall())
+
+
+def suspended_by_failure(box: Box, message: Message) -> uuid.UUID:
+    """A message that its port could not send, suspended."""
+    box.add_port("Europe", "Region == 'EU'")
+    box.agent().publish([message])
+    claim_id, seq = claim(box)
+    reason = Suspension(code="DELIVERY", description="Disk full.\nMake room.", adapter="file", uri="file:///out")
+    HostQueues("Default").suspend(box.connection, claim_id, {seq: reason})
+    return only(box)
+
+
+def test_every_state_has_its_code_and_its_reason(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    box.add_port("Asia", "Region == 'ASIA'", state="stopped")
+    agent = box.agent()
+    agent.publish([order()])
+    claim_id, seq = claim(box)
+    later = Retry(delay=timedelta(days=1), code="DELIVERY", description="Not now.")
+    HostQueues("Default").retry(box.connection, claim_id, {seq: later})
+    agent.publish([order()])
+    claim(box)
+    agent.publish([order(), order("ASIA")])
+    with pytest.raises(PublishFailed):
+        agent.publish([order("nowhere")])
+    found = {instance.state: instance for instance in list_instances(box.connection, EVERYTHING)}
+    assert set(found) == set(InstanceState)
+    assert [state.value for state in InstanceState] == [1, 2, 4, 8, 32]
+    retrying = found[InstanceState.DEHYDRATED]
+    assert (retrying.service, retrying.attempt, retrying.error_code) == ("Europe", 1, "DELIVERY")
+    assert retrying.retry_at is not None
+    stopped = found[InstanceState.SUSPENDED]
+    assert (stopped.service, stopped.error_code, stopped.reason) == (
+        "Asia",
+        "PORT_STOPPED",
+        "The subscriber Asia is enlisted but stopped.",
+    )
+    report = found[InstanceState.SUSPENDED_NOT_RESUMABLE]
+    assert (report.service_class, report.service, report.service_id) == (64, None, None)
+
+
+def test_a_failure_keeps_all_that_an_operator_asks_for(box: Box) -> None:
+    instance = instance_with_id(box.connection, suspended_by_failure(box, order()))
+    assert (instance.error_code, instance.reason) == ("DELIVERY", "Disk full.")
+    assert (instance.adapter, instance.uri, instance.host) == ("file", "file:///out", "Default")
+    assert instance.suspended_at is not None
+    by = {
+        key: [(one.value, one.count) for one in count_instances(box.connection, EVERYTHING, key)]
+        for key in ("host", "port", "error", "reason", "adapter", "uri")
+    }
+    assert by == {
+        "host": [("Default", 1)],
+        "port": [("Europe", 1)],
+        "error": [("DELIVERY", 1)],
+        "reason": [("Disk full.", 1)],
+        "adapter": [("file", 1)],
+        "uri": [("file:///out", 1)],
+    }
+
+
+def test_instances_can_be_narrowed_down(box: Box) -> None:
+    box.add_host("Other")
+    box.add_port("Europe", "Region == 'EU'")
+    box.add_port("Asia", "Region == 'ASIA'", state="stopped", host="Other")
+    location = box.add_location(pipelines.JsonLines(promote=PROMOTE))
+    [published] = box.agent().publish([order()])
+    box.agent().publish([order("ASIA")])
+    box.receive(location, b"{")
+
+    def names(query: InstanceQuery) -> list[str | None]:
+        return [instance.service for instance in list_instances(box.connection, query)]
+
+    assert names(EVERYTHING) == ["drop", "Asia", "Europe"]
+    assert names(InstanceQuery(limit=1)) == ["drop"]
+    assert names(InstanceQuery(states=[InstanceState.SUSPENDED])) == ["drop", "Asia"]
+    assert names(InstanceQuery(host="OTHER")) == ["Asia"]
+    assert names(InstanceQuery(port="Europe")) == names(InstanceQuery(message_id=published.message_id)) == ["Europe"]
+    assert names(InstanceQuery(port="drop")) == names(InstanceQuery(port="OrdersIn")) == ["drop"]
+    assert names(InstanceQuery(error_code="PIPELINE")) == ["drop"]
+    assert names(InstanceQuery(host="nowhere")) == []
+
+
+def test_a_resumed_instance_goes_back_under_its_number_and_its_host_is_woken(box: Box) -> None:
+    instance_id = suspended_by_failure(box, order())
+    before = instance_with_id(box.connection, instance_id)
+    with connect(box.url) as listening:
+        listening.execute(f"LISTEN {channel_of('Default')}")
+        resume(box.connection, instance_id)
+        assert [notice.channel for notice in listening.notifies(timeout=10, stop_after=1)] == [channel_of("Default")]
+    after = instance_with_id(box.connection, instance_id)
+    assert (after.state, after.seq, after.attempt, after.error_code) == (
+        InstanceState.READY_TO_RUN,
+        before.seq,
+        0,
+        None,
+    )
+
+
+def test_a_message_is_resumed_although_its_port_is_stopped(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'", state="stopped")
+    box.agent().publish([order()])
+    resume(box.connection, only(box))
+    assert box.queued() == {"Europe": 1}
+
+
+def test_what_cannot_be_resumed_is_refused_with_the_way_out(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    location = box.add_location(pipelines.JsonLines(promote=PROMOTE))
+    box.receive(location, b'{"region": "nowhere", "total": 1}')
+    report = only(box, states=[InstanceState.SUSPENDED_NOT_RESUMABLE])
+    kept = only(box, states=[InstanceState.SUSPENDED])
+    with pytest.raises(StateError, match="routing failure report") as refused:
+        resume(box.connection, report)
+    assert str(kept) in refused.value.hint
+    with pytest.raises(StateError, match="routing failure report"):
+        resume(box.connection, report, body=b"{}")
+    box.agent().publish([order()])
+    ready = only(box, port="Europe")
+    with pytest.raises(StateError, match="ready to run"):
+        resume(box.connection, ready)
+    with pytest.raises(NotFound):
+        resume(box.connection, uuid.uuid4())
+
+
+def test_what_a_host_works_on_is_left_alone(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    box.agent().publish([order()])
+    claim(box)
+    active = only(box)
+    for operation in (resume, suspend, terminate):
+        with pytest.raises(StateError, match="active"):
+            operation(box.connection, active)
+    assert terminate_all(box.connection, EVERYTHING) == suspend_all(box.connection, EVERYTHING) == 0
+    assert instance_with_id(box.connection, active).state is InstanceState.ACTIVE
+
+
+def test_an_operator_puts_an_instance_aside_and_takes_it_up_again(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    box.agent().publish([order()])
+    instance_id = only(box)
+    suspend(box.connection, instance_id)
+    suspended = instance_with_id(box.connection, instance_id)
+    assert (suspended.state, suspended.error_code) == (InstanceState.SUSPENDED, "OPERATOR")
+    with pytest.raises(StateError):
+        suspend(box.connection, instance_id)
+    resume(box.connection, instance_id)
+    assert box.queued() == {"Europe": 1}
+
+
+def test_terminate_releases_the_message_for_one_subscriber_alone(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    box.add_port("Audit", "exists(Region)")
+    [published] = box.agent().publish([order()])
+    assert references(box) == {published.message_id: 2}
+    terminate(box.connection, only(box, port="Europe"))
+    assert references(box) == {published.message_id: 1}
+    assert box.queued() == {"Audit": 1}
+    with pytest.raises(NotFound):
+        terminate(box.connection, uuid.uuid4())
+
+
+def test_many_at_once_and_only_those_that_were_asked_for(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'", state="stopped")
+    box.add_port("Asia", "Region == 'ASIA'", state="stopped")
+    box.agent().publish([order() for _ in range(2_300)] + [order("ASIA") for _ in range(3)])
+    assert resume_all(box.connection, InstanceQuery(port="Europe")) == 2_300
+    assert box.queued() == {"Europe": 2_300}
+    assert suspend_all(box.connection, InstanceQuery(port="Europe", limit=1_100)) == 1_100
+    assert resume_all(box.connection, InstanceQuery(error_code="OPERATOR")) == 1_100
+    assert resume_all(box.connection, InstanceQuery(states=[InstanceState.ACTIVE])) == 0
+    assert terminate_all(box.connection, InstanceQuery(states=[InstanceState.SUSPENDED])) == 3
+    assert terminate_all(box.connection, EVERYTHING) == 2_300
+    assert set(references(box).values()) == {0}
+    assert list_instances(box.connection, EVERYTHING) == []
+
+
+def test_resume_all_leaves_alone_what_cannot_be_resumed(box: Box) -> None:
+    location = box.add_location(pipelines.JsonLines(promote=PROMOTE))
+    box.receive(location, b'{"region": "nowhere", "total": 1}')
+    assert resume_all(box.connection, EVERYTHING) == 1
+    states = sorted(instance.state for instance in list_instances(box.connection, EVERYTHING))
+    assert states == [InstanceState.READY_TO_RUN, InstanceState.SUSPENDED_NOT_RESUMABLE]
+
+
+def body_of(box: Box, message_id: uuid.UUID) -> bytes:
+    message = message_with_id(box.connection, message_id)
+    return b"".join(read_part(box.connection, part_named(message, None)))
+
+
+@pytest.mark.parametrize("size", [10, FRAGMENT_SIZE * 3 + 7], ids=["small", "large"])
+def test_a_mended_instance_gets_a_message_of_its_own(box: Box, size: int) -> None:
+    """RCV-15. The other subscriber keeps what was published."""
+    box.add_port("Audit", "exists(Region)", state="stopped")
+    note = Part(name="note", body=Bytes(b"n"), content_type="text/plain")
+    published = Message.of(b"bad", promoted={Region: "EU"}, parts=[note], content_type="application/json")
+    box.add_port("Europe", "Region == 'EU'", state="stopped")
+    box.agent().publish([published])
+    instance_id = only(box, port="Europe")
+    good = b"x" * size
+    resume(box.connection, instance_id, body=good)
+
+    mended = instance_with_id(box.connection, instance_id)
+    assert mended.state is InstanceState.READY_TO_RUN
+    assert mended.message_id != published.message_id
+    message = message_with_id(box.connection, mended.message_id)
+    assert message.context == published.context
+    assert [(part.name, part.content_type, part.is_body) for part in message.parts] == [
+        ("body", "application/json", True),
+        ("note", "text/plain", False),
+    ]
+    assert body_of(box, mended.message_id) == good
+    assert body_of(box, published.message_id) == b"bad"
+    assert references(box) == {published.message_id: 1, mended.message_id: 1}
+    (old_body, shared) = published.parts
+    assert references(box, "part") == {old_body.part_id: 1, shared.part_id: 2, message.parts[0].part_id: 1}
+
+
+def test_a_message_that_nobody_else_has_goes_when_its_instance_is_mended(box: Box) -> None:
+    published = order()
+    instance_id = suspended_by_failure(box, published)
+    resume(box.connection, instance_id, body=b"good")
+    mended = instance_with_id(box.connection, instance_id)
+    assert references(box) == {published.message_id: 0, mended.message_id: 1}
+
+
+def test_a_message_without_a_body_can_get_one(box: Box) -> None:
+    instance_id = suspended_by_failure(box, Message(context=Context().promote(Region, "EU")))
+    resume(box.connection, instance_id, body=b"now there is one")
+    assert body_of(box, instance_with_id(box.connection, instance_id).message_id) == b"now there is one"
+
+
+def test_an_instance_that_cannot_be_resumed_is_not_mended_either(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    [published] = box.agent().publish([order()])
+    before = references(box), references(box, "part"), box.count("parts"), box.count("spool")
+    with pytest.raises(StateError, match="ready to run"):
+        resume(box.connection, only(box), body=b"other")
+    assert (references(box), references(box, "part"), box.count("parts"), box.count("spool")) == before
+    assert instance_with_id(box.connection, only(box)).message_id == published.message_id
+
+
+def test_queues_are_counted_per_host_with_the_age_of_the_oldest(box: Box) -> None:
+    box.add_host("Other")
+    box.add_port("Europe", "Region == 'EU'")
+    box.add_port("Asia", "Region == 'ASIA'", host="Other", state="stopped")
+    box.agent().publish([order(), order(), order("ASIA")])
+    box.connection.execute("UPDATE work_queue SET enqueued_at = now() - interval '1 hour' WHERE seq = 1")
+    counted = {(one.host, one.state): one for one in count_queues(box.connection)}
+    assert len(counted) == 2 * len(InstanceState)
+    assert {key: one.count for key, one in counted.items() if one.count} == {
+        ("Default", InstanceState.READY_TO_RUN): 2,
+        ("Other", InstanceState.SUSPENDED): 1,
+    }
+    age = counted["Default", InstanceState.READY_TO_RUN].age
+    assert age is not None
+    assert 3600 <= age.total_seconds() < 3700
+    assert counted["Other", InstanceState.ACTIVE].age is None
+
+
+def test_starting_a_port_wakes_its_host(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'", state="stopped")
+    box.agent().publish([order()])
+    with connect(box.url) as listening:
+        listening.execute(f"LISTEN {channel_of('Default')}")
+        assert ports.start(box.connection, "Europe").resumed == 1
+        assert [notice.channel for notice in listening.notifies(timeout=10, stop_after=1)] == [channel_of("Default")]
