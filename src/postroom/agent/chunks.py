@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from postroom.agent.interchange import Interchange
 from postroom.errors import MessageFailure, PipelineFailure
@@ -118,7 +119,7 @@ def _recoverable(pipeline: ReceivePipeline, interchange: Interchange, progress: 
         documents = pa.Table.from_batches([batch.messages])
         failures = batch.failures
         if progress.last_document:
-            documents = documents.filter(pa.compute.greater(documents["number"], progress.last_document))
+            documents = documents.filter(pc.greater(documents["number"], progress.last_document))
             failures = tuple(failure for failure in failures if failure.number > progress.last_document)
         if not documents.num_rows and not failures:
             continue
