@@ -183,10 +183,15 @@ class Context(Mapping[Comparable, Value]):
     def from_json(cls, stored: str | bytes | Mapping[str, Mapping[str, object]]) -> Context:
         """The inverse of ``to_json``; takes the text or the object that PostgreSQL's driver made of it."""
         decoded = json.loads(stored) if isinstance(stored, str | bytes) else stored
-        return cls(
-            {key: value_from_json(value) for key, value in decoded.get("promoted", {}).items()},
-            {key: value_from_json(value) for key, value in decoded.get("written", {}).items()},
-        )
+        return cls(_values(decoded.get("promoted", {})), _values(decoded.get("written", {})))
+
+
+def _values(encoded: Mapping[str, object]) -> dict[str, Value]:
+    # Text and whole numbers stand for themselves; this is done for every message that a host handles.
+    return {
+        key: value if type(value) is str or type(value) is int else value_from_json(value)
+        for key, value in encoded.items()
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +205,7 @@ class Message:
 
     def __post_init__(self) -> None:
         names = [part.name for part in self.parts]
-        if len(set(names)) != len(names):
+        if len(names) > 1 and len(set(names)) != len(names):
             raise BadValue(f"Two parts of one message have the same name: {', '.join(names)}.")
         if self.parts and self.body_part_name is None:
             object.__setattr__(self, "body_part_name", names[0])

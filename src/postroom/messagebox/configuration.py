@@ -23,6 +23,15 @@ class ServiceClass(IntEnum):
     ROUTING_FAILURE_REPORT = 64
 
 
+@dataclass(frozen=True, kw_only=True)
+class Dequeuing:
+    """How the hosts serve one service class: how often they poll an empty queue, with how many threads they dequeue."""
+
+    service_class: ServiceClass
+    polling_interval: timedelta
+    dequeue_threads: int
+
+
 class PortState(IntEnum):
     """Bound has no subscription; stopped has one whose matches are suspended; started has one that is served."""
 
@@ -83,6 +92,16 @@ def host_named(connection: Connection, name: str) -> Host:
         f"There is no host {name!r}.",
         hint=f"The hosts are: {', '.join(host.name for host in known) or 'none yet; run postroom apply first'}.",
     )
+
+
+def dequeuing(connection: Connection, service_class: ServiceClass) -> Dequeuing:
+    """The row of a service class in adm_ServiceClass."""
+    row = connection.execute(
+        "SELECT polling_interval, dequeue_threads FROM management.service_classes WHERE id = %s", (int(service_class),)
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"There is no service class {service_class.name.lower()}.", hint="Migrate the MessageBox again.")
+    return Dequeuing(service_class=service_class, polling_interval=row[0], dequeue_threads=row[1])
 
 
 def receive_locations(connection: Connection, *, host_id: int | None = None) -> list[ReceiveLocation]:

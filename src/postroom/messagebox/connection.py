@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import psycopg
@@ -16,8 +16,8 @@ from postroom.errors import Unavailable
 Connection = psycopg.Connection[tuple[Any, ...]]
 T = TypeVar("T")
 
+_OPTIONS = "-c search_path=messagebox,management,pg_temp -c client_min_messages=warning"
 _SETTINGS = {
-    "options": "-c search_path=messagebox,management,pg_temp -c client_min_messages=warning",
     "keepalives_idle": "5",
     "keepalives_interval": "2",
     "keepalives_count": "3",
@@ -29,10 +29,24 @@ _TRY_AGAIN = (pg.DeadlockDetected, pg.SerializationFailure)
 _ATTEMPTS = 8
 
 
-def connect(url: str, *, user: str | None = None, application_name: str = "postroom") -> Connection:
-    """A connection in autocommit mode; work that belongs together goes into ``transaction``."""
+def connect(
+    url: str,
+    *,
+    user: str | None = None,
+    application_name: str = "postroom",
+    server_settings: Mapping[str, str] | None = None,
+    socket_settings: Mapping[str, str] | None = None,
+) -> Connection:
+    """A connection in autocommit mode; work that belongs together goes into ``transaction``.
+
+    What the URL says goes before ``socket_settings`` (libpq's), and those before the defaults. ``server_settings`` are
+    PostgreSQL's own, for this session.
+    """
     given = conninfo_to_dict(url)
-    settings: dict[str, Any] = {**_SETTINGS, "application_name": application_name, **given}
+    settings: dict[str, Any] = {**_SETTINGS, "application_name": application_name, **(socket_settings or {}), **given}
+    # The URL may bring options of its own; without the search path nothing would work.
+    options = [_OPTIONS, *(f"-c {name}={value}" for name, value in (server_settings or {}).items())]
+    settings["options"] = " ".join([*options, str(given.get("options") or "")]).strip()
     if user is not None:
         settings["user"] = user
     try:

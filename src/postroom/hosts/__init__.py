@@ -1,0 +1,10 @@
+"""Host instances: processes that dequeue messages, hand them to their services, and keep house."""
+
+from __future__ import annotations
+
+from postroom.hosts.inbound import InboundHandler
+from postroom.hosts.instance import HostInstance
+from postroom.hosts.run import run_host
+from postroom.hosts.settings import HostSettings
+
+__all__ = ["HostInstance", "HostSettings", "InboundHandler", "run_host"]

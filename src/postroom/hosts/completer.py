@@ -1,0 +1,147 @@
+"""Stores the outcomes of messages, as many at a time as came together while the last ones were stored."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from postroom.clock import Clock
+from postroom.hosts.loop import Loop
+from postroom.hosts.outcomes import Outcome, Verdict
+from postroom.hosts.thread_connections import Connect, LazyConnection
+from postroom.hosts.work_in_hand import WorkInHand
+from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, Suspension
+
+_AT_A_TIME = 1000
+_PATIENCE = 1.0
+
+
+class Completer:
+    """Outcomes go in from many threads and into the MessageBox from one.
+
+    Nothing is lost while the MessageBox is away: outcomes are kept, and stored when it is back. An outcome whose claim
+    was taken over meanwhile finds no row; it is discarded and counted.
+    """
+
+    def __init__(
+        self,
+        *,
+        connect: Connect,
+        queues: HostQueues,
+        work: WorkInHand,
+        scheduled: Callable[[timedelta], None],
+        clock: Clock | None = None,
+    ) -> None:
+        self._connection = LazyConnection(connect)
+        self._queues = queues
+        self._work = work
+        self._scheduled = scheduled
+        self._clock = clock
+        self._outcomes: deque[tuple[ClaimedMessage, Outcome]] = deque()
+        self._batch: list[tuple[ClaimedMessage, Outcome]] = []
+        self._idle = False
+        self._wake = threading.Event()
+        #: How many messages came to which end: completed, settled, released, retried, suspended, discarded.
+        self.counts: Counter[str] = Counter()
+        self.loop = Loop("complete", self._step, interrupt=self._wake.set)
+
+    def store(self, claimed: ClaimedMessage, outcome: Outcome) -> None:
+        """Takes note; returns at once."""
+        self._outcomes.append((claimed, outcome))
+        if self._idle:
+            self._wake.set()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _step(self) -> None:
+        self._batch = self._batch or self._take()
+        if not self._batch:
+            return
+        claims = _by_claim(self._batch)
+        self.counts += self._write(list(claims.items()))
+        settled, self._batch = self._batch, []
+        self._work.settle([claimed.seq for claimed, _ in settled])
+        if delays := [outcome.delay for _, outcome in settled if isinstance(outcome, Retry)]:
+            self._scheduled(min(delays))
+
+    def _take(self) -> list[tuple[ClaimedMessage, Outcome]]:
+        if not self._outcomes:
+            self._wake.clear()
+            self._idle = True
+            # Asked again, because a thread may have looked at the flag just before it was set.
+            if not self._outcomes:
+                self._wake.wait(_PATIENCE)
+            self._idle = False
+        return [self._outcomes.popleft() for _ in range(min(len(self._outcomes), _AT_A_TIME))]
+
+    def _write(self, claims: list[tuple[uuid.UUID, _Outcomes]]) -> Counter[str]:
+        connection = self._connection.get()
+        if len(claims) == 1 and claims[0][1].is_one_call:
+            return self._write_all(connection, claims)
+        return transaction(connection, lambda it: self._write_all(it, claims))
+
+    def _write_all(self, connection: Connection, claims: Iterable[tuple[uuid.UUID, _Outcomes]]) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        now = self._clock() if self._clock else None
+        for claim_id, given in claims:
+            counts.update(given.others)
+            stored = 0
+            if given.completed:
+                counts["completed"] += (n := self._queues.complete(connection, claim_id, given.completed))
+                stored += n
+            if given.released:
+                counts["released"] += (n := self._queues.release(connection, claim_id, given.released))
+                stored += n
+            if given.retries:
+                counts["retried"] += (n := self._queues.retry(connection, claim_id, given.retries, now))
+                stored += n
+            if given.suspensions:
+                counts["suspended"] += (n := self._queues.suspend(connection, claim_id, given.suspensions, now))
+                stored += n
+            counts["discarded"] += given.size - stored
+        return counts
+
+
+@dataclass
+class _Outcomes:
+    """The outcomes of one claim, sorted by what is to be done."""
+
+    completed: list[int] = field(default_factory=list)
+    released: list[int] = field(default_factory=list)
+    retries: dict[int, Retry] = field(default_factory=dict)
+    suspensions: dict[int, Suspension] = field(default_factory=dict)
+    #: What needs nothing stored.
+    others: list[str] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return len(self.completed) + len(self.released) + len(self.retries) + len(self.suspensions)
+
+    @property
+    def is_one_call(self) -> bool:
+        return sum(map(bool, (self.completed, self.released, self.retries, self.suspensions))) <= 1
+
+
+def _by_claim(batch: Iterable[tuple[ClaimedMessage, Outcome]]) -> dict[uuid.UUID, _Outcomes]:
+    claims: dict[uuid.UUID, _Outcomes] = {}
+    for claimed, outcome in batch:
+        of_claim = claims.get(claimed.claim_id)
+        if of_claim is None:
+            of_claim = claims[claimed.claim_id] = _Outcomes()
+        if outcome is Verdict.COMPLETE:
+            of_claim.completed.append(claimed.seq)
+        elif isinstance(outcome, Retry):
+            of_claim.retries[claimed.seq] = outcome
+        elif isinstance(outcome, Suspension):
+            of_claim.suspensions[claimed.seq] = outcome
+        elif outcome is Verdict.RELEASE:
+            of_claim.released.append(claimed.seq)
+        else:
+            of_claim.others.append(outcome.value)
+    return claims

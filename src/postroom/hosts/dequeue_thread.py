@@ -1,0 +1,47 @@
+"""Takes messages from memory and hands them to the service that they are for."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from postroom.hosts.completer import Completer
+from postroom.hosts.outcomes import Verdict
+from postroom.hosts.service import Service
+from postroom.hosts.thread_connections import ThreadConnections
+from postroom.hosts.work_in_hand import WorkInHand
+
+_log = logging.getLogger(__name__)
+
+
+class DequeueThread:
+    """One of the threads of a service class."""
+
+    def __init__(
+        self, name: str, *, work: WorkInHand, service: Service, completer: Completer, connections: ThreadConnections
+    ) -> None:
+        self._work = work
+        self._service = service
+        self._completer = completer
+        self._connections = connections
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self, timeout: float) -> bool:
+        """Waits for its end; False if it has not ended in time."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        take, handle, store = self._work.take, self._service.handle, self._completer.store
+        while (claimed := take()) is not None:
+            try:
+                outcome = handle(claimed, self._connections)
+            except Exception:
+                # A service answers for its messages; what it lets through is a defect of its own.
+                _log.exception("message %s was not handled; it goes back into the queue", claimed.message_id)
+                outcome = Verdict.RELEASE
+            store(claimed, outcome)
+        self._connections.close()

@@ -1,0 +1,133 @@
+"""The Endpoint Manager: brings messages to send ports, and resumed ones back to where they came in."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+
+import psycopg
+
+from postroom.adapters import Attempt
+from postroom.errors import PostroomError, Unavailable
+from postroom.hosts.inbound import InboundHandler
+from postroom.hosts.outcomes import Outcome, Verdict
+from postroom.hosts.send_ports import OpenSendPort, OpenSendPorts
+from postroom.hosts.thread_connections import ReadInterrupted, ThreadConnections
+from postroom.messagebox.bodies import message_of
+from postroom.messagebox.configuration import receive_locations
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues, Retry, Suspension
+from postroom.system_properties import BTS
+
+_log = logging.getLogger(__name__)
+
+_DELIVER = 1
+_LONGEST_DESCRIPTION = 8000
+_RETRY_COUNT = BTS.RetryCount.key
+
+
+class EndpointManager:
+    """The service of the messaging class."""
+
+    def __init__(self, *, ports: OpenSendPorts, queues: HostQueues, inbound: InboundHandler | None = None) -> None:
+        self._ports = ports
+        self._queues = queues
+        self._inbound = inbound
+
+    def prepare(self, connection: Connection, routing_version: int, claimed: Sequence[ClaimedMessage]) -> None:
+        wanted = {one.service_id for one in claimed if one.task == _DELIVER and one.service_id is not None}
+        self._ports.refresh(connection, routing_version, wanted)
+
+    def handle(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
+        if claimed.task == _DELIVER:
+            return self._deliver(claimed, connections)
+        return self._receive(claimed, connections)
+
+    def close(self) -> None:
+        self._ports.close()
+
+    # -- out ---------------------------------------------------------------------------------------------------
+
+    def _deliver(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
+        port = self._ports.borrow(claimed.service_id)
+        if port is None:
+            return _port_is_gone(claimed)
+        try:
+            remaining = port.port.retry_count - claimed.attempt
+            message = message_of(claimed, connections, {**port.written, _RETRY_COUNT: max(0, remaining)})
+            attempt = Attempt(instance_id=claimed.instance_id, number=claimed.attempt + 1)
+            port.shared.opened().send(message, attempt)
+        except ClaimLost:
+            return Verdict.DISCARD
+        except ReadInterrupted:
+            return Verdict.RELEASE
+        except Exception as error:
+            return _failed(port, claimed, error)
+        finally:
+            self._ports.give_back(port)
+        return Verdict.COMPLETE
+
+    # -- in ----------------------------------------------------------------------------------------------------
+
+    def _receive(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
+        if self._inbound is None:
+            return Suspension(
+                code="NO_RECEIVER",
+                description="This host instance cannot receive messages.\nResume it when another one runs.",
+            )
+
+        def complete(connection: Connection) -> None:
+            if self._queues.complete(connection, claimed.claim_id, [claimed.seq]) != 1:
+                raise ClaimLost("The message was given to another host instance.")
+
+        try:
+            self._inbound.handle(connections.writing(), claimed, message_of(claimed, connections), complete)
+        except ClaimLost:
+            return Verdict.DISCARD
+        except (psycopg.OperationalError, Unavailable):
+            return Verdict.RELEASE
+        except Exception as error:
+            return _suspended_again(claimed, connections, error)
+        return Verdict.SETTLED
+
+
+def _port_is_gone(claimed: ClaimedMessage) -> Suspension:
+    return Suspension(
+        code="PORT_GONE",
+        description=f"The send port {claimed.service_id} was deleted after the message was queued for it.\n"
+        "Terminate the instance, or resume it when the port is there again.",
+    )
+
+
+def _failed(port: OpenSendPort, claimed: ClaimedMessage, error: Exception) -> Outcome:
+    """A failed attempt: tried again while the port's policy allows and trying again can help, otherwise suspended."""
+    code, description = _reason(error, f"send port {port.port.name}")
+    terminal = isinstance(error, PostroomError) and not error.transient
+    if not terminal and claimed.attempt < port.port.retry_count:
+        return Retry(delay=port.port.retry_interval, code=code, description=description)
+    return Suspension(code=code, description=description, adapter=port.kind, uri=port.port.uri)
+
+
+def _suspended_again(claimed: ClaimedMessage, connections: ThreadConnections, error: Exception) -> Suspension:
+    code, description = _reason(error, f"instance {claimed.instance_id}")
+    adapter, uri = _where_it_came_in(connections, claimed.service_id)
+    return Suspension(code=code, description=description, adapter=adapter, uri=uri)
+
+
+def _where_it_came_in(connections: ThreadConnections, location_id: uuid.UUID | None) -> tuple[str | None, str | None]:
+    try:
+        for location in receive_locations(connections.writing()):
+            if location.location_id == location_id:
+                return str(location.adapter.get("kind", "")), location.uri
+    except (psycopg.Error, Unavailable):
+        _log.warning("the receive location %s could not be read", location_id)
+    return None, None
+
+
+def _reason(error: Exception, what: str) -> tuple[str, str]:
+    if isinstance(error, PostroomError):
+        return error.code, str(error)[:_LONGEST_DESCRIPTION]
+    _log.error("%s failed unexpectedly", what, exc_info=error)
+    description = f"{what} failed unexpectedly.\n{type(error).__name__}: {error}\nThe traceback is in the host's log."
+    return "UNEXPECTED", description[:_LONGEST_DESCRIPTION]

@@ -1,0 +1,63 @@
+"""A host instance as a process: works until it is told to stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from postroom.adapters import build
+from postroom.hosts.inbound import InboundHandler
+from postroom.hosts.instance import HostInstance
+from postroom.hosts.send_ports import BuildAdapter
+from postroom.hosts.settings import HostSettings
+
+
+def run_host(
+    url: str,
+    host_name: str,
+    home: Path,
+    *,
+    as_role: bool = False,
+    inbound: InboundHandler | None = None,
+    build_adapter: BuildAdapter = build,
+    settings: HostSettings | None = None,
+    stop: threading.Event | None = None,
+) -> HostInstance:
+    """Runs an instance of a host until SIGTERM or SIGINT comes, or ``stop`` is set; returns it, stopped.
+
+    Raises NotFound or Unavailable if it cannot start. Called in the main thread it takes over both signals meanwhile.
+    """
+    stopping = stop or threading.Event()
+    instance = HostInstance(
+        url,
+        host_name,
+        home,
+        as_role=as_role,
+        inbound=inbound,
+        build_adapter=build_adapter,
+        settings=settings,
+    )
+    with _signals(stopping), instance:
+        stopping.wait()
+    return instance
+
+
+@contextmanager
+def _signals(stopping: threading.Event) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopping.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,129 @@
+"""The send ports that a host instance serves, with their adapters opened; read again when something changed."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+from postroom.adapters import AnyAdapter, SendAdapter, build, load_adapter
+from postroom.messagebox.configuration import SendPort, send_ports
+from postroom.messagebox.connection import Connection
+from postroom.system_properties import BTS
+
+#: From what the configuration says of a port's adapter to the adapter, not yet opened.
+BuildAdapter = Callable[[AnyAdapter, Path], SendAdapter]
+
+
+class _SharedAdapter:
+    """An adapter that is opened at its first use, and closed when it is retired and nobody uses it any more."""
+
+    def __init__(self, make: Callable[[], SendAdapter]) -> None:
+        self._make = make
+        self._opening = threading.Lock()
+        self._adapter: SendAdapter | None = None
+        self.users = 0
+        self.retired = False
+
+    def opened(self) -> SendAdapter:
+        if self._adapter is None:
+            with self._opening:
+                if self._adapter is None:
+                    adapter = self._make()
+                    adapter.open()
+                    self._adapter = adapter
+        return self._adapter
+
+    def close(self) -> None:
+        if self._adapter is not None:
+            self._adapter.close()
+
+
+class OpenSendPort:
+    """A send port as it is configured now, and its adapter."""
+
+    def __init__(self, port: SendPort, shared: _SharedAdapter) -> None:
+        self.port = port
+        self.shared = shared
+        self.kind = str(port.adapter.get("kind", ""))
+        #: What the adapter finds in the context of every message that goes through this port.
+        self.written: dict[str, str | int] = {
+            BTS.SPName.key: port.name,
+            BTS.SPID.key: str(port.port_id),
+            BTS.OutboundTransportLocation.key: port.uri,
+            BTS.OutboundTransportType.key: self.kind.upper(),
+            BTS.RetryInterval.key: int(port.retry_interval.total_seconds() // 60),
+        }
+
+
+class OpenSendPorts:
+    """Borrow a port, use its adapter, give it back."""
+
+    def __init__(self, *, home: Path, max_age: timedelta, build_adapter: BuildAdapter = build) -> None:
+        self._home = home
+        self._max_age = max_age.total_seconds()
+        self._build = build_adapter
+        self._lock = threading.Lock()
+        self._ports: dict[uuid.UUID, OpenSendPort] = {}
+        self._version = -1
+        self._read_at = 0.0
+
+    def refresh(self, connection: Connection, routing_version: int, wanted: Iterable[uuid.UUID]) -> None:
+        """Reads the wanted ports that are not known; all known ones too if the version changed or they are old."""
+        unknown = {port_id for port_id in wanted if port_id not in self._ports}
+        stale = routing_version != self._version or time.monotonic() - self._read_at > self._max_age
+        if not unknown and not stale:
+            return
+        asked = unknown | self._ports.keys() if stale else unknown
+        found = {port.port_id: port for port in send_ports(connection, ids=list(asked))}
+        with self._lock:
+            unused = [self._set(port_id, found.get(port_id)) for port_id in asked]
+            if stale:
+                self._version, self._read_at = routing_version, time.monotonic()
+        for shared in filter(None, unused):
+            shared.close()
+
+    def _set(self, port_id: uuid.UUID, port: SendPort | None) -> _SharedAdapter | None:
+        """Replaces what is known of a port, under the lock; returns an adapter that is to be closed now."""
+        known = self._ports.pop(port_id, None)
+        if port is not None and known is not None and known.port.adapter == port.adapter:
+            self._ports[port_id] = OpenSendPort(port, known.shared)
+            return None
+        if port is not None:
+            self._ports[port_id] = OpenSendPort(port, _SharedAdapter(partial(self._make, port.adapter)))
+        return self._retire(known.shared) if known is not None else None
+
+    def _make(self, definition: Mapping[str, object]) -> SendAdapter:
+        return self._build(load_adapter(definition), self._home)
+
+    @staticmethod
+    def _retire(shared: _SharedAdapter) -> _SharedAdapter | None:
+        shared.retired = True
+        return shared if shared.users == 0 else None
+
+    def borrow(self, port_id: uuid.UUID | None) -> OpenSendPort | None:
+        """The port, to be given back; None if there is none."""
+        with self._lock:
+            port = self._ports.get(port_id) if port_id is not None else None
+            if port is not None:
+                port.shared.users += 1
+            return port
+
+    def give_back(self, port: OpenSendPort) -> None:
+        shared = port.shared
+        with self._lock:
+            shared.users -= 1
+            unused = shared.retired and shared.users == 0
+        if unused:
+            shared.close()
+
+    def close(self) -> None:
+        with self._lock:
+            unused = [self._retire(port.shared) for port in self._ports.values()]
+            self._ports.clear()
+        for shared in filter(None, unused):
+            shared.close()

@@ -1,0 +1,104 @@
+"""All that a host instance does for one service class: one poller, its threads, and one completer."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+
+from postroom.clock import Clock
+from postroom.hosts.completer import Completer
+from postroom.hosts.dequeue_thread import DequeueThread
+from postroom.hosts.poller import Poller
+from postroom.hosts.service import Service
+from postroom.hosts.thread_connections import Connect, ThreadConnections
+from postroom.hosts.work_in_hand import WorkInHand
+from postroom.messagebox.configuration import Dequeuing
+from postroom.messagebox.queues import HostQueues
+
+_log = logging.getLogger(__name__)
+
+
+class Subservice:
+    """Starts shut: ``reopen`` lets it work."""
+
+    def __init__(
+        self,
+        *,
+        connect: Connect,
+        queues: HostQueues,
+        host_instance: int,
+        dequeuing: Dequeuing,
+        service: Service,
+        memory_queue: int,
+        clock: Clock | None = None,
+    ) -> None:
+        self._service = service
+        self._work = WorkInHand(memory_queue)
+        self._poller = Poller(
+            connect=connect,
+            queues=queues,
+            host_instance=host_instance,
+            dequeuing=dequeuing,
+            service=service,
+            work=self._work,
+            clock=clock,
+        )
+        self._completer = Completer(
+            connect=connect, queues=queues, work=self._work, scheduled=self._poller.due_in, clock=clock
+        )
+        name = dequeuing.service_class.name.lower()
+        self._threads = [
+            DequeueThread(
+                f"{name} {number}",
+                work=self._work,
+                service=service,
+                completer=self._completer,
+                connections=ThreadConnections(connect, queues),
+            )
+            for number in range(1, dequeuing.dequeue_threads + 1)
+        ]
+
+    def start(self) -> None:
+        self._completer.loop.start()
+        for thread in self._threads:
+            thread.start()
+        self._poller.loop.start()
+
+    def shut(self) -> None:
+        """Hands out nothing until ``reopen``; what is under way goes on."""
+        self._work.shut()
+
+    def reopen(self) -> None:
+        self._work.reopen()
+        self._poller.wake()
+
+    def wake(self) -> None:
+        self._poller.wake()
+
+    @property
+    def held(self) -> list[int]:
+        """The numbers of the rows that are under way, or whose outcome is not stored yet."""
+        return self._work.held
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many messages came to which end since the start."""
+        return self._completer.counts.copy()
+
+    def stop(self, deadline: float) -> None:
+        """Claims nothing more, lets what is under way end and stores its outcomes; not longer than to the deadline."""
+        self._poller.loop.stop()
+        self._work.shut()
+        self._work.end()
+        ended = [thread.join(max(0.0, deadline - time.monotonic())) for thread in self._threads]
+        settled = self._work.wait_until_settled(max(0.0, deadline - time.monotonic()))
+        if not all(ended) or not settled:
+            _log.warning("%d messages were still under way when the host stopped", len(self.held))
+        self._completer.loop.stop()
+        for loop in (self._poller.loop, self._completer.loop):
+            loop.join(max(1.0, deadline - time.monotonic()))
+        self._poller.close()
+        self._completer.close()
+        if all(ended):
+            self._service.close()

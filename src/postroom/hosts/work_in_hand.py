@@ -1,0 +1,115 @@
+"""What a host instance has claimed and has in memory: waiting for a thread, or in a thread's hands.
+
+The poller puts in, the dequeue threads take out, and the completer says what is settled. When the instance loses its
+lock everything that waits is forgotten at once, and nothing is handed out until it has the lock again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from postroom.messagebox.queues import ClaimedMessage
+
+
+class WorkInHand:
+    """A bounded queue in memory that knows what was taken from it and is not settled yet."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        # With less room than this nothing is dequeued: polling for single messages costs more than it gains.
+        self._least_room = max(1, capacity // 2)
+        self._lock = threading.Lock()
+        self._arrived = threading.Condition(self._lock)
+        self._room_made = threading.Condition(self._lock)
+        self._settled = threading.Condition(self._lock)
+        self._waiting: deque[ClaimedMessage] = deque()
+        self._held: set[int] = set()
+        self._generation = 0
+        self._open = False
+        self._ended = False
+
+    # -- the poller's side -------------------------------------------------------------------------------------
+
+    def wait_for_room(self, timeout: float) -> tuple[int, int]:
+        """How many messages may be put in, and the generation to put them in with; no room while it is shut."""
+        with self._lock:
+            if self._room() == 0:
+                self._room_made.wait(timeout)
+            return self._room(), self._generation
+
+    def _room(self) -> int:
+        # What is done but not stored counts too: a slow MessageBox must slow down its threads.
+        room = self._capacity - len(self._waiting)
+        if not self._open or self._ended or room < self._least_room or len(self._held) > 2 * self._capacity:
+            return 0
+        return room
+
+    def put(self, claimed: Iterable[ClaimedMessage], generation: int) -> bool:
+        """False, and nothing is put in, if it was shut since the generation was read."""
+        with self._lock:
+            if not self._open or self._generation != generation:
+                return False
+            self._waiting.extend(claimed)
+            self._arrived.notify_all()
+            return True
+
+    # -- the threads' side -------------------------------------------------------------------------------------
+
+    def take(self) -> ClaimedMessage | None:
+        """The next message, when there is one; None when there will be none any more."""
+        with self._lock:
+            while not self._waiting:
+                if self._ended:
+                    return None
+                self._arrived.wait()
+            claimed = self._waiting.popleft()
+            self._held.add(claimed.seq)
+            if len(self._waiting) == self._capacity - self._least_room:
+                self._room_made.notify()
+            return claimed
+
+    # -- the completer's side ----------------------------------------------------------------------------------
+
+    def settle(self, seqs: Sequence[int]) -> None:
+        """The outcome of these is stored."""
+        with self._lock:
+            self._held.difference_update(seqs)
+            self._room_made.notify()
+            if not self._held:
+                self._settled.notify_all()
+
+    # -- the instance's side -----------------------------------------------------------------------------------
+
+    def shut(self) -> list[ClaimedMessage]:
+        """Hands out nothing from now on, and forgets (and returns) what waits."""
+        with self._lock:
+            self._open = False
+            self._generation += 1
+            forgotten = list(self._waiting)
+            self._waiting.clear()
+            return forgotten
+
+    def reopen(self) -> None:
+        with self._lock:
+            self._open = True
+            self._room_made.notify()
+
+    def end(self) -> None:
+        """The threads may go home when nothing waits any more."""
+        with self._lock:
+            self._ended = True
+            self._arrived.notify_all()
+            self._room_made.notify_all()
+
+    def wait_until_settled(self, timeout: float) -> bool:
+        """Waits until nothing is held; False if that takes too long."""
+        with self._lock:
+            return self._settled.wait_for(lambda: not self._held, timeout)
+
+    @property
+    def held(self) -> list[int]:
+        """What was taken and is not settled."""
+        with self._lock:
+            return list(self._held)

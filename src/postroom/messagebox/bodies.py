@@ -1,0 +1,118 @@
+"""Messages as a host hands them over: built from a claimed row, with large bodies left in the MessageBox until read."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from postroom.errors import MessageFailure
+from postroom.message import CHUNK_SIZE, FRAGMENT_SIZE, Body, Bytes, Context, Message, Part
+from postroom.messagebox.queues import ClaimedMessage, StoredPart
+
+_FRAGMENTS_AT_A_TIME = max(1, CHUNK_SIZE // FRAGMENT_SIZE)
+
+
+class MessageGone(MessageFailure):
+    """What is stored of the message is not all there; no attempt can deliver it."""
+
+    code = "MESSAGE_GONE"
+
+
+class ClaimReader(Protocol):
+    """Reads what belongs to claimed messages, from any thread."""
+
+    def parts(self, claimed: ClaimedMessage) -> list[StoredPart]: ...
+
+    def fragments(
+        self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
+    ) -> list[tuple[int, bytes]]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FragmentedBody:
+    """A body that stands in fragments: read a few at a time, as long as the claim holds."""
+
+    reader: ClaimReader
+    claimed: ClaimedMessage
+    part_id: uuid.UUID
+    size: int
+
+    def chunks(self) -> Iterator[bytes]:
+        start = read = 0
+        while read < self.size:
+            fragments = self.reader.fragments(self.claimed, self.part_id, start=start, count=_FRAGMENTS_AT_A_TIME)
+            if not fragments:
+                raise MessageGone(
+                    f"Part {self.part_id} of message {self.claimed.message_id} has {read} of its {self.size} bytes.",
+                    hint="Run 'postroom check'. Terminate the instance and have the message sent again.",
+                )
+            for number, body in fragments:
+                start = number + 1
+                read += len(body)
+                yield body
+
+
+def message_of(claimed: ClaimedMessage, reader: ClaimReader, added: Mapping[str, str | int] | None = None) -> Message:
+    """The message of a claimed row. Of one with a small body alone, everything came with the claim.
+
+    ``added`` (text and numbers) are written to its context, by property key, in place of what it says about them.
+    """
+    if claimed.context is None:
+        raise MessageGone(
+            f"Message {claimed.message_id} is not in the spool.",
+            hint="Run 'postroom check'. Terminate the instance and have the message sent again.",
+        )
+    stored: dict[str, dict[str, object]] = msgspec.json.decode(claimed.context)
+    if added:
+        promoted = stored.get("promoted", {})
+        if not added.keys().isdisjoint(promoted):
+            stored["promoted"] = {key: value for key, value in promoted.items() if key not in added}
+        stored.setdefault("written", {}).update(added)
+    parts: tuple[Part, ...]
+    if len(claimed.part_ids) == 1 and claimed.body is not None:
+        assert claimed.body_part_id is not None
+        assert claimed.body_part_name is not None
+        assert claimed.content_type is not None
+        parts = (
+            Part(
+                name=claimed.body_part_name,
+                body=Bytes(claimed.body),
+                content_type=claimed.content_type,
+                charset=claimed.charset,
+                part_id=claimed.body_part_id,
+            ),
+        )
+    elif claimed.part_ids:
+        parts = tuple(_part(stored, claimed, reader) for stored in reader.parts(claimed))
+        if len(parts) < len(claimed.part_ids):
+            raise MessageGone(
+                f"Message {claimed.message_id} has {len(parts)} of its {len(claimed.part_ids)} parts.",
+                hint="Run 'postroom check'. Terminate the instance and have the message sent again.",
+            )
+    else:
+        parts = ()
+    return Message(
+        context=Context.from_json(stored),
+        parts=parts,
+        body_part_name=claimed.body_part_name,
+        message_id=claimed.message_id,
+    )
+
+
+def _part(stored: StoredPart, claimed: ClaimedMessage, reader: ClaimReader) -> Part:
+    body: Body
+    if stored.body is not None:
+        body = Bytes(stored.body)
+    else:
+        body = FragmentedBody(reader=reader, claimed=claimed, part_id=stored.part_id, size=stored.size)
+    return Part(
+        name=stored.name,
+        body=body,
+        content_type=stored.content_type,
+        charset=stored.charset,
+        part_id=stored.part_id,
+    )

@@ -1,0 +1,219 @@
+"""The queues of one host, as its instances use them: claim, and then complete, retry, suspend or give back.
+
+    queues = HostQueues("Orders")
+    for claimed in queues.dequeue(connection, claim_id=uuid4(), host_instance=7, service_class=4, limit=100):
+        ...
+        queues.complete(connection, claimed.claim_id, [claimed.seq])
+
+A claim belongs to whoever made up its id. When the instance that made it was taken for dead, its rows were given to
+others: then every call here finds fewer rows than it was asked for, and the result of the late instance is void.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import psycopg
+
+from postroom.errors import StateError
+from postroom.messagebox.connection import Connection
+
+_CLAIM_IS_GONE = "PR410"
+
+
+class ClaimLost(StateError):
+    """The claim was taken over by another host instance; this one's result does not count."""
+
+    code = "CLAIM_LOST"
+
+
+class ClaimedMessage(NamedTuple):
+    """A queue row that this host instance works on, with its message's context and body part.
+
+    A tuple and not a dataclass: one is made for every message, and a frozen dataclass costs ten times as much.
+    ``context`` is None only if the message is gone; ``body`` is None if there is none, or if it stands in fragments.
+    """
+
+    claim_id: uuid.UUID
+    seq: int
+    message_id: uuid.UUID
+    subscription_id: int | None
+    service_id: uuid.UUID | None
+    instance_id: uuid.UUID
+    task: int
+    attempt: int
+    enqueued_at: datetime
+    context: str | None
+    part_ids: list[uuid.UUID]
+    body_part_id: uuid.UUID | None
+    body_part_name: str | None
+    content_type: str | None
+    charset: str | None
+    size: int | None
+    body: bytes | None
+
+
+class StoredPart(NamedTuple):
+    """A part as it is stored; ``body`` is None when it stands in fragments."""
+
+    part_id: uuid.UUID
+    name: str
+    content_type: str
+    charset: str | None
+    size: int
+    body: bytes | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retry:
+    """Try again after ``delay``; the reason is what failed this time."""
+
+    delay: timedelta
+    code: str
+    description: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suspension:
+    """Keep it, with the reason, until somebody resumes or terminates it."""
+
+    code: str
+    description: str
+    adapter: str | None = None
+    uri: str | None = None
+    resumable: bool = True
+
+
+class HostQueues:
+    """The procedures of the host called ``name``; every call is one statement on the caller's connection."""
+
+    def __init__(self, name: str) -> None:
+        host = name.lower()
+        self._dequeue = f"SELECT * FROM dequeue_messages_{host}(%s, %s, %s, %s)"
+        self._complete = f"SELECT complete_messages_{host}(%s, %s::bigint[])"
+        self._retry = f"SELECT retry_messages_{host}(%s, %s::bigint[], %s, %s, %s, coalesce(%s, now()))"
+        self._suspend = f"SELECT suspend_messages_{host}(%s, %s::bigint[], %s, %s, %s, %s, %s, coalesce(%s, now()))"
+        self._release = f"SELECT release_messages_{host}(%s, %s::bigint[])"
+        self._release_claims = f"SELECT release_claims_{host}(%s, %s::bigint[])"
+        self._release_due = f"SELECT release_due_{host}(%s, coalesce(%s, now())), version FROM routing_version"
+        self._parts = f"SELECT * FROM read_parts_{host}(%s, %s)"
+        self._fragments = f"SELECT * FROM read_fragments_{host}(%s, %s, %s, %s, %s)"
+
+    def dequeue(
+        self, connection: Connection, *, claim_id: uuid.UUID, host_instance: int, service_class: int, limit: int
+    ) -> list[ClaimedMessage]:
+        """Claims up to ``limit`` messages, best priority first."""
+        rows = connection.execute(self._dequeue, (claim_id, host_instance, service_class, limit), binary=True)
+        return [ClaimedMessage(claim_id, *row) for row in rows]
+
+    def complete(self, connection: Connection, claim_id: uuid.UUID, seqs: Sequence[int]) -> int:
+        """These were handled: deletes them and releases their messages. Returns how many the claim still held."""
+        return _count(connection, self._complete, (claim_id, _array(seqs)))
+
+    def retry(
+        self, connection: Connection, claim_id: uuid.UUID, retries: dict[int, Retry], now: datetime | None = None
+    ) -> int:
+        """These are to be tried again, by number. Returns how many the claim still held."""
+        given = list(retries.values())
+        return _count(
+            connection,
+            self._retry,
+            (
+                claim_id,
+                _array(retries),
+                [one.delay for one in given],
+                [_storable(one.code) for one in given],
+                [_storable(one.description) for one in given],
+                now,
+            ),
+        )
+
+    def suspend(
+        self,
+        connection: Connection,
+        claim_id: uuid.UUID,
+        suspensions: dict[int, Suspension],
+        now: datetime | None = None,
+    ) -> int:
+        """These cannot go on, by number. Returns how many the claim still held."""
+        given = list(suspensions.values())
+        return _count(
+            connection,
+            self._suspend,
+            (
+                claim_id,
+                _array(suspensions),
+                [_storable(one.code) for one in given],
+                [_storable(one.description) for one in given],
+                [one.adapter for one in given],
+                [one.uri for one in given],
+                [one.resumable for one in given],
+                now,
+            ),
+        )
+
+    def release(self, connection: Connection, claim_id: uuid.UUID, seqs: Sequence[int] | None = None) -> int:
+        """These, or all of the claim, go back as they were. Returns how many the claim still held."""
+        return _count(connection, self._release, (claim_id, None if seqs is None else _array(seqs)))
+
+    def release_claims(self, connection: Connection, host_instance: int, held: Sequence[int] = ()) -> int:
+        """Gives back all that the host instance ever claimed, except the numbers that it holds."""
+        return _count(connection, self._release_claims, (host_instance, _array(held)))
+
+    def release_due(self, connection: Connection, limit: int, now: datetime | None = None) -> tuple[int, int]:
+        """Moves what is due out of the scheduled queue; returns how many that were, and the routing version."""
+        row = connection.execute(self._release_due, (limit, now)).fetchone()
+        assert row is not None
+        return row[0], row[1]
+
+    def parts(self, connection: Connection, claim_id: uuid.UUID, message_id: uuid.UUID) -> list[StoredPart]:
+        """All parts of a claimed message, in order."""
+        try:
+            rows = connection.execute(self._parts, (claim_id, message_id), binary=True).fetchall()
+        except psycopg.Error as error:
+            raise _as_claim_lost(error) from error
+        return [StoredPart(*row) for row in rows]
+
+    def fragments(
+        self,
+        connection: Connection,
+        claim_id: uuid.UUID,
+        message_id: uuid.UUID,
+        part_id: uuid.UUID,
+        *,
+        start: int,
+        count: int,
+    ) -> list[tuple[int, bytes]]:
+        """Up to ``count`` fragments of a part of a claimed message, with their numbers, from ``start`` on."""
+        arguments = (claim_id, message_id, part_id, start, count)
+        try:
+            rows = connection.execute(self._fragments, arguments, binary=True).fetchall()
+        except psycopg.Error as error:
+            raise _as_claim_lost(error) from error
+        return [(number, body) for number, body in rows]
+
+
+def _count(connection: Connection, call: str, arguments: tuple[object, ...]) -> int:
+    row = connection.execute(call, arguments).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _array(seqs: Iterable[int]) -> str:
+    """As text, because the driver looks at every number of a list to choose a type that holds all."""
+    return f"{{{','.join(map(str, seqs))}}}"
+
+
+def _storable(text: str) -> str:
+    """What adapters say may contain anything; PostgreSQL's text takes no NUL and no lone surrogate."""
+    return text.replace("\0", "\\0").encode("utf-8", "replace").decode()
+
+
+def _as_claim_lost(error: psycopg.Error) -> Exception:
+    if error.sqlstate == _CLAIM_IS_GONE:
+        return ClaimLost("The message was given to another host instance.", why=error.diag.message_primary or "")
+    return error
