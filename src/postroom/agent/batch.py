@@ -81,7 +81,7 @@ class Batch:
     def _route(self) -> None:
         """Matches the documents, and takes out of the batch what a standard interchange takes down with it."""
         rows = len(self._chunk_of)
-        self._columns = _value_columns(self._documents)
+        self._columns = value_columns(self._documents)
         found, ids = (
             self._routing.match(self._promoted(), rows)
             if rows
@@ -289,7 +289,7 @@ def _concatenated(chunks: Sequence[Chunk]) -> pa.Table | None:
     return pa.concat_tables(tables).combine_chunks() if tables else None
 
 
-def _value_columns(documents: pa.Table | None) -> dict[str, pa.Array]:
+def value_columns(documents: pa.Table | None) -> dict[str, pa.Array]:
     """The columns that are promoted: the pipeline's own, the sequence number and the message type."""
     if documents is None:
         return {}

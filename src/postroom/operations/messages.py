@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from psycopg.rows import class_row
+
 from postroom.errors import NotFound, StateError
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
@@ -61,21 +63,9 @@ def list_messages(
     connection: Connection, *, message_type: str | None = None, limit: int | None = None
 ) -> list[MessageListing]:
     """The messages in the spool, the latest first."""
-    rows = connection.execute(
-        statement("queries/list_messages"), {"type": message_type, "type_key": BTS.MessageType.key, "limit": limit}
-    )
-    return [
-        MessageListing(
-            message_id=message_id,
-            published_at=published_at,
-            published_by=published_by,
-            message_type=type_,
-            parts=parts,
-            body_part=body,
-            size=int(size or 0),
-        )
-        for message_id, published_at, published_by, type_, parts, body, size in rows
-    ]
+    conditions = {"type": message_type, "type_key": BTS.MessageType.key, "limit": limit}
+    with connection.cursor(row_factory=class_row(MessageListing)) as cursor:
+        return cursor.execute(statement("queries/list_messages"), conditions).fetchall()
 
 
 def message_with_id(connection: Connection, message_id: uuid.UUID) -> StoredMessage:

@@ -1,0 +1,9 @@
+-- The applications that were applied, with how much each consists of.
+SELECT a.name,
+       (SELECT count(*) FROM receive_ports r WHERE r.application_id = a.id) AS receive_ports,
+       (SELECT count(*) FROM receive_locations l JOIN receive_ports r ON r.id = l.receive_port_id
+         WHERE r.application_id = a.id) AS locations,
+       (SELECT count(*) FROM send_ports s WHERE s.application_id = a.id) AS send_ports,
+       a.applied_at
+  FROM applications a
+ ORDER BY a.name

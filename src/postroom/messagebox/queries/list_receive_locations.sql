@@ -1,0 +1,16 @@
+-- The receive locations with what they belong to, the files that they have in hand, and what is suspended of theirs.
+-- Reads the suspended queue whole.
+SELECT l.name AS location, l.id AS location_id, p.name AS port, a.name AS application, h.name AS host,
+       l.adapter ->> 'kind' AS adapter, l.pipeline ->> 'kind' AS pipeline, l.uri, l.enabled,
+       coalesce(c.files, 0) AS waiting, c.oldest, coalesce(s.suspended, 0) AS suspended,
+       coalesce(c.problems, '{}') AS problems
+  FROM receive_locations l
+  JOIN receive_ports p ON p.id = l.receive_port_id
+  JOIN applications a ON a.id = p.application_id
+  JOIN hosts h ON h.id = l.host_id
+  LEFT JOIN (SELECT location_id, count(*) FILTER (WHERE state IN (1, 2)) AS files,
+                    min(claimed_at) FILTER (WHERE state IN (1, 2)) AS oldest,
+                    array_agg(name || ': ' || problem ORDER BY claimed_at) FILTER (WHERE problem IS NOT NULL) AS problems
+               FROM claims GROUP BY 1) c ON c.location_id = l.id
+  LEFT JOIN (SELECT service_id, count(*) AS suspended FROM suspended_queue GROUP BY 1) s ON s.service_id = l.id
+ ORDER BY l.name

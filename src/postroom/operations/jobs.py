@@ -1,0 +1,45 @@
+"""The housekeeping jobs: what they did last, and running them now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.jobs import JobRun, jobs, run_all_jobs_once
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobListing:
+    """A job and its last run; without times if it never ran."""
+
+    name: str
+    interval_seconds: float
+    runs: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    rows_last: int | None = None
+    rows_total: int = 0
+    error: str | None = None
+
+
+def list_jobs(connection: Connection) -> list[JobListing]:
+    """Every job, in the order in which they run."""
+    rows = connection.execute(
+        "SELECT name, runs, started_at, finished_at, rows_last, rows_total, error FROM job_runs"
+    ).fetchall()
+    known = {row[0]: row[1:] for row in rows}
+    names = ("runs", "started_at", "finished_at", "rows_last", "rows_total", "error")
+    return [
+        JobListing(
+            name=job.name,
+            interval_seconds=job.interval.total_seconds(),
+            **dict(zip(names, known.get(job.name, ()), strict=False)),
+        )
+        for job in jobs()
+    ]
+
+
+def run_jobs(connection: Connection) -> list[JobRun]:
+    """Runs every job once, now, after those that another host is running."""
+    return run_all_jobs_once(connection)

@@ -1,0 +1,107 @@
+"""Subscriptions as operators see them (SUB-17, 19)."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, time
+from enum import IntEnum
+from typing import Any, Literal
+
+from postroom.agent.routing import read_filters
+from postroom.errors import DefinitionError, NotFound
+from postroom.filters.expression import Filter
+from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
+from postroom.operations.properties import deployed_properties
+
+SubscriptionType = Literal["activation", "instance"]
+
+_MOST = 2**31
+
+
+class SubscriptionState(IntEnum):
+    STARTED = 1
+    STOPPED = 2
+    DISABLED = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subscription:
+    """A subscription that can be matched now."""
+
+    subscription_id: int
+    type: SubscriptionType
+    service_class: ServiceClass
+    service_id: uuid.UUID
+    service_name: str
+    host: str
+    instance_id: uuid.UUID | None
+    priority: int
+    state: SubscriptionState
+    ordered_delivery: bool
+    request_response: bool
+    filter: str
+    created_at: datetime
+    valid_from: datetime | None
+    start_window: time | None
+    end_window: time | None
+
+
+def list_subscriptions(
+    connection: Connection,
+    *,
+    subscription_type: SubscriptionType | None = None,
+    service: str | None = None,
+    instance_id: uuid.UUID | None = None,
+    limit: int | None = None,
+) -> list[Subscription]:
+    """The subscriptions that meet the conditions, by the name of their service."""
+    activation = None if subscription_type is None else subscription_type == "activation"
+    return _read(connection, activation=activation, service=service, instance=instance_id, limit=limit)
+
+
+def subscription_called(connection: Connection, called: str) -> Subscription:
+    """The one with that id, or of the service of that name; NotFound if there is none."""
+    found = _read(connection, id=int(called)) if called.isdecimal() and int(called) < _MOST else []
+    found = found or _read(connection, service=called)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(str(one.subscription_id) for one in found)
+        raise DefinitionError(f"{called!r} has {len(found)} subscriptions.", hint=f"Give the id of one: {ids}.")
+    raise NotFound(
+        f"There is no subscription {called!r}.",
+        why="A send port has one as long as it is enlisted.",
+        hint="See 'postroom subscription list'; 'postroom port enlist NAME' makes one.",
+    )
+
+
+def filters_of(connection: Connection, subscriptions: list[Subscription]) -> dict[int, Filter]:
+    """The filters that are matched, from the stored predicates, by subscription id."""
+    properties = {prop.key: prop for prop in deployed_properties(connection)}
+    return read_filters(connection, [one.subscription_id for one in subscriptions], properties)
+
+
+def _read(connection: Connection, **conditions: Any) -> list[Subscription]:
+    parameters = dict.fromkeys(("id", "activation", "service", "instance", "limit")) | conditions
+    return [_subscription(row) for row in connection.execute(statement("queries/list_subscriptions"), parameters)]
+
+
+_FIELDS = (
+    *("subscription_id", "instance_id", "service_class", "service_id", "service_name", "host", "priority", "state"),
+    *("ordered_delivery", "request_response", "filter", "created_at", "valid_from", "start_window", "end_window"),
+)
+
+
+def _subscription(row: tuple[Any, ...]) -> Subscription:
+    values = dict(zip(_FIELDS, row, strict=True))
+    return Subscription(
+        **{
+            **values,
+            "type": "activation" if values["instance_id"] is None else "instance",
+            "service_class": ServiceClass(values["service_class"]),
+            "state": SubscriptionState(values["state"]),
+        }
+    )

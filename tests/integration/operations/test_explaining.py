@@ -1,0 +1,142 @@
+"""Why a message goes where it goes."""
+
+from __future__ import annotations
+
+import uuid
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from postroom import pipelines
+from postroom.errors import DefinitionError, NotFound, PipelineFailure
+from postroom.filters.explain import Reason
+from postroom.message import Context, Message
+from postroom.operations.explaining import (
+    MessageExplanation,
+    Verdict,
+    explain_context,
+    explain_file,
+    explain_message,
+)
+from postroom.operations.properties import context_of, deployed_properties, property_named
+from postroom.properties import Property
+from postroom.system_properties import BTS
+from tests.support.box import PROMOTE, Box, Priority, Region, Total
+
+
+def verdicts(explained: MessageExplanation) -> list[tuple[str, Verdict]]:
+    return [(one.name, one.verdict) for one in explained.subscribers]
+
+
+def test_receivers_come_first_then_the_nearest_misses(box: Box) -> None:
+    box.add_port("Far", "Region == 'US' and Priority == 1 and exists(FILE.ReceivedFileName)")
+    box.add_port("Near", "Region == 'EU' and Total >= 10")
+    box.add_port("Hit", "Region == 'EU'")
+    box.add_port("Asleep", "exists(Region)", state="stopped")
+    box.add_port("Bound", "Total < 100", state="bound")
+    box.add_port("Directed")
+    message = Message.of(b"", promoted={Region: "EU", Total: Decimal(1)})
+    box.agent().publish([message])
+    explained = explain_message(box.connection, message.message_id)
+    assert explained.context == message.context
+    assert explained.accepted
+    assert verdicts(explained) == [
+        ("Hit", Verdict.RECEIVES),
+        ("Asleep", Verdict.SUSPENDS),
+        ("Bound", Verdict.NOT_ENLISTED),
+        ("Near", Verdict.MISSES),
+        ("Directed", Verdict.MISSES),
+        ("Far", Verdict.MISSES),
+    ]
+
+
+def test_the_verdict_is_what_a_publish_does(box: Box) -> None:
+    box.add_port("A", "Region == 'EU' or Priority == 1")
+    box.add_port("B", "Total >= 10 and Region != 'TEST'")
+    box.add_port("C", "exists(Priority)", state="stopped")
+    for promoted in ({Region: "EU"}, {Region: "x", Total: Decimal(10), Priority: 1}, {Priority: 2}):
+        explained = explain_context(box.connection, Message.of(promoted=promoted).context, title="")
+        accepted = {one.name for one in explained.subscribers if one.verdict in (Verdict.RECEIVES, Verdict.SUSPENDS)}
+        [published] = box.agent().publish([Message.of(promoted=promoted)])
+        assert set(published.subscribers) == accepted
+
+
+def test_what_is_written_and_not_promoted_is_the_reason(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    explained = explain_context(box.connection, Context().write(Region, "EU"), title="")
+    (predicate,) = explained.subscribers[0].explanation.nearest.predicates
+    assert (predicate.reason, predicate.met) == (Reason.NOT_PROMOTED, "EU")
+    assert not explained.accepted
+
+
+def test_a_directed_message_shows_the_group_that_took_it(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    transport = str(box.one("SELECT transport_id FROM send_ports"))
+    explained = explain_context(box.connection, Context().promote(BTS.SPTransportID, transport), title="")
+    (subscriber,) = explained.subscribers
+    assert subscriber.verdict is Verdict.RECEIVES
+    assert len(subscriber.explanation.groups) == 2
+    undirected = explain_context(box.connection, Context().promote(Region, "US"), title="")
+    assert len(undirected.subscribers[0].explanation.groups) == 1
+    assert not undirected.subscribers[0].directed_only
+
+
+def test_a_file_is_read_as_its_location_would_read_it(box: Box, tmp_path: Path) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    box.add_port("Inbound", "BTS.ReceivePortName == 'OrdersIn'")
+    box.add_location(pipelines.JsonLines(promote=PROMOTE))
+    path = tmp_path / "orders.jsonl"
+    path.write_bytes(b'{"region": "EU"}\n{\n{"region": "US"}\n')
+    bad, first, second = explain_file(box.connection, path)
+    assert isinstance(bad.failure, PipelineFailure)
+    assert (bad.title, first.title, second.title) == tuple(f"orders.jsonl, document {n}" for n in (2, 1, 3))
+    assert verdicts(first) == [("Europe", Verdict.RECEIVES), ("Inbound", Verdict.RECEIVES)]
+    assert verdicts(second) == [("Inbound", Verdict.RECEIVES), ("Europe", Verdict.MISSES)]
+    with_extra = list(explain_file(box.connection, path, location="drop", extra=Context().promote(Region, "EU")))
+    assert verdicts(with_extra[2])[0] == ("Europe", Verdict.RECEIVES)
+    assert box.count("spool") == box.count("suspended_queue") == box.count("receipts") == 0
+
+
+def test_which_location_reads_a_file_must_be_clear(box: Box, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    with pytest.raises(NotFound, match="no receive location"):
+        next(explain_file(box.connection, path))
+    box.add_location()
+    with pytest.raises(NotFound, match="cannot be read"):
+        next(explain_file(box.connection, path))
+    path.write_bytes(b"{}")
+    box.add_location(pipelines.PassThrough(), port="OtherIn", name="other")
+    with pytest.raises(DefinitionError, match="several receive locations") as refused:
+        next(explain_file(box.connection, path))
+    assert "drop, other" in refused.value.hint
+    assert len(list(explain_file(box.connection, path, location="other"))) == 1
+    with pytest.raises(NotFound, match="'nowhere'"):
+        next(explain_file(box.connection, path, location="nowhere"))
+
+
+def test_a_message_that_is_gone_is_said_to_be(box: Box) -> None:
+    with pytest.raises(NotFound):
+        explain_message(box.connection, uuid.uuid4())
+
+
+def test_properties_by_the_names_that_people_write(box: Box) -> None:
+    known = deployed_properties(box.connection)
+    assert property_named("Orders.Region", known) == property_named("Region", known) == Region
+    assert property_named("BTS.MessageType", known) == BTS.MessageType
+    with pytest.raises(NotFound, match=r"Orders\.Region"):
+        property_named("Orders.Regoin", known)
+    twice = [Region, Property("Other.Region", str)]
+    with pytest.raises(DefinitionError, match=r"Orders\.Region or Other\.Region"):
+        property_named("Region", twice)
+
+
+def test_values_by_their_type(box: Box) -> None:
+    known = deployed_properties(box.connection)
+    context = context_of(["Orders.Total=12.50", "Region=a=b"], ["Priority=3"], known)
+    assert dict(context.promoted) == {Total.key: Decimal("12.50"), Region.key: "a=b"}
+    assert dict(context.written) == {Priority.key: 3}
+    with pytest.raises(DefinitionError, match=r"Orders.Total.*not a decimal number"):
+        context_of(["Orders.Total=much"], [], known)
+    with pytest.raises(DefinitionError, match="gives no value"):
+        context_of(["Orders.Total"], [], known)

@@ -1,0 +1,247 @@
+"""What operators list: ports, locations, subscriptions, messages, hosts, jobs. SUB-17, 19, INS-17."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from postroom.errors import DefinitionError, NotFound, StateError
+from postroom.filters.text import format_filter
+from postroom.message import FRAGMENT_SIZE, Bytes, Message, Part
+from postroom.messagebox.configuration import PortState
+from postroom.operations import locations, ports
+from postroom.operations.check import check
+from postroom.operations.hosts import host_instances, list_hosts
+from postroom.operations.instance_changes import resume, terminate
+from postroom.operations.instances import InstanceQuery, list_instances
+from postroom.operations.jobs import list_jobs, run_jobs
+from postroom.operations.messages import (
+    list_messages,
+    message_with_id,
+    part_named,
+    read_part,
+    referring_instances,
+    save_message,
+)
+from postroom.operations.subscriptions import (
+    SubscriptionState,
+    filters_of,
+    list_subscriptions,
+    subscription_called,
+)
+from postroom.system_properties import BTS
+from tests.support.box import Box, Region, Total
+
+LARGE = bytes(range(256)) * (FRAGMENT_SIZE // 100)
+
+
+def order(**more: object) -> Message:
+    return Message.of(b"{}", promoted={Region: "EU", Total: Decimal("1.5"), **more})  # type: ignore[dict-item]
+
+
+def test_ports_are_listed_with_what_waits_for_them(box: Box) -> None:
+    box.add_host("Other")
+    box.add_port("Europe", "Region == 'EU'")
+    box.add_port("Audit", "exists(Region)", state="stopped", host="Other")
+    box.add_port("Bound", "exists(Region)", state="bound")
+    box.agent().publish([order(), order()])
+    listed = {one.port.name: one for one in ports.list_ports(box.connection)}
+    assert [(one.port.state, one.host, one.waiting, one.suspended) for one in listed.values()] == [
+        (PortState.STOPPED, "Other", 0, 2),
+        (PortState.BOUND, "Default", 0, 0),
+        (PortState.STARTED, "Default", 2, 0),
+    ]
+    assert ports.list_ports(box.connection, application="another") == []
+
+
+def test_subscriptions_have_every_field_that_operators_see(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU' or Total >= 10", priority=2)
+    box.add_port("Audit", "exists(Region)", state="stopped")
+    audit, europe = list_subscriptions(box.connection)
+    assert (europe.type, europe.state, europe.priority, europe.service_name, europe.host) == (
+        "activation",
+        SubscriptionState.STARTED,
+        2,
+        "Europe",
+        "Default",
+    )
+    assert (europe.ordered_delivery, europe.request_response, europe.valid_from, europe.start_window) == (
+        False,
+        False,
+        None,
+        None,
+    )
+    assert europe.filter.endswith("or Orders.Region == 'EU' or Orders.Total >= 10")
+    assert europe.filter.startswith("BTS.SPTransportID == ")
+    assert audit.state is SubscriptionState.STOPPED
+    assert format_filter(filters_of(box.connection, [europe])[europe.subscription_id]) == europe.filter
+
+
+def test_subscriptions_can_be_narrowed_down(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    box.add_port("7", "Region == 'EU'")
+
+    def names(**conditions: object) -> list[str]:
+        return [one.service_name for one in list_subscriptions(box.connection, **conditions)]  # type: ignore[arg-type]
+
+    assert names(service="Europe") == ["Europe"]
+    assert names(subscription_type="activation", limit=1) == ["7"]
+    assert names(subscription_type="instance") == names(instance_id=uuid.uuid4()) == []
+    europe = subscription_called(box.connection, "Europe")
+    assert subscription_called(box.connection, str(europe.subscription_id)) == europe
+    assert subscription_called(box.connection, "7").service_name == "7"
+    ports.unenlist(box.connection, "Europe")
+    for called in ("Europe", str(europe.subscription_id), "9" * 30):
+        with pytest.raises(NotFound):
+            subscription_called(box.connection, called)
+
+
+def test_a_name_that_several_subscriptions_share_is_not_enough(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    box.connection.execute("UPDATE send_ports SET state = 1")
+    ports.enlist(box.connection, "Europe")
+    with pytest.raises(DefinitionError, match="has 2 subscriptions"):
+        subscription_called(box.connection, "Europe")
+
+
+def test_a_message_shows_all_but_its_content(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    note = Part(name="note", body=Bytes(b"n"), content_type="text/plain", charset="utf-8")
+    message = Message.of(LARGE, promoted={Region: "EU", BTS.MessageType: "order"}, written={Total: 3}, parts=[note])
+    box.agent().publish([message])
+    (listed,) = list_messages(box.connection)
+    assert (listed.message_id, listed.message_type, listed.parts, listed.size) == (
+        message.message_id,
+        "order",
+        2,
+        len(LARGE) + 1,
+    )
+    assert listed.published_by == "postgres"
+    assert list_messages(box.connection, message_type="invoice") == list_messages(box.connection, limit=0) == []
+    stored = message_with_id(box.connection, message.message_id)
+    assert stored.context == message.context
+    body, other = stored.parts
+    assert (body.name, body.size, body.is_body) == ("body", len(LARGE), True)
+    assert (other.name, other.content_type, other.charset, other.is_body) == ("note", "text/plain", "utf-8", False)
+    (referring,) = referring_instances(box.connection, message.message_id)
+    assert referring.service == "Europe"
+
+
+def test_a_message_is_saved_with_context_and_all_parts(box: Box, tmp_path: Path) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    parts = [Part(name="../../etc/passwd", body=Bytes(b"p")), Part(name="..", body=Bytes(b"d"))]
+    message = Message.of(LARGE, promoted={Region: "EU", Total: Decimal("1.50")}, parts=parts)
+    box.agent().publish([message])
+    saved = save_message(box.connection, message.message_id, tmp_path / "there")
+    folder = tmp_path / "there" / str(message.message_id)
+    assert {path.parent for path in saved} == {folder}
+    assert {path.name for path in folder.iterdir()} == {"context.json", "01-body", "02-_.._etc_passwd", "03-part"}
+    assert (folder / "01-body").read_bytes() == LARGE
+    assert (folder / "02-_.._etc_passwd").read_bytes() == b"p"
+    context = json.loads((folder / "context.json").read_text())
+    assert context["promoted"][Total.key] == {"decimal": "1.50"}
+    with pytest.raises(StateError, match="is there already"):
+        save_message(box.connection, message.message_id, tmp_path / "there")
+    with pytest.raises(NotFound):
+        save_message(box.connection, uuid.uuid4(), tmp_path)
+
+
+def test_a_large_part_is_read_in_pieces(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    message = Message.of(LARGE, promoted={Region: "EU"})
+    box.agent().publish([message])
+    stored = message_with_id(box.connection, message.message_id)
+    pieces = list(read_part(box.connection, part_named(stored, None)))
+    assert b"".join(pieces) == LARGE
+    assert max(map(len, pieces)) == FRAGMENT_SIZE
+    with pytest.raises(NotFound, match="no part 'other'"):
+        part_named(stored, "other")
+
+
+def test_locations_are_enabled_and_disabled(box: Box) -> None:
+    box.add_location()
+    version = box.one("SELECT version FROM routing_version")
+    locations.disable(box.connection, "drop")
+    (listed,) = locations.list_locations(box.connection)
+    assert (listed.location, listed.port, listed.host, listed.enabled) == ("drop", "OrdersIn", "Default", False)
+    assert box.one("SELECT version FROM routing_version") > version, "the pipelines must learn of it"
+    with pytest.raises(StateError):
+        locations.disable(box.connection, "drop")
+    locations.enable(box.connection, "drop")
+    assert locations.list_locations(box.connection)[0].enabled
+    with pytest.raises(NotFound, match="drop"):
+        locations.enable(box.connection, "nowhere")
+
+
+def test_a_location_says_what_holds_it_up(box: Box) -> None:
+    location = box.add_location()
+    for state, problem in ((2, None), (2, None), (3, None), (4, "It is gone.")):
+        box.connection.execute(
+            "INSERT INTO claims (interchange_id, location_id, name, path, state, problem)"
+            " VALUES (gen_random_uuid(), %s, 'a.json', '/a.json', %s, %s)",
+            (location.location_id, state, problem),
+        )
+    box.receive(location, b"{")
+    (listed,) = locations.list_locations(box.connection)
+    assert (listed.waiting, listed.suspended, listed.problems) == (2, 1, ["a.json: It is gone."])
+    assert listed.oldest is not None
+
+
+def test_hosts_are_listed_with_their_processes(box: Box) -> None:
+    box.add_host("Another")
+    box.add_port("Europe", "Region == 'EU'")
+    box.add_location()
+    box.connection.execute(
+        "INSERT INTO host_instances (host_id, server, pid, dead_since)"
+        " VALUES (1, 'here', 1, NULL), (1, 'there', 2, now())"
+    )
+    another, default = list_hosts(box.connection)
+    assert (default.name, default.is_default, default.running_instances, default.locations, default.send_ports) == (
+        "Default",
+        True,
+        1,
+        1,
+        1,
+    )
+    assert (another.name, another.running_instances) == ("Another", 0)
+    assert [(one.server, one.dead_since is None) for one in host_instances(box.connection, "default")] == [
+        ("here", True),
+        ("there", False),
+    ]
+    with pytest.raises(NotFound):
+        host_instances(box.connection, "nowhere")
+
+
+def test_jobs_run_now_and_say_what_they_did(box: Box) -> None:
+    assert {job.runs for job in list_jobs(box.connection)} == {0}
+    box.add_port("Europe", "Region == 'EU'")
+    box.agent().publish([order()])
+    terminate(box.connection, list_instances(box.connection, InstanceQuery())[0].instance_id)
+    runs = {run.name: run for run in run_jobs(box.connection)}
+    assert runs["message_cleanup"].rows == 1
+    assert box.count("spool") == box.count("parts") == 0
+    listed = {job.name: job for job in list_jobs(box.connection)}
+    assert set(listed) == set(runs)
+    cleanup = listed["message_cleanup"]
+    assert (cleanup.runs, cleanup.rows_last, cleanup.error) == (1, 1, None)
+    assert cleanup.finished_at is not None
+
+
+@pytest.mark.parametrize("folded", [False, True], ids=["in the logs", "folded"])
+def test_all_is_well_after_every_operation(box: Box, folded: bool) -> None:
+    box.add_port("Europe", "Region == 'EU'", state="stopped")
+    box.add_port("Audit", "exists(Region)", state="stopped")
+    box.agent().publish([order(), Message.of(LARGE, promoted={Region: "EU"})])
+    for instance in list_instances(box.connection, InstanceQuery(port="Europe")):
+        resume(box.connection, instance.instance_id, body=b"mended")
+    terminate(box.connection, list_instances(box.connection, InstanceQuery(port="Audit"))[0].instance_id)
+    if folded:
+        run_jobs(box.connection)
+    assert check(box.connection) == []
+    # It would be seen: here a reference goes that nobody gives back.
+    box.connection.execute("DELETE FROM default_q WHERE ctid = (SELECT min(ctid) FROM default_q)")
+    assert check(box.connection) != []
