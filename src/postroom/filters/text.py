@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from postroom.errors import BadFilter, BadValue
 from postroom.filters.expression import Comparable, Filter, Operator, Predicate, all_of, any_of
 from postroom.filters.tokens import Kind, Token, error_at, escaped, tokens, unescaped_namespace
-from postroom.namespaces import PREFIXES, property_key
+from postroom.namespaces import property_key
 from postroom.values import Value, ValueType, value_from_text, value_to_text
 
 _OPERATORS = {operator.symbol: operator for operator in Operator if operator is not Operator.EXISTS}
@@ -50,7 +50,7 @@ def format_predicate(predicate: Predicate) -> str:
 def format_property(property: Comparable) -> str:
     """The full name: dotted, or with the namespace in braces where that is not made of identifiers."""
     prefix = property.dotted[: -len(property.name) - 1]
-    if PREFIXES.get(prefix, prefix) == property.namespace and _is_dotted(prefix):
+    if _is_dotted(prefix):
         return property.dotted
     return f"{{{escaped(property.namespace, '}')}}}{property.name}"
 
