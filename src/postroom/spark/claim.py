@@ -1,0 +1,149 @@
+"""The files that receive locations have claimed, as the MessageBox keeps them in the table ``claims``.
+
+A claim is a file that was moved into a location's private folder under a fresh interchange id. Its row is there before
+the file is moved, and until the file is gone for good.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from postroom.messagebox.connection import Connection
+
+
+class ClaimState(IntEnum):
+    """How far a claim has come."""
+
+    CLAIMING = 1  # the file is being moved, or has to settle again where it is now
+    CLAIMED = 2  # it is the stream's
+    PUBLISHED = 3  # its messages are committed, and something holds up its removal
+    MISSING = 4  # it vanished before it was published
+    FAILED = 5  # receiving it raised what no message should; tried again when the location is next started
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One claimed file. ``size`` and ``modified_ns`` are those that it was claimed with."""
+
+    interchange_id: uuid.UUID
+    name: str
+    path: Path
+    size: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """A claim that is not the stream's."""
+
+    claim: Claim
+    state: ClaimState
+
+
+def begin(connection: Connection, location_id: uuid.UUID, files: Sequence[tuple[uuid.UUID, str, Path]]) -> None:
+    """Records that these files (interchange id, name, where to) are about to be moved."""
+    ids, names, paths = zip(*files, strict=True)
+    connection.execute(
+        "INSERT INTO claims (interchange_id, location_id, name, path)"
+        " SELECT id, %s, name, path FROM unnest(%s::uuid[], %s::text[], %s::text[]) AS file (id, name, path)",
+        (location_id, list(ids), list(names), [str(path) for path in paths]),
+    )
+
+
+def complete(connection: Connection, settled: Sequence[tuple[uuid.UUID, int, int]]) -> None:
+    """Hands files (interchange id, size, time in ns) to the stream, numbered in this order.
+
+    Only the one claimer of a location numbers its claims, one transaction after the other: whoever sees a number sees
+    all the lower ones.
+    """
+    if not settled:
+        return
+    numbers = connection.execute("SELECT nextval('claim_number') FROM generate_series(1, %s)", (len(settled),))
+    ids, sizes, times = zip(*settled, strict=True)
+    connection.execute(
+        "UPDATE claims SET state = 2, number = file.number, size = file.size, modified_ns = file.modified_ns,"
+        "       problem = NULL"
+        "  FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[]) AS file (id, number, size, modified_ns)"
+        " WHERE interchange_id = file.id AND state = 1",
+        (list(ids), sorted(number for (number,) in numbers), list(sizes), list(times)),
+    )
+
+
+def settle_again(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
+    """Takes claims back from the stream: their files are not what they were claimed as."""
+    connection.execute(
+        "UPDATE claims SET state = 1, number = NULL WHERE interchange_id = ANY (%s)", (list(interchange_ids),)
+    )
+
+
+def hold(connection: Connection, claim: Claim, state: ClaimState, problem: str) -> None:
+    """Keeps a claim that cannot go on, with what is wrong and where its file is now."""
+    connection.execute(
+        "UPDATE claims SET state = %s, problem = %s, path = %s WHERE interchange_id = %s",
+        (int(state), problem, str(claim.path), claim.interchange_id),
+    )
+
+
+def forget(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
+    """Deletes claims whose files are gone for good, or were never moved."""
+    connection.execute("DELETE FROM claims WHERE interchange_id = ANY (%s)", (list(interchange_ids),))
+
+
+def known(connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:
+    """Which of these have a row."""
+    rows = connection.execute("SELECT interchange_id FROM claims WHERE interchange_id = ANY (%s)", (interchange_ids,))
+    return {interchange_id for (interchange_id,) in rows}
+
+
+def unfinished(connection: Connection, location_id: uuid.UUID) -> list[Unfinished]:
+    """The claims of a location that are not the stream's."""
+    rows = connection.execute(
+        "SELECT interchange_id, name, path, coalesce(size, -1), coalesce(modified_ns, -1), state"
+        "  FROM claims WHERE location_id = %s AND state <> 2",
+        (location_id,),
+    )
+    return [Unfinished(claim=_claim(row), state=ClaimState(row[5])) for row in rows]
+
+
+def outstanding(connection: Connection, location_id: uuid.UUID) -> int:
+    """How many files of a location are claimed and not published yet."""
+    row = connection.execute(
+        "SELECT count(*) FROM claims WHERE location_id = %s AND state IN (1, 2)", (location_id,)
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def newest(connection: Connection, location_id: uuid.UUID, after: int, most: int | None) -> int:
+    """The number that the next ``most`` claims after a number end with; ``after`` itself if there are none."""
+    row = connection.execute(
+        "SELECT max(number) FROM (SELECT number FROM claims WHERE location_id = %s AND number > %s AND state = 2"
+        "                          ORDER BY number LIMIT %s) AS next",
+        (location_id, after, most),
+    ).fetchone()
+    assert row is not None
+    return after if row[0] is None else int(row[0])
+
+
+def between(connection: Connection, location_id: uuid.UUID, after: int, last: int) -> list[Claim]:
+    """The stream's claims with numbers above ``after`` and up to ``last``, in order."""
+    rows = connection.execute(
+        "SELECT interchange_id, name, path, size, modified_ns FROM claims"
+        " WHERE location_id = %s AND number > %s AND number <= %s AND state = 2 ORDER BY number",
+        (location_id, after, last),
+    )
+    return [_claim(row) for row in rows]
+
+
+def _claim(row: tuple[object, ...]) -> Claim:
+    interchange_id, name, path, size, modified_ns, *_ = row
+    assert isinstance(interchange_id, uuid.UUID)
+    assert isinstance(size, int)
+    assert isinstance(modified_ns, int)
+    return Claim(
+        interchange_id=interchange_id, name=str(name), path=Path(str(path)), size=size, modified_ns=modified_ns
+    )

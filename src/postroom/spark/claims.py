@@ -1,0 +1,319 @@
+"""How a file receive location takes files in: it claims them itself, one by one, under fresh interchange ids.
+
+A claim is a row in the MessageBox and a rename into the location's private folder, in this order:
+
+    row (claiming) ─► rename ─► folders synced ─► looked at again ─► row (claimed, numbered) ─► the stream publishes
+                                                                                                  │
+                                               row deleted ◄─ file removed or archived ◄─ committed ┘
+
+A crash between any two steps leaves something that ``scan`` recognises: a row without a file was never renamed, a file
+without a finished row settles where it is and goes on, and a file without any row has its interchange id in its name.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import uuid
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from postroom.adapters import File
+from postroom.adapters.file.definition import PRIVATE_FOLDER
+from postroom.adapters.file.folder import make_folder
+from postroom.agent.receiving import read_progress
+from postroom.clock import Clock, system_clock
+from postroom.errors import Unavailable
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Connection
+from postroom.spark import claim as claims
+from postroom.spark.claim import Claim, ClaimState, Unfinished
+from postroom.spark.finishing import KEPT_FOLDER, finish
+from postroom.spark.settling import Look, Settling
+
+_log = logging.getLogger(__name__)
+
+#: The class of the advisory locks that claimers hold; the other half stands for the location.
+CLAIMER_LOCK = 7003
+
+#: Claimed and not yet published, at most: what is not claimed stays where its sender put it.
+MOST_OUTSTANDING = 5_000
+
+_AT_A_TIME = 500
+_RECOVER_EVERY = timedelta(seconds=2)
+_ID_LENGTH = 36
+_LONGEST_NAME = 255
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scan:
+    """What one scan did. ``active`` is false while another process claims for this location."""
+
+    active: bool
+    claimed: int = 0
+    settling: int = 0
+    problems: tuple[str, ...] = ()
+
+
+class Claimer:
+    """Claims the files of one location, as long as it is the only one to do so: it holds a lock on its session."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        location: ReceiveLocation,
+        home: Path,
+        clock: Clock = system_clock,
+        *,
+        most_outstanding: int = MOST_OUTSTANDING,
+    ) -> None:
+        self._connection = connection
+        self._location_id = location.location_id
+        self._definition = File(**location.adapter)
+        self.folder = self._definition.folder(home)
+        self.private_folder = self.folder / PRIVATE_FOLDER / str(location.location_id)
+        self._archive = self._definition.archive_folder(home)
+        self._clock = clock
+        self._most_outstanding = most_outstanding
+        settle = timedelta(seconds=self._definition.settle)
+        self._arriving = Settling(settle, clock)
+        self._moved = Settling(settle, clock)  # files that changed while they were picked up
+        self._lock = zlib.crc32(location.location_id.bytes) - (1 << 31)
+        self._active = False
+        self._recovered_at: datetime | None = None
+        self._problems: dict[str, None] = {}
+
+    def scan(self) -> Scan:
+        """Looks at the folder once: claims what has settled, and mends what a crash has left."""
+        if not self._is_active():
+            return Scan(active=False)
+        before, self._problems = self._problems, {}
+        if not self.private_folder.is_dir():
+            make_folder(self.private_folder)
+        self._recover_now_and_then()
+        claimed = self._claim_settled() + self._complete_moved()
+        for problem in self._problems.keys() - before.keys():
+            _log.warning("%s", problem)
+        return Scan(
+            active=True,
+            claimed=claimed,
+            settling=len(self._arriving) + len(self._moved),
+            problems=tuple(self._problems),
+        )
+
+    def next_look(self, longest: timedelta) -> timedelta:
+        """How long to wait before the next scan has something to find, at most ``longest``."""
+        return min(self._arriving.next_in(longest), self._moved.next_in(longest))
+
+    def release(self) -> None:
+        """Lets another process claim."""
+        if self._active:
+            self._active = False
+            self._connection.execute("SELECT pg_advisory_unlock(%s, %s)", (CLAIMER_LOCK, self._lock))
+
+    # -- the lock ----------------------------------------------------------------------------------------------
+
+    def _is_active(self) -> bool:
+        if not self._active:
+            row = self._connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (CLAIMER_LOCK, self._lock)).fetchone()
+            self._active = row is not None and bool(row[0])
+            return self._active
+        # A pooler in transaction mode would give every statement another session, none of which has the lock.
+        row = self._connection.execute(
+            "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid = %s::bigint"
+            " AND objsubid = 2 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            " AND pid = pg_backend_pid() AND granted",
+            (CLAIMER_LOCK, self._lock % (1 << 32)),
+        ).fetchone()
+        if row is None:
+            raise Unavailable(
+                "The lock on the receive location is gone.",
+                why="The connection to the MessageBox has no session of its own.",
+                hint="Give the pipeline a URL that leads to PostgreSQL itself, or to a pool in session mode.",
+            )
+        return True
+
+    # -- claiming ----------------------------------------------------------------------------------------------
+
+    def _claim_settled(self) -> int:
+        there = dict(self._look_around())
+        self._arriving.keep_only(there.keys())
+        settled = [path for path, look in there.items() if self._arriving.has_settled(path, look)]
+        settled = [path for path in settled if self._is_readable(path)]
+        if not settled:
+            return 0
+        settled.sort(key=lambda path: (there[path].modified_ns, path.name))
+        room = self._most_outstanding - claims.outstanding(self._connection, self._location_id)
+        settled = settled[: max(room, 0)]
+        return sum(
+            self._claim({path: there[path] for path in settled[first : first + _AT_A_TIME]})
+            for first in range(0, len(settled), _AT_A_TIME)
+        )
+
+    def _look_around(self) -> Iterator[tuple[Path, Look]]:
+        """The files that this location takes, settled or not. Read-only ones are not taken (RCV-23)."""
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                if self._definition.takes(entry.name):
+                    with suppress(FileNotFoundError):
+                        status = entry.stat(follow_symlinks=False)
+                        if stat.S_ISREG(status.st_mode) and status.st_mode & 0o222:
+                            yield self.folder / entry.name, Look.of(status)
+
+    def _is_readable(self, path: Path) -> bool:
+        if os.access(path, os.R_OK) or not path.exists():
+            return True
+        self._report(f"{path} cannot be read by this account, so it is not taken.")
+        return False
+
+    def _claim(self, files: dict[Path, Look]) -> int:
+        targets = {}
+        for path in files:
+            interchange_id = uuid.uuid4()
+            targets[path] = (interchange_id, self.private_folder / _private_name(interchange_id, path.name))
+        rows = [(interchange_id, _text(path.name), target) for path, (interchange_id, target) in targets.items()]
+        claims.begin(self._connection, self._location_id, rows)
+        not_moved = []
+        for path, (interchange_id, target) in targets.items():
+            self._arriving.drop(path)
+            try:
+                path.rename(target)
+            except OSError as error:
+                not_moved.append(interchange_id)
+                if not isinstance(error, FileNotFoundError):
+                    self._report(f"{path} cannot be claimed: {error.strerror or error}.")
+        # A rename that a crash of the machine undid would let a published file come in again.
+        _sync(self.private_folder)
+        _sync(self.folder)
+        if not_moved:
+            claims.forget(self._connection, not_moved)
+        return self._complete([(targets[path], look) for path, look in files.items()])
+
+    def _complete(self, moved: Sequence[tuple[tuple[uuid.UUID, Path], Look]]) -> int:
+        """Looks again, now that no sender knows where the file is: only what has not changed goes on."""
+        settled = []
+        for (interchange_id, target), look in moved:
+            with suppress(FileNotFoundError):
+                now = Look.of(target.lstat())
+                if now == look:
+                    settled.append((interchange_id, now.size, now.modified_ns))
+                else:
+                    self._moved.watch(target, now)
+        claims.complete(self._connection, settled)
+        return len(settled)
+
+    def _complete_moved(self) -> int:
+        settled = []
+        for path in self._moved.paths:
+            try:
+                look = Look.of(path.lstat())
+            except FileNotFoundError:
+                self._moved.drop(path)
+                continue
+            if self._moved.has_settled(path, look):
+                self._moved.drop(path)
+                settled.append(((_interchange_id(path), path), look))
+        return self._complete(settled)
+
+    # -- mending -----------------------------------------------------------------------------------------------
+
+    def _recover_now_and_then(self) -> None:
+        now = self._clock()
+        first = self._recovered_at is None
+        if self._recovered_at is None or not timedelta() <= now - self._recovered_at < _RECOVER_EVERY:
+            # What is there is listed before the rows are read: a task removes a file first and then its row.
+            there = self._listed()
+            for found in claims.unfinished(self._connection, self._location_id):
+                self._mend(found, first=first)
+            self._adopt(there)
+            self._recovered_at = now
+
+    def _mend(self, found: Unfinished, *, first: bool) -> None:
+        claim = found.claim
+        exists = claim.path.exists()
+        match found.state:
+            case ClaimState.CLAIMING if not exists:
+                claims.forget(self._connection, [claim.interchange_id])
+            case ClaimState.CLAIMING:
+                self._watch_moved(claim.path)
+            case ClaimState.PUBLISHED if claim.path.parent.name != KEPT_FOLDER:
+                self._report(*finish(self._connection, [claim], self._archive))
+            case ClaimState.PUBLISHED if not exists:
+                claims.forget(self._connection, [claim.interchange_id])
+            case ClaimState.PUBLISHED:
+                self._report(f"{claim.name} was written to after it was published, and is kept as {claim.path}.")
+            case ClaimState.MISSING if not exists and not first:
+                self._report(f"{claim.path} is gone, and it was not published.")
+            case ClaimState.MISSING if not exists:
+                claims.forget(self._connection, [claim.interchange_id])
+            case ClaimState.FAILED if exists and not first:
+                self._report(f"{claim.path} could not be received; it is tried again at the next start.")
+            case _:
+                claims.settle_again(self._connection, [claim.interchange_id])
+
+    def _listed(self) -> dict[uuid.UUID, Path]:
+        there = {}
+        for path in self.private_folder.iterdir():
+            try:
+                there[_interchange_id(path)] = path
+            except ValueError:
+                self._report(f"{path} is not a claimed file; it does not belong there.")
+        return there
+
+    def _adopt(self, there: dict[uuid.UUID, Path]) -> None:
+        """Files without a row: their database was set back, or a removal was undone by a crash of the machine."""
+        strays = there.keys() - claims.known(self._connection, list(there))
+        progress = read_progress(self._connection, list(strays)) if strays else {}
+        for interchange_id in strays:
+            path = there[interchange_id]
+            with suppress(FileNotFoundError):
+                look = Look.of(path.lstat())
+                name = path.name[_ID_LENGTH + 1 :]
+                if progress[interchange_id].done:
+                    stray = Claim(
+                        interchange_id=interchange_id,
+                        name=name,
+                        path=path,
+                        size=look.size,
+                        modified_ns=look.modified_ns,
+                    )
+                    self._report(*finish(self._connection, [stray], self._archive))
+                else:
+                    claims.begin(self._connection, self._location_id, [(interchange_id, _text(name), path)])
+                    self._watch_moved(path)
+
+    def _watch_moved(self, path: Path) -> None:
+        if path not in self._moved:
+            with suppress(FileNotFoundError):
+                self._moved.watch(path, Look.of(path.lstat()))
+
+    def _report(self, *problems: str) -> None:
+        self._problems |= dict.fromkeys(problems)
+
+
+def _private_name(interchange_id: uuid.UUID, name: str) -> str:
+    """The id first, so that a file without a row can be told; the name after it, as far as it fits, for people."""
+    shortened = os.fsencode(name)[: _LONGEST_NAME - _ID_LENGTH - 1].decode(errors="ignore")
+    return f"{interchange_id}~{shortened}"
+
+
+def _interchange_id(path: Path) -> uuid.UUID:
+    return uuid.UUID(path.name[:_ID_LENGTH])
+
+
+def _text(name: str) -> str:
+    """A name as PostgreSQL can store it: one that is no UTF-8 is shown with its bytes escaped."""
+    return os.fsencode(name).decode(errors="backslashreplace")
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

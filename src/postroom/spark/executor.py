@@ -1,0 +1,62 @@
+"""What a Python worker of Spark keeps from one task to the next: a connection, and a warm routing table.
+
+This is the only state of a process in Postroom that no caller holds, because Spark gives a task nothing to hold it by:
+workers are reused for many tasks, one at a time, and each would otherwise connect and load every subscription again.
+A worker is forked before this module is imported, so that no two of them share a connection.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+import psycopg
+
+from postroom.agent.receiving import Receiver
+from postroom.agent.routing import RoutingTable
+from postroom.messagebox.connection import Connection, connect
+
+
+@dataclass(frozen=True, kw_only=True)
+class Login:
+    """How a process of the pipeline reaches the MessageBox; ``user`` goes before what the URL says."""
+
+    url: str
+    user: str | None = None
+
+    def connect(self, purpose: str) -> Connection:
+        return connect(self.url, user=self.user, application_name=f"postroom {purpose}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Executor:
+    """The means of one worker process."""
+
+    connection: Connection
+    receiver: Receiver
+
+
+_kept: dict[Login, Executor] = {}
+
+
+def executor_for(login: Login) -> Executor:
+    """This process's executor, made or made again if its connection has died since the last task."""
+    executor = _kept.get(login)
+    if executor is not None:
+        try:
+            executor.connection.execute("SELECT 1")
+            return executor
+        except psycopg.Error:
+            drop_executor(login)
+    connection = login.connect("receive")
+    executor = Executor(connection=connection, receiver=Receiver(connection, RoutingTable()))
+    _kept[login] = executor
+    return executor
+
+
+def drop_executor(login: Login) -> None:
+    """Closes what is kept, so that the next task starts afresh."""
+    executor = _kept.pop(login, None)
+    if executor is not None:
+        with suppress(psycopg.Error):
+            executor.connection.close()

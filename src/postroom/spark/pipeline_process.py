@@ -1,0 +1,194 @@
+"""The process behind ``postroom pipeline run``: the enabled file receive locations of one host, on one session."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from postroom.clock import system_clock
+from postroom.errors import Unavailable
+from postroom.messagebox.configuration import Host, ReceiveLocation, host_named, receive_locations
+from postroom.messagebox.connection import Connection, connect
+from postroom.spark.claims import Claimer
+from postroom.spark.executor import Login
+from postroom.spark.receive_stream import TALLY, start_stream
+from postroom.spark.running_location import RunningLocation
+from postroom.spark.session import is_alive, open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+_CHECK_SECONDS = 0.25
+_CONFIGURATION_SECONDS = 2.0
+
+
+def run_pipeline(
+    url: str,
+    host_name: str,
+    home: Path,
+    *,
+    master: str | None = None,
+    once: bool = False,
+    as_role: bool = False,
+    stop: threading.Event | None = None,
+) -> Counter[str]:
+    """Serves the receive locations of a host until SIGTERM or SIGINT comes, or ``stop`` is set. With ``once``, takes in
+    what is there and returns. The answer counts files, and messages published and suspended.
+
+    ``as_role`` logs in as the host's own role, where the server trusts that; otherwise the URL says who logs in.
+    Raises NotFound or Unavailable if it cannot start, and Unavailable if Spark dies.
+    """
+    stopping = stop or threading.Event()
+    with connect(url, application_name="postroom pipeline") as connection:
+        host = host_named(connection, host_name)
+    login = Login(url=url, user=host.role_name if as_role else None)
+    name = f"pipeline-{host.name.lower()}"
+    # Twice, because the session puts a handler of its own in the place of ours.
+    with _signals(stopping), open_session(home, master=master or "local[*]", name=name) as session, _signals(stopping):
+        pipeline = PipelineProcess(session, host, login=login, home=home)
+        return pipeline.run_once(stopping) if once else pipeline.run(stopping)
+
+
+class PipelineProcess:
+    """The receive locations of a host on a session that the caller owns."""
+
+    def __init__(self, session: SparkSession, host: Host, *, login: Login, home: Path) -> None:
+        self._session = session
+        self._host = host
+        self._login = login
+        self._home = home
+        self._running: dict[uuid.UUID, RunningLocation] = {}
+        self._counts: Counter[str] = Counter()
+        self._connection: Connection | None = None
+        self._read_at = 0.0
+
+    def run(self, stopping: threading.Event) -> Counter[str]:
+        """Until told to stop."""
+        try:
+            while not stopping.is_set():
+                self._follow_configuration()
+                for running in self._running.values():
+                    running.check()
+                stopping.wait(_CHECK_SECONDS)
+        except Exception as error:
+            if is_alive(self._session):
+                raise
+            logs = self._home / ".postroom" / "logs"
+            raise Unavailable("Spark has died.", why=str(error), hint=f"See the logs in {logs}.") from error
+        finally:
+            self._stop_all()
+        return self._counts
+
+    def run_once(self, stopping: threading.Event) -> Counter[str]:
+        """What is there now, location by location."""
+        with self._login.connect("pipeline") as connection:
+            for location in self._served(connection):
+                if not stopping.is_set():
+                    self._run_once(location, stopping)
+        return self._counts
+
+    # -- until told to stop --------------------------------------------------------------------------------------
+
+    def _follow_configuration(self) -> None:
+        """Starts, stops and replaces locations as the configuration says; ORS-07: a disabled one picks up nothing."""
+        if time.monotonic() < self._read_at:
+            return
+        self._read_at = time.monotonic() + _CONFIGURATION_SECONDS
+        try:
+            if self._connection is None:
+                self._connection = self._login.connect("pipeline")
+            wanted = {location.location_id: location for location in self._served(self._connection)}
+        except (psycopg.OperationalError, Unavailable) as error:
+            _log.warning("the configuration cannot be read: %s", str(error).strip().replace("\n", " "))
+            self._connection = None
+            return
+        for location_id, running in list(self._running.items()):
+            if wanted.get(location_id) != running.location:
+                self._stop(location_id, drain=True)
+        for location_id, location in wanted.items():
+            if location_id not in self._running:
+                self._running[location_id] = RunningLocation(
+                    self._session, location, login=self._login, home=self._home
+                )
+                self._running[location_id].start()
+
+    def _served(self, connection: Connection) -> list[ReceiveLocation]:
+        locations = receive_locations(connection, host_id=self._host.host_id)
+        return [location for location in locations if location.enabled and location.adapter["kind"] == "file"]
+
+    def _stop(self, location_id: uuid.UUID, *, drain: bool) -> None:
+        running = self._running.pop(location_id)
+        running.stop(drain=drain)
+        self._counts.update(running.counts)
+        _log.info("%s: no longer receiving", running.location.name)
+
+    def _stop_all(self) -> None:
+        for location_id in list(self._running):
+            try:
+                self._stop(location_id, drain=False)
+            except Exception as error:
+                # A query of a JVM that has died; what counts is why it died.
+                _log.warning("%s", error)
+        if self._connection is not None:
+            self._connection.close()
+
+    # -- once ----------------------------------------------------------------------------------------------------
+
+    def _run_once(self, location: ReceiveLocation, stopping: threading.Event) -> None:
+        with self._login.connect("claims") as connection:
+            claimer = Claimer(connection, location, self._home)
+            # Whatever is there has had its time to settle by then; what still changes is for the next run.
+            settled_by = (
+                system_clock() + 2 * timedelta(seconds=float(location.adapter["settle"])) + timedelta(seconds=1)
+            )
+            while (scan := claimer.scan()).active and scan.settling and not stopping.is_set():
+                if system_clock() > settled_by:
+                    break
+                stopping.wait(max(claimer.next_look(timedelta(seconds=0.2)).total_seconds(), 0.02))
+            if not scan.active:
+                _log.warning("%s is served by another process", location.name)
+                return
+            query = start_stream(self._session, location, login=self._login, home=self._home, once=True)
+            while not query.awaitTermination(1):
+                if stopping.is_set():
+                    query.stop()
+            error = query.exception()
+            if error is not None:
+                raise Unavailable(f"{location.name} could not be received.", why=str(error).strip()) from error
+            for progress in query.recentProgress:
+                if progress.observedMetrics:
+                    tally = progress.observedMetrics[TALLY]
+                    self._counts.update({name: int(tally[name] or 0) for name in ("files", "published", "suspended")})
+            claimer.release()
+
+
+@contextmanager
+def _signals(stopping: threading.Event) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        # Not here: the main thread may be inside the event's own lock at this moment.
+        threading.Thread(target=stopping.set, daemon=True).start()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,153 @@
+"""What a task does with the claimed files that it was given: receive, then take away. Runs in a worker of Spark.
+
+It may run again after any interruption. Receipts keep the messages from being published twice, and a file that is gone
+was dealt with.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pyarrow as pa
+
+from postroom.adapters import File
+from postroom.agent.interchange import Interchange
+from postroom.agent.receiving import Received, read_progress
+from postroom.errors import PostroomError
+from postroom.message import Context, FileSlice
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.spark import claim as claims
+from postroom.spark.claim import Claim, ClaimState
+from postroom.spark.executor import Executor, Login, drop_executor, executor_for
+from postroom.spark.finishing import finish, is_unchanged
+from postroom.system_properties import FILE
+
+_log = logging.getLogger(__name__)
+
+#: A task's rows: what became of each claimed file.
+TALLY_SCHEMA = "interchange_id string, published long, suspended long"
+_TALLY = pa.schema([("interchange_id", pa.string()), ("published", pa.int64()), ("suspended", pa.int64())])
+
+#: Errors of the database that are about the content of one file and would come again with it.
+_ABOUT_CONTENT = (psycopg.DataError, psycopg.IntegrityError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceiveTask:
+    """The function that Spark runs on the Arrow batches of claimed files; pickled once per query."""
+
+    login: Login
+    location: ReceiveLocation
+    home: Path
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            received = self.receive([_claim(row) for row in batch.to_pylist()])
+            yield pa.RecordBatch.from_pylist(
+                [
+                    {"interchange_id": str(one.interchange_id), "published": one.published, "suspended": one.suspended}
+                    for one in received
+                ],
+                schema=_TALLY,
+            )
+
+    def receive(self, given: Sequence[Claim]) -> list[Received]:
+        """Publishes what is in the files, and takes them away. Raises if the MessageBox does not answer."""
+        executor = executor_for(self.login)
+        try:
+            ready = self._ready(executor, given)
+            received = self._publish(executor, ready) if ready else {}
+            published = [claim for claim in ready if claim.interchange_id in received]
+            for problem in finish(executor.connection, published, self._file.archive_folder(self.home)):
+                _log.warning("%s", problem)
+            return list(received.values())
+        except BaseException:
+            drop_executor(self.login)
+            raise
+
+    @property
+    def _file(self) -> File:
+        return File(**self.location.adapter)
+
+    def _ready(self, executor: Executor, given: Sequence[Claim]) -> list[Claim]:
+        """Those whose files are what was claimed. One that was written to since has to settle again."""
+        ready: list[Claim] = []
+        changed: list[Claim] = []
+        gone: list[Claim] = []
+        for claim in given:
+            try:
+                (ready if is_unchanged(claim) else changed).append(claim)
+            except FileNotFoundError:
+                gone.append(claim)
+        if changed:
+            claims.settle_again(executor.connection, [claim.interchange_id for claim in changed])
+        if gone:
+            progress = read_progress(executor.connection, [claim.interchange_id for claim in gone])
+            claims.forget(executor.connection, [one for one, how_far in progress.items() if how_far.done])
+            for claim in gone:
+                if not progress[claim.interchange_id].done:
+                    problem = f"{claim.path} was taken away by somebody else before it was published."
+                    claims.hold(executor.connection, claim, ClaimState.MISSING, problem)
+                    _log.warning("%s", problem)
+        return ready
+
+    def _publish(self, executor: Executor, ready: Sequence[Claim]) -> dict[uuid.UUID, Received]:
+        try:
+            return self._receive(executor, ready)
+        except Exception as error:
+            if not _is_about_files(error):
+                raise
+            if len(ready) > 1:
+                # One of them is to blame. The others must not wait for it.
+                one_by_one = (self._publish(executor, [claim]) for claim in ready)
+                return {interchange_id: one for each in one_by_one for interchange_id, one in each.items()}
+            self._put_aside(executor, ready[0], error)
+            return {}
+
+    def _receive(self, executor: Executor, ready: Sequence[Claim]) -> dict[uuid.UUID, Received]:
+        folder = self._file.folder(self.home)
+        interchanges = [
+            Interchange(
+                interchange_id=claim.interchange_id,
+                body=FileSlice(path=claim.path, length=claim.size),
+                context=Context().write(FILE.ReceivedFileName, str(folder / claim.name)),
+            )
+            for claim in ready
+        ]
+        return {one.interchange_id: one for one in executor.receiver.receive(self.location, interchanges)}
+
+    def _put_aside(self, executor: Executor, claim: Claim, error: Exception) -> None:
+        try:
+            if not is_unchanged(claim):
+                claims.settle_again(executor.connection, [claim.interchange_id])
+                return
+        except FileNotFoundError:
+            pass
+        problem = f"{claim.path} could not be received: {type(error).__name__}: {error}"
+        claims.hold(executor.connection, claim, ClaimState.FAILED, problem)
+        _log.error("%s", problem, exc_info=error)
+
+
+def _is_about_files(error: Exception) -> bool:
+    """Whether a file, rather than the MessageBox, is why receiving failed."""
+    if isinstance(error, psycopg.Error):
+        return isinstance(error, _ABOUT_CONTENT)
+    return not (isinstance(error, PostroomError) and error.transient)
+
+
+def _claim(row: dict[str, object]) -> Claim:
+    size, modified_ns = row["size"], row["modified_ns"]
+    assert isinstance(size, int)
+    assert isinstance(modified_ns, int)
+    return Claim(
+        interchange_id=uuid.UUID(str(row["interchange_id"])),
+        name=str(row["name"]),
+        path=Path(str(row["path"])),
+        size=size,
+        modified_ns=modified_ns,
+    )

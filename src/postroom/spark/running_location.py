@@ -1,0 +1,162 @@
+"""One receive location at work: a thread that claims, and a streaming query that publishes, each restarted when it
+fails."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from postroom.clock import Clock, system_clock
+from postroom.errors import PostroomError
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Connection
+from postroom.spark import claim as claims
+from postroom.spark.claims import Claimer
+from postroom.spark.executor import Login
+from postroom.spark.receive_stream import TALLY, TRIGGER, start_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_log = logging.getLogger(__name__)
+
+_LOOK_EVERY = timedelta(milliseconds=100)
+_SHORTEST_LOOK = 0.02
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_DRAIN_SECONDS = 30.0
+
+
+class RunningLocation:
+    """Serves a location between ``start`` and ``stop``. ``check`` is to be called every so often, by one thread."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        location: ReceiveLocation,
+        *,
+        login: Login,
+        home: Path,
+        clock: Clock = system_clock,
+        trigger: str = TRIGGER,
+    ) -> None:
+        self.location = location
+        #: Files, messages published and messages suspended since the start.
+        self.counts: Counter[str] = Counter()
+        self._session = session
+        self._login = login
+        self._home = home
+        self._clock = clock
+        self._trigger = trigger
+        self._stopping = threading.Event()
+        self._active = threading.Event()
+        self._thread = threading.Thread(target=self._claim, name=f"claims of {location.name}", daemon=True)
+        self._query: StreamingQuery | None = None
+        self._counted = -1
+        self._start_at = 0.0
+        self._pause = _FIRST_PAUSE
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def check(self) -> None:
+        """Starts the query, starts it again after a failure, and counts what it has done."""
+        self._count()
+        if self._query is not None and not self._query.isActive:
+            self._fail()
+        if not self._active.is_set():
+            self._stop_query()  # another process has the location now
+        elif self._query is None and time.monotonic() >= self._start_at:
+            self._query = start_stream(
+                self._session, self.location, login=self._login, home=self._home, trigger=self._trigger
+            )
+            self._counted = -1
+            _log.info("%s: receiving", self.location.name)
+
+    def stop(self, *, drain: bool = False) -> None:
+        """Claims nothing more and ends the query; with ``drain``, after what is claimed has been published."""
+        self._stopping.set()
+        self._thread.join()
+        if drain and self._query is not None:
+            self._wait_until_published()
+        self._stop_query()
+
+    def _wait_until_published(self) -> None:
+        deadline = time.monotonic() + _DRAIN_SECONDS
+        with suppress(psycopg.Error, PostroomError), self._login.connect("drain") as connection:
+            while time.monotonic() < deadline and self._query is not None and self._query.isActive:
+                if claims.newest(connection, self.location.location_id, 0, 1) == 0:
+                    return
+                time.sleep(0.05)
+
+    # -- the query ---------------------------------------------------------------------------------------------
+
+    def _fail(self) -> None:
+        assert self._query is not None
+        _log.warning("%s: %s", self.location.name, _reason(self._query))
+        self._query = None
+        self._start_at = time.monotonic() + self._pause
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+    def _stop_query(self) -> None:
+        if self._query is not None:
+            self._query.stop()
+            self._count()
+            self._query = None
+
+    def _count(self) -> None:
+        if self._query is None:
+            return
+        for progress in self._query.recentProgress:
+            if progress.batchId > self._counted and progress.observedMetrics:
+                self._counted = progress.batchId
+                tally = progress.observedMetrics[TALLY]
+                done = {name: int(tally[name] or 0) for name in ("files", "published", "suspended")}
+                self.counts.update(done)
+                self._pause = _FIRST_PAUSE
+                if done["files"]:
+                    _log.info("%s: %d files, %d messages published, %d suspended", self.location.name, *done.values())
+
+    # -- claiming ----------------------------------------------------------------------------------------------
+
+    def _claim(self) -> None:
+        pause = _FIRST_PAUSE
+        while not self._stopping.is_set():
+            try:
+                with self._login.connect("claims") as connection:
+                    self._claim_over(connection)
+            except Exception as error:
+                # Whatever it is, the next location must not suffer, and this one is tried again.
+                expected = isinstance(error, psycopg.OperationalError | PostroomError | OSError)
+                text = str(error).strip().replace("\n", " ")
+                _log.warning("%s: %s", self.location.name, text, exc_info=None if expected else error)
+                self._stopping.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE / 6)
+
+    def _claim_over(self, connection: Connection) -> None:
+        claimer = Claimer(connection, self.location, self._home, self._clock)
+        while not self._stopping.is_set():
+            scan = claimer.scan()
+            (self._active.set if scan.active else self._active.clear)()
+            wait = claimer.next_look(_LOOK_EVERY) if scan.active else 10 * _LOOK_EVERY
+            self._stopping.wait(max(wait.total_seconds(), _SHORTEST_LOOK))
+        claimer.release()
+
+
+def _reason(query: StreamingQuery) -> str:
+    """Why a query ended, in one line; Spark's own account of it is pages long and in the log."""
+    error = query.exception()
+    if error is None:
+        return "the stream ended"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # The innermost Python error is what happened; what stands around it is how Spark learned of it.
+    told = [line for line in lines if "Error" in line.split(":")[0] or "Unavailable" in line.split(":")[0]]
+    return f"the stream failed: {(told or lines)[-1][:300]}"

@@ -1,0 +1,32 @@
+"""A file receive location in a test's MessageBox."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from psycopg.types.json import Jsonb
+
+from postroom import adapters, pipelines
+from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from postroom.pipelines import ReceivePipeline
+from tests.support.box import PROMOTE, Box
+
+
+def add_file_location(
+    box: Box,
+    folder: Path,
+    *,
+    name: str = "drop",
+    pattern: str = "*",
+    settle: float = 0.0,
+    archive: Path | None = None,
+    pipeline: ReceivePipeline | None = None,
+) -> ReceiveLocation:
+    """A location that takes files from `folder`, of the host that the box has."""
+    location = box.add_location(pipeline or pipelines.Json(promote=PROMOTE), port=f"{name}In", name=name)
+    adapter = adapters.File(folder, pattern=pattern, settle=settle, archive=archive)
+    box.connection.execute(
+        "UPDATE receive_locations SET adapter = %s, uri = %s WHERE id = %s",
+        (Jsonb(adapter.model_dump(mode="json")), adapter.address(Path("/")), location.location_id),
+    )
+    return next(one for one in receive_locations(box.connection) if one.name == name)
