@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from postroom import adapters, pipelines
+    from postroom.agent.publishing import Published
     from postroom.application import Application, Retry
+    from postroom.client import Client, connect
+    from postroom.errors import PublishFailed
     from postroom.message import Context, Message, Part
     from postroom.properties import Property
     from postroom.system_properties import BTS, FILE
@@ -22,13 +25,17 @@ __all__ = [
     "BTS",
     "FILE",
     "Application",
+    "Client",
     "Context",
     "Message",
     "Part",
     "Property",
+    "PublishFailed",
+    "Published",
     "Retry",
     "__version__",
     "adapters",
+    "connect",
     "pipelines",
 ]
 
@@ -36,11 +43,15 @@ _HOMES = {
     "BTS": "postroom.system_properties",
     "FILE": "postroom.system_properties",
     "Application": "postroom.application",
+    "Client": "postroom.client",
     "Context": "postroom.message",
     "Message": "postroom.message",
     "Part": "postroom.message",
     "Property": "postroom.properties",
+    "PublishFailed": "postroom.errors",
+    "Published": "postroom.agent.publishing",
     "Retry": "postroom.application",
+    "connect": "postroom.client",
 }
 
 

@@ -20,7 +20,7 @@ _HOST_PROCEDURES = "procedures/host"
 def migrate(url: str) -> None:
     """Creates or upgrades the MessageBox in the database at ``url``; does nothing if it is up to date."""
     with connect(url, application_name="postroom migrate") as connection:
-        if not _is_current(connection):
+        if not is_current(connection):
             with connection.transaction():
                 connection.execute("SELECT pg_advisory_xact_lock(7001, 9)")
                 _apply_schema(connection)
@@ -42,7 +42,8 @@ def create_host(connection: Connection, name: str, *, is_default: bool = False) 
     return host_id
 
 
-def _is_current(connection: Connection) -> bool:
+def is_current(connection: Connection) -> bool:
+    """Is this a MessageBox with the schema and the procedures that this version needs? StateError if it is newer."""
     try:
         row = connection.execute("SELECT max(version), max(procedures) FROM management.schema_version").fetchone()
     except psycopg.errors.UndefinedTable:

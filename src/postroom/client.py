@@ -1,0 +1,158 @@
+"""Publishing from Python, by anybody.
+
+    import postroom
+
+    with postroom.connect(home="orders-home") as client:
+        published = client.publish(b'{"region": "EU"}', promoted={Region: "EU"}, key="order-4711")
+        published.message_id, published.subscribers             # UUID(...), ("Audit", "Europe")
+
+A publish is atomic. If nobody subscribes to one of its messages (or a value does not fit) nothing is published, and
+PublishFailed says for each message what was wrong with it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psycopg
+
+from postroom.agent.publishing import MessageAgent, Published
+from postroom.agent.routing import RoutingTable
+from postroom.errors import NotFound, StateError, Unavailable
+from postroom.message import Body, Message
+from postroom.messagebox.configuration import Host, host_named, hosts
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.embedded import EmbeddedServer
+from postroom.operations.opening import open_messagebox
+from postroom.operations.running import server_folder
+from postroom.properties import Property
+
+_NAME = "postroom client"
+
+
+def connect(
+    database: str | None = None, *, home: str | os.PathLike[str] | None = None, host: str | None = None
+) -> Client:
+    """A client of the MessageBox at the URL ``database``, or without one, at that in POSTROOM_DATABASE; else of the
+    embedded one in the folder ``home`` (the current folder by default), whose server then runs as long as the client.
+
+    ``host`` is the host on whose behalf messages are published: where they are suspended, if they ask for that. The
+    default host by default.
+    """
+    url = database or os.environ.get("POSTROOM_DATABASE") or None
+    if url is not None:
+        return Client(url, host=host)
+    folder = server_folder(Path(home or ".").absolute())
+    if not folder.exists():
+        raise NotFound(
+            f"There is no MessageBox in {Path(home or '.').absolute()}.",
+            why="Neither a database nor POSTROOM_DATABASE is given, and no embedded one was ever started there.",
+            hint="Pass database= or home=, or make one: postroom up APP --home DIR",
+        )
+    server = EmbeddedServer(folder)
+    server.start()
+    try:
+        return Client(server.url(), host=host, server=server)
+    except BaseException:
+        server.stop()
+        raise
+
+
+class Client:
+    """Publishes over one connection, with an index of the subscriptions in memory.
+
+    Threads may share a client: their publishes come one after another. For more at a time, connect several. A client
+    does not survive a fork.
+    """
+
+    def __init__(self, url: str, *, host: str | None = None, server: EmbeddedServer | None = None) -> None:
+        self._url = url
+        self._server = server
+        self._lock = threading.Lock()
+        self._routing = RoutingTable()
+        self._connection = open_messagebox(url, application_name=_NAME)
+        try:
+            self._host = _host(self._connection, host)
+        except BaseException:
+            self._connection.close()
+            raise
+        self._agent = MessageAgent(self._connection, self._host, self._routing)
+        self._closed = False
+
+    def publish(
+        self,
+        body: bytes | Body | None = None,
+        *,
+        promoted: Mapping[Property, object] | None = None,
+        written: Mapping[Property, object] | None = None,
+        content_type: str = "application/octet-stream",
+        key: str | None = None,
+    ) -> Published:
+        """Publishes one message and says who receives it.
+
+        Only ``promoted`` properties take part in routing; ``written`` ones are carried along. See ``publish_many`` for
+        ``key``.
+        """
+        message = Message.of(body, promoted=promoted, written=written, content_type=content_type)
+        (published,) = self.publish_many([message], key=key)
+        return published
+
+    def publish_many(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
+        """Publishes all of these messages or none of them.
+
+        ``key`` names this publish. Under the same key nothing is published twice as long as receipts are kept (days):
+        the second time gives the first answer. So a publish whose answer was lost can be repeated, and after a lost
+        connection is repeated here, once. Without a key, Unavailable says that nobody knows whether it happened.
+        """
+        with self._lock:
+            if self._closed:
+                raise StateError("The client is closed.", hint="Connect again.")
+            if self._connection.closed:
+                self._reconnect()
+            try:
+                return self._agent.publish(messages, key=key)
+            except psycopg.OperationalError as error:
+                if not self._connection.closed:
+                    raise
+                if key is None:
+                    raise Unavailable(
+                        "The connection was lost while messages were published; they may or may not have been.",
+                        why=str(error).strip().partition("\n")[0],
+                        hint="Give each publish a key= of its own: then it can be repeated without harm.",
+                    ) from error
+                self._reconnect()
+                return self._agent.publish(messages, key=key)
+
+    def close(self) -> None:
+        """Gives up the connection, and the share in the embedded server; may be called again."""
+        with self._lock:
+            self._closed = True
+            self._connection.close()
+            if self._server is not None:
+                self._server.stop()
+
+    def _reconnect(self) -> None:
+        if self._server is not None:
+            self._server.start()  # it may have crashed, with everybody else's connection
+        self._connection = open_messagebox(self._url, application_name=_NAME)
+        self._agent = MessageAgent(self._connection, self._host, self._routing)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def _host(connection: Connection, name: str | None) -> Host:
+    if name is not None:
+        return host_named(connection, name)
+    for host in hosts(connection):
+        if host.is_default:
+            return host
+    raise StateError("The MessageBox has no hosts yet.", hint="Run 'postroom apply APP' first.")

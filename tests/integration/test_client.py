@@ -1,0 +1,185 @@
+"""`postroom.connect`: publishing from Python."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import postroom
+from postroom import Application, Client, Message, Property, PublishFailed, adapters
+from postroom.errors import BadValue, NotFound, RoutingFailure, StateError, Unavailable
+from postroom.messagebox.connection import connect
+from postroom.messagebox.embedded import EmbeddedServer
+from postroom.messagebox.migrate import migrate
+from postroom.operations import ports
+from postroom.operations.deployment import apply
+from postroom.operations.running import server_folder
+
+Region = Property("Orders.Region", str)
+Total = Property("Orders.Total", Decimal)
+
+
+def deploy(url: str, *, host: str = "Main") -> None:
+    app = Application("orders")
+    if host != "Main":
+        app.host(host)
+    app.property(Total)
+    app.send_port("Europe", adapters.Null(), filter=Region == "EU")
+    app.send_port("Audit", adapters.Null(), filter=Region.exists(), host=host)
+    app.property(Region)
+    with connect(url) as connection:
+        apply(connection, app.definition(), home=Path("/home"))
+
+
+@pytest.fixture
+def client(database: str) -> Iterator[Client]:
+    deploy(database)
+    with postroom.connect(database) as opened:
+        yield opened
+
+
+def count(url: str, table: str) -> int:
+    with connect(url) as connection:
+        row = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def cut_off(url: str) -> None:
+    """Ends every client's connection on the server's side."""
+    with connect(url) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'postroom client'"
+            " AND datname = current_database()"
+        )
+
+
+def test_one_message_and_who_receives_it(client: Client, database: str) -> None:
+    published = client.publish(b"{}", promoted={Region: "EU"}, written={Total: Decimal(1)})
+    assert published.subscribers == ("Audit", "Europe")
+    assert count(database, "work_queue") == 2
+    with connect(database) as connection:
+        row = connection.execute("SELECT message_id, context FROM spool").fetchone()
+    assert row is not None
+    assert row[0] == published.message_id
+    assert postroom.Context.from_json(row[1]).get(Total) == Decimal(1)
+
+
+def test_many_messages_or_none_with_a_result_for_each(client: Client, database: str) -> None:
+    good = Message.of(b"1", promoted={Region: "EU"})
+    with pytest.raises(PublishFailed) as refused:
+        client.publish_many([good, Message.of(b"2"), Message.of(b"3", promoted={Property("Orders.Region", int): 7})])
+    assert [type(result.failure) for result in refused.value.results] == [type(None), type(None), BadValue]
+    with pytest.raises(PublishFailed) as refused:
+        client.publish_many([good, Message.of(b"2")])
+    assert [type(result.failure) for result in refused.value.results] == [type(None), RoutingFailure]
+    assert count(database, "work_queue") == 0
+    published = client.publish_many([good, Message.of(b"2", promoted={Region: "US"})])
+    assert [one.subscribers for one in published] == [("Audit", "Europe"), ("Audit",)]
+
+
+def test_changes_of_others_are_seen_at_once(client: Client, database: str) -> None:
+    client.publish(b"", promoted={Region: "EU"})
+    with connect(database) as connection:
+        ports.unenlist(connection, "Europe")
+        assert client.publish(b"", promoted={Region: "EU"}).subscribers == ("Audit",)
+        ports.start(connection, "Europe")
+        assert client.publish(b"", promoted={Region: "EU"}).subscribers == ("Audit", "Europe")
+
+
+def test_a_publish_with_a_key_survives_a_lost_connection(client: Client, database: str) -> None:
+    first = client.publish(b"", promoted={Region: "EU"}, key="order-1")
+    cut_off(database)
+    assert client.publish(b"", promoted={Region: "EU"}, key="order-1") == first
+    cut_off(database)
+    client.publish(b"", promoted={Region: "EU"}, key="order-2")
+    assert count(database, "spool") == 2
+
+
+def test_without_a_key_nobody_knows_and_the_client_goes_on(client: Client, database: str) -> None:
+    cut_off(database)
+    with pytest.raises(Unavailable, match="may or may not") as lost:
+        client.publish(b"", promoted={Region: "EU"})
+    assert "key=" in lost.value.hint
+    client.publish(b"", promoted={Region: "EU"})
+    assert count(database, "spool") == 1
+
+
+def test_an_error_that_is_not_a_lost_connection_is_not_repeated(client: Client, database: str) -> None:
+    with connect(database) as connection:
+        connection.execute("ALTER DATABASE " + connection.info.dbname + " SET lock_timeout = '50ms'")
+        with connection.transaction():
+            connection.execute("SELECT change_routing()")
+            with postroom.connect(database) as hurried, pytest.raises(psycopg.OperationalError):
+                hurried.publish(b"", promoted={Region: "EU"}, key="k")
+    assert count(database, "spool") == 0
+
+
+def test_threads_share_a_client(client: Client, database: str) -> None:
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            for _ in range(10):
+                client.publish(b"", promoted={Region: "EU"})
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert count(database, "spool") == 40
+
+
+def test_the_host_on_whose_behalf_it_publishes(database: str) -> None:
+    deploy(database, host="Edge")
+    with postroom.connect(database, host="edge") as client, pytest.raises(PublishFailed):
+        client.publish(b"nobody wants me")
+    assert (count(database, "edge_q_suspended"), count(database, "main_q_suspended")) == (1, 0)
+    with pytest.raises(NotFound, match="'nowhere'"):
+        postroom.connect(database, host="nowhere")
+
+
+def test_a_closed_client_says_so(client: Client) -> None:
+    client.close()
+    client.close()
+    with pytest.raises(StateError, match="closed"):
+        client.publish(b"")
+
+
+def test_a_database_without_a_messagebox_is_refused(server: EmbeddedServer, database: str) -> None:
+    with pytest.raises(StateError, match="no hosts"):
+        postroom.connect(database)
+    with pytest.raises(StateError, match="no MessageBox"):
+        postroom.connect(server.url(database="postgres"))
+    with pytest.raises(Unavailable):
+        postroom.connect("postgresql://127.0.0.1:1/nothing")
+
+
+def test_the_environment_names_the_database(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy(database)
+    monkeypatch.setenv("POSTROOM_DATABASE", database)
+    with postroom.connect() as client:
+        client.publish(b"", promoted={Region: "EU"})
+
+
+def test_the_embedded_messagebox_runs_as_long_as_the_client(home: Path) -> None:
+    with pytest.raises(NotFound, match="There is no MessageBox"):
+        postroom.connect(home=home)
+    server = EmbeddedServer(server_folder(home), settings={"fsync": "off"})
+    with server:
+        migrate(server.url())
+        deploy(server.url())
+    assert server.pid is None
+    with postroom.connect(home=str(home)) as client:
+        assert client.publish(b"", promoted={Region: "EU"}).subscribers == ("Audit", "Europe")
+        assert server.pid is not None
+    assert server.pid is None
