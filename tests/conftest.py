@@ -80,11 +80,11 @@ def durable_database(durable_databases: Databases) -> Iterator[str]:
 @pytest.fixture
 def home() -> Iterator[Path]:
     """A folder for `--home`. An embedded server that a test starts under it must be stopped when the test ends."""
-    from postroom.messagebox.embedded import EmbeddedServer
+    from postroom.messagebox.embedded import EmbeddedServer, server_folder
 
     with open_folder() as folder:
         yield folder
-        EmbeddedServer(folder / ".postroom" / "postgres").destroy()
+        EmbeddedServer(server_folder(folder)).destroy()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import psutil
 import psycopg
 import pytest
 
+from postroom.cli.frame import Frame
 from postroom.errors import Unavailable
 from postroom.messagebox.embedded import EmbeddedServer, binaries
 from tests.conftest import NOT_DURABLE, SMALL
@@ -206,6 +207,13 @@ def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
     assert str(folder / "postgres" / "log") in refused.value.hint
 
 
+def test_a_folder_that_cannot_be_made_is_named(folder: Path) -> None:
+    (folder / "file").write_text("in the way")
+    with pytest.raises(Unavailable, match="cannot be used") as refused:
+        EmbeddedServer(folder / "file" / "postgres").start()
+    assert str(folder / "file") in refused.value.why
+
+
 def test_an_initialisation_that_was_interrupted_is_done_again(folder: Path) -> None:
     (folder / "postgres" / "pgdata.new").mkdir(parents=True)
     (folder / "postgres" / "pgdata.new" / "PG_VERSION").write_text("half")
@@ -268,3 +276,12 @@ def test_programs_that_the_account_cannot_reach_are_copied_once(folder: Path, mo
     # Only root runs them as somebody else.
     assert programs.is_relative_to(store) == (os.geteuid() == 0)
     assert len([*store.glob("*")]) == (1 if os.geteuid() == 0 else 0)
+
+
+def test_a_command_finds_the_messagebox_of_its_home(home: Path) -> None:
+    with Frame(home=home).messagebox(create=True) as url, psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE kept ()")
+    with Frame(home=home).messagebox() as url, psycopg.connect(url) as connection:
+        assert connection.execute("SELECT to_regclass('kept')").fetchone() == ("kept",)
+    with Frame(home=home, database="postgresql://elsewhere/").messagebox() as url:
+        assert url == "postgresql://elsewhere/"

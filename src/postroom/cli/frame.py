@@ -34,11 +34,6 @@ class Frame:
     database: str | None = None
     output: Format = Format.TABLE
 
-    @property
-    def server_folder(self) -> Path:
-        """Where the embedded server of the home folder keeps its files."""
-        return self.home.absolute() / ".postroom" / "postgres"
-
     @contextmanager
     def messagebox(self, *, create: bool = False) -> Iterator[str]:
         """The URL of the MessageBox: the given database, or the embedded one, which runs for as long as this lasts.
@@ -49,15 +44,16 @@ class Frame:
         if self.database:
             yield self.database
             return
-        if not create and not self.server_folder.exists():
+        from postroom.messagebox.embedded import EmbeddedServer, server_folder
+
+        folder = server_folder(self.home)
+        if not create and not folder.exists():
             raise NotFound(
                 f"There is no MessageBox in {self.home.absolute()}.",
                 why="Neither --database nor POSTROOM_DATABASE is given, and no embedded one was ever started there.",
                 hint="Name its folder with --home, or make one: postroom up APP --home DIR",
             )
-        from postroom.messagebox.embedded import EmbeddedServer
-
-        with EmbeddedServer(self.server_folder) as server:
+        with EmbeddedServer(folder) as server:
             yield server.url()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from postroom.messagebox.embedded.folder import server_folder
 from postroom.messagebox.embedded.server import DATABASE, SUPERUSER, EmbeddedServer
 
-__all__ = ["DATABASE", "SUPERUSER", "EmbeddedServer"]
+__all__ = ["DATABASE", "SUPERUSER", "EmbeddedServer", "server_folder"]

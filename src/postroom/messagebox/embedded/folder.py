@@ -27,6 +27,11 @@ SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
 SOCKET_NAME = ".s.PGSQL.5432"
 
 
+def server_folder(home: Path) -> Path:
+    """Where the embedded server of a home folder keeps its files."""
+    return home.absolute() / ".postroom" / "postgres"
+
+
 class ServerFolder:
     """The files of the server whose folder is `data`."""
 

@@ -70,11 +70,11 @@ class EmbeddedServer:
                     if self.pid is None:
                         self._leave()
                     raise
-        except PermissionError as error:
+        except OSError as error:
             raise Unavailable(
-                f"The embedded PostgreSQL in {self.folder.data} belongs to another user.",
+                f"The embedded PostgreSQL in {self.folder.data} cannot be used.",
                 why=str(error),
-                hint="Run this as the user who made it, or choose another --home.",
+                hint="Run this as the user whom that folder belongs to, or choose another --home.",
             ) from error
 
     def stop(self) -> None:
