@@ -1,0 +1,87 @@
+"""The baseline of the streaming lane: COPY of the very rows that a publish makes, by two writers, and nothing else.
+
+The rows are recorded from a publish of the same interchanges, before the clock starts.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from bench.messagebox import MeasuredBox
+from postroom.agent.interchange import Interchange
+from postroom.agent.receiving import Receiver
+from postroom.agent.routing import RoutingTable
+from postroom.messagebox import copying, writing
+from postroom.messagebox.connection import Connection, connect
+
+_RECEIPT = "INSERT INTO receipts (unit, chunk, outcome) VALUES (%s, 0, %s::jsonb)"
+
+
+@dataclass
+class RecordedTransaction:
+    """The COPYs of one publish transaction, in their order."""
+
+    receipt: uuid.UUID = field(default_factory=uuid.uuid4)
+    copies: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def write(self, connection: Connection) -> None:
+        with connection.transaction():
+            connection.execute(_RECEIPT, (self.receipt, json.dumps({"last": 1, "done": True})))
+            for statement, data in self.copies:
+                with connection.cursor() as cursor, cursor.copy(statement) as copy:
+                    for start in range(0, len(data), 1 << 18):
+                        copy.write(data[start : start + (1 << 18)])
+
+
+def record(box: MeasuredBox, interchanges: Sequence[Interchange]) -> list[RecordedTransaction]:
+    """Publishes each interchange as a transaction of its own, notes the rows, and empties the MessageBox again."""
+    recorded: list[RecordedTransaction] = []
+    with connect(box.url, user=box.host.role_name) as connection:
+        receiver = Receiver(connection, RoutingTable())
+        for interchange in interchanges:
+            current = RecordedTransaction()
+            with _recording(current):
+                receiver.receive(box.location, [interchange])
+            recorded.append(current)
+    box.empty()
+    return recorded
+
+
+@contextmanager
+def _recording(into: RecordedTransaction) -> Iterator[None]:
+    original = copying.copy_rows
+
+    def noting(connection: Connection, table: str, columns: Sequence[str], rows: Iterable[bytes]) -> None:
+        kept = list(rows)
+        data = copying._HEADER + b"".join(kept) + copying._TRAILER
+        into.copies.append((f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT binary)", data))
+        original(connection, table, columns, kept)
+
+    writing.copy_rows = noting
+    try:
+        yield
+    finally:
+        writing.copy_rows = original
+
+
+def copy_with_two_writers(box: MeasuredBox, transactions: Sequence[RecordedTransaction]) -> None:
+    """Half of the transactions by each of two writers at the same time."""
+    with connect(box.url) as first, connect(box.url) as second:
+        threads = [
+            threading.Thread(target=_write_all, args=(connection, transactions[number::2]))
+            for number, connection in enumerate((first, second))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def _write_all(connection: Connection, transactions: Sequence[RecordedTransaction]) -> None:
+    for transaction in transactions:
+        transaction.write(connection)

@@ -1,0 +1,32 @@
+"""`postroom host run`: a host instance, as a process that works until it is told to stop."""
+
+from __future__ import annotations
+
+import click
+
+from postroom.cli.frame import Frame, frame_options, pass_frame
+
+
+@click.command("run")
+@click.argument("name")
+@frame_options
+@pass_frame
+def run(frame: Frame, name: str) -> None:
+    """Run an instance of a host until Ctrl-C. Several of them, on one machine or on many, share its work.
+
+    \b
+    Example:
+      postroom host run Main --home ./orders-home
+    """
+    import logging
+
+    from postroom.agent.resuming import ResumedInbound
+    from postroom.hosts import run_host
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    with frame.messagebox() as url:
+        click.echo(f"Host {name} works; Ctrl-C ends it.")
+        # On a server of one's own the URL says who logs in; the embedded one trusts everybody on the machine.
+        instance = run_host(url, name, frame.home.absolute(), as_role=frame.database is None, inbound=ResumedInbound())
+        counts = ", ".join(f"{what} {count}" for what, count in sorted(instance.counts.items()))
+        click.echo(f"Host {name} has ended: {counts or 'nothing to do'}.")

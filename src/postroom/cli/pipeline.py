@@ -1,0 +1,56 @@
+"""`postroom pipeline`: the receive locations of a host, on Spark."""
+
+from __future__ import annotations
+
+import click
+
+from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.output import show_rows
+
+
+@click.group()
+def pipeline() -> None:
+    """Run the receive locations of a host on Spark, and look at them."""
+
+
+@pipeline.command()
+@click.argument("host")
+@click.option("--master", metavar="MASTER", help="Where Spark runs, as for spark-submit.  [default: local[*]]")
+@click.option("--once", is_flag=True, help="Take in what is there now, and end.")
+@frame_options
+@pass_frame
+def run(frame: Frame, host: str, master: str | None, once: bool) -> None:
+    """Run the receive locations of a host until Ctrl-C.
+
+    \b
+    Example:
+      postroom pipeline run Main --home ./orders-home --once
+    """
+    import logging
+
+    from postroom.spark.pipeline_process import run_pipeline
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    with frame.messagebox() as url:
+        click.echo(f"The receive locations of {host} are served; Ctrl-C ends it.")
+        run_pipeline(url, host, frame.home.absolute(), master=master, once=once, as_role=frame.database is None)
+        click.echo(f"The receive locations of {host} have ended.")
+
+
+@pipeline.command()
+@frame_options
+@pass_frame
+def show(frame: Frame) -> None:
+    """Show each receive location: what it has claimed, published and suspended, and what holds it up.
+
+    \b
+    Example:
+      postroom pipeline show --home ./orders-home
+    """
+    from postroom.messagebox.connection import connect
+    from postroom.operations.locations import list_locations
+
+    with frame.messagebox() as url, connect(url) as connection:
+        rows = list_locations(connection)
+    columns = ["location", "port", "host", "enabled", "waiting", "oldest", "suspended", "problems"]
+    show_rows([row.as_dict() for row in rows], columns, frame.output, empty="No receive locations.")

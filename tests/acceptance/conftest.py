@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.house import House
+
+
+@pytest.fixture
+def house(tmp_path: Path, database: str) -> Iterator[House]:
+    """A fresh home folder and a fresh MessageBox. Afterwards the MessageBox has to be in order (ACC-82)."""
+    with House(tmp_path, database) as opened:
+        yield opened
+        opened.run("check")

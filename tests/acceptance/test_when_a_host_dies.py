@@ -1,0 +1,29 @@
+"""ACC-33: a host instance is killed with messages in its hands; another one delivers them all."""
+
+from __future__ import annotations
+
+import postroom
+from postroom import Property
+from tests.support.house import House
+from tests.support.http_receiver import Handler, http_receiver
+from tests.support.waiting import wait_until
+
+Region = Property("Orders.Region", str)
+
+
+def test_another_instance_takes_over_what_was_in_flight(house: House) -> None:
+    with http_receiver() as receiver:
+        receiver.behave = Handler.hang
+        house.apply(f'app.send_port("Web", adapters.Http("{receiver.url}"), filter=Region == "EU")\n')
+        with postroom.connect(house.database) as client:
+            for number in range(20):
+                client.publish(f"order {number}".encode(), promoted={Region: "EU"})
+        first = house.start_host()
+        wait_until(lambda: len(house.ask("instance", "list", "--state", "active")) == 20, 30, what="20 in flight")
+        first.kill()
+        receiver.behave = Handler.accept
+        receiver.released.set()
+        house.start_host()
+        orders = {f"order {number}".encode() for number in range(20)}
+        wait_until(lambda: orders <= {one.body for one in receiver.accepted}, 60, what="all 20 orders")
+        wait_until(lambda: house.ask("instance", "list") == [], 30, what="nothing left to do")

@@ -1,0 +1,133 @@
+"""ACC-01, 03 … 09, 11: who receives what."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+import postroom
+from postroom import BTS, Message, Property
+from postroom.client import Client
+from postroom.errors import PublishFailed
+from tests.support.house import House
+from tests.support.waiting import wait_until
+
+A = Property("T.A", int)
+B = Property("T.B", int)
+C = Property("T.C", str)
+
+
+@pytest.fixture
+def client(house: House) -> Client:
+    house.apply(
+        """
+        A, B, C = Property("T.A", int), Property("T.B", int), Property("T.C", str)
+        app.property(A, B, C)
+        app.send_port("Mixed", adapters.Null(), filter=(A == 1) & (B == 2) | C.exists())
+        app.send_port("Rounded", adapters.Null(), filter="A == '9.5'")
+        app.send_port("Lower", adapters.Null(), filter=C == "abc")
+        app.send_port("Plain", adapters.Null())
+        """
+    )
+    return house._stack.enter_context(postroom.connect(house.database))
+
+
+def subscribers(client: Client, message: Message) -> tuple[str, ...]:
+    """Who receives it; nobody if the publish is refused."""
+    try:
+        [published] = client.publish_many([message])
+    except PublishFailed:
+        return ()
+    return published.subscribers
+
+
+def test_every_port_whose_filter_matches_sends_identical_bytes_once(house: House) -> None:
+    """ACC-01, with the receive pipeline on Spark."""
+    house.apply(
+        """
+        app.receive_port("RP").location("drop", adapters.File("in", pattern="*"), pipeline=pipelines.PassThrough())
+        app.send_port("A", adapters.File("out/a"), filter=BTS.ReceivePortName == "RP")
+        app.send_port("B", adapters.File("out/b"), filter=BTS.ReceivePortName == "RP")
+        app.send_port("C", adapters.File("out/c"), filter=BTS.ReceivePortName == "Other")
+        """
+    )
+    body = bytes(range(256)) * 100
+    house.start_pipeline()
+    house.drop("random.bin", body)
+    assert house.database is not None
+    with psycopg.connect(house.database, autocommit=True) as connection:
+
+        def count(query: str) -> int:
+            row = connection.execute(query).fetchone()
+            assert row is not None
+            return int(row[0] or 0)
+
+        wait_until(lambda: count("SELECT count(*) FROM messagebox.work_queue") == 2, 60, what="two queue rows")
+        assert count("SELECT count(*) FROM messagebox.spool") == 1
+        assert count("SELECT count(*) FROM messagebox.parts") == 1
+        references = (
+            "SELECT sum(delta) FROM (TABLE messagebox.message_ref_count_log_1"
+            " UNION ALL TABLE messagebox.message_ref_count_log_2) l"
+        )
+        assert count(references) == 2
+        host = house.start_host()
+        assert house.wait_for_files("out/a", 1) == [body]
+        assert house.wait_for_files("out/b", 1) == [body]
+        wait_until(lambda: count("SELECT count(*) FROM messagebox.work_queue") == 0, 30, what="an empty queue")
+        host.stop()
+        house.run("jobs", "run")
+        assert count("SELECT count(*) FROM messagebox.spool") == 0
+        assert count("SELECT count(*) FROM messagebox.parts") == 0
+    assert house.arrived("out/c") == []
+    assert (len(house.arrived("out/a")), len(house.arrived("out/b"))) == (1, 1)
+    assert list((house.home / "in").glob("*.bin")) == []
+
+
+def test_a_port_without_filter_gets_only_what_is_addressed_to_it(house: House, client: Client) -> None:
+    """ACC-03."""
+    [plain] = [port for port in house.ask("port", "list") if port["name"] == "Plain"]
+    assert subscribers(client, Message.of(b"", promoted={BTS.SPTransportID: plain["transport_id"]})) == ("Plain",)
+    assert subscribers(client, Message.of(b"", promoted={A: 5})) == ()
+
+
+def test_an_or_of_and_groups_matches_when_any_group_does(client: Client) -> None:
+    """ACC-04."""
+    contexts = [{A: 1, B: 2}, {A: 1}, {C: ""}, {A: 1, B: 2, C: "9"}, {}]
+    results = [subscribers(client, Message.of(b"", promoted=context)) for context in contexts]
+    assert results == [("Mixed",), (), ("Mixed",), ("Mixed",), ()]
+
+
+def test_written_properties_do_not_route(client: Client) -> None:
+    """ACC-06, ACC-07."""
+    assert subscribers(client, Message.of(b"", promoted={A: 1, B: 2})) == ("Mixed",)
+    assert subscribers(client, Message.of(b"", written={A: 1, B: 2})) == ()
+    message = Message.of(b"", promoted={A: 1, B: 2})
+    assert subscribers(client, message.with_context(message.context.write(A, 1))) == ()
+    assert subscribers(client, message.with_context(message.context.promote(A, None))) == ()
+
+
+def test_decimal_text_for_an_int_property_is_rounded(client: Client) -> None:
+    """ACC-08."""
+    assert subscribers(client, Message.of(b"", promoted={A: 10})) == ("Rounded",)
+    assert subscribers(client, Message.of(b"", promoted={A: 9})) == ()
+
+
+def test_text_is_compared_letter_by_letter(client: Client) -> None:
+    """ACC-09."""
+    assert subscribers(client, Message.of(b"", promoted={C: "abc"})) == ("Lower", "Mixed")
+    assert subscribers(client, Message.of(b"", promoted={C: "ABC"})) == ("Mixed",)
+
+
+def test_the_properties_of_a_batch_do_not_stay(house: House, client: Client) -> None:
+    """ACC-11, for publishers with an index and without one (the command line)."""
+    subscribers(client, Message.of(b"", promoted={A: 1, B: 2}))
+    subscribers(client, Message.of(b"", promoted={A: 77}))
+    body = house.home / "body"
+    body.write_bytes(b"x")
+    house.run("publish", str(body), "--promote", "T.C=abc")
+    house.run("publish", str(body), "--promote", "T.A=77", exit_code=1)
+    assert house.database is not None
+    with psycopg.connect(house.database) as connection:
+        for table in ("message_properties", "message_predicates"):
+            row = connection.execute(f"SELECT count(*) FROM messagebox.{table}").fetchone()
+            assert row == (0,)

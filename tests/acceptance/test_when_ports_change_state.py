@@ -1,0 +1,84 @@
+"""ACC-20, 21, 22, 24: what states do to messages."""
+
+from __future__ import annotations
+
+import postroom
+from postroom import Property
+from tests.support.house import House
+from tests.support.waiting import wait_until
+
+Region = Property("Orders.Region", str)
+PORT = 'app.send_port("P", adapters.File("out"), filter=Region == "EU", state="{state}")\n'
+
+
+def publish(house: House, count: int) -> None:
+    with postroom.connect(house.database) as client:
+        for number in range(count):
+            client.publish(f"order {number}".encode(), promoted={Region: "EU"})
+
+
+def test_an_unroutable_message_goes_on_its_way_once_there_is_a_subscriber(house: House) -> None:
+    """ACC-20, with the receive pipeline on Spark."""
+    house.apply(
+        """
+        orders = pipelines.Json(promote=PROMOTE)
+        app.receive_port("In").location("drop", adapters.File("in", pattern="*.json"), pipeline=orders)
+        app.send_port("P", adapters.File("out"), filter=Region == "EU", state="bound")
+        """
+    )
+    pipeline = house.start_pipeline()
+    house.drop("order.json", b'{"region": "EU"}')
+    [inbound] = wait_until(lambda: house.suspended(resumable=True), 60, what="the suspended order")
+    pipeline.stop()
+    [report] = house.suspended(resumable=False)
+    assert report["service_class"] == "routing_failure_report"
+    assert inbound["error_code"] == "ROUTING"
+    house.run("port", "enlist", "P")
+    house.run("instance", "resume", inbound["instance_id"])
+    house.start_host()
+    [waiting] = wait_until(lambda: house.suspended(error_code="PORT_STOPPED"), 30, what="the order suspended at P")
+    assert waiting["resumable"]
+    house.run("port", "start", "P")
+    assert house.wait_for_files("out", 1) == [b'{"region": "EU"}']
+    house.run("jobs", "run")
+    assert house.suspended() == []
+
+
+def test_stopping_leaves_the_queue_alone_and_suspends_what_follows(house: House) -> None:
+    """ACC-21, ACC-22."""
+    house.apply(PORT.format(state="started"))
+    publish(house, 50)
+    house.run("port", "stop", "P")
+    publish(house, 5)
+    house.start_host()
+    house.wait_for_files("out", 50)
+    suspended = house.suspended(error_code="PORT_STOPPED")
+    assert len(suspended) == 5
+    house.run("instance", "resume", suspended[0]["instance_id"])
+    house.wait_for_files("out", 51)
+    assert len(house.suspended()) == 4
+    house.run("port", "start", "P")
+    house.wait_for_files("out", 55)
+    assert house.suspended() == []
+
+
+def test_unenlisting_keeps_the_instance_that_is_retrying(house: House) -> None:
+    """ACC-24."""
+    (house.home / "out").write_text("a file where the folder should be: every send fails")
+    house.apply(
+        'app.send_port("P", adapters.File("out"), filter=Region == "EU", retry=Retry(count=1000, interval=3600))\n'
+    )
+    publish(house, 1)
+    house.start_host()
+    wait_until(lambda: house.ask("instance", "list", "--state", "dehydrated"), 30, what="a retrying instance")
+    house.run("port", "unenlist", "P")
+    with postroom.connect(house.database) as client:
+        try:
+            client.publish(b"late", promoted={Region: "EU"})
+        except postroom.errors.PublishFailed:
+            refused = True
+        else:
+            refused = False
+    assert refused
+    [retrying] = house.ask("instance", "list", "--state", "dehydrated")
+    house.run("instance", "terminate", retrying["instance_id"])
