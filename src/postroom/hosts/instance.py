@@ -68,7 +68,7 @@ class HostInstance:
         user = host.role_name if self._as_role else None
         open_connection = partial(connect, self._url, user=user, application_name=f"postroom host {host.name}")
         queues = HostQueues(host.name)
-        self._registration = Registration(
+        registration = Registration(
             connect=partial(open_connection, server_settings=LOCK_SERVER, socket_settings=LOCK_SOCKET),
             connect_other=open_connection,
             host=host,
@@ -79,7 +79,8 @@ class HostInstance:
             on_back=self._reopen,
             held=self._held,
         )
-        host_instance = self._registration.register()
+        host_instance = registration.register()
+        self._registration = registration
         ports = OpenSendPorts(
             home=self._home, max_age=self._settings.configuration_age, build_adapter=self._build_adapter
         )

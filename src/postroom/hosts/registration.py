@@ -82,7 +82,7 @@ class Registration:
         self._held = held
         self._connection: Connection | None = None
         self._session = 0
-        self._interrupted, self._interrupter = socket.socketpair()
+        self._interrupted, self._interrupter = -1, -1
         self.host_instance = 0
         #: How often the lock was lost and taken again.
         self.returns = 0
@@ -103,12 +103,13 @@ class Registration:
         except BaseException:
             connection.close()
             raise
+        self._interrupted, self._interrupter = os.pipe()
         return self.host_instance
 
     def deregister(self) -> None:
         """Gives back whatever is still claimed, and the number."""
-        self._interrupted.close()
-        self._interrupter.close()
+        os.close(self._interrupted)
+        os.close(self._interrupter)
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(psycopg.Error), connection:
@@ -116,7 +117,7 @@ class Registration:
                 connection.execute("DELETE FROM management.host_instances WHERE id = %s", (self.host_instance,))
 
     def _interrupt(self) -> None:
-        self._interrupter.send(b"x")
+        os.write(self._interrupter, b"x")
 
     def _step(self) -> None:
         if self._connection is None:
@@ -138,7 +139,7 @@ class Registration:
         assert connection is not None
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
-        poll.register(self._interrupted.fileno(), select.POLLIN)
+        poll.register(self._interrupted, select.POLLIN)
         ready = {fd for fd, _ in poll.poll(self._heartbeat * 1000)}
         if connection.fileno() in ready:
             connection.pgconn.consume_input()

@@ -120,7 +120,12 @@ def check(connection: Connection, *, wait: timedelta = timedelta(seconds=60)) ->
     """
     with job_lock(connection, wait), connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        found = [_find(connection, invariant) for invariant in _INVARIANTS]
+        return find_violations(connection)
+
+
+def find_violations(connection: Connection) -> list[Violation]:
+    """As ``check``, inside the caller's transaction, whose snapshot it is that counts."""
+    found = (_find(connection, invariant) for invariant in _INVARIANTS)
     return [violation for violation in found if violation is not None]
 
 

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.hosts import HostInstance, HostSettings
+from tests.support.box import Box
+from tests.support.senders import Recorder
+
+#: Jobs run only where a test asks for them, so that it can look at what they would change.
+SETTINGS = HostSettings(runs_jobs=False, memory_queue=100, stop_within=timedelta(seconds=10))
+
+StartHost = Callable[..., HostInstance]
+
+
+@pytest.fixture
+def start_host(box: Box, tmp_path: Path) -> Iterator[StartHost]:
+    """Starts an instance of a host, logged in as the host's role, whose ports all use one recorder."""
+    with ExitStack() as stack:
+
+        def start(recorder: Recorder, name: str = "Default", **given: Any) -> HostInstance:
+            arguments: dict[str, Any] = {"settings": SETTINGS, "as_role": True, **given}
+            instance = HostInstance(box.url, name, tmp_path, build_adapter=recorder.build, **arguments)
+            return stack.enter_context(instance)
+
+        yield start

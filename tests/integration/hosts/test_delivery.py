@@ -1,0 +1,267 @@
+"""What a send port's adapter is given, and what becomes of a message that was delivered."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from postroom.adapters import Attempt
+from postroom.hosts import HostInstance
+from postroom.message import FRAGMENT_SIZE, Bytes, Message, Part
+from postroom.messagebox.check import check
+from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.operations import ports
+from postroom.system_properties import BTS
+from tests.integration.hosts.conftest import StartHost
+from tests.support.box import Box, Priority, Region
+from tests.support.senders import Recorder, Stuck
+from tests.support.waiting import wait_until
+
+
+def order(region: str = "EU", body: bytes = b"an order", **given: object) -> Message:
+    return Message.of(body, promoted={Region: region}, **given)  # type: ignore[arg-type]
+
+
+def completed(instance: HostInstance, count: int) -> None:
+    wait_until(lambda: instance.counts["completed"] >= count, what=f"{count} completed")
+
+
+def test_the_adapter_is_given_the_message_as_it_was_published(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'", retry_count=2, retry_seconds=120)
+    recorder = Recorder()
+    instance = start_host(recorder)
+    message = order(written={BTS.SourceParty: "Contoso"})
+    box.agent().publish([message])
+    completed(instance, 1)
+    (sent,) = recorder.sent
+    assert sent.message.message_id == message.message_id
+    assert sent.message.body == message.body
+    assert sent.message.context[Region] == "EU"
+    assert sent.message.context.is_promoted(Region)
+    assert sent.message.context[BTS.SourceParty] == "Contoso"
+    assert sent.attempt.number == 1
+
+
+def test_the_context_tells_the_adapter_about_its_port(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'", retry_count=2, retry_seconds=120)
+    recorder = Recorder()
+    instance = start_host(recorder)
+    box.agent().publish([order(written={BTS.SPName: "what the publisher says does not count"})])
+    completed(instance, 1)
+    context = recorder.sent[0].message.context
+    assert context[BTS.SPName] == "Europe"
+    assert context[BTS.SPID] == str(box.one("SELECT id FROM send_ports"))
+    assert context[BTS.OutboundTransportLocation] == "null://"
+    assert context[BTS.OutboundTransportType] == "NULL"
+    assert context[BTS.RetryCount] == 2
+    assert context[BTS.RetryInterval] == 2
+
+
+def test_every_subscriber_gets_its_own_copy(box: Box, start_host: StartHost) -> None:
+    for name in ("Europe", "Audit"):
+        box.add_port(name, "Orders.Region == 'EU'")
+    recorder = Recorder()
+    instance = start_host(recorder)
+    box.agent().publish([order()])
+    completed(instance, 2)
+    assert sorted(one.port for one in recorder.sent) == ["Audit", "Europe"]
+    assert len({one.attempt.instance_id for one in recorder.sent}) == 2
+
+
+@pytest.mark.parametrize("size", [FRAGMENT_SIZE, FRAGMENT_SIZE + 1, 25 * FRAGMENT_SIZE + 7])
+def test_a_large_body_is_streamed_in_fragments(box: Box, start_host: StartHost, size: int) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    pieces: list[int] = []
+
+    def read(message: Message, attempt: Attempt) -> None:
+        assert message.body is not None
+        pieces.extend(len(chunk) for chunk in message.body.body.chunks())
+
+    recorder = Recorder(read)
+    instance = start_host(recorder)
+    body = bytes(range(256)) * (size // 256 + 1)
+    box.agent().publish([order(body=body[:size])])
+    completed(instance, 1)
+    assert recorder.bodies == [body[:size]]
+    assert max(pieces) <= FRAGMENT_SIZE
+    assert sum(pieces) == size
+
+
+def test_all_parts_come_in_order_with_their_kinds(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    recorder = Recorder()
+    instance = start_host(recorder)
+    picture = Part(name="picture", body=Bytes(b"p" * (FRAGMENT_SIZE + 1)), content_type="image/png")
+    note = Part(name="note", body=Bytes("früh".encode()), content_type="text/plain", charset="utf-8")
+    message = order(parts=(picture, note))
+    box.agent().publish([message])
+    completed(instance, 1)
+    received = recorder.sent[0].message
+    assert [part.name for part in received.parts] == ["body", "picture", "note"]
+    assert [(part.part_id, part.content_type, part.charset) for part in received.parts] == [
+        (part.part_id, part.content_type, part.charset) for part in message.parts
+    ]
+    assert received.body_part_name == "body"
+
+
+def test_a_message_without_parts_is_delivered_too(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    recorder = Recorder()
+    instance = start_host(recorder)
+    box.agent().publish([Message.of(promoted={Region: "EU"})])
+    completed(instance, 1)
+    assert recorder.sent[0].message.parts == ()
+
+
+def test_better_priorities_go_first(box: Box, start_host: StartHost) -> None:
+    """DEQ-10, DEQ-11: published last, with the better priority, and dequeued first."""
+    box.add_port("Low", "Orders.Region == 'EU'", priority=10)
+    box.add_port("High", "Orders.Region == 'US'", priority=1)
+    box.connection.execute("UPDATE service_classes SET dequeue_threads = 1")
+    box.agent().publish([order("EU"), order("EU"), order("US")])
+    recorder = Recorder()
+    completed(start_host(recorder), 3)
+    assert [one.port for one in recorder.sent] == ["High", "Low", "Low"]
+
+
+def test_work_for_a_stopped_host_waits_and_is_not_suspended(box: Box, start_host: StartHost) -> None:
+    """DEQ-13."""
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.agent().publish([order() for _ in range(10)])
+    assert box.queued() == {"Europe": 10}
+    assert box.suspended() == []
+    recorder = Recorder()
+    completed(start_host(recorder), 10)
+    assert len(recorder.sent) == 10
+
+
+def test_stopping_a_port_does_not_touch_what_is_queued(box: Box, start_host: StartHost) -> None:
+    """SPT-05, ACC-21, ACC-22: what was queued before is sent; what came after waits for a start or a resume."""
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    agent = box.agent()
+    agent.publish([order(body=b"before") for _ in range(50)])
+    ports.stop(box.connection, "Europe")
+    agent.publish([order(body=b"after") for _ in range(5)])
+    recorder = Recorder()
+    instance = start_host(recorder)
+    completed(instance, 50)
+    assert set(recorder.bodies) == {b"before"}
+    assert box.suspended() == [("PORT_STOPPED", True)] * 5
+    resumed = box.one("SELECT instance_id FROM suspended_queue ORDER BY seq LIMIT 1")
+    assert box.one("SELECT count(*) FROM resume_instances(ARRAY[%s::uuid])", resumed) == 1
+    completed(instance, 51)
+    assert recorder.sent[-1].attempt.instance_id == resumed
+    ports.start(box.connection, "Europe")
+    completed(instance, 55)
+    assert box.suspended() == []
+
+
+def test_a_message_for_a_deleted_port_is_suspended_with_the_reason(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.agent().publish([order()])
+    ports.unenlist(box.connection, "Europe")
+    port_id = box.one("DELETE FROM send_ports RETURNING id")
+    instance = start_host(Recorder())
+    wait_until(lambda: instance.counts["suspended"] == 1)
+    assert box.suspended() == [("PORT_GONE", True)]
+    assert str(port_id) in box.one("SELECT error_description FROM suspended_queue")
+
+
+def test_a_changed_port_is_noticed_with_the_next_routing_version(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    recorder = Recorder()
+    instance = start_host(recorder)
+    agent = box.agent()
+    agent.publish([order()])
+    completed(instance, 1)
+    with box.connection.transaction():
+        box.connection.execute(
+            "UPDATE send_ports SET uri = 'null://elsewhere', adapter = %s", (Jsonb({"kind": "file", "path": "else"}),)
+        )
+        box.connection.execute("SELECT change_routing()")
+    agent.publish([order()])
+    completed(instance, 2)
+    context = recorder.sent[1].message.context
+    assert (context[BTS.OutboundTransportLocation], context[BTS.OutboundTransportType]) == ("null://elsewhere", "FILE")
+    assert (recorder.opened, recorder.closed) == (2, 1), "the old adapter is closed, the new one opened"
+
+
+def test_an_adapter_in_use_is_closed_only_when_it_is_free(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.add_port("Other", "Orders.Region == 'US'")
+    stuck = Stuck()
+    recorder = Recorder(stuck)
+    instance = start_host(recorder)
+    agent = box.agent()
+    agent.publish([order()])
+    wait_until(lambda: recorder.began)
+    with box.connection.transaction():
+        box.connection.execute(
+            "UPDATE send_ports SET adapter = %s WHERE name = 'Europe'", (Jsonb({"kind": "file", "path": "else"}),)
+        )
+        box.connection.execute("SELECT change_routing()")
+    agent.publish([order("US")])
+    wait_until(lambda: len(recorder.began) == 2)
+    assert recorder.closed == 0
+    stuck.let_go.set()
+    completed(instance, 2)
+    assert recorder.closed == 1
+
+
+def test_delivered_messages_are_deleted_later_and_not_at_once(box: Box, start_host: StartHost) -> None:
+    """REF-07, DEQ-04."""
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.add_port("Audit", "exists(Orders.Region)", state="stopped")
+    agent = box.agent()
+    agent.publish([order(body=b"x" * 2 * FRAGMENT_SIZE)])
+    instance = start_host(Recorder())
+    completed(instance, 1)
+    run_all_jobs_once(box.connection)
+    assert box.count("spool") == 1, "the suspended instance keeps its reference (REF-09)"
+    ports.start(box.connection, "Audit")
+    completed(instance, 2)
+    assert (box.count("spool"), box.count("parts"), box.count("fragments")) == (1, 1, 2)
+    assert check(box.connection) == []
+    run_all_jobs_once(box.connection)
+    assert (box.count("spool"), box.count("parts"), box.count("fragments")) == (0, 0, 0)
+    assert check(box.connection) == []
+
+
+def test_a_reference_without_its_message_is_suspended_and_not_held_for_ever(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.agent().publish([order(), order()])
+    gone = box.one("DELETE FROM spool WHERE message_id = (SELECT min(message_id::text)::uuid FROM spool) RETURNING 1")
+    assert gone == 1
+    recorder = Recorder()
+    instance = start_host(recorder)
+    completed(instance, 1)
+    wait_until(lambda: instance.counts["suspended"] == 1)
+    assert box.suspended() == [("MESSAGE_GONE", True)]
+
+
+def test_missing_fragments_suspend_the_message_at_once(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'", retry_seconds=0)
+    box.agent().publish([order(body=b"x" * 3 * FRAGMENT_SIZE)])
+    box.connection.execute("DELETE FROM fragments WHERE number = 1")
+    recorder = Recorder()
+    instance = start_host(recorder)
+    wait_until(lambda: instance.counts["suspended"] == 1)
+    assert recorder.began == []
+    description = box.one("SELECT error_description FROM suspended_queue")
+    assert f"{2 * FRAGMENT_SIZE} of its {3 * FRAGMENT_SIZE} bytes" in description
+
+
+def test_ports_of_another_host_are_left_to_it(box: Box, start_host: StartHost) -> None:
+    box.add_host("Other")
+    box.add_port("Here", "Orders.Priority == 1")
+    box.add_port("There", "Orders.Priority == 1", host="Other")
+    message = Message.of(b"x", promoted={Priority: 1})
+    box.agent().publish([message])
+    here, there = Recorder(), Recorder()
+    completed(start_host(here), 1)
+    assert [one.port for one in here.sent] == ["Here"]
+    completed(start_host(there, "Other"), 1)
+    assert [one.port for one in there.sent] == ["There"]
+    assert isinstance(there.sent[0].attempt.instance_id, uuid.UUID)

@@ -1,0 +1,135 @@
+"""Resumed inbound messages: the host hands them to the Message Agent, and suspends again what still cannot go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from postroom.agent.resuming import ResumedInbound
+from postroom.errors import PipelineFailure
+from postroom.message import FRAGMENT_SIZE, Message
+from postroom.messagebox.check import check
+from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.queues import ClaimedMessage
+from tests.integration.hosts.conftest import StartHost
+from tests.support.box import Box, Region
+from tests.support.senders import Recorder
+from tests.support.waiting import wait_until
+
+Complete = Callable[[Connection], None]
+
+
+class Handler:
+    """An inbound handler that does what a test tells it."""
+
+    def __init__(self, behave: Callable[[Connection, ClaimedMessage, Message, Complete], None]) -> None:
+        self._behave = behave
+        self.handled: list[Message] = []
+
+    def handle(self, connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
+        self.handled.append(message)
+        self._behave(connection, claimed, message, complete)
+
+
+def completes(connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
+    transaction(connection, complete)
+
+
+def suspend_unreadable(box: Box, body: bytes = b"not json") -> None:
+    """A line that the pipeline cannot read: suspended at the location where it came in."""
+    box.receive(box.add_location(), body)
+
+
+def resume_all(box: Box) -> None:
+    box.connection.execute(
+        "SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue WHERE service_class = 4"
+    )
+
+
+def test_a_resumed_message_is_handed_over_and_settled_by_the_agent(box: Box, start_host: StartHost) -> None:
+    suspend_unreadable(box)
+    handler = Handler(completes)
+    instance = start_host(Recorder(), inbound=handler)
+    resume_all(box)
+    wait_until(lambda: instance.counts["settled"] == 1)
+    assert [message.body.data for message in handler.handled if message.body] == [b"not json"]
+    assert box.count("instances") == 0
+    run_all_jobs_once(box.connection)
+    assert box.count("spool") == 0
+    assert check(box.connection) == []
+
+
+def test_what_still_fails_is_suspended_again_with_the_new_reason(box: Box, start_host: StartHost) -> None:
+    suspend_unreadable(box)
+
+    def fails(connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
+        raise PipelineFailure("It is still not JSON.", hint="Mend it.")
+
+    instance = start_host(Recorder(), inbound=Handler(fails))
+    resume_all(box)
+    wait_until(lambda: instance.counts["suspended"] == 1)
+    row = box.connection.execute(
+        "SELECT error_code, error_description, adapter, uri, task FROM suspended_queue"
+    ).fetchone()
+    assert row == ("PIPELINE", "It is still not JSON.\nMend it.", "file", "file:///in/*.json", 2)
+
+
+def test_a_defect_in_the_handler_suspends_too(box: Box, start_host: StartHost) -> None:
+    suspend_unreadable(box)
+
+    def has_a_defect(connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
+        raise ZeroDivisionError
+
+    instance = start_host(Recorder(), inbound=Handler(has_a_defect))
+    resume_all(box)
+    wait_until(lambda: instance.counts["suspended"] == 1)
+    assert box.suspended() == [("UNEXPECTED", True)]
+
+
+def test_when_the_claim_was_taken_over_nothing_of_it_is_kept(box: Box, start_host: StartHost) -> None:
+    suspend_unreadable(box)
+
+    def too_late(connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
+        box.connection.execute("UPDATE work_queue SET claim_id = gen_random_uuid(), claimed_by = 4711")
+
+        def work(connection: Connection) -> None:
+            connection.execute("INSERT INTO receipts (unit) VALUES (gen_random_uuid())")
+            complete(connection)
+
+        transaction(connection, work)
+
+    receipts = box.count("receipts")
+    instance = start_host(Recorder(), inbound=Handler(too_late))
+    resume_all(box)
+    wait_until(lambda: instance.counts["discarded"] == 1)
+    assert box.count("receipts") == receipts
+    assert box.count("work_queue") == 1
+
+
+@pytest.mark.parametrize("size", [20, 3 * FRAGMENT_SIZE])
+def test_with_the_real_agent_the_message_reaches_its_subscribers(box: Box, start_host: StartHost, size: int) -> None:
+    """NRF: nobody subscribed; now somebody does, and the resumed message is delivered. Also when it is large."""
+    location = box.add_location()
+    filler = "x" * size
+    box.receive(location, f'{{"region": "EU", "filler": "{filler}"}}'.encode())
+    assert [code for code, _ in box.suspended()][:1] == ["ROUTING"]
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    recorder = Recorder()
+    instance = start_host(recorder, inbound=ResumedInbound())
+    resume_all(box)
+    wait_until(lambda: instance.counts["completed"] == 1)
+    assert recorder.sent[0].message.context[Region] == "EU"
+    assert filler.encode() in recorder.bodies[0]
+    run_all_jobs_once(box.connection)
+    assert box.count("spool") == 0
+    assert check(box.connection) == []
+
+
+def test_a_host_without_a_receiver_says_so(box: Box, start_host: StartHost) -> None:
+    suspend_unreadable(box)
+    instance = start_host(Recorder())
+    resume_all(box)
+    wait_until(lambda: instance.counts["suspended"] == 1)
+    assert box.suspended() == [("NO_RECEIVER", True)]

@@ -1,0 +1,79 @@
+"""How a host instance makes itself known, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from postroom.errors import NotFound, Unavailable
+from postroom.hosts import HostInstance, HostSettings
+from postroom.messagebox.connection import connect
+from tests.integration.hosts.conftest import SETTINGS, StartHost
+from tests.support.box import Box
+from tests.support.folders import open_folder
+from tests.support.senders import Recorder
+from tests.support.transaction_pooler import transaction_pooler
+from tests.support.waiting import wait_until
+
+_HELD = (
+    "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()"
+    " WHERE l.classid = 7002"
+)
+
+
+def test_it_is_registered_with_its_lock_while_it_runs(box: Box, start_host: StartHost) -> None:
+    instance = start_host(Recorder())
+    row = box.connection.execute("SELECT id, host_id, server, pid, dead_since FROM host_instances").fetchone()
+    assert row == (instance.host_instance, 1, socket.gethostname(), os.getpid(), None)
+    assert box.one(_HELD) == 1
+    instance.stop()
+    assert box.count("host_instances") == 0
+    assert box.one(_HELD) == 0
+
+
+def test_it_logs_in_as_its_host(box: Box, start_host: StartHost) -> None:
+    start_host(Recorder())
+    users = "SELECT DISTINCT usename FROM pg_stat_activity WHERE application_name = 'postroom host Default'"
+    assert [user for (user,) in box.connection.execute(users)] == [box.host().role_name]
+
+
+def test_all_connections_are_closed_when_it_has_stopped(box: Box, start_host: StartHost) -> None:
+    start_host(Recorder()).stop()
+    connections = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND application_name LIKE 'postroom host%%'"
+    )
+    wait_until(lambda: box.one(connections) == 0)
+
+
+def test_a_host_that_does_not_exist_is_named_with_those_that_do(box: Box, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no host 'Nobody'") as raised:
+        HostInstance(box.url, "Nobody", tmp_path).start()
+    assert "Default" in raised.value.hint
+
+
+def test_a_server_that_is_away_is_said_to_be(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable):
+        HostInstance(f"postgresql://postgres@/postroom?host={tmp_path}", "Default", tmp_path).start()
+
+
+def test_a_pooler_in_transaction_mode_is_refused(box: Box) -> None:
+    with open_folder() as folder, transaction_pooler(box.url, folder) as url:
+        with connect(url) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,), "the pooler works"
+        with pytest.raises(Unavailable, match="no session of its own"):
+            HostInstance(url, "Default", folder, settings=SETTINGS).start()
+    assert box.count("host_instances") == 0
+
+
+def test_a_session_that_changes_later_is_treated_as_lost(box: Box, start_host: StartHost) -> None:
+    settings = HostSettings(runs_jobs=False, heartbeat=timedelta(milliseconds=20))
+    instance = start_host(Recorder(), settings=settings)
+    assert instance._registration is not None
+    instance._registration._session = -1  # as if the heartbeat was answered by another session
+    wait_until(lambda: instance.returns == 1)
+    assert box.one(_HELD) == 1

@@ -1,0 +1,171 @@
+"""A failed attempt is tried again by the port's policy, then suspended (SND-03, 04, 05, 07; ACC-24, 30)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from postroom.adapters import Attempt
+from postroom.errors import DeliveryFailure, DeliveryRefused
+from postroom.message import Message
+from postroom.messagebox.check import check
+from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.operations import ports
+from postroom.system_properties import BTS
+from tests.integration.hosts.conftest import StartHost
+from tests.support.box import Box, Region
+from tests.support.senders import Recorder, always_fails
+from tests.support.waiting import wait_until
+
+
+def order(body: bytes = b"an order") -> Message:
+    return Message.of(body, promoted={Region: "EU"})
+
+
+@pytest.mark.parametrize("retry_count", [0, 1, 3])
+def test_one_attempt_and_the_retries_then_suspended(box: Box, start_host: StartHost, retry_count: int) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'", retry_count=retry_count, retry_seconds=0)
+    recorder = Recorder(always_fails)
+    instance = start_host(recorder)
+    box.agent().publish([order()])
+    wait_until(lambda: instance.counts["suspended"] == 1)
+    assert [one.attempt.number for one in recorder.began] == list(range(1, retry_count + 2))
+    assert len({one.attempt.instance_id for one in recorder.began}) == 1
+    assert [one.message.context[BTS.RetryCount] for one in recorder.began] == list(range(retry_count, -1, -1))
+    row = box.connection.execute(
+        "SELECT error_code, error_description, adapter, uri, resumable, cause, attempt FROM suspended_queue"
+    ).fetchone()
+    description = "The other side is away.\nNobody answers.\nWait."
+    assert row == ("DELIVERY", description, "null", "null://", True, 2, retry_count)
+    assert instance.counts["retried"] == retry_count
+
+
+def test_a_message_that_gets_through_in_the_end_is_completed(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'", retry_count=3, retry_seconds=0)
+
+    def third_time_lucky(message: Message, attempt: Attempt) -> None:
+        if attempt.number < 3:
+            always_fails(message, attempt)
+
+    recorder = Recorder(third_time_lucky)
+    instance = start_host(recorder)
+    box.agent().publish([order()])
+    wait_until(lambda: instance.counts["completed"] == 1)
+    assert len(recorder.began) == 3
+    assert box.count("instances") == 0
+
+
+def test_resumed_it_has_all_its_attempts_again(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'", retry_count=1, retry_seconds=0)
+    recorder = Recorder(always_fails)
+    instance = start_host(recorder)
+    box.agent().publish([order()])
+    for round_number in (1, 2):
+        wait_until(lambda expected=round_number: instance.counts["suspended"] == expected)  # type: ignore[misc]
+        assert len(recorder.began) == 2 * round_number
+        box.connection.execute("SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue")
+
+
+def test_successes_among_failures_lose_nothing(box: Box, start_host: StartHost) -> None:
+    """SND-07: the count is per message, whatever is claimed and stored together with it."""
+    box.add_port("Europe", "Orders.Region == 'EU'", retry_count=1, retry_seconds=0)
+
+    def odd_ones_fail(message: Message, attempt: Attempt) -> None:
+        assert message.body is not None
+        if int(message.body.data) % 2:
+            always_fails(message, attempt)
+
+    recorder = Recorder(odd_ones_fail)
+    box.agent().publish([order(str(number).encode()) for number in range(60)])
+    instance = start_host(recorder)
+    wait_until(lambda: instance.counts["suspended"] == 30)
+    assert instance.counts["completed"] == 30
+    assert len(recorder.began) == 30 + 2 * 30
+    assert box.one("SELECT count(DISTINCT message_id) FROM suspended_queue") == 30
+    run_all_jobs_once(box.connection)
+    assert box.count("spool") == 30
+    assert check(box.connection) == []
+
+
+def test_what_can_never_be_sent_is_suspended_at_once(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'", retry_count=3, retry_seconds=0)
+
+    def refuses(message: Message, attempt: Attempt) -> None:
+        raise DeliveryRefused("It does not fit.")
+
+    recorder = Recorder(refuses)
+    instance = start_host(recorder)
+    box.agent().publish([order()])
+    wait_until(lambda: instance.counts["suspended"] == 1)
+    assert len(recorder.began) == 1
+    assert box.suspended() == [("DELIVERY_REFUSED", True)]
+
+
+def test_any_other_exception_is_a_failed_attempt_too(
+    box: Box, start_host: StartHost, caplog: pytest.LogCaptureFixture
+) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'", retry_count=1, retry_seconds=0)
+
+    def has_a_defect(message: Message, attempt: Attempt) -> None:
+        raise ZeroDivisionError("a \0 and a \ud800 in it")
+
+    recorder = Recorder(has_a_defect)
+    instance = start_host(recorder)
+    box.agent().publish([order()])
+    wait_until(lambda: instance.counts["suspended"] == 1)
+    assert len(recorder.began) == 2
+    assert box.suspended() == [("UNEXPECTED", True)]
+    assert "ZeroDivisionError: a \\0 and a ? in it" in box.one("SELECT error_description FROM suspended_queue")
+    assert "has_a_defect" in caplog.text, "the log has the traceback"
+
+
+def test_an_adapter_that_cannot_be_built_suspends_at_once(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'", adapter={"kind": "of another version"}, retry_seconds=0)
+    instance = start_host(Recorder())
+    box.agent().publish([order()])
+    wait_until(lambda: instance.counts["suspended"] == 1)
+    assert box.suspended() == [("DEFINITION", True)]
+
+
+def test_between_attempts_it_waits_in_the_scheduled_queue(box: Box, start_host: StartHost) -> None:
+    """DEQ-16: not dequeued before its time; when the time has come any host instance takes it."""
+    box.add_port("Europe", "Orders.Region == 'EU'", retry_count=1, retry_seconds=3600)
+    recorder = Recorder(always_fails)
+    instance = start_host(recorder)
+    box.agent().publish([order()])
+    wait_until(lambda: instance.counts["retried"] == 1)
+    row = box.connection.execute(
+        "SELECT attempt, error_code, valid_from - now() BETWEEN '59 min' AND '1 hour' FROM scheduled_queue"
+    ).fetchone()
+    assert row == (1, "DELIVERY", True)
+    assert box.one("SELECT state FROM instances") == 8
+    box.agent().publish([order()])
+    wait_until(lambda: instance.counts["retried"] == 2, what="another poll")
+    assert len(recorder.began) == 2, "the first one still waits"
+    assert instance.counts["suspended"] == 0
+    instance.stop()
+    later = Recorder()
+    in_an_hour = start_host(later, clock=lambda: datetime.now(UTC) + timedelta(hours=1))
+    wait_until(lambda: in_an_hour.counts["completed"] == 2)
+    assert [one.attempt.number for one in later.sent] == [2, 2]
+
+
+def test_unenlisting_leaves_a_retrying_instance_alone(box: Box, start_host: StartHost) -> None:
+    """ACC-24."""
+    box.add_port("Europe", "Orders.Region == 'EU'", retry_count=5, retry_seconds=3600)
+    away = True
+
+    def until_it_is_back(message: Message, attempt: Attempt) -> None:
+        if away:
+            raise DeliveryFailure("The other side is away.")
+
+    recorder = Recorder(until_it_is_back)
+    instance = start_host(recorder)
+    box.agent().publish([order()])
+    wait_until(lambda: instance.counts["retried"] == 1)
+    ports.unenlist(box.connection, "Europe")
+    away = False
+    box.connection.execute("UPDATE scheduled_queue SET valid_from = now()")
+    wait_until(lambda: instance.counts["completed"] == 1)
+    assert [one.attempt.number for one in recorder.sent] == [2]

@@ -1,0 +1,129 @@
+"""Several host instances share the work of one host, and nothing is handled twice (DEQ-02, 05, 06)."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import Counter
+from datetime import timedelta
+
+from postroom.adapters import Attempt
+from postroom.hosts import HostSettings
+from postroom.message import Message
+from postroom.messagebox.check import check
+from postroom.messagebox.jobs import JobSettings, run_all_jobs_once
+from tests.integration.hosts.conftest import StartHost
+from tests.support.box import Box, Region
+from tests.support.senders import Recorder, Stuck
+from tests.support.waiting import wait_until
+
+
+def orders(count: int) -> list[Message]:
+    return [Message.of(str(number).encode(), promoted={Region: "EU"}) for number in range(count)]
+
+
+def test_two_instances_share_a_thousand_messages(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    being_handled: set[uuid.UUID] = set()
+    twice: list[uuid.UUID] = []
+    lock = threading.Lock()
+
+    def handle(message: Message, attempt: Attempt) -> None:
+        with lock:
+            if attempt.instance_id in being_handled:
+                twice.append(attempt.instance_id)
+            being_handled.add(attempt.instance_id)
+        time.sleep(0.0005)  # so that the threads of both meet
+        with lock:
+            being_handled.discard(attempt.instance_id)
+
+    recorders = [Recorder(handle), Recorder(handle)]
+    instances = [start_host(recorder) for recorder in recorders]
+    agent = box.agent()
+    for _ in range(10):
+        agent.publish(orders(100))
+    wait_until(lambda: sum(instance.counts["completed"] for instance in instances) == 1000, 60)
+    handled = Counter(one.attempt.instance_id for recorder in recorders for one in recorder.sent)
+    assert len(handled) == 1000
+    assert set(handled.values()) == {1}
+    assert twice == []
+    assert all(recorder.sent for recorder in recorders), "both took part"
+    assert box.count("work_queue") == 0
+    run_all_jobs_once(box.connection)
+    assert box.count("spool") == 0
+    assert check(box.connection) == []
+
+
+def test_all_threads_of_the_service_class_work_at_the_same_time(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.connection.execute("UPDATE service_classes SET dequeue_threads = 3 WHERE id = 4")
+    stuck = Stuck()
+    recorder = Recorder(stuck)
+    instance = start_host(recorder)
+    box.agent().publish(orders(10))
+    wait_until(lambda: len(recorder.began) == 3)
+    stuck.let_go.set()
+    wait_until(lambda: instance.counts["completed"] == 10)
+
+
+def test_no_more_is_claimed_than_fits_into_memory(box: Box, start_host: StartHost) -> None:
+    """DEQ-07."""
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.agent().publish(orders(100))
+    stuck = Stuck()
+    recorder = Recorder(stuck)
+    instance = start_host(recorder, settings=HostSettings(runs_jobs=False, memory_queue=10))
+    wait_until(lambda: len(recorder.began) == 5)
+    wait_until(lambda: box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NOT NULL") >= 10)
+    assert box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NOT NULL") <= 10 + 5
+    stuck.let_go.set()
+    wait_until(lambda: instance.counts["completed"] == 100)
+
+
+def test_woken_after_a_publish_it_does_not_wait_for_the_polling_interval(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.connection.execute("UPDATE service_classes SET polling_interval = '1 hour'")
+    recorder = Recorder()
+    instance = start_host(recorder)
+    agent = box.agent()
+    for number in range(1, 6):
+        agent.publish(orders(1))
+        wait_until(lambda expected=number: instance.counts["completed"] == expected, 5)  # type: ignore[misc]
+
+
+def test_a_burst_after_the_wake_up_is_not_left_to_the_polling_interval(box: Box, start_host: StartHost) -> None:
+    """Publishers wake a host once for a burst; the host has to go on looking until the burst is over."""
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.connection.execute("UPDATE service_classes SET polling_interval = '1 hour'")
+    instance = start_host(Recorder())
+    agent = box.agent()
+    for number in range(1, 21):
+        for message in orders(5):
+            agent.publish([message])
+        wait_until(lambda expected=5 * number: instance.counts["completed"] == expected, 5)  # type: ignore[misc]
+
+
+def test_without_a_wake_up_polling_finds_the_work(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'", state="stopped")
+    box.agent().publish(orders(1))
+    box.connection.execute("UPDATE service_classes SET polling_interval = '50 ms'")
+    instance = start_host(Recorder())
+    box.connection.execute("SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue")
+    wait_until(lambda: instance.counts["completed"] == 1)
+
+
+def test_the_jobs_run_inside_the_hosts(box: Box, start_host: StartHost) -> None:
+    """The spool returns to zero by itself."""
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    often = timedelta(milliseconds=50)
+    settings = HostSettings(
+        memory_queue=100, jobs=JobSettings(ref_counts=often, cleanup=often, dead_processes=often, others=often)
+    )
+    instances = [start_host(Recorder(), settings=settings) for _ in range(2)]
+    box.agent().publish(orders(100))
+    wait_until(lambda: sum(instance.counts["completed"] for instance in instances) == 100)
+    wait_until(lambda: box.count("spool") == 0 and box.count("parts") == 0)
+    wait_until(lambda: box.one("SELECT min(runs) FROM job_runs") >= 2)
+    assert box.one("SELECT count(*) FROM job_runs WHERE error IS NULL") == 8
+    assert check(box.connection) == []

@@ -1,0 +1,84 @@
+"""A host that is told to stop finishes what is under way and gives back the rest."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import tests
+from postroom.hosts import HostSettings, run_host
+from postroom.message import Message
+from postroom.messagebox.check import check
+from tests.integration.hosts.conftest import SETTINGS, StartHost
+from tests.support.box import Box, Region
+from tests.support.senders import Recorder, Stuck
+from tests.support.waiting import wait_until
+
+
+def orders(count: int) -> list[Message]:
+    return [Message.of(str(number).encode(), promoted={Region: "EU"}) for number in range(count)]
+
+
+def test_what_is_under_way_is_finished_and_the_rest_given_back(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    stuck = Stuck()
+    recorder = Recorder(stuck)
+    instance = start_host(recorder)
+    box.agent().publish(orders(50))
+    wait_until(lambda: len(recorder.began) == 5)
+    stopping = threading.Thread(target=instance.stop)
+    stopping.start()
+    wait_until(lambda: instance._subservices[0]._poller.loop.stopping)
+    stuck.let_go.set()
+    stopping.join(20)
+    assert not stopping.is_alive()
+    assert len(recorder.sent) == 5
+    assert box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NULL") == 45
+    assert box.count("work_queue") == 45
+    assert recorder.closed == 1, "the adapter was closed"
+    assert check(box.connection) == []
+
+
+def test_it_does_not_wait_for_ever(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    stuck = Stuck()
+    recorder = Recorder(stuck)
+    settings = HostSettings(runs_jobs=False, stop_within=timedelta(milliseconds=50))
+    instance = start_host(recorder, settings=settings)
+    box.agent().publish(orders(1))
+    wait_until(lambda: recorder.began)
+    instance.stop()
+    assert box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NULL") == 1, "others may try it"
+    stuck.let_go.set()
+
+
+def test_run_host_works_until_the_event_is_set(box: Box, tmp_path: Path) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    recorder, stop = Recorder(), threading.Event()
+    arguments = {"as_role": True, "build_adapter": recorder.build, "settings": SETTINGS, "stop": stop}
+    running = threading.Thread(target=run_host, args=(box.url, "default", tmp_path), kwargs=arguments)
+    running.start()
+    box.agent().publish(orders(3))
+    wait_until(lambda: box.count("work_queue") == 0)
+    stop.set()
+    running.join(20)
+    assert not running.is_alive()
+    assert len(recorder.sent) == 3
+    assert box.count("host_instances") == 0
+
+
+def test_a_process_stops_at_a_signal(box: Box, tmp_path: Path) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.agent().publish(orders(10))
+    command = [sys.executable, "-m", "tests.support.stuck_host", box.url, "Default", str(tmp_path)]
+    with subprocess.Popen(command, cwd=Path(tests.__path__[0]).parent) as process:
+        wait_until(lambda: box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NOT NULL") == 10, 60)
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert box.count("host_instances") == 0
+    assert box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NULL") == 10

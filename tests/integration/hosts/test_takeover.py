@@ -1,0 +1,241 @@
+"""What happens to claimed messages when a host instance dies, or loses its lock (DEQ-14, ACC-33)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import tests
+from postroom.adapters import Attempt
+from postroom.message import Message
+from postroom.messagebox.check import check
+from postroom.messagebox.jobs import run_all_jobs_once
+from tests.integration.hosts.conftest import StartHost
+from tests.support.box import Box, Region
+from tests.support.senders import Recorder, Stuck
+from tests.support.waiting import wait_until
+
+_LOOK_FOR_THE_DEAD = "SELECT dead_processes_cleanup('1 s', clock_timestamp() + %s::interval)"
+
+
+def orders(count: int) -> list[Message]:
+    return [Message.of(str(number).encode(), promoted={Region: "EU"}) for number in range(count)]
+
+
+def bury_the_dead(box: Box) -> int:
+    """The job that looks for dead instances, twice, as if a minute had passed since the server started."""
+    box.one(_LOOK_FOR_THE_DEAD, "60 s")
+    return int(box.one(_LOOK_FOR_THE_DEAD, "61.5 s"))
+
+
+def claimed(box: Box) -> int:
+    return int(box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NOT NULL"))
+
+
+def locks(box: Box, host_instance: int | None = None) -> int:
+    return int(
+        box.one(
+            "SELECT count(*) FROM pg_locks l"
+            " JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()"
+            " WHERE l.classid = 7002 AND l.granted AND l.objid = coalesce(%s, l.objid)",
+            host_instance,
+        )
+    )
+
+
+def complete_as_another(box: Box) -> None:
+    """Another instance takes over what is claimed, and has completed it before the first one is done."""
+    claim = uuid.uuid4()
+    box.connection.execute("UPDATE work_queue SET claim_id = %s, claimed_by = 0", (claim,))
+    box.connection.execute("SELECT complete_messages_default(%s, array_agg(seq)) FROM work_queue", (claim,))
+
+
+def end_lock_connection(box: Box, host_instance: int) -> None:
+    assert box.one(
+        "SELECT pg_terminate_backend(l.pid, 5000) FROM pg_locks l"
+        " JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()"
+        " WHERE l.classid = 7002 AND l.objid = %s AND l.granted",
+        host_instance,
+    )
+
+
+@contextmanager
+def stuck_process(box: Box, home: Path) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "tests.support.stuck_host", box.url, "Default", str(home)]
+    process = subprocess.Popen(command, cwd=Path(tests.__path__[0]).parent)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_what_a_killed_process_held_goes_to_another(box: Box, start_host: StartHost, tmp_path: Path) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.agent().publish(orders(20))
+    with stuck_process(box, tmp_path) as process:
+        wait_until(lambda: claimed(box) == 20, 60)
+        recorder = Recorder()
+        instance = start_host(recorder)
+        assert bury_the_dead(box) == 0, "it lives"
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    wait_until(lambda: locks(box) == 1)
+    assert box.count("host_instances") == 2
+    assert bury_the_dead(box) == 20
+    assert box.count("host_instances") == 1
+    wait_until(lambda: instance.counts["completed"] == 20)
+    assert Counter(recorder.bodies) == Counter(str(number).encode() for number in range(20))
+    run_all_jobs_once(box.connection)
+    assert box.count("spool") == 0
+    assert check(box.connection) == []
+
+
+def test_an_instance_is_not_taken_for_dead_before_the_grace_is_over(box: Box) -> None:
+    box.connection.execute("INSERT INTO host_instances (host_id, server, pid) VALUES (1, 'gone', 1)")
+    for moment in ("60 s", "60.9 s"):
+        box.one(_LOOK_FOR_THE_DEAD, moment)
+        assert box.count("host_instances") == 1
+    box.one(_LOOK_FOR_THE_DEAD, "61.5 s")
+    assert box.count("host_instances") == 0
+
+
+def test_just_after_a_server_start_the_grace_is_longer(box: Box) -> None:
+    box.connection.execute("INSERT INTO host_instances (host_id, server, pid) VALUES (1, 'not back yet', 1)")
+    look = "SELECT dead_processes_cleanup('1 s', pg_postmaster_start_time() + %s::interval)"
+    for moment in ("1 s", "5 s", "10.9 s"):
+        box.one(look, moment)
+        assert box.count("host_instances") == 1
+    box.one(look, "11.1 s")
+    assert box.count("host_instances") == 0
+
+
+def test_a_claim_by_an_instance_that_was_just_taken_for_dead_is_given_back(box: Box) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.agent().publish(orders(3))
+    box.connection.execute("SELECT dequeue_messages_default(gen_random_uuid(), 4711, 4::smallint, 2)")
+    assert [violation.invariant for violation in check(box.connection)] == ["claims_of_the_dead"]
+    assert box.one("SELECT dead_processes_cleanup()") == 2
+    assert check(box.connection) == []
+
+
+def test_an_outcome_whose_claim_was_taken_over_is_discarded(box: Box, start_host: StartHost) -> None:
+    """Fencing: the late instance has sent, too, but only the one that has the claim decides what is stored."""
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    stuck = Stuck()
+    late = Recorder(stuck)
+    slow = start_host(late)
+    box.agent().publish(orders(5))
+    wait_until(lambda: len(late.began) == 5)
+    complete_as_another(box)
+    stuck.let_go.set()
+    wait_until(lambda: slow.counts["discarded"] == 5)
+    assert slow.counts["completed"] == 0
+    run_all_jobs_once(box.connection)
+    assert box.count("spool") == 0
+    assert check(box.connection) == [], "nothing was released twice"
+
+
+def test_a_body_cannot_be_read_by_a_claim_that_was_taken_over(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    stuck = Stuck()
+    read: list[bytes] = []
+
+    class ReadsLate(Recorder):
+        def send(self, message: Message, attempt: Attempt) -> None:
+            self.opened += 1
+            stuck(message, attempt)
+            assert message.body is not None
+            read.append(message.body.data)
+
+    late = ReadsLate()
+    slow = start_host(late)
+    box.agent().publish([Message.of(b"x" * 300_000, promoted={Region: "EU"})])
+    wait_until(lambda: late.opened == 2)
+    complete_as_another(box)
+    stuck.let_go.set()
+    wait_until(lambda: slow.counts["discarded"] == 1)
+    assert read == []
+
+
+def test_without_its_lock_it_hands_out_nothing_and_then_comes_back(box: Box, start_host: StartHost) -> None:
+    """Under way when the lock is lost: five. They go on; the rest is given back, and claimed again with the lock."""
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    stuck = Stuck()
+    recorder = Recorder(stuck)
+    instance = start_host(recorder)
+    number = instance.host_instance
+    box.agent().publish(orders(50))
+    wait_until(lambda: len(recorder.began) == 5)
+    end_lock_connection(box, number)
+    wait_until(lambda: instance.returns == 1)
+    assert instance.host_instance == number
+    assert box.one("SELECT count(*) FROM host_instances WHERE id = %s AND dead_since IS NULL", number) == 1
+    assert locks(box, number) == 1
+    stuck.let_go.set()
+    wait_until(lambda: instance.counts["completed"] == 50)
+    handled = Counter(one.attempt.instance_id for one in recorder.began)
+    assert len(handled) == 50
+    assert set(handled.values()) == {1}
+    assert instance.counts["discarded"] == 0
+
+
+def test_until_it_is_registered_again_nothing_begins(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    stuck = Stuck()
+    recorder = Recorder(stuck)
+    lost = start_host(recorder)
+    box.agent().publish(orders(50))
+    wait_until(lambda: len(recorder.began) == 5)
+    with box.connection.transaction():
+        box.connection.execute("LOCK TABLE host_instances IN SHARE ROW EXCLUSIVE MODE")  # no registering
+        end_lock_connection(box, lost.host_instance)
+        wait_until(lambda: locks(box, lost.host_instance) == 1, what="it waits for the table, with its lock")
+        stuck.let_go.set()
+        wait_until(lambda: lost.counts["completed"] == 5, what="what was under way ends")
+        assert len(recorder.began) == 5, "and nothing else begins"
+    wait_until(lambda: lost.counts["completed"] == 50)
+    handled = Counter(one.attempt.instance_id for one in recorder.began)
+    assert len(handled) == 50
+    assert set(handled.values()) == {1}
+
+
+def test_an_instance_that_was_buried_comes_back_under_its_number(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    recorder = Recorder()
+    instance = start_host(recorder)
+    number = instance.host_instance
+    box.connection.execute("DELETE FROM host_instances")
+    end_lock_connection(box, number)
+    wait_until(lambda: instance.returns == 1)
+    assert box.one("SELECT id FROM host_instances") == number
+    box.agent().publish(orders(5))
+    wait_until(lambda: instance.counts["completed"] == 5)
+    assert check(box.connection) == []
+
+
+def test_all_its_connections_may_break_and_nothing_is_lost(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    recorder = Recorder()
+    instance = start_host(recorder)
+    agent = box.agent()
+    for _ in range(5):
+        agent.publish(orders(40))
+        box.connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name LIKE 'postroom host%'"
+        )
+    wait_until(lambda: box.count("work_queue") == 0, 60)
+    assert len({one.message.message_id for one in recorder.sent}) == 200
+    assert box.count("instances") == 0, "nothing was suspended, and no attempt was counted as failed"
+    wait_until(lambda: instance.returns > 0)
+    run_all_jobs_once(box.connection)
+    assert box.count("spool") == 0
+    assert check(box.connection) == []

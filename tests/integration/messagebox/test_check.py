@@ -1,0 +1,114 @@
+"""The invariants of a MessageBox (REF-13): each has a way to be violated, and is named when it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from postroom.message import FRAGMENT_SIZE, Message
+from postroom.messagebox.check import _INVARIANTS, check, find_violations
+from postroom.messagebox.connection import connect
+from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.statements import names_in
+from tests.support.box import Box, Region, open_box
+from tests.support.databases import Databases
+
+#: What is done to a healthy MessageBox, and every invariant that does not hold afterwards.
+DAMAGES = {
+    "DELETE FROM work_queue WHERE seq = (SELECT min(seq) FROM work_queue)": {
+        "messages_without_reference",
+        "wrong_part_ref_counts",
+    },
+    "UPDATE message_ref_count_log_totals SET total = -1": {"negative_ref_counts"},
+    "UPDATE message_ref_count_log_totals SET total = 2": {"wrong_message_ref_counts"},
+    "UPDATE part_ref_count_log_totals SET total = 2": {"wrong_part_ref_counts"},
+    "UPDATE part_ref_count_log_totals SET total = -1": {"negative_ref_counts"},
+    "DELETE FROM message_ref_count_log_totals": {"messages_without_ref_count"},
+    "DELETE FROM spool": {"references_without_message", "wrong_part_ref_counts"},
+    "DELETE FROM parts WHERE body IS NOT NULL": {"messages_without_part"},
+    "DELETE FROM fragments WHERE number = 1": {"incomplete_parts"},
+    "UPDATE parts SET body = body || 'x' WHERE body IS NOT NULL": {"incomplete_parts"},
+    "INSERT INTO fragments VALUES (gen_random_uuid(), 0, 'x')": {"fragments_without_part"},
+    "INSERT INTO parts VALUES (gen_random_uuid(), 'body', 'text/plain', NULL, 1, 'x')": {"parts_without_message"},
+    "INSERT INTO predicates (predicate_table, group_id, property_id, operator) VALUES (4, -1, 1, 6)": {
+        "predicates_without_group"
+    },
+    "DELETE FROM predicates": {"incomplete_groups"},
+    "INSERT INTO message_properties (batch_id, message_id, property_id) VALUES ("
+    " gen_random_uuid(), gen_random_uuid(), 1)": {"transient_rows_left_behind"},
+    "INSERT INTO message_predicates VALUES (gen_random_uuid(), gen_random_uuid(), 'key', 'value')": {
+        "transient_rows_left_behind"
+    },
+    "UPDATE work_queue SET claim_id = gen_random_uuid(), claimed_by = 4711": {"claims_of_the_dead"},
+    "INSERT INTO default_q (host_id, message_id, service_class, instance_id, priority)"
+    " SELECT 1, message_id, 4, instance_id, 5 FROM work_queue": {
+        "instances_twice",
+        "wrong_message_ref_counts",
+        "wrong_part_ref_counts",
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def loaded(databases: Databases) -> Iterator[Box]:
+    """A small and a large message, counted and waiting for delivery. Tests leave it as it is."""
+    with databases.clone() as url, open_box(url) as box:
+        box.add_port("Europe", "Orders.Region == 'EU'")
+        box.agent().publish([Message.of(b"x" * size, promoted={Region: "EU"}) for size in (10, 3 * FRAGMENT_SIZE)])
+        run_all_jobs_once(box.connection)
+        yield box
+
+
+def test_a_healthy_box_has_no_violations(loaded: Box) -> None:
+    assert check(loaded.connection) == []
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_named(loaded: Box, damage: str) -> None:
+    with loaded.connection.transaction(force_rollback=True):
+        loaded.connection.execute(damage)
+        violations = {violation.invariant: violation for violation in find_violations(loaded.connection)}
+    assert set(violations) == DAMAGES[damage]
+    for violation in violations.values():
+        assert violation.count == len(violation.examples) > 0
+        assert violation.says
+        assert violation.hint
+
+
+def test_every_invariant_has_a_statement_and_a_test() -> None:
+    names = {invariant.name for invariant in _INVARIANTS}
+    assert {f"checks/{name}" for name in names} == set(names_in("checks"))
+    assert set().union(*DAMAGES.values()) == names
+
+
+def test_examples_are_few_and_the_count_is_whole(loaded: Box) -> None:
+    with loaded.connection.transaction(force_rollback=True):
+        loaded.connection.execute("INSERT INTO fragments SELECT gen_random_uuid(), 0, 'x' FROM generate_series(1, 25)")
+        (violation,) = find_violations(loaded.connection)
+    assert (violation.count, len(violation.examples)) == (25, 10)
+
+
+def test_a_dead_instance_is_an_alarm_only_when_nobody_noticed_for_long(loaded: Box) -> None:
+    connection = loaded.connection
+    with connection.transaction(force_rollback=True):
+        dead = loaded.one("INSERT INTO host_instances (host_id, server, pid) VALUES (1, 'gone', 1) RETURNING id")
+        connection.execute("UPDATE work_queue SET claim_id = gen_random_uuid(), claimed_by = %s", (dead,))
+        assert find_violations(connection) == []
+        connection.execute("UPDATE host_instances SET dead_since = now() - interval '10 s'")
+        assert find_violations(connection) == []
+        connection.execute("UPDATE host_instances SET dead_since = now() - interval '2 min'")
+        assert [violation.invariant for violation in find_violations(connection)] == ["claims_of_the_dead"]
+
+
+def test_what_is_not_committed_is_no_alarm(loaded: Box) -> None:
+    with connect(loaded.url) as publisher, publisher.transaction(force_rollback=True):
+        loaded.agent(connection=publisher).publish([Message.of(b"x", promoted={Region: "EU"})])
+        assert check(loaded.connection) == []
+    assert check(loaded.connection) == []
+
+
+def test_it_changes_nothing_and_leaves_the_connection_as_it_was(loaded: Box) -> None:
+    check(loaded.connection)
+    assert loaded.one("SHOW transaction_isolation") == "read committed"
+    assert loaded.one("SHOW transaction_read_only") == "off"

@@ -1,0 +1,316 @@
+"""The housekeeping jobs: counting references, deleting what nobody refers to, forgetting what is old (REF-01 to 11)."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from postroom.errors import Unavailable
+from postroom.message import FRAGMENT_SIZE, Message
+from postroom.messagebox.check import Violation, check
+from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.jobs import JOB_LOCK, Job, JobRun, JobSettings, jobs, run_all_jobs_once, run_due_jobs
+from postroom.messagebox.queues import HostQueues
+from postroom.operations import ports
+from tests.support.box import Box, Region
+from tests.support.waiting import wait_until
+
+QUEUES = HostQueues("Default")
+
+
+def orders(count: int, body: bytes = b"an order") -> list[Message]:
+    return [Message.of(body, promoted={Region: "EU"}) for _ in range(count)]
+
+
+def complete(connection: Connection, limit: int = 1000) -> int:
+    """Takes what is in the work queue and completes it, as a host would."""
+    claim_id = uuid.uuid4()
+    claimed = QUEUES.dequeue(connection, claim_id=claim_id, host_instance=0, service_class=4, limit=limit)
+    return QUEUES.complete(connection, claim_id, [one.seq for one in claimed])
+
+
+def stored(box: Box) -> tuple[int, int, int]:
+    return box.count("spool"), box.count("parts"), box.count("fragments")
+
+
+def active(box: Box) -> list[int]:
+    return [log for (log,) in box.connection.execute("SELECT active FROM active_ref_count_log ORDER BY kind")]
+
+
+def by_name(runs: list[JobRun]) -> dict[str, int]:
+    assert [run.error for run in runs if run.error] == []
+    return {run.name: run.rows for run in runs}
+
+
+@pytest.fixture
+def subscribed(box: Box) -> Box:
+    for name in ("Europe", "Audit"):
+        box.add_port(name, "Orders.Region == 'EU'")
+    return box
+
+
+def test_a_message_goes_when_its_last_reference_is_gone_and_the_jobs_ran(subscribed: Box) -> None:
+    box = subscribed
+    box.agent().publish(orders(3, b"x" * 2 * FRAGMENT_SIZE))
+    run_all_jobs_once(box.connection)
+    assert complete(box.connection, 1) == 1
+    run_all_jobs_once(box.connection)
+    complete(box.connection)
+    assert stored(box) == (3, 3, 6), "completing alone deletes nothing"
+    runs = by_name(run_all_jobs_once(box.connection))
+    assert stored(box) == (0, 0, 0)
+    assert (runs["message_cleanup"], runs["parts_cleanup"]) == (3, 3)
+    for table in ("ref_count_log_1", "ref_count_log_2", "ref_count_log_totals", "zero_sum"):
+        assert box.count(f"message_{table}") == box.count(f"part_{table}") == 0, table
+    assert check(box.connection) == []
+
+
+def test_the_active_logs_alternate_only_when_there_is_something_to_fold(subscribed: Box) -> None:
+    box = subscribed
+    agent = box.agent()
+    assert active(box) == [1, 1]
+    for _ in range(3):
+        before = active(box)
+        agent.publish(orders(1))
+        run_all_jobs_once(box.connection)
+        assert active(box) == [3 - log for log in before]
+        run_all_jobs_once(box.connection)
+        assert active(box) == [3 - log for log in before], "nothing to fold, nothing to flip"
+
+
+def test_suspended_instances_keep_their_messages(box: Box) -> None:
+    """REF-09."""
+    box.add_port("Europe", "Orders.Region == 'EU'", state="stopped")
+    box.agent().publish(orders(2))
+    for _ in range(2):
+        run_all_jobs_once(box.connection)
+        assert stored(box) == (2, 2, 0)
+    ports.start(box.connection, "Europe")
+    complete(box.connection)
+    run_all_jobs_once(box.connection)
+    assert stored(box) == (0, 0, 0)
+
+
+def test_a_part_outlives_the_first_of_two_messages_that_share_it(subscribed: Box) -> None:
+    """REF-06."""
+    box = subscribed
+    (message,) = orders(1)
+    agent = box.agent()
+    agent.publish([message])
+    second = uuid.uuid4()
+    with box.connection.transaction():
+        box.connection.execute(
+            "INSERT INTO spool SELECT %s, part_ids, body_part_id, body_part_name, context FROM spool", (second,)
+        )
+        box.connection.execute(
+            "INSERT INTO default_q (host_id, message_id, service_class, instance_id, priority)"
+            " VALUES (1, %s, 4, gen_random_uuid(), 10)",
+            (second,),
+        )
+        box.connection.execute("INSERT INTO message_ref_count_log_1 VALUES (%s, 1)", (second,))
+        box.connection.execute("INSERT INTO part_ref_count_log_1 SELECT part_id, 1 FROM parts")
+    assert complete(box.connection, 2) == 2, "those of the first message"
+    run_all_jobs_once(box.connection)
+    assert stored(box) == (1, 1, 0)
+    assert check(box.connection) == []
+    complete(box.connection)
+    run_all_jobs_once(box.connection)
+    assert stored(box) == (0, 0, 0)
+
+
+@contextmanager
+def another(box: Box) -> Iterator[Connection]:
+    with connect(box.url) as connection:
+        yield connection
+
+
+def test_a_fold_waits_for_a_publish_under_way_and_does_not_lose_its_count(subscribed: Box) -> None:
+    box = subscribed
+    with another(box) as publisher, publisher.transaction():
+        box.agent(connection=publisher).publish(orders(1))
+        box.agent().publish(orders(1))
+        runs = by_name(run_all_jobs_once(box.connection))
+        assert runs["manage_message_ref_count_log"] == 0, "it gave up when the lock did not come in time"
+        assert active(box) == [2, 2]
+    complete(box.connection)
+    run_all_jobs_once(box.connection)
+    assert stored(box) == (0, 0, 0)
+    assert check(box.connection) == []
+
+
+def test_a_writer_that_read_the_flag_before_the_flip_is_counted_later(subscribed: Box) -> None:
+    box = subscribed
+    agent = box.agent()
+    agent.publish(orders(1))
+    (late,) = orders(1)
+    with another(box) as writer, writer.transaction():
+        log = writer.execute("SELECT message_log FROM lock_routing()").fetchone()
+        assert log == (1,)
+        run_all_jobs_once(box.connection)
+        assert active(box) == [2, 2]
+        # What it writes from here on goes to a log that has been folded already.
+        writer.execute("INSERT INTO spool (message_id, part_ids, context) VALUES (%s, '{}', '{}')", (late.message_id,))
+        writer.execute(
+            "INSERT INTO default_q (host_id, message_id, service_class, instance_id, priority)"
+            " VALUES (1, %s, 4, gen_random_uuid(), 1)",
+            (late.message_id,),
+        )
+        writer.execute("INSERT INTO message_ref_count_log_1 VALUES (%s, 1)", (late.message_id,))
+    assert check(box.connection) == []
+    claimed = complete(box.connection, 1)
+    assert claimed == 1, "released in the other log"
+    log = box.one("SELECT flip_ref_count_log('message')")
+    box.one("SELECT fold_ref_count_log('message', %s)", log)
+    assert box.one("SELECT total FROM message_ref_count_log_totals WHERE message_id = %s", late.message_id) == -1
+    box.one("SELECT message_cleanup()")
+    assert box.one("SELECT count(*) FROM spool WHERE message_id = %s", late.message_id) == 1, "one log still has a row"
+    assert check(box.connection) == []
+    run_all_jobs_once(box.connection)
+    assert box.one("SELECT count(*) FROM spool WHERE message_id = %s", late.message_id) == 0
+    assert check(box.connection) == []
+
+
+def test_a_zero_that_is_none_any_more_deletes_nothing(subscribed: Box) -> None:
+    """A message that was released and is referred to again, by a row that is not folded yet."""
+    box = subscribed
+    (message,) = orders(1)
+    box.agent().publish([message])
+    box.connection.execute("INSERT INTO message_zero_sum VALUES (%s)", (message.message_id,))
+    assert box.one("SELECT message_cleanup()") == 0, "its references are still in the log"
+    run_all_jobs_once(box.connection)
+    assert stored(box) == (1, 1, 0)
+    assert box.count("message_zero_sum") == 0
+
+
+def test_under_load_no_count_is_lost_and_the_spool_returns_to_zero(subscribed: Box) -> None:
+    """ACC-80, with ACC-82 all the while: publishers, consumers, jobs and checks at the same time."""
+    box = subscribed
+    done = threading.Event()
+    published, completed, seen = [0, 0], [0], set()
+    alarms: list[Violation] = []
+
+    def publish(number: int) -> None:
+        with another(box) as connection:
+            agent = box.agent(connection=connection)
+            for _ in range(30):
+                agent.publish(orders(5))
+                published[number] += 10
+
+    def consume() -> None:
+        with another(box) as connection:
+            while not (done.is_set() and completed[0] == sum(published)):
+                completed[0] += complete(connection, 7)
+
+    def keep_house() -> None:
+        with another(box) as connection:
+            while not done.is_set():
+                assert [run.error for run in run_all_jobs_once(connection) if run.error] == []
+                seen.add(tuple(active(box)))
+
+    def look() -> None:
+        with another(box) as connection:
+            while not done.is_set():
+                alarms.extend(one for one in check(connection) if one.invariant != "claims_of_the_dead")
+
+    failed: list[BaseException] = []
+
+    def guarded(work: object, *arguments: int) -> None:
+        try:
+            work(*arguments)  # type: ignore[operator]
+        except BaseException as error:
+            failed.append(error)
+            done.set()
+
+    publishers = [threading.Thread(target=guarded, args=(publish, number)) for number in range(2)]
+    others = [threading.Thread(target=guarded, args=(work,)) for work in (consume, keep_house, look)]
+    for thread in (*publishers, *others):
+        thread.start()
+    for thread in publishers:
+        thread.join(60)
+    wait_until(lambda: completed[0] == 600 or failed, 60)
+    done.set()
+    for thread in others:
+        thread.join(60)
+    assert failed == []
+    assert alarms == []
+    assert {log for pair in seen for log in pair} == {1, 2}
+    run_all_jobs_once(box.connection)
+    assert stored(box) == (0, 0, 0)
+    assert check(box.connection) == []
+
+
+def test_removed_subscriptions_lose_their_predicates_and_then_themselves(subscribed: Box) -> None:
+    """REF-11."""
+    box = subscribed
+    ports.unenlist(box.connection, "Europe")
+    assert (box.count("subscriptions"), box.count("predicate_groups"), box.count("predicates")) == (2, 4, 4)
+    run_all_jobs_once(box.connection)
+    assert (box.count("subscriptions"), box.count("predicate_groups"), box.count("predicates")) == (2, 2, 2)
+    run_all_jobs_once(box.connection, JobSettings(keep_removed_subscriptions=timedelta(0)))
+    assert box.count("subscriptions") == 1
+    assert check(box.connection) == []
+
+
+def test_old_receipts_are_forgotten(box: Box) -> None:
+    box.connection.execute(
+        "INSERT INTO receipts (unit, published_at) VALUES (gen_random_uuid(), now()),"
+        " (gen_random_uuid(), now() - interval '8 days')"
+    )
+    assert by_name(run_all_jobs_once(box.connection))["purge_receipts"] == 1
+    assert box.count("receipts") == 1
+
+
+def test_every_run_is_recorded(box: Box) -> None:
+    for number in (1, 2):
+        run_all_jobs_once(box.connection)
+        rows = box.connection.execute("SELECT name, runs, error, finished_at >= started_at FROM job_runs").fetchall()
+        assert sorted(rows) == sorted((job.name, number, None, True) for job in jobs())
+
+
+def test_a_job_that_fails_is_recorded_and_does_not_stop_the_others(box: Box) -> None:
+    box.connection.execute("DROP FUNCTION operate_on_instances()")
+    runs = run_all_jobs_once(box.connection)
+    assert len(runs) == len(jobs())
+    assert [run.name for run in runs if run.error] == ["operate_on_instances"]
+    assert "operate_on_instances() does not exist" in box.one("SELECT error FROM job_runs WHERE error IS NOT NULL")
+
+
+def test_a_job_is_due_when_its_interval_has_passed_since_any_host_ran_it(box: Box) -> None:
+    ran: list[str] = []
+
+    def job(name: str, interval: timedelta) -> Job:
+        return Job(name=name, interval=interval, run=lambda connection: ran.append(name) or 0)  # type: ignore[func-returns-value]
+
+    known = [job("rarely", timedelta(hours=1)), job("always", timedelta(0))]
+    run_due_jobs(box.connection, known)
+    run_due_jobs(box.connection, known)
+    with another(box) as connection:
+        run_due_jobs(connection, known)
+    assert ran == ["rarely", "always", "always", "always"]
+    box.connection.execute("UPDATE job_runs SET finished_at = now() - interval '2 hours'")
+    run_due_jobs(box.connection, known)
+    assert ran[4:] == ["rarely", "always"]
+
+
+def test_one_session_at_a_time_runs_jobs(box: Box) -> None:
+    with another(box) as connection:
+        connection.execute("SELECT pg_advisory_lock(%s, %s)", JOB_LOCK)
+        assert run_due_jobs(box.connection, jobs()) == []
+        with pytest.raises(Unavailable, match="by another session"):
+            run_all_jobs_once(box.connection, wait=timedelta(milliseconds=10))
+    assert len(run_all_jobs_once(box.connection)) == len(jobs())
+    with another(box) as connection:
+        assert connection.execute("SELECT pg_try_advisory_lock(%s, %s)", JOB_LOCK).fetchone() == (True,), "given back"
+
+
+def test_hosts_may_run_the_jobs_and_nothing_around_them(box: Box) -> None:
+    with connect(box.url, user=box.host().role_name) as connection:
+        assert [run.error for run in run_all_jobs_once(connection) if run.error] == []
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SELECT * FROM message_ref_count_log_1")
