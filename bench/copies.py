@@ -62,11 +62,11 @@ def _recording(into: RecordedTransaction) -> Iterator[None]:
         into.copies.append((f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT binary)", data))
         original(connection, table, columns, kept)
 
-    writing.copy_rows = noting
+    writing.copy_rows = noting  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        writing.copy_rows = original
+        writing.copy_rows = original  # type: ignore[attr-defined]
 
 
 def copy_with_two_writers(box: MeasuredBox, transactions: Sequence[RecordedTransaction]) -> None:

@@ -1,0 +1,79 @@
+"""Streaming lane: claimed files of JSON lines to committed queue rows on local[2], against COPY by two writers."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from pathlib import Path
+
+from bench.copies import RecordedTransaction, copy_with_two_writers, record
+from bench.messagebox import MeasuredBox, json_lines, measured_box
+from bench.ratios import Result, in_turn, ratio_of, seconds
+from postroom.agent.interchange import Interchange
+from postroom.message import Bytes
+from postroom.spark import claim
+from postroom.spark.executor import Login
+from postroom.spark.receive_stream import start_stream
+from postroom.spark.session import open_session
+
+_FILES, _LINES = 8, 10_000
+_MESSAGES = _FILES * _LINES
+_PATIENCE_SECONDS = 300.0
+
+
+def measure() -> Result:
+    """Messages a second through the stream over those of the bare COPY."""
+    contents = [b"\n".join(json_lines(_LINES, seed=seed)) for seed in range(_FILES)]
+    with measured_box() as box:
+        recorded = record(box, [Interchange(interchange_id=uuid.uuid4(), body=Bytes(content)) for content in contents])
+        with open_session(box.home, master="local[2]") as session:
+            login = Login(url=box.url, user=box.host.role_name)
+            query = start_stream(session, box.location, login=login, home=box.home)
+            try:
+                pairs = in_turn(lambda: _stream(box, contents), lambda: _copy(box, recorded))
+            finally:
+                query.stop()
+    ratio, spread = ratio_of(pairs)
+    ours, bare = (sorted(side)[len(side) // 2] for side in zip(*pairs, strict=True))
+    return Result(
+        name="streaming lane: JSON lines of 1 KB on local[2], 1,000 subscriptions, 2.5 matches a message,"
+        " against COPY of the same rows by two writers",
+        group="A",
+        measured=ratio,
+        bar=0.4,
+        spread=spread,
+        detail=f"{ours:,.0f} against {bare:,.0f} messages/s",
+    )
+
+
+def _stream(box: MeasuredBox, contents: list[bytes]) -> float:
+    """From the moment that the files are claimed until every message is in its queues, committed."""
+    folder = box.home / "in" / ".postroom"
+    folder.mkdir(exist_ok=True)
+    files: list[tuple[uuid.UUID, str, Path]] = []
+    for number, content in enumerate(contents):
+        interchange_id = uuid.uuid4()
+        path = folder / str(interchange_id)
+        path.write_bytes(content)
+        files.append((interchange_id, f"{number}.jsonl", path))
+    claim.begin(box.connection, box.location.location_id, files)
+    settled = [(one, path.stat().st_size, path.stat().st_mtime_ns) for one, _, path in files]
+    started = time.perf_counter()
+    claim.complete(box.connection, settled)
+    while box.one("SELECT count(*) FROM receipts WHERE (outcome->>'done')::boolean") != _FILES:
+        if time.perf_counter() - started > _PATIENCE_SECONDS:
+            raise TimeoutError("the stream did not publish the files in time")
+        time.sleep(0.01)
+    elapsed = time.perf_counter() - started
+    assert box.one("SELECT count(*) FROM spool") == _MESSAGES
+    while box.one("SELECT count(*) FROM claims"):
+        time.sleep(0.01)
+    box.empty()
+    return _MESSAGES / elapsed
+
+
+def _copy(box: MeasuredBox, recorded: list[RecordedTransaction]) -> float:
+    elapsed = seconds(lambda: copy_with_two_writers(box, recorded))
+    assert box.one("SELECT count(*) FROM spool") == _MESSAGES
+    box.empty()
+    return _MESSAGES / elapsed
