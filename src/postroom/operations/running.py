@@ -8,15 +8,10 @@ from pathlib import Path
 
 from postroom.application.definition import ApplicationDefinition
 from postroom.messagebox.connection import connect
-from postroom.messagebox.embedded import EmbeddedServer
+from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import migrate
 from postroom.operations.deployment import apply
 from postroom.operations.supervisor import Say, Supervisor
-
-
-def server_folder(home: Path) -> Path:
-    """Where the embedded PostgreSQL of a home folder keeps its files."""
-    return home / ".postroom" / "postgres"
 
 
 @contextmanager
