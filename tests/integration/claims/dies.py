@@ -1,0 +1,67 @@
+"""A process that claims and receives once, and is killed with -9 at the point that it is told.
+
+python -m tests.integration.claims.dies URL USER LOCATION HOME POINT
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from postroom.messagebox.configuration import receive_locations
+from postroom.messagebox.connection import connect
+from postroom.spark import claim as claims
+from postroom.spark import claims as claiming
+from postroom.spark import finishing, receive_task
+from postroom.spark.claims import Claimer
+from postroom.spark.executor import Login
+from postroom.spark.receive_task import ReceiveTask
+
+
+def die(*_: object, **__: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def then_die(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any, **named: Any) -> None:
+        function(*arguments, **named)
+        die()
+
+    return call
+
+
+#: Where it dies: what is put in the place of what.
+POINTS: dict[str, Callable[[], None]] = {
+    "before the row": lambda: setattr(claims, "begin", die),
+    "after the row": lambda: setattr(claims, "begin", then_die(claims.begin)),
+    "after the first rename": lambda: setattr(Path, "rename", then_die(Path.rename)),
+    "after the renames": lambda: setattr(claiming, "_sync", die),
+    "before the claim is complete": lambda: setattr(claims, "complete", die),
+    "after the claim is complete": lambda: setattr(claims, "complete", then_die(claims.complete)),
+    "before the publish": lambda: setattr(ReceiveTask, "_receive", die),
+    "after the publish": lambda: setattr(receive_task, "finish", die),
+    "after the first removal": lambda: setattr(Path, "unlink", then_die(Path.unlink)),
+    "after the removals": lambda: setattr(claims, "forget", die),
+    "after the claim is forgotten": lambda: setattr(claims, "forget", then_die(claims.forget)),
+    "before the archive has the file": lambda: setattr(os, "link", die),
+    "while the archive and the location have it": lambda: setattr(os, "link", then_die(os.link)),
+    "before the archive is synced": lambda: setattr(finishing, "_sync", die),
+}
+
+
+def main(url: str, user: str, location_name: str, home: str, point: str) -> None:
+    with connect(url, user=user) as connection:
+        [location] = [one for one in receive_locations(connection) if one.name == location_name]
+        claimer = Claimer(connection, location, Path(home))
+        POINTS[point]()
+        claimer.scan()
+        task = ReceiveTask(login=Login(url=url, user=user), location=location, home=Path(home))
+        task.receive(claims.between(connection, location.location_id, 0, 1 << 60))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,266 @@
+"""The file location claims files itself: settled ones, whole ones, one claimer at a time (RCV-23)."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from postroom.errors import Unavailable
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Connection
+from postroom.spark import claim as claims
+from postroom.spark import claims as claiming
+from postroom.spark.claim import Claim
+from postroom.spark.claims import CLAIMER_LOCK, Claimer
+from tests.integration.claims.conftest import MakeClaimer, MovedClock
+from tests.support.box import Box
+from tests.support.file_location import add_file_location
+from tests.support.waiting import wait_until
+
+Claimed = Callable[[], list[Claim]]
+
+
+def scan_until_settled(claimer: Claimer, clock: MovedClock) -> int:
+    """Two looks, a settling time apart."""
+    claimer.scan()
+    clock.move(1)
+    return claimer.scan().claimed
+
+
+def test_a_settled_file_is_claimed_with_its_name_size_and_time(
+    claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed
+) -> None:
+    (folder / "a.json").write_bytes(b"{}")
+    status = (folder / "a.json").stat()
+    assert claimer.scan().claimed == 0
+    clock.move(0.99)
+    assert claimer.scan().settling == 1
+    assert (folder / "a.json").exists()
+    clock.move(0.01)
+    assert claimer.scan().claimed == 1
+    [claim] = claimed()
+    assert (claim.name, claim.size, claim.modified_ns) == ("a.json", 2, status.st_mtime_ns)
+    assert claim.path.read_bytes() == b"{}"
+    assert claim.path.parent == claimer.private_folder
+    assert not (folder / "a.json").exists()
+
+
+def test_a_file_that_is_still_being_written_is_not_touched(
+    claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed
+) -> None:
+    with (folder / "slow.json").open("wb") as file:
+        for _ in range(5):
+            file.write(b"part ")
+            file.flush()
+            assert claimer.scan().claimed == 0
+            clock.move(0.9)
+        assert (folder / "slow.json").exists()
+    clock.move(0.1)
+    assert claimer.scan().claimed == 1
+    assert [claim.size for claim in claimed()] == [25]
+
+
+def test_a_replaced_file_settles_anew_even_if_size_and_time_are_the_same(
+    claimer: Claimer, clock: MovedClock, folder: Path
+) -> None:
+    (folder / "a.json").write_bytes(b"old")
+    status = (folder / "a.json").stat()
+    claimer.scan()
+    clock.move(1)
+    (folder / ".new").write_bytes(b"new")
+    os.utime(folder / ".new", ns=(status.st_atime_ns, status.st_mtime_ns))
+    (folder / ".new").rename(folder / "a.json")
+    assert claimer.scan().claimed == 0
+    clock.move(1)
+    assert claimer.scan().claimed == 1
+
+
+def test_a_clock_that_was_set_back_only_delays(claimer: Claimer, clock: MovedClock, folder: Path) -> None:
+    (folder / "a.json").write_bytes(b"{}")
+    claimer.scan()
+    clock.move(-3600)
+    assert claimer.scan().claimed == 0
+    clock.move(1)
+    assert claimer.scan().claimed == 1
+
+
+def test_without_a_settling_time_a_file_is_taken_at_the_first_look(
+    make_claimer: MakeClaimer, box: Box, folder: Path
+) -> None:
+    location = add_file_location(box, folder / "at once", name="at once", settle=0)
+    (folder / "at once").mkdir()
+    (folder / "at once" / "moved in whole").write_bytes(b"{}")
+    assert make_claimer(location).scan().claimed == 1
+
+
+def test_what_is_not_a_file_for_this_location_stays(claimer: Claimer, clock: MovedClock, folder: Path) -> None:
+    (folder / ".hidden.json").write_bytes(b"{}")
+    (folder / "other.xml").write_bytes(b"<a/>")
+    (folder / "folder.json").mkdir()
+    (folder / "target").write_bytes(b"{}")
+    (folder / "link.json").symlink_to(folder / "target")
+    (folder / "read-only.json").write_bytes(b"{}")
+    (folder / "read-only.json").chmod(0o444)
+    before = set(folder.iterdir())
+    assert scan_until_settled(claimer, clock) == 0
+    assert set(folder.iterdir()) - {folder / ".postroom"} == before
+
+
+def test_a_file_that_cannot_be_read_is_reported_and_left(
+    claimer: Claimer, clock: MovedClock, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "secret.json").write_bytes(b"{}")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may read everything
+    scan_until_settled(claimer, clock)
+    assert "secret.json cannot be read" in claimer.scan().problems[0]
+    assert (folder / "secret.json").exists()
+
+
+@pytest.mark.parametrize(
+    "name", [b"caf\xe9.json", b"x" * 250 + b".json", "Bestellung €.json".encode(), b"a\nb'%s.json"]
+)
+def test_any_name_that_a_file_can_have_is_claimed(
+    claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed, name: bytes
+) -> None:
+    Path(os.fsdecode(os.path.join(os.fsencode(folder), name))).write_bytes(b"{}")  # noqa: PTH118
+    assert scan_until_settled(claimer, clock) == 1
+    [claim] = claimed()
+    assert claim.name == name.decode(errors="backslashreplace")
+    assert claim.path.read_bytes() == b"{}"
+
+
+def test_one_name_may_come_any_number_of_times(
+    claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed
+) -> None:
+    for number in range(5):
+        (folder / "daily.json").write_text(f'"{number}"')
+        assert scan_until_settled(claimer, clock) == 1
+    found = claimed()
+    assert [claim.path.read_text() for claim in found] == ['"0"', '"1"', '"2"', '"3"', '"4"']
+    assert {claim.name for claim in found} == {"daily.json"}
+    assert len({claim.interchange_id for claim in found}) == 5
+
+
+def test_files_are_numbered_by_age(claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed) -> None:
+    for name, time in (("b.json", 3), ("c.json", 1), ("a.json", 2)):
+        (folder / name).write_bytes(b"{}")
+        os.utime(folder / name, (time, time))
+    scan_until_settled(claimer, clock)
+    assert [claim.name for claim in claimed()] == ["c.json", "a.json", "b.json"]
+
+
+def test_a_file_that_is_appended_to_during_pick_up_settles_again(
+    claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sender = (folder / "a.json").open("ab")
+    sender.write(b"first ")
+    sender.flush()
+    claimer.scan()
+    clock.move(1)
+
+    def append(folder: Path) -> None:  # between the rename and the second look
+        sender.write(b"second ")
+        sender.flush()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(claiming, "_sync", append)
+        assert claimer.scan().claimed == 0
+    assert claimed() == []
+    clock.move(0.5)
+    sender.write(b"third")
+    sender.close()
+    assert claimer.scan().claimed == 0
+    clock.move(0.99)
+    assert claimer.scan().claimed == 0
+    clock.move(0.01)
+    assert claimer.scan().claimed == 1
+    # The folders are synced one after the other, so the sender came twice.
+    assert [claim.path.read_bytes()[: claim.size] for claim in claimed()] == [b"first second second third"]
+
+
+def test_a_file_that_is_replaced_during_pick_up_is_taken_whole(
+    claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "a.json").write_bytes(b"the old one")
+    claimer.scan()
+    clock.move(1)
+    begin = claims.begin
+
+    def replace(connection: Connection, location_id: uuid.UUID, files: list[tuple[uuid.UUID, str, Path]]) -> None:
+        begin(connection, location_id, files)  # between the look and the rename
+        (folder / ".new").write_bytes(b"the new one, longer")
+        (folder / ".new").rename(folder / "a.json")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(claims, "begin", replace)
+        assert claimer.scan().claimed == 0
+    clock.move(1)
+    assert claimer.scan().claimed == 1
+    assert [(claim.size, claim.path.read_bytes()) for claim in claimed()] == [(19, b"the new one, longer")]
+
+
+def test_a_file_that_vanishes_during_pick_up_leaves_nothing(
+    claimer: Claimer, clock: MovedClock, folder: Path, box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("gone.json", "stays.json"):
+        (folder / name).write_bytes(b"{}")
+    claimer.scan()
+    clock.move(1)
+    begin = claims.begin
+
+    def remove(connection: Connection, location_id: uuid.UUID, files: list[tuple[uuid.UUID, str, Path]]) -> None:
+        begin(connection, location_id, files)
+        (folder / "gone.json").unlink()
+
+    monkeypatch.setattr(claims, "begin", remove)
+    assert claimer.scan().claimed == 1
+    assert box.one("SELECT array_agg(name) FROM claims") == ["stays.json"]
+
+
+def test_only_so_many_files_are_claimed_ahead(
+    make_claimer: MakeClaimer, clock: MovedClock, folder: Path, box: Box
+) -> None:
+    for number in range(7):
+        (folder / f"{number}.json").write_bytes(b"{}")
+    claimer = make_claimer(most_outstanding=3)
+    assert scan_until_settled(claimer, clock) == 3
+    assert claimer.scan().claimed == 0
+    box.connection.execute("DELETE FROM claims WHERE name IN (SELECT min(name) FROM claims)")
+    assert claimer.scan().claimed == 1
+    assert len(list(folder.glob("*.json"))) == 3
+
+
+def test_one_claimer_at_a_time(make_claimer: MakeClaimer, clock: MovedClock, folder: Path) -> None:
+    first, second = make_claimer(), make_claimer()
+    assert first.scan().active
+    assert not second.scan().active
+    (folder / "a.json").write_bytes(b"{}")
+    first.scan()
+    first.release()
+    assert second.scan().active
+    assert not first.scan().active
+
+
+def test_the_claimer_of_a_session_that_ended_is_followed_by_another(
+    make_claimer: MakeClaimer, box: Box, location: ReceiveLocation
+) -> None:
+    first, second = make_claimer(), make_claimer()
+    assert first.scan().active
+    box.connection.execute("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE classid = %s", (CLAIMER_LOCK,))
+    assert wait_until(lambda: second.scan().active, what="the second claimer at work")
+
+
+def test_a_claimer_without_its_lock_does_nothing(
+    make_claimer: MakeClaimer, claimer: Claimer, clock: MovedClock, folder: Path
+) -> None:
+    (folder / "a.json").write_bytes(b"{}")
+    claimer.scan()
+    clock.move(1)
+    claimer._connection.execute("SELECT pg_advisory_unlock_all()")  # as behind a pooler in transaction mode
+    with pytest.raises(Unavailable, match="lock"):
+        claimer.scan()
+    assert (folder / "a.json").exists()

@@ -1,0 +1,260 @@
+"""A source file is gone, or archived, only after its messages are committed; and only if it is what was published."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from postroom.agent.receiving import Receiver
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.spark.claim import Claim
+from postroom.spark.claims import Claimer
+from postroom.spark.executor import Login, drop_executor
+from postroom.spark.receive_task import ReceiveTask
+from tests.integration.claims.conftest import MakeClaimer, MovedClock
+from tests.support.box import Box
+from tests.support.file_location import add_file_location
+
+Claimed = Callable[[], list[Claim]]
+ORDER = b'{"region": "EU"}'
+
+
+def claim_all(claimer: Claimer, clock: MovedClock) -> None:
+    claimer.scan()
+    clock.move(3)
+    claimer.scan()
+
+
+def states(box: Box) -> list[int]:
+    return [state for (state,) in box.connection.execute("SELECT state FROM claims ORDER BY name")]
+
+
+def test_a_published_file_is_removed_and_forgotten(
+    claimer: Claimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
+) -> None:
+    (folder / "a.json").write_bytes(ORDER)
+    claim_all(claimer, clock)
+    [claim] = claimed()
+    [received] = task.receive([claim])
+    assert (received.interchange_id, received.published, received.suspended) == (claim.interchange_id, 1, 0)
+    assert not claim.path.exists()
+    assert box.count("claims") == 0
+    context = box.one("SELECT context FROM spool")
+    assert str(folder / "a.json") in context["written"].values()
+
+
+def test_a_file_that_cannot_be_read_as_a_message_is_suspended_and_removed(
+    claimer: Claimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
+) -> None:
+    (folder / "a.json").write_bytes(b"{broken")
+    claim_all(claimer, clock)
+    [received] = task.receive(claimed())
+    assert (received.published, received.suspended) == (0, 1)
+    assert box.suspended() == [("PIPELINE", True)]
+    assert box.one("SELECT body FROM parts") == b"{broken"
+    assert box.count("claims") == 0
+
+
+def test_a_file_that_grew_before_it_was_read_settles_again(
+    claimer: Claimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
+) -> None:
+    sender = (folder / "a.json").open("wb")
+    sender.write(b'{"region": ')
+    sender.flush()
+    claim_all(claimer, clock)
+    sender.write(b'"EU"}')
+    sender.close()
+    assert task.receive(claimed()) == []
+    assert claimed() == []
+    clock.move(3)
+    claimer.scan()
+    clock.move(3)
+    assert claimer.scan().claimed == 1
+    task.receive(claimed())
+    assert box.one("SELECT body FROM parts") == ORDER
+
+
+def test_a_file_that_grew_after_it_was_published_is_kept_and_reported(
+    claimer: Claimer,
+    task: ReceiveTask,
+    clock: MovedClock,
+    folder: Path,
+    box: Box,
+    claimed: Claimed,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sender = (folder / "a.json").open("wb")
+    sender.write(ORDER)
+    sender.flush()
+    claim_all(claimer, clock)
+    receive = Receiver.receive
+
+    def grow(*arguments: object) -> object:
+        answer = receive(*arguments)  # type: ignore[arg-type]
+        sender.write(b" too late")
+        sender.close()
+        return answer
+
+    monkeypatch.setattr(Receiver, "receive", grow)
+    task.receive(claimed())
+    assert box.queued() == {"Everything": 1}
+    [kept] = (folder / ".postroom" / "kept").iterdir()
+    assert kept.read_bytes() == ORDER + b" too late"
+    assert str(kept) in box.one("SELECT problem FROM claims WHERE state = 3")
+    clock.move(3)
+    assert str(kept) in claimer.scan().problems[0]
+    assert kept.exists()
+    kept.unlink()  # somebody has seen to it
+    clock.move(3)
+    assert claimer.scan().problems == ()
+    assert box.count("claims") == 0
+
+
+def test_a_file_that_somebody_took_away_is_reported_until_the_next_start(
+    claimer: Claimer,
+    make_claimer: MakeClaimer,
+    task: ReceiveTask,
+    clock: MovedClock,
+    folder: Path,
+    box: Box,
+    claimed: Claimed,
+) -> None:
+    (folder / "a.json").write_bytes(ORDER)
+    claim_all(claimer, clock)
+    [claim] = claimed()
+    claim.path.unlink()
+    assert task.receive([claim]) == []
+    assert states(box) == [4]
+    clock.move(3)
+    assert "is gone" in claimer.scan().problems[0]
+    claimer.release()
+    assert make_claimer().scan().active
+    assert box.count("claims") == 0
+
+
+def test_a_file_that_was_taken_away_and_is_back_goes_on(
+    claimer: Claimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
+) -> None:
+    (folder / "a.json").write_bytes(ORDER)
+    claim_all(claimer, clock)
+    [claim] = claimed()
+    claim.path.rename(folder / ".elsewhere")
+    task.receive([claim])
+    (folder / ".elsewhere").rename(claim.path)
+    for _ in range(4):
+        clock.move(3)
+        claimer.scan()
+    task.receive(claimed())
+    assert box.queued() == {"Everything": 1}
+
+
+def test_one_file_that_cannot_be_received_does_not_hold_up_the_others(
+    claimer: Claimer,
+    make_claimer: MakeClaimer,
+    task: ReceiveTask,
+    clock: MovedClock,
+    folder: Path,
+    box: Box,
+    claimed: Claimed,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("a.json", "poison.json", "z.json"):
+        (folder / name).write_bytes(ORDER)
+    claim_all(claimer, clock)
+    receive = Receiver.receive
+
+    def fail_on_poison(self: Receiver, location: ReceiveLocation, interchanges: list[object]) -> object:
+        if "poison" in str(interchanges):
+            raise ZeroDivisionError("a defect in a component")
+        return receive(self, location, interchanges)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Receiver, "receive", fail_on_poison)
+        assert len(task.receive(claimed())) == 2
+    assert box.queued() == {"Everything": 2}
+    assert "a defect in a component" in box.one("SELECT problem FROM claims WHERE name = 'poison.json'")
+    clock.move(3)
+    assert "poison.json could not be received" in claimer.scan().problems[0]
+    claimer.release()
+    again = make_claimer()  # the next start, of a version without the defect
+    for _ in range(4):
+        clock.move(3)
+        again.scan()
+    task.receive(claimed())
+    assert box.queued() == {"Everything": 3}
+    assert box.count("claims") == 0
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    return tmp_path / "old orders" / "archive"
+
+
+@pytest.fixture
+def location(box: Box, folder: Path, archive: Path, request: pytest.FixtureRequest) -> ReceiveLocation:
+    box.add_port("Everything", "exists(Region)")
+    archived = "archiv" in request.node.name
+    return add_file_location(box, folder, pattern="*.json", settle=1.0, archive=archive if archived else None)
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["with links", "on another file system"])
+def test_an_archived_file_never_takes_the_place_of_another(
+    claimer: Claimer,
+    task: ReceiveTask,
+    clock: MovedClock,
+    folder: Path,
+    box: Box,
+    archive: Path,
+    claimed: Claimed,
+    monkeypatch: pytest.MonkeyPatch,
+    links: bool,
+) -> None:
+    if not links:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+        monkeypatch.setattr(os, "link", refuse)
+    bodies = [b'{"region": "EU", "n": %d}' % number for number in range(3)]
+    for body in bodies:
+        (folder / "daily.json").write_bytes(body)
+        claim_all(claimer, clock)
+        task.receive(claimed())
+    assert sorted(path.read_bytes() for path in archive.iterdir()) == bodies
+    assert (archive / "daily.json").read_bytes() == bodies[0]
+    assert all(path.suffix == ".json" for path in archive.iterdir())
+    assert box.count("claims") == 0
+
+
+def test_a_file_that_cannot_be_archived_stays_and_is_tried_again(
+    claimer: Claimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, archive: Path, claimed: Claimed
+) -> None:
+    archive.parent.mkdir()
+    archive.write_text("a file where the folder should be")
+    (folder / "a.json").write_bytes(ORDER)
+    claim_all(claimer, clock)
+    [claim] = claimed()
+    task.receive([claim])
+    assert box.queued() == {"Everything": 1}
+    assert states(box) == [3]
+    assert claim.path.exists()
+    clock.move(3)
+    assert "cannot be taken away" in claimer.scan().problems[0]
+    archive.unlink()
+    clock.move(3)
+    claimer.scan()
+    assert (archive / "a.json").read_bytes() == ORDER
+    assert box.count("claims") == 0
+
+
+def test_the_login_is_dropped_with_its_connection(task: ReceiveTask, box: Box) -> None:
+    task.receive([])
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postroom receive'"
+    assert box.one(sessions) == 1
+    drop_executor(Login(url=box.url, user=box.host().role_name))
+    drop_executor(Login(url=box.url, user=box.host().role_name))
+    assert task.receive([]) == []

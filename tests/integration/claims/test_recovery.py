@@ -1,0 +1,142 @@
+"""Killed with -9 between any two steps of a claim: started again, every file is published once and is gone (PUB-14)."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import connect
+from postroom.spark import claim as claims
+from postroom.spark.claim import Claim
+from postroom.spark.claims import Claimer
+from postroom.spark.executor import Login, drop_executor
+from postroom.spark.receive_task import ReceiveTask
+from tests.integration.claims.conftest import MovedClock
+from tests.integration.claims.dies import POINTS
+from tests.support.box import Box
+from tests.support.file_location import add_file_location
+from tests.support.waiting import wait_until
+
+FILES = 4
+
+
+def order(number: int) -> bytes:
+    return b'{"region": "EU", "number": %d}' % number
+
+
+def run_and_die(box: Box, location: ReceiveLocation, home: Path, point: str) -> None:
+    words = [box.url, box.host().role_name, location.name, str(home), point]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.integration.claims.dies", *words], capture_output=True, text=True
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def run_to_the_end(box: Box, location: ReceiveLocation, home: Path, folder: Path) -> None:
+    """What a restarted pipeline does, until nothing is left to do."""
+    clock = MovedClock()
+    login = Login(url=box.url, user=box.host().role_name)
+    task = ReceiveTask(login=login, location=location, home=home)
+    with connect(box.url, user=login.user) as connection:
+        claimer = Claimer(connection, location, home, clock)
+
+        def is_done() -> bool:
+            clock.move(3)
+            if claimer.scan().active:
+                task.receive(claims.between(connection, location.location_id, 0, 1 << 60))
+            return not box.count("claims") and not any(path.is_file() for path in folder.rglob("*"))
+
+        try:
+            wait_until(is_done, what="a folder and a table with nothing in them")
+        finally:
+            drop_executor(login)
+
+
+@pytest.mark.parametrize("point", [point for point in POINTS if "archive" not in point])
+def test_killed(point: str, box: Box, tmp_path: Path, folder: Path) -> None:
+    box.add_port("Everything", "exists(Region)")
+    location = add_file_location(box, folder, settle=0)
+    for number in range(FILES):
+        (folder / f"{number}.json").write_bytes(order(number))
+    run_and_die(box, location, tmp_path, point)
+    run_to_the_end(box, location, tmp_path, folder)
+    bodies = [body for (body,) in box.connection.execute("SELECT body FROM parts")]
+    assert sorted(bodies) == [order(number) for number in range(FILES)]
+    assert box.queued() == {"Everything": FILES}
+    assert box.suspended() == []
+
+
+@pytest.mark.parametrize("point", [point for point in POINTS if "archive" in point])
+def test_killed_while_archiving(point: str, box: Box, tmp_path: Path, folder: Path) -> None:
+    box.add_port("Everything", "exists(Region)")
+    archive = tmp_path / "archive"
+    location = add_file_location(box, folder, settle=0, archive=archive)
+    for number in range(FILES):
+        (folder / f"{number}.json").write_bytes(order(number))
+    run_and_die(box, location, tmp_path, point)
+    run_to_the_end(box, location, tmp_path, folder)
+    assert box.queued() == {"Everything": FILES}
+    assert {path.name: path.read_bytes() for path in archive.iterdir()} == {
+        f"{number}.json": order(number) for number in range(FILES)
+    }
+
+
+def test_a_file_whose_row_is_gone_is_published_under_its_own_id(
+    claimer: Claimer,
+    task: ReceiveTask,
+    clock: MovedClock,
+    folder: Path,
+    box: Box,
+    claimed: Callable[[], list[Claim]],
+) -> None:
+    (folder / "a.json").write_bytes(order(1))
+    claimer.scan()
+    clock.move(1)
+    claimer.scan()
+    [before] = claimed()
+    box.connection.execute("DELETE FROM claims")  # a database that was set back
+    clock.move(3)
+    assert claimer.scan().settling == 1
+    clock.move(3)
+    assert claimer.scan().claimed == 1
+    assert claimed() == [before]
+    task.receive(claimed())
+    assert box.queued() == {"Everything": 1}
+
+
+def test_a_file_that_comes_back_after_it_was_published_is_not_published_again(
+    claimer: Claimer,
+    task: ReceiveTask,
+    clock: MovedClock,
+    folder: Path,
+    box: Box,
+    claimed: Callable[[], list[Claim]],
+) -> None:
+    (folder / "a.json").write_bytes(order(1))
+    claimer.scan()
+    clock.move(1)
+    claimer.scan()
+    [claim] = claimed()
+    task.receive([claim])
+    assert not claim.path.exists()
+    claim.path.write_bytes(order(1))  # a crash of the machine undid its removal
+    clock.move(3)
+    claimer.scan()
+    assert not claim.path.exists()
+    assert box.count("claims") == 0
+    assert box.queued() == {"Everything": 1}
+
+
+def test_what_does_not_belong_into_the_private_folder_is_reported(claimer: Claimer, clock: MovedClock) -> None:
+    claimer.scan()
+    (claimer.private_folder / "notes.txt").write_text("mine")
+    clock.move(3)
+    [problem] = claimer.scan().problems
+    assert "notes.txt" in problem
+    assert (claimer.private_folder / "notes.txt").exists()
