@@ -1,8 +1,9 @@
 -- Bts_DequeueMessages_<host>: claims up to p_limit messages of one service class, best priority and lowest number
 -- first, and returns them with context and body part. A row that another thread is claiming is skipped, not awaited.
 -- A row whose message is gone, which must not be, comes with a null context, so that it does not stay claimed for ever.
--- Index: the partial one over unclaimed rows (service_class, priority, seq); sequential scans are off so that an old
--- statistic cannot choose otherwise. Locks: the claimed rows, for the moment of the claim.
+-- Index: the partial one over unclaimed rows (service_class, priority, seq), walked in its order. Sequential and bitmap
+-- scans and sorts are off: with a statistic from when the queue was empty all of a long queue would be read and sorted.
+-- Locks: the claimed rows, for the moment of the claim.
 CREATE OR REPLACE FUNCTION messagebox.dequeue_messages___HOST__(
     p_claim_id uuid, p_host_instance integer, p_service_class smallint, p_limit integer
 ) RETURNS TABLE (
@@ -10,7 +11,8 @@ CREATE OR REPLACE FUNCTION messagebox.dequeue_messages___HOST__(
     attempt integer, enqueued_at timestamptz, context text, part_ids uuid[], body_part_id uuid, body_part_name text,
     content_type text, charset text, size bigint, body bytea)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
+SET search_path = messagebox, management, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 BEGIN
     RETURN QUERY
     WITH claimed AS (

@@ -1,9 +1,10 @@
 -- What waited for its time and is due goes from the scheduled queue into the work queue, under its old number.
--- Index: scheduled_queue_due.
+-- Index: scheduled_queue_due, walked in its order (see dequeue_messages for why nothing else is allowed).
 CREATE OR REPLACE FUNCTION messagebox.release_due___HOST__(p_limit integer, p_now timestamptz DEFAULT now())
 RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
+SET search_path = messagebox, management, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
     released integer;
 BEGIN

@@ -1,0 +1,65 @@
+"""The SQL function that finds subscribers reads only the groups that one equality leads to."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.box import Box, Region, open_box
+from tests.support.databases import Databases
+from tests.support.plans import reads
+
+MANY = 20_000
+
+_SUBSCRIBE = """
+    WITH s AS (INSERT INTO subscriptions (host_id, service_class, service_id, service_name, state)
+               SELECT 1, 4, gen_random_uuid(), 'port ' || n, 1 FROM generate_series(1, %(count)s) n RETURNING id),
+         g AS (INSERT INTO predicate_groups (subscription_id, number, predicate_count, has_first_pass)
+               SELECT id, 0, 2, true FROM s RETURNING id, subscription_id),
+         f AS (INSERT INTO predicates (predicate_table, group_id, property_id, operator, value_text)
+               SELECT 5, g.id, %(region)s, 0, 'R' || g.id FROM g)
+    INSERT INTO predicates (predicate_table, group_id, property_id, operator, value_decimal)
+    SELECT 6, g.id, %(total)s, 4, 100 FROM g
+"""
+
+
+@pytest.fixture(scope="module")
+def many_subscriptions(databases: Databases) -> Iterator[Box]:
+    """20,000 subscriptions, each for a region of its own and totals from 100 on."""
+    with databases.clone() as url, open_box(url) as box:
+        ids = {
+            name: box.one("SELECT id FROM properties WHERE key LIKE %s", f"%#{name.title()}")
+            for name in ("region", "total")
+        }
+        box.connection.execute(_SUBSCRIBE, {"count": MANY, **ids})
+        box.connection.execute("ANALYZE subscriptions, predicate_groups, predicates")
+        yield box
+
+
+def test_the_first_pass_is_a_lookup_in_its_index(many_subscriptions: Box) -> None:
+    box = many_subscriptions
+    region = box.one("SELECT id FROM properties WHERE key = %s", Region.key)
+    total = box.one("SELECT id FROM properties WHERE key LIKE %s", "%#Total")
+    wanted = [value for (value,) in box.connection.execute("SELECT value_text FROM first_pass_predicates LIMIT 10")]
+    for _ in range(3):
+        with box.connection.transaction(force_rollback=True):
+            batch = uuid.uuid4()
+            with box.connection.cursor() as cursor:
+                for value in wanted:
+                    message = uuid.uuid4()
+                    cursor.execute(
+                        "INSERT INTO message_properties (batch_id, message_id, property_id, value_text, value_decimal)"
+                        " VALUES (%s, %s, %s, %s, NULL), (%s, %s, %s, NULL, 150)",
+                        (batch, message, region, value, batch, message, total),
+                    )
+            with reads(box.connection) as read:
+                found = box.connection.execute("SELECT * FROM find_subscriptions(%s)", (batch,)).fetchall()
+        assert len(found) == len(wanted)
+        tables = (
+            *("first_pass_predicates", "greater_than_or_equals_predicates", "predicate_groups", "subscriptions"),
+            *("message_properties",),
+        )
+        assert read.whole(*tables) == 0
+        assert read.entries("first_pass_predicates_property_id_value_key_idx") == len(wanted)

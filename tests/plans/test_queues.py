@@ -1,0 +1,100 @@
+"""The procedures that run for every batch read what they need through their indexes, however much else there is.
+
+Measured on the procedures themselves: PostgreSQL counts, inside a transaction, how often each table was read from end
+to end and how many entries each index returned.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from postroom.messagebox.queues import HostQueues, Retry, Suspension
+from tests.support.box import Box, open_box
+from tests.support.databases import Databases
+from tests.support.plans import reads
+
+MANY = 100_000
+LIMIT = 100
+QUEUES = HostQueues("Default")
+
+_FILL = """
+    WITH m AS MATERIALIZED (SELECT gen_random_uuid() AS id, n FROM generate_series(1, %(count)s) n),
+         s AS (INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context)
+               SELECT id, ARRAY[id], id, 'body', '{}' FROM m),
+         p AS (INSERT INTO parts SELECT id, 'body', 'text/plain', NULL, 1, 'x' FROM m)
+    INSERT INTO default_q (host_id, message_id, service_class, service_id, instance_id, priority, claim_id, claimed_by)
+    SELECT 1, id, 4, gen_random_uuid(), id, 1 + n %% 10, CASE WHEN %(claimed)s THEN gen_random_uuid() END, 1 FROM m
+"""
+_TIDY = "VACUUM ANALYZE spool, parts, default_q"
+
+CLAIMED, UNCLAIMED, STALE = "the others are claimed", "nothing is claimed", "statistics are of an empty queue"
+
+
+@pytest.fixture(scope="module", params=[CLAIMED, UNCLAIMED, STALE])
+def full(request: pytest.FixtureRequest, databases: Databases) -> Iterator[Box]:
+    """A work queue of 100,000 rows, and 1,000 that nobody has claimed."""
+    with databases.clone() as url, open_box(url) as box:
+        if request.param == STALE:
+            box.connection.execute(_TIDY)
+            box.connection.execute("ALTER TABLE default_q SET (autovacuum_enabled = off)")
+        box.connection.execute(_FILL, {"count": MANY, "claimed": request.param == CLAIMED})
+        box.connection.execute(_FILL, {"count": 1000, "claimed": False})
+        if request.param != STALE:
+            box.connection.execute(_TIDY)
+        yield box
+
+
+def claim(box: Box, limit: int = LIMIT) -> tuple[uuid.UUID, list[int]]:
+    claim_id = uuid.uuid4()
+    rows = QUEUES.dequeue(box.connection, claim_id=claim_id, host_instance=1, service_class=4, limit=limit)
+    assert len(rows) == limit
+    return claim_id, [row.seq for row in rows]
+
+
+def test_dequeue_walks_the_index_of_unclaimed_rows(full: Box) -> None:
+    for _ in range(8):  # the plan may change when PostgreSQL has seen the statement a few times
+        with full.connection.transaction(force_rollback=True), reads(full.connection) as read:
+            claim(full)
+        assert read.whole("default_q", "spool", "parts") == 0
+        assert read.entries("default_q_service_class_priority_seq_idx") <= 2 * LIMIT
+
+
+def test_dequeue_does_not_walk_what_it_has_claimed_before(full: Box) -> None:
+    with full.connection.transaction(force_rollback=True):
+        for _ in range(5):
+            with reads(full.connection) as read:
+                claim(full)
+            assert read.whole("default_q", "spool", "parts") == 0
+            # Entries of rows that this very transaction has claimed are still there; no others may be met.
+            assert read.entries("default_q_service_class_priority_seq_idx") <= 6 * LIMIT
+
+
+@pytest.mark.parametrize("what", ["complete", "retry", "suspend", "release", "parts", "fragments"])
+def test_outcomes_find_their_rows_by_the_claim(full: Box, what: str) -> None:
+    for _ in range(8):
+        with full.connection.transaction(force_rollback=True):
+            claim_id, seqs = claim(full)
+            message_id = full.one("SELECT message_id FROM default_q WHERE claim_id = %s LIMIT 1", claim_id)
+            with reads(full.connection) as read:
+                match what:
+                    case "complete":
+                        assert QUEUES.complete(full.connection, claim_id, seqs) == LIMIT
+                    case "retry":
+                        retry = Retry(delay=timedelta(minutes=1), code="X", description="x")
+                        assert QUEUES.retry(full.connection, claim_id, dict.fromkeys(seqs, retry)) == LIMIT
+                    case "suspend":
+                        suspension = Suspension(code="X", description="x")
+                        assert QUEUES.suspend(full.connection, claim_id, dict.fromkeys(seqs, suspension)) == LIMIT
+                    case "release":
+                        assert QUEUES.release(full.connection, claim_id, seqs) == LIMIT
+                    case "parts":
+                        assert len(QUEUES.parts(full.connection, claim_id, message_id)) == 1
+                    case "fragments":
+                        arguments = (claim_id, message_id, message_id)
+                        assert QUEUES.fragments(full.connection, *arguments, start=0, count=10) == []
+        assert read.whole("default_q", "spool", "parts", "fragments") == 0
+        assert read.entries("default_q_claim_id_idx") <= 2 * LIMIT

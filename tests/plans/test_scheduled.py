@@ -1,0 +1,37 @@
+"""What waits for its time costs nothing until the time has come."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.messagebox.queues import HostQueues
+from tests.support.box import Box, open_box
+from tests.support.plans import reads
+
+MANY = 100_000
+QUEUES = HostQueues("Default")
+
+
+@pytest.mark.parametrize("statistics", ["fresh", "stale"])
+def test_what_is_due_is_found_by_its_time(database: str, statistics: str) -> None:
+    with open_box(database) as box:
+        _schedule(box, statistics)
+        for _ in range(8):
+            with box.connection.transaction(force_rollback=True), reads(box.connection) as read:
+                released, _ = QUEUES.release_due(box.connection, 1000)
+                assert released >= 50
+            assert read.whole("default_q_scheduled") == 0
+            assert read.entries("default_q_scheduled_valid_from_idx") <= 2 * released
+
+
+def _schedule(box: Box, statistics: str) -> None:
+    box.connection.execute("ALTER TABLE default_q_scheduled SET (autovacuum_enabled = off)")
+    box.connection.execute("VACUUM ANALYZE default_q_scheduled")
+    box.connection.execute(
+        "INSERT INTO default_q_scheduled (seq, host_id, message_id, service_class, instance_id, priority, enqueued_at,"
+        " valid_from) SELECT n, 1, gen_random_uuid(), 4, gen_random_uuid(), 5, now(), now() + n * interval '1 s'"
+        " FROM generate_series(-49, %s) n",
+        (MANY,),
+    )
+    if statistics == "fresh":
+        box.connection.execute("ANALYZE default_q_scheduled")
