@@ -28,16 +28,16 @@ def test_an_unroutable_message_goes_on_its_way_once_there_is_a_subscriber(house:
     )
     pipeline = house.start_pipeline()
     house.drop("order.json", b'{"region": "EU"}')
-    [inbound] = wait_until(lambda: house.suspended(resumable=True), 60, what="the suspended order")
+    [inbound] = wait_until(lambda: house.suspended("resumable"), 60, what="the suspended order")
     pipeline.stop()
-    [report] = house.suspended(resumable=False)
+    [report] = house.suspended("not-resumable")
     assert report["service_class"] == "routing_failure_report"
     assert inbound["error_code"] == "ROUTING"
     house.run("port", "enlist", "P")
     house.run("instance", "resume", inbound["instance_id"])
     house.start_host()
-    [waiting] = wait_until(lambda: house.suspended(error_code="PORT_STOPPED"), 30, what="the order suspended at P")
-    assert waiting["resumable"]
+    [waiting] = wait_until(lambda: house.suspended(error="PORT_STOPPED"), 30, what="the order suspended at P")
+    assert house.suspended("resumable") == [waiting]
     house.run("port", "start", "P")
     assert house.wait_for_files("out", 1) == [b'{"region": "EU"}']
     house.run("jobs", "run")
@@ -52,7 +52,7 @@ def test_stopping_leaves_the_queue_alone_and_suspends_what_follows(house: House)
     publish(house, 5)
     house.start_host()
     house.wait_for_files("out", 50)
-    suspended = house.suspended(error_code="PORT_STOPPED")
+    suspended = house.suspended(error="PORT_STOPPED")
     assert len(suspended) == 5
     house.run("instance", "resume", suspended[0]["instance_id"])
     house.wait_for_files("out", 51)
@@ -70,7 +70,7 @@ def test_unenlisting_keeps_the_instance_that_is_retrying(house: House) -> None:
     )
     publish(house, 1)
     house.start_host()
-    wait_until(lambda: house.ask("instance", "list", "--state", "dehydrated"), 30, what="a retrying instance")
+    wait_until(lambda: house.ask("instance", "list", "--state", "retrying"), 30, what="a retrying instance")
     house.run("port", "unenlist", "P")
     with postroom.connect(house.database) as client:
         try:
@@ -80,5 +80,5 @@ def test_unenlisting_keeps_the_instance_that_is_retrying(house: House) -> None:
         else:
             refused = False
     assert refused
-    [retrying] = house.ask("instance", "list", "--state", "dehydrated")
+    [retrying] = house.ask("instance", "list", "--state", "retrying")
     house.run("instance", "terminate", retrying["instance_id"])

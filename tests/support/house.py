@@ -74,10 +74,11 @@ class House:
         file.write_text(PREAMBLE + textwrap.dedent(declarations))
         return file
 
-    def suspended(self, **wanted: object) -> list[dict[str, Any]]:
-        """The suspended instances, without routing failure reports."""
-        rows = self.ask("instance", "list", "--state", "suspended")
-        return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+    def suspended(self, state: str = "suspended", *, error: str | None = None) -> list[dict[str, Any]]:
+        """The suspended instances: all, or those that are (not) resumable, or with one error code."""
+        condition = ["--error", error] if error else []
+        rows: list[dict[str, Any]] = self.ask("instance", "list", "--state", state, *condition, "--limit", "10000")
+        return rows
 
     def url(self) -> str | None:
         """The address of the embedded MessageBox, once it is up."""
