@@ -25,9 +25,8 @@ from postroom.agent.publishing import MessageAgent, Published
 from postroom.agent.routing import RoutingTable
 from postroom.errors import NotFound, StateError, Unavailable
 from postroom.message import Body, Message
-from postroom.messagebox.configuration import Host, host_named, hosts
-from postroom.messagebox.connection import Connection
 from postroom.messagebox.embedded import EmbeddedServer
+from postroom.operations.hosts import publishing_host
 from postroom.operations.opening import open_messagebox
 from postroom.operations.running import server_folder
 from postroom.properties import Property
@@ -77,7 +76,7 @@ class Client:
         self._routing = RoutingTable()
         self._connection = open_messagebox(url, application_name=_NAME)
         try:
-            self._host = _host(self._connection, host)
+            self._host = publishing_host(self._connection, host)
         except BaseException:
             self._connection.close()
             raise
@@ -147,12 +146,3 @@ class Client:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-
-def _host(connection: Connection, name: str | None) -> Host:
-    if name is not None:
-        return host_named(connection, name)
-    for host in hosts(connection):
-        if host.is_default:
-            return host
-    raise StateError("The MessageBox has no hosts yet.", hint="Run 'postroom apply APP' first.")

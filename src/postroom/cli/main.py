@@ -16,6 +16,45 @@ from postroom.cli.output import show_error
 from postroom.errors import PostroomError
 
 COMMANDS: dict[str, Lazy] = {
+    "demo": Lazy(
+        "postroom.cli.demo:demo",
+        "Run the example application on a few hundred orders, show what arrives where, and check it.",
+    ),
+    "up": Lazy(
+        "postroom.cli.up:up",
+        "Deploy an application and run it until Ctrl-C: database, pipelines and hosts, each restarted after a crash.",
+    ),
+    "plan": Lazy(
+        "postroom.cli.applications:plan", "Show what applying an application would change, and change nothing."
+    ),
+    "apply": Lazy(
+        "postroom.cli.applications:apply",
+        "Bring the MessageBox to what an application declares: all of it, or nothing.",
+    ),
+    "publish": Lazy(
+        "postroom.cli.publish:publish", "Publish each file as one message, all of them or none; - is standard input."
+    ),
+    "explain": Lazy(
+        "postroom.cli.explain:explain",
+        "Show where a message goes and why: every subscriber, the nearest misses first.",
+    ),
+    "host": Lazy("postroom.cli.hosts:host", "Run hosts, and look at them."),
+    "pipeline": Lazy(
+        "postroom.cli.pipeline:pipeline", "Run the receive locations of a host on Spark, and look at them."
+    ),
+    "port": Lazy("postroom.cli.ports:port", "List, enlist, start, stop and unenlist send ports."),
+    "location": Lazy("postroom.cli.locations:location", "List, enable and disable receive locations."),
+    "subscription": Lazy(
+        "postroom.cli.subscriptions:subscription", "Look at subscriptions, and try messages against them."
+    ),
+    "instance": Lazy("postroom.cli.instances:instance", "List, resume, suspend and terminate service instances."),
+    "message": Lazy("postroom.cli.messages:message", "Look at stored messages, and save them."),
+    "queue": Lazy("postroom.cli.queues:queue", "Look at the queues of the hosts."),
+    "jobs": Lazy("postroom.cli.jobs:jobs", "Look at the housekeeping jobs, and run them."),
+    "check": Lazy(
+        "postroom.cli.jobs:check", "Verify what must always hold in a MessageBox, and name what violates it."
+    ),
+    "application": Lazy("postroom.cli.applications:application", "Look at the applications that were applied."),
     "version": Lazy("postroom.cli.version:version", "Show the versions of Postroom and of what it runs on."),
 }
 

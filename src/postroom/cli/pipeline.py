@@ -10,7 +10,12 @@ from postroom.cli.output import show_rows
 
 @click.group()
 def pipeline() -> None:
-    """Run the receive locations of a host on Spark, and look at them."""
+    """Run the receive locations of a host on Spark, and look at them.
+
+    \b
+    Example:
+      postroom pipeline run Main --home ./orders-home
+    """
 
 
 @pipeline.command()

@@ -117,8 +117,10 @@ def _properties(definition: ApplicationDefinition, deployed: Deployed) -> Iterat
             kind=Kind.PROPERTY, name=ALL_SYSTEM_PROPERTIES, action=Action.CREATE, note=f"{len(missing)} properties"
         )
     for prop in definition.properties:
-        action = Action.KEEP if prop.key in deployed.properties else Action.CREATE
-        yield Step(kind=Kind.PROPERTY, name=prop.dotted, action=action, note=_type(prop.value_type))
+        if prop.key in deployed.properties:
+            yield Step(kind=Kind.PROPERTY, name=prop.dotted, action=Action.KEEP)
+        else:
+            yield Step(kind=Kind.PROPERTY, name=prop.dotted, action=Action.CREATE, note=_type(prop.value_type))
 
 
 def _receive_ports(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:

@@ -77,10 +77,14 @@ class MessageExplanation:
         return any(one.verdict in (Verdict.RECEIVES, Verdict.SUSPENDS) for one in self.subscribers)
 
 
-def explain_message(connection: Connection, message_id: uuid.UUID) -> MessageExplanation:
-    """A stored message against the subscriptions of now; when it was published there may have been others."""
+def explain_message(
+    connection: Connection, message_id: uuid.UUID, *, extra: Context | None = None
+) -> MessageExplanation:
+    """A stored message against the subscriptions of now; when it was published there may have been others.
+
+    ``extra`` says what would happen if it were in the context, too."""
     message = message_with_id(connection, message_id)
-    return explain_context(connection, message.context, title=f"Message {message_id}")
+    return explain_context(connection, _with(message.context, extra or Context()), title=f"Message {message_id}")
 
 
 def explain_context(connection: Connection, context: Context, *, title: str) -> MessageExplanation:

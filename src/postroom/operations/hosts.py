@@ -7,7 +7,8 @@ from datetime import datetime
 
 from psycopg.rows import class_row
 
-from postroom.messagebox.configuration import host_named
+from postroom.errors import StateError
+from postroom.messagebox.configuration import Host, host_named, hosts
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 
@@ -51,3 +52,13 @@ def host_instances(connection: Connection, name: str) -> list[HostInstanceListin
             " WHERE host_id = %s ORDER BY id",
             (host.host_id,),
         ).fetchall()
+
+
+def publishing_host(connection: Connection, name: str | None) -> Host:
+    """The host of that name, or the default one: on whose behalf somebody from outside publishes."""
+    if name is not None:
+        return host_named(connection, name)
+    for host in hosts(connection):
+        if host.is_default:
+            return host
+    raise StateError("The MessageBox has no hosts yet.", hint="Run 'postroom apply APP' first.")

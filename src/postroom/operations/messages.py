@@ -98,6 +98,23 @@ def message_with_id(connection: Connection, message_id: uuid.UUID) -> StoredMess
     )
 
 
+def message_meant_by(connection: Connection, some_id: uuid.UUID) -> uuid.UUID:
+    """The id of a message is meant as it is; that of an instance means its message. NotFound if it is neither."""
+    for query in (
+        "SELECT message_id FROM spool WHERE message_id = %s",
+        "SELECT message_id FROM instances WHERE instance_id = %s",
+    ):
+        row = connection.execute(query, (some_id,)).fetchone()
+        if row is not None:
+            found: uuid.UUID = row[0]
+            return found
+    raise NotFound(
+        f"There is no message and no instance {some_id}.",
+        why="A message is deleted when nobody refers to it any more.",
+        hint="See 'postroom message list' and 'postroom instance list'.",
+    )
+
+
 def referring_instances(connection: Connection, message_id: uuid.UUID) -> list[Instance]:
     """The instances that have this message; it is kept as long as there are any."""
     return list_instances(connection, InstanceQuery(message_id=message_id))

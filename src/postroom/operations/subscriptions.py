@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, time
 from enum import IntEnum
@@ -11,10 +12,12 @@ from typing import Any, Literal
 from postroom.agent.routing import read_filters
 from postroom.errors import DefinitionError, NotFound
 from postroom.filters.expression import Filter
+from postroom.filters.text import parse
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.operations.properties import deployed_properties
+from postroom.properties import Property
 
 SubscriptionType = Literal["activation", "instance"]
 
@@ -81,7 +84,21 @@ def subscription_called(connection: Connection, called: str) -> Subscription:
 def filters_of(connection: Connection, subscriptions: list[Subscription]) -> dict[int, Filter]:
     """The filters that are matched, from the stored predicates, by subscription id."""
     properties = {prop.key: prop for prop in deployed_properties(connection)}
-    return read_filters(connection, [one.subscription_id for one in subscriptions], properties)
+    stored = read_filters(connection, [one.subscription_id for one in subscriptions], properties)
+    return {
+        one.subscription_id: _as_written(stored[one.subscription_id], one.filter, properties.values())
+        for one in subscriptions
+    }
+
+
+def _as_written(stored: Filter, text: str, properties: Iterable[Property]) -> Filter:
+    """The stored predicates in the order of the text, which people know; in their own where the two differ."""
+    try:
+        written = parse(text, properties)
+    except DefinitionError:
+        return stored
+    same = set(map(frozenset, written.groups)) == set(map(frozenset, stored.groups))
+    return written if same else stored
 
 
 def _read(connection: Connection, **conditions: Any) -> list[Subscription]:

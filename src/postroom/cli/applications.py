@@ -1,0 +1,148 @@
+"""`postroom plan`, `postroom apply` and `postroom application`: what is deployed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.opening import opened
+from postroom.cli.output import Format, show_rows, to_json
+
+if TYPE_CHECKING:
+    from postroom.operations.plans import Plan
+
+_APP = click.argument("app", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+_ALL = click.option("--all", "everything", is_flag=True, help="Show what stays as it is, too.")
+
+
+@click.command()
+@_APP
+@_ALL
+@frame_options
+@pass_frame
+def plan(frame: Frame, app: Path, everything: bool) -> None:
+    """Show what applying an application would change, and change nothing.
+
+    Every problem is listed, with the file and the line where it was written.
+
+    \b
+    Example:
+      postroom plan examples/orders/app.py --home ./orders-home
+    """
+    from postroom.application.load import load
+    from postroom.errors import DefinitionRefused
+    from postroom.operations import deployment
+
+    definition = load(app)
+    with opened(frame) as connection:
+        planned = deployment.plan(connection, definition, home=frame.home.absolute())
+    _show(planned, frame.output, everything=everything, done=False)
+    if planned.problems:
+        raise DefinitionRefused(f"The application {definition.name!r}", planned.problems)
+
+
+@click.command()
+@_APP
+@_ALL
+@frame_options
+@pass_frame
+def apply(frame: Frame, app: Path, everything: bool) -> None:
+    """Bring the MessageBox to what an application declares: all of it, or nothing.
+
+    Ports that exist keep their state, and locations stay enabled or disabled. A MessageBox that is not there yet, or is
+    of an older version, is made or upgraded first.
+
+    \b
+    Example:
+      postroom apply examples/orders/app.py --home ./orders-home
+    """
+    from postroom.application.load import load
+    from postroom.operations import deployment
+
+    definition = load(app)
+    with opened(frame, create=True) as connection:
+        applied = deployment.apply(connection, definition, home=frame.home.absolute())
+    _show(applied, frame.output, everything=everything, done=True)
+
+
+@click.group()
+def application() -> None:
+    """Look at the applications that were applied.
+
+    \b
+    Example:
+      postroom application list
+    """
+
+
+@application.command("list")
+@frame_options
+@pass_frame
+def list_(frame: Frame) -> None:
+    """List the applications.
+
+    \b
+    Example:
+      postroom application list -o json
+    """
+    from dataclasses import asdict
+
+    from postroom.operations.applications import list_applications
+
+    with opened(frame) as connection:
+        rows = [asdict(one) for one in list_applications(connection)]
+    columns = ["name", "receive_ports", "locations", "send_ports", "applied_at"]
+    show_rows(rows, columns, frame.output, empty="No applications. Apply one: postroom apply APP")
+
+
+def _show(plan: Plan, output: Format, *, everything: bool, done: bool) -> None:
+    steps = [step for step in plan.steps if everything or step in plan.changes or step.note]
+    rows = [
+        {
+            "action": step.action.value,
+            "kind": step.kind.value,
+            "name": step.name,
+            "what": "\n".join(
+                [*([step.note] if step.note else []), *(f"{d.field}: {d.before} → {d.after}" for d in step.differences)]
+            ),
+        }
+        for step in steps
+    ]
+    if output is Format.JSON:
+        described = [
+            {
+                "action": step.action.value,
+                "kind": step.kind.value,
+                "name": step.name,
+                "note": step.note,
+                "differences": [{"field": d.field, "before": d.before, "after": d.after} for d in step.differences],
+            }
+            for step in steps
+        ]
+        click.echo(
+            to_json(
+                {
+                    "application": plan.application,
+                    "changed" if done else "would_change": bool(plan.changes),
+                    "steps": described,
+                    "problems": [
+                        {"text": problem.text, "file": problem.file, "line": problem.line} for problem in plan.problems
+                    ],
+                }
+            )
+        )
+        return
+    if rows:
+        show_rows(rows, ["action", "kind", "name", "what"], output)
+    if not plan.changes:
+        click.echo(f"Nothing to change: {plan.application} is applied as it stands.")
+        return
+    counts = [
+        (sum(step.action == action for step in plan.steps), word)
+        for action, word in (("create", "created"), ("change", "changed"), ("remove", "removed"), ("keep", "kept"))
+    ]
+    said = ", ".join(f"{count} {word}" for count, word in counts if count)
+    click.echo(f"{plan.application}: {said}." if done else f"{plan.application}, if applied: {said}.")

@@ -1,0 +1,83 @@
+"""`postroom explain`: where a message goes, and why."""
+
+from __future__ import annotations
+
+import uuid
+from itertools import islice
+from pathlib import Path
+
+import click
+
+from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.opening import opened
+from postroom.cli.output import Format, to_json
+
+
+@click.command()
+@click.argument("message_id", required=False, type=click.UUID)
+@click.option(
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file, read as a receive location would read it.",
+)
+@click.option("--location", metavar="NAME", help="Which receive location.  [default: the only one]")
+@click.option("-p", "--property", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A promoted property.")
+@click.option("-w", "--written", multiple=True, metavar="PROPERTY=VALUE", help="A written property.")
+@click.option("--nearest", type=click.IntRange(min=0), metavar="N", help="Show only the N nearest misses.")
+@click.option(
+    "--documents",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Explain so many documents of a file, at most.",
+)
+@frame_options
+@pass_frame
+def explain(
+    frame: Frame,
+    message_id: uuid.UUID | None,
+    file: Path | None,
+    location: str | None,
+    properties: tuple[str, ...],
+    written: tuple[str, ...],
+    nearest: int | None,
+    documents: int,
+) -> None:
+    """Show where a message goes and why: every subscriber, the nearest misses first.
+
+    Each predicate is true or false, with the value that it met. The message is a stored one (its id, or that of one of
+    its instances), one that a receive location would make of a file, or one that has just the given properties. Given
+    properties are added to those of a message or a file, to see what would happen. Nothing is published.
+
+    \b
+    Examples:
+      postroom explain 01985c1e-7f0a-8c8e-b5d1-4a2f3c000000
+      postroom explain --file order.json --location drop
+      postroom explain --property Orders.Region=EU --property Orders.Total=12000
+    """
+    from postroom.cli.verdicts import as_plain, show_explanation
+    from postroom.operations.explaining import explain_context, explain_file, explain_message
+    from postroom.operations.messages import message_meant_by
+    from postroom.operations.properties import context_of, deployed_properties
+
+    if message_id is not None and file is not None:
+        raise click.UsageError("Give the id of a message or --file, not both.")
+    if message_id is None and file is None and not properties and not written:
+        raise click.UsageError("Give the id of a message, --file or --property.")
+    with opened(frame) as connection:
+        extra = context_of(properties, written, deployed_properties(connection))
+        if message_id is not None:
+            explained = [explain_message(connection, message_meant_by(connection, message_id), extra=extra)]
+        elif file is not None:
+            explained = list(islice(explain_file(connection, file, location=location, extra=extra), documents))
+        else:
+            explained = [explain_context(connection, extra, title="A message with these properties")]
+    if frame.output is Format.JSON:
+        click.echo(to_json([as_plain(one) for one in explained]))
+        return
+    for number, one in enumerate(explained):
+        if number:
+            click.echo()
+        show_explanation(one, nearest=nearest)
+    if not explained:
+        click.echo("The file has no documents in it.")

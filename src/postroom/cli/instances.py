@@ -1,0 +1,253 @@
+"""`postroom instance`: service instances, and what to do with those that are suspended."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.opening import opened
+from postroom.cli.output import Format, show_record, show_rows, to_json
+
+if TYPE_CHECKING:
+    from postroom.messagebox.connection import Connection
+    from postroom.operations.instances import GroupedBy, Instance, InstanceQuery
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_STATES = {
+    "ready": ("READY_TO_RUN",),
+    "active": ("ACTIVE",),
+    "retrying": ("DEHYDRATED",),
+    "suspended": ("SUSPENDED", "SUSPENDED_NOT_RESUMABLE"),
+    "resumable": ("SUSPENDED",),
+    "not-resumable": ("SUSPENDED_NOT_RESUMABLE",),
+}
+_IDS = click.argument("ids", nargs=-1, type=click.UUID, metavar="[ID]...")
+_ALL = click.option("--all", "everything", is_flag=True, help="Every instance that meets the conditions below.")
+
+
+def _conditions(command: Command) -> Command:
+    """The options that say which instances."""
+    for option in reversed(
+        (
+            click.option("--state", "states", multiple=True, type=click.Choice(list(_STATES)), help="In this state."),
+            click.option("--host", metavar="NAME", help="Of this host."),
+            click.option("--port", metavar="NAME", help="Of this send port, receive port or location."),
+            click.option("--error", metavar="CODE", help="With this error code, such as DELIVERY."),
+            click.option("--message", type=click.UUID, help="That refer to this message."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def instance() -> None:
+    """List, resume, suspend and terminate service instances.
+
+    An instance is a message on its way to one subscriber, or one that came in and could not go on.
+
+    \b
+    Example:
+      postroom instance list --state suspended
+    """
+
+
+@instance.command("list")
+@_conditions
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@click.option(
+    "--group-by",
+    type=click.Choice(["host", "port", "error", "reason", "adapter", "uri"]),
+    help="Count them by this, instead.",
+)
+@frame_options
+@pass_frame
+def list_(frame: Frame, /, limit: int, group_by: GroupedBy | None, **conditions: Any) -> None:
+    """List the instances, the latest first, or count them.
+
+    \b
+    Examples:
+      postroom instance list --state suspended --port Europe
+      postroom instance list --group-by reason
+    """
+    from postroom.operations.instances import count_instances, list_instances
+
+    with opened(frame) as connection:
+        if group_by is not None:
+            counts = [
+                {
+                    group_by: one.value,
+                    "state": one.state.words,
+                    "count": one.count,
+                    "oldest": one.oldest,
+                    "newest": one.newest,
+                }
+                for one in count_instances(connection, _query(conditions), group_by)
+            ]
+            columns = [group_by, "state", "count", "oldest", "newest"]
+            show_rows(counts, columns, frame.output, empty="No instances.")
+            return
+        found = list_instances(connection, _query(conditions, limit=limit + 1))
+    columns = ["instance_id", "state", "service", "host", "attempt", "since", "error_code", "reason"]
+    show_rows([_row(one) for one in found[:limit]], columns, frame.output, empty="No instances.")
+    if len(found) > limit and frame.output is Format.TABLE:
+        click.echo(f"There are more than {limit}; narrow them down, or give a higher --limit.", err=True)
+
+
+@instance.command()
+@click.argument("instance_id", type=click.UUID, metavar="ID")
+@frame_options
+@pass_frame
+def show(frame: Frame, instance_id: uuid.UUID) -> None:
+    """Show all about one instance, and why it is suspended.
+
+    \b
+    Example:
+      postroom instance show 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
+    """
+    from postroom.operations.instances import instance_with_id
+
+    with opened(frame) as connection:
+        row = _row(instance_with_id(connection, instance_id))
+    if frame.output is Format.TABLE:
+        # The reason is the description's first line; what does not apply is left out.
+        row = {name: value for name, value in row.items() if value is not None and name not in ("reason", "since")}
+    show_record(row, frame.output)
+
+
+@instance.command()
+@_IDS
+@click.option(
+    "--body",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Mend the one instance first: this file in place of the body of its message.",
+)
+@_ALL
+@_conditions
+@frame_options
+@pass_frame
+def resume(frame: Frame, /, ids: tuple[uuid.UUID, ...], body: Path | None, everything: bool, **conditions: Any) -> None:
+    """Take suspended instances up again, even if their port is stopped.
+
+    A message that cannot be read fails again as long as its content is the same. Save it, mend it and resume it with
+    the mended file.
+
+    \b
+    Examples:
+      postroom instance resume 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
+      postroom instance resume 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000 --body mended.json
+      postroom instance resume --all --port Europe --error DELIVERY
+    """
+    from postroom.message import FileSlice
+    from postroom.operations import instance_changes
+
+    if body is not None and len(ids) != 1:
+        raise click.UsageError("--body mends one instance: give one id.")
+
+    def one(connection: Connection, instance_id: uuid.UUID) -> None:
+        content = None if body is None else FileSlice(path=body, length=body.stat().st_size)
+        instance_changes.resume(connection, instance_id, body=content)
+
+    _operate(frame, ids, everything, conditions, one, instance_changes.resume_all, "resumed")
+
+
+@instance.command()
+@_IDS
+@_ALL
+@_conditions
+@frame_options
+@pass_frame
+def suspend(frame: Frame, /, ids: tuple[uuid.UUID, ...], everything: bool, **conditions: Any) -> None:
+    """Put instances aside that are ready to run or wait for their next attempt, until they are resumed.
+
+    \b
+    Example:
+      postroom instance suspend --all --port Europe
+    """
+    from postroom.operations import instance_changes
+
+    _operate(frame, ids, everything, conditions, instance_changes.suspend, instance_changes.suspend_all, "suspended")
+
+
+@instance.command()
+@_IDS
+@_ALL
+@_conditions
+@click.option("--yes", is_flag=True, help="Do not ask whether --all is meant.")
+@frame_options
+@pass_frame
+def terminate(frame: Frame, /, ids: tuple[uuid.UUID, ...], everything: bool, yes: bool, **conditions: Any) -> None:
+    """Delete instances for good, and their messages, unless others refer to them.
+
+    \b
+    Examples:
+      postroom instance terminate 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
+      postroom instance terminate --all --state not-resumable --yes
+    """
+    from postroom.operations import instance_changes
+
+    if everything and not ids and not yes:
+        click.confirm("Terminate every instance that meets the conditions, for good?", abort=True, err=True)
+    _operate(
+        frame, ids, everything, conditions, instance_changes.terminate, instance_changes.terminate_all, "terminated"
+    )
+
+
+def _operate(
+    frame: Frame,
+    ids: tuple[uuid.UUID, ...],
+    everything: bool,
+    conditions: dict[str, Any],
+    one: Callable[[Connection, uuid.UUID], None],
+    many: Callable[[Connection, InstanceQuery], int],
+    done: str,
+) -> None:
+    if bool(ids) == everything:
+        raise click.UsageError("Give ids, or --all with conditions.")
+    if ids and any(conditions.values()):
+        raise click.UsageError("Conditions go with --all, not with ids.")
+    with opened(frame) as connection:
+        if everything:
+            count = many(connection, _query(conditions))
+        else:
+            for instance_id in ids:
+                one(connection, instance_id)
+            count = len(ids)
+    if frame.output is Format.JSON:
+        click.echo(to_json({done: count}))
+    else:
+        click.echo(f"{count} {'instance' if count == 1 else 'instances'} {done}.")
+
+
+def _query(conditions: dict[str, Any], *, limit: int | None = None) -> InstanceQuery:
+    from postroom.operations.instances import InstanceQuery, InstanceState
+
+    states = [InstanceState[name] for chosen in conditions["states"] for name in _STATES[chosen]]
+    return InstanceQuery(
+        states=states or None,
+        host=conditions["host"],
+        port=conditions["port"],
+        error_code=conditions["error"],
+        message_id=conditions["message"],
+        limit=limit,
+    )
+
+
+def _row(instance: Instance) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        **asdict(instance),
+        "state": instance.state.words,
+        "service_class": instance.service_class.name.lower(),
+        "task": instance.task.name.lower(),
+        "cause": None if instance.cause is None else instance.cause.name.lower().replace("_", " "),
+        "reason": instance.reason,
+        "since": instance.suspended_at or instance.enqueued_at,
+    }

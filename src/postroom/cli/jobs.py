@@ -1,0 +1,99 @@
+"""`postroom jobs` and `postroom check`: housekeeping, and whether it keeps up."""
+
+from __future__ import annotations
+
+import click
+
+from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.opening import opened
+from postroom.cli.output import show_rows
+
+
+@click.group()
+def jobs() -> None:
+    """Look at the housekeeping jobs, and run them.
+
+    They run inside the hosts by themselves, one at a time.
+
+    \b
+    Example:
+      postroom jobs list
+    """
+
+
+@jobs.command("list")
+@frame_options
+@pass_frame
+def list_(frame: Frame) -> None:
+    """List the jobs, with what each did last.
+
+    \b
+    Example:
+      postroom jobs list -o json
+    """
+    from dataclasses import asdict
+
+    from postroom.operations.jobs import list_jobs
+
+    with opened(frame) as connection:
+        rows = [asdict(job) for job in list_jobs(connection)]
+    show_rows(
+        rows, ["name", "interval_seconds", "runs", "finished_at", "rows_last", "rows_total", "error"], frame.output
+    )
+
+
+@jobs.command()
+@frame_options
+@pass_frame
+def run(frame: Frame) -> None:
+    """Run every job once, now.
+
+    \b
+    Example:
+      postroom jobs run
+    """
+    from dataclasses import asdict
+
+    from postroom.errors import PostroomError
+    from postroom.operations.jobs import run_jobs
+
+    with opened(frame) as connection:
+        runs = run_jobs(connection)
+    show_rows([asdict(one) for one in runs], ["name", "rows", "error"], frame.output)
+    failed = [one for one in runs if one.error]
+    if failed:
+        raise PostroomError(
+            f"{len(failed)} of {len(runs)} jobs failed.",
+            why=f"{failed[0].name}: {failed[0].error}",
+            hint="Run them again; if that goes on, run 'postroom check'.",
+        )
+
+
+@click.command()
+@frame_options
+@pass_frame
+def check(frame: Frame) -> None:
+    """Verify what must always hold in a MessageBox, and name what violates it.
+
+    The exit code is 1 if anything does.
+
+    \b
+    Example:
+      postroom check
+    """
+    from dataclasses import asdict
+
+    from postroom.errors import PostroomError
+    from postroom.operations.check import check as find_violations
+
+    with opened(frame) as connection:
+        violations = find_violations(connection)
+    columns = ["invariant", "count", "says", "examples"]
+    show_rows([asdict(one) for one in violations], columns, frame.output, empty="All is as it must be.")
+    if violations:
+        hints = dict.fromkeys(one.hint for one in violations)
+        raise PostroomError(
+            f"{len(violations)} invariants do not hold.",
+            why="; ".join(one.invariant for one in violations),
+            hint="\n".join(hints),
+        )

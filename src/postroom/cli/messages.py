@@ -1,0 +1,141 @@
+"""`postroom message`: stored messages."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import click
+
+from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.opening import opened
+from postroom.cli.output import Format, show_record, show_rows, to_json
+
+_ID = click.argument("message_id", type=click.UUID)
+
+
+@click.group()
+def message() -> None:
+    """Look at stored messages, and save them.
+
+    The commands take the id of an instance, too, and mean its message.
+
+    \b
+    Example:
+      postroom message list
+    """
+
+
+@message.command("list")
+@click.option("--type", "message_type", metavar="TYPE", help="Only messages with this BTS.MessageType.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@frame_options
+@pass_frame
+def list_(frame: Frame, message_type: str | None, limit: int) -> None:
+    """List the messages in the spool, the latest first.
+
+    \b
+    Example:
+      postroom message list --type order --limit 10
+    """
+    from dataclasses import asdict
+
+    from postroom.operations.messages import list_messages
+
+    with opened(frame) as connection:
+        rows = [asdict(one) for one in list_messages(connection, message_type=message_type, limit=limit)]
+    columns = ["message_id", "published_at", "message_type", "parts", "size", "published_by"]
+    show_rows(rows, columns, frame.output, empty="The spool is empty.")
+
+
+@message.command()
+@_ID
+@frame_options
+@pass_frame
+def show(frame: Frame, message_id: uuid.UUID) -> None:
+    """Show a message: its context with what is promoted, its parts, and who refers to it.
+
+    \b
+    Example:
+      postroom message show 01985c1e-7f0a-8c8e-b5d1-4a2f3c000000
+    """
+    from dataclasses import asdict
+
+    from postroom.cli.verdicts import context_rows
+    from postroom.operations.messages import message_meant_by, message_with_id, referring_instances
+
+    with opened(frame) as connection:
+        found = message_with_id(connection, message_meant_by(connection, message_id))
+        instances = referring_instances(connection, found.message_id)
+    record = {
+        "message_id": found.message_id,
+        "published_at": found.published_at,
+        "published_by": found.published_by,
+    }
+    context = context_rows(found.context)
+    parts = [asdict(part) for part in found.parts]
+    referring = [
+        {"instance_id": one.instance_id, "state": one.state.words, "service": one.service, "reason": one.reason}
+        for one in instances
+    ]
+    if frame.output is Format.JSON:
+        click.echo(to_json({**record, "context": context, "parts": parts, "instances": referring}))
+        return
+    show_record(record, frame.output)
+    for title, rows, columns, empty in (
+        ("Context", context, ["property", "value", "promoted"], "It is empty."),
+        ("Parts", parts, ["name", "content_type", "size", "is_body"], "It has no parts."),
+        ("Instances", referring, ["instance_id", "state", "service", "reason"], "Nobody refers to it any more."),
+    ):
+        click.secho(f"\n{title}", bold=True)
+        show_rows(rows, columns, frame.output, empty=empty)
+
+
+@message.command()
+@_ID
+@click.option("--part", metavar="NAME", help="Another part than the body.")
+@frame_options
+@pass_frame
+def body(frame: Frame, message_id: uuid.UUID, part: str | None) -> None:
+    """Write the body of a message to standard output, as it is.
+
+    \b
+    Example:
+      postroom message body 01985c1e-7f0a-8c8e-b5d1-4a2f3c000000 > order.json
+    """
+    import sys
+
+    from postroom.operations.messages import message_meant_by, message_with_id, part_named, read_part
+
+    with opened(frame) as connection:
+        found = message_with_id(connection, message_meant_by(connection, message_id))
+        for piece in read_part(connection, part_named(found, part)):
+            sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
+
+
+@message.command()
+@_ID
+@click.option(
+    "--to",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    metavar="DIR",
+    help="Where to.  [default: the current folder]",
+)
+@frame_options
+@pass_frame
+def save(frame: Frame, message_id: uuid.UUID, folder: Path) -> None:
+    """Save context and parts of a message as files, in a folder that has the message's id as its name.
+
+    \b
+    Example:
+      postroom message save 01985c1e-7f0a-8c8e-b5d1-4a2f3c000000 --to ./saved
+    """
+    from postroom.operations.messages import message_meant_by, save_message
+
+    with opened(frame) as connection:
+        paths = save_message(connection, message_meant_by(connection, message_id), folder)
+    rows = [{"file": path, "bytes": path.stat().st_size} for path in paths]
+    show_rows(rows, ["file", "bytes"], frame.output)

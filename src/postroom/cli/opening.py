@@ -1,0 +1,45 @@
+"""The MessageBox that a command works with, open for as long as the command lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from postroom.cli.frame import Frame
+from postroom.errors import StateError, Unavailable
+
+if TYPE_CHECKING:
+    from postroom.messagebox.connection import Connection
+
+
+@contextmanager
+def opened(frame: Frame, *, create: bool = False) -> Iterator[Connection]:
+    """A connection to the MessageBox that the command line names; made or upgraded first if ``create`` says so."""
+    import psycopg
+
+    from postroom.messagebox.migrate import migrate
+    from postroom.operations.opening import open_messagebox
+
+    with frame.messagebox(create=create) as url:
+        if create:
+            migrate(url)
+        try:
+            with open_messagebox(url, application_name="postroom command line") as connection:
+                yield connection
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise StateError(
+                "The login may not do that.",
+                why=_first_line(error),
+                hint="Use a --database URL with the login that owns the MessageBox.",
+            ) from error
+        except psycopg.OperationalError as error:
+            raise Unavailable(
+                "The MessageBox could not do that now.",
+                why=_first_line(error),
+                hint="Try again; if it goes on, look into the log of PostgreSQL.",
+            ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

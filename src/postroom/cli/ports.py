@@ -1,0 +1,172 @@
+"""`postroom port`: send ports and their states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.opening import opened
+from postroom.cli.output import Format, show_record, show_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from postroom.messagebox.connection import Connection
+    from postroom.operations.ports import PortChange, PortListing
+
+_NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
+
+
+@click.group()
+def port() -> None:
+    """List, enlist, start, stop and unenlist send ports.
+
+    \b
+    Example:
+      postroom port stop Europe
+    """
+
+
+@port.command("list")
+@click.option("--application", metavar="NAME", help="Only the ports of one application.")
+@frame_options
+@pass_frame
+def list_(frame: Frame, application: str | None) -> None:
+    """List the send ports, with what stands in the queues for them.
+
+    \b
+    Example:
+      postroom port list --application orders
+    """
+    from postroom.operations.ports import list_ports
+
+    with opened(frame) as connection:
+        rows = [_row(one) for one in list_ports(connection, application=application)]
+    columns = ["name", "state", "application", "host", "waiting", "retrying", "suspended", "filter", "uri"]
+    show_rows(rows, columns, frame.output, empty="No send ports. Apply an application: postroom apply APP")
+
+
+@port.command()
+@click.argument("name")
+@frame_options
+@pass_frame
+def show(frame: Frame, name: str) -> None:
+    """Show all about one send port.
+
+    \b
+    Example:
+      postroom port show Europe
+    """
+    from postroom.operations.ports import list_ports, port_named
+
+    with opened(frame) as connection:
+        port_id = port_named(connection, name).port_id
+        (found,) = (one for one in list_ports(connection) if one.port.port_id == port_id)
+    row = _row(found)
+    if frame.output is Format.TABLE:
+        row |= {f"adapter {key}": value for key, value in row.pop("adapter").items()}
+    show_record(row, frame.output)
+
+
+@port.command()
+@_NAMES
+@frame_options
+@pass_frame
+def enlist(frame: Frame, names: tuple[str, ...]) -> None:
+    """Give bound ports a subscription; what matches it is kept, suspended, until the port is started.
+
+    \b
+    Example:
+      postroom port enlist Europe
+    """
+    from postroom.operations import ports
+
+    _change(frame, names, ports.enlist)
+
+
+@port.command()
+@_NAMES
+@frame_options
+@pass_frame
+def start(frame: Frame, names: tuple[str, ...]) -> None:
+    """Start ports: what matches is sent, beginning with what was kept because they were stopped.
+
+    \b
+    Example:
+      postroom port start Europe BigOrders
+    """
+    from postroom.operations import ports
+
+    _change(frame, names, ports.start)
+
+
+@port.command()
+@_NAMES
+@frame_options
+@pass_frame
+def stop(frame: Frame, names: tuple[str, ...]) -> None:
+    """Stop ports: what matches from now on is kept, suspended. What is queued already is still sent.
+
+    \b
+    Example:
+      postroom port stop Europe
+    """
+    from postroom.operations import ports
+
+    _change(frame, names, ports.stop)
+
+
+@port.command()
+@_NAMES
+@frame_options
+@pass_frame
+def unenlist(frame: Frame, names: tuple[str, ...]) -> None:
+    """Take the subscriptions of ports away; their instances stay.
+
+    \b
+    Example:
+      postroom port unenlist Europe
+    """
+    from postroom.operations import ports
+
+    _change(frame, names, ports.unenlist)
+
+
+def _change(frame: Frame, names: tuple[str, ...], change: Callable[[Connection, str], PortChange]) -> None:
+    with opened(frame) as connection:
+        rows = [
+            {
+                "name": done.name,
+                "before": done.before.name.lower(),
+                "after": done.after.name.lower(),
+                "resumed": done.resumed,
+            }
+            for done in (change(connection, name) for name in names)
+        ]
+    show_rows(rows, ["name", "before", "after", "resumed"], frame.output)
+
+
+def _row(listing: PortListing) -> dict[str, Any]:
+    from postroom.operations.discretion import discreet
+
+    port = listing.port
+    return {
+        "name": port.name,
+        "state": port.state.name.lower(),
+        "application": listing.application,
+        "host": listing.host,
+        "filter": port.filter,
+        "priority": port.priority,
+        "adapter": discreet(port.adapter),
+        "uri": port.uri,
+        "retry_count": port.retry_count,
+        "retry_interval_seconds": port.retry_interval.total_seconds(),
+        "waiting": listing.waiting,
+        "retrying": listing.retrying,
+        "suspended": listing.suspended,
+        "port_id": port.port_id,
+        "transport_id": port.transport_id,
+        "subscription_id": port.subscription_id,
+    }

@@ -1,0 +1,88 @@
+"""`postroom publish`: files as messages, from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.opening import opened
+from postroom.cli.output import show_rows
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option("-p", "--promote", multiple=True, metavar="PROPERTY=VALUE", help="A property that is routed by.")
+@click.option("-w", "--write", multiple=True, metavar="PROPERTY=VALUE", help="A property that is only carried along.")
+@click.option("--key", metavar="KEY", help="The name of this publish: under one key nothing is published twice.")
+@click.option("--content-type", metavar="TYPE", help="What the files are.  [default: by their names]")
+@click.option("--host", metavar="HOST", help="The host on whose behalf to publish.  [default: the default host]")
+@frame_options
+@pass_frame
+def publish(
+    frame: Frame,
+    files: tuple[str, ...],
+    promote: tuple[str, ...],
+    write: tuple[str, ...],
+    key: str | None,
+    content_type: str | None,
+    host: str | None,
+) -> None:
+    """Publish each file as one message, all of them or none; - is standard input.
+
+    No receive pipeline looks into the files. Messages that nobody subscribes to are refused; promote
+    BTS.SuspendMessageOnRoutingFailure=true to have them kept, suspended.
+
+    \b
+    Example:
+      postroom publish order.json --promote Orders.Region=EU --key order-4711
+    """
+    import sys
+    from mimetypes import guess_type
+
+    from postroom.agent.publishing import MessageAgent
+    from postroom.errors import PublishFailed
+    from postroom.message import Body, Bytes, FileSlice, Message, Part
+    from postroom.operations.hosts import publishing_host
+    from postroom.operations.properties import context_of, deployed_properties
+
+    def body(file: str) -> Body:
+        if file == "-":
+            return Bytes(sys.stdin.buffer.read())
+        return FileSlice(path=Path(file), length=Path(file).stat().st_size)
+
+    with opened(frame) as connection:
+        context = context_of(promote, write, deployed_properties(connection))
+        messages = [
+            Message(
+                context=context,
+                parts=(
+                    Part(
+                        body=body(file),
+                        content_type=content_type or guess_type(file)[0] or "application/octet-stream",
+                    ),
+                ),
+            )
+            for file in files
+        ]
+        agent = MessageAgent(connection, publishing_host(connection, host))
+        try:
+            published = agent.publish(messages, key=key)
+        except PublishFailed as error:
+            failed = [
+                {"file": file, "failure": "" if result.failure is None else result.failure.what}
+                for file, result in zip(files, error.results, strict=True)
+            ]
+            show_rows(failed, ["file", "failure"], frame.output)
+            raise
+    rows = [
+        {
+            "file": file,
+            "message_id": one.message_id,
+            "subscribers": list(one.subscribers),
+            "suspended": one.suspended,
+        }
+        for file, one in zip(files, published, strict=True)
+    ]
+    show_rows(rows, ["file", "message_id", "subscribers", "suspended"], frame.output)

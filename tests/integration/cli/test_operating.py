@@ -1,0 +1,204 @@
+"""The nouns of an operator: port, location, subscription, instance, message, queue, jobs, host, check."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from postroom.cli.exit_codes import ExitCode
+from postroom.messagebox.connection import connect
+from tests.integration.cli.conftest import Run
+
+LISTINGS = [
+    ("application", "list"),
+    ("host", "list"),
+    ("instance", "list"),
+    ("instance", "list", "--group-by", "port"),
+    ("jobs", "list"),
+    ("location", "list"),
+    ("message", "list"),
+    ("port", "list"),
+    ("queue", "list"),
+    ("queue", "list", "--all"),
+    ("subscription", "list"),
+    ("check",),
+    ("jobs", "run"),
+]
+
+
+@pytest.fixture
+def suspended(applied: Run, tmp_path: Path) -> Run:
+    """One message for Europe, which is stopped."""
+    path = tmp_path / "order.json"
+    path.write_text("bad")
+    applied("port", "stop", "Europe")
+    applied("publish", path, "-p", "Region=EU")
+    return applied
+
+
+def only_instance(run: Run) -> str:
+    [one] = run("instance", "list", "-o", "json").json
+    return str(one["instance_id"])
+
+
+@pytest.mark.parametrize("words", LISTINGS, ids=" ".join)
+def test_every_listing_is_a_table_for_people_and_a_list_for_programs(suspended: Run, words: tuple[str, ...]) -> None:
+    table = suspended(*words)
+    assert (table.code, table.err) == (ExitCode.OK, "")
+    assert table.out.strip()
+    assert isinstance(suspended(*words, "-o", "json").json, list)
+
+
+@pytest.mark.parametrize("words", LISTINGS, ids=" ".join)
+def test_every_listing_of_an_empty_messagebox_says_something(run: Run, words: tuple[str, ...]) -> None:
+    table = run(*words)
+    assert table.code == ExitCode.OK
+    assert table.out.strip()
+
+
+def test_ports_go_through_their_states(applied: Run) -> None:
+    assert applied("port", "stop", "Europe", "Audit", "-o", "json").json == [
+        {"name": "Europe", "before": "started", "after": "stopped", "resumed": 0},
+        {"name": "Audit", "before": "started", "after": "stopped", "resumed": 0},
+    ]
+    again = applied("port", "stop", "Europe")
+    assert again.code == ExitCode.STATE
+    assert again.err.splitlines() == [
+        "Error: Port 'Europe' is stopped; it cannot stop.",
+        "   do: What it can do now: 'start', 'unenlist'.",
+    ]
+    assert applied("port", "unenlist", "Europe").code == ExitCode.OK
+    assert applied("port", "enlist", "Europe").code == ExitCode.OK
+    assert applied("port", "start", "Europe").code == ExitCode.OK
+    missing = applied("port", "start", "Nowhere")
+    assert missing.code == ExitCode.NOT_FOUND
+    assert "Audit, BigOrders, Europe" in missing.err
+
+
+def test_starting_a_port_says_what_it_resumed(suspended: Run) -> None:
+    assert suspended("port", "start", "Europe", "-o", "json").json[0]["resumed"] == 1
+
+
+def test_a_port_is_shown_without_its_secrets(applied: Run, app: Path) -> None:
+    app.write_text(
+        app.read_text().replace(
+            'adapters.File("out/europe")',
+            'adapters.Http("https://example.com", headers={"Authorization": "s3cret"}, proxy="http://u:s3cret@p")',
+        )
+    )
+    outputs = [applied("plan", app, "-o", "json"), applied("apply", app)]
+    outputs += [applied("port", "show", "Europe"), applied("port", "list", "-o", "json")]
+    assert all(output.code == ExitCode.OK for output in outputs)
+    assert "Authorization" in outputs[2].out
+    assert not any("s3cret" in output.out for output in outputs)
+
+
+def test_an_instance_is_shown_mended_and_resumed(suspended: Run, tmp_path: Path) -> None:
+    instance = only_instance(suspended)
+    shown = suspended("instance", "show", instance)
+    assert "PORT_STOPPED" in shown.out
+    assert "The subscriber Europe is enlisted but stopped." in shown.out
+    assert suspended("message", "body", instance).out == "bad"
+    mended = tmp_path / "mended.json"
+    mended.write_text("good")
+    assert suspended("instance", "resume", instance, "--body", mended).out == "1 instance resumed.\n"
+    assert suspended("message", "body", instance).out == "good"
+    refused = suspended("instance", "resume", instance)
+    assert refused.code == ExitCode.STATE
+    assert len(refused.err.splitlines()) == 3
+    assert suspended("check").out == "All is as it must be.\n"
+
+
+def test_many_instances_at_once(suspended: Run) -> None:
+    assert suspended("instance", "resume", "--all", "--port", "Audit", "-o", "json").json == {"resumed": 0}
+    assert suspended("instance", "resume", "--all", "--state", "suspended", "--host", "main").out.startswith(
+        "1 instance"
+    )
+    assert suspended("instance", "suspend", "--all", "--port", "Europe", "-o", "json").json == {"suspended": 1}
+    asked = suspended("instance", "terminate", "--all", "--error", "OPERATOR")
+    assert asked.code == ExitCode.INTERRUPTED
+    assert suspended("instance", "terminate", "--all", "--error", "OPERATOR", "--yes").out == "1 instance terminated.\n"
+    assert suspended("instance", "list").out == "No instances.\n"
+
+
+def test_what_is_meant_must_be_clear(suspended: Run, tmp_path: Path) -> None:
+    instance = only_instance(suspended)
+    for arguments in (
+        ("resume",),
+        ("resume", instance, "--all"),
+        ("terminate", instance, "--port", "Europe"),
+        ("resume", "--all", "--body", __file__),
+        ("show", "not-an-id"),
+    ):
+        assert suspended("instance", *arguments).code == ExitCode.USAGE, arguments
+    assert suspended("instance", "terminate", uuid.uuid4()).code == ExitCode.NOT_FOUND
+
+
+def test_a_long_list_says_that_there_is_more(suspended: Run, tmp_path: Path) -> None:
+    path = tmp_path / "another.json"
+    path.write_text("{}")
+    suspended("publish", path, "-p", "Region=EU")
+    limited = suspended("instance", "list", "--limit", "1")
+    assert len(limited.out.splitlines()) == 2
+    assert "more than 1" in limited.err
+    assert len(suspended("instance", "list", "--limit", "1", "-o", "json").json) == 1
+
+
+def test_a_message_is_shown_and_saved(suspended: Run, tmp_path: Path) -> None:
+    instance = only_instance(suspended)
+    shown = suspended("message", "show", instance)
+    assert "Orders.Region" in shown.out
+    assert "Europe" in shown.out
+    described = suspended("message", "show", instance, "-o", "json").json
+    assert described["context"] == [{"property": "Orders.Region", "value": "EU", "promoted": True}]
+    saved = suspended("message", "save", instance, "--to", tmp_path / "saved", "-o", "json").json
+    assert Path(saved[1]["file"]).read_text() == "bad"
+    assert suspended("message", "save", instance, "--to", tmp_path / "saved").code == ExitCode.STATE
+    assert suspended("message", "body", instance, "--part", "other").code == ExitCode.NOT_FOUND
+
+
+def test_a_subscription_is_shown_with_its_expression(applied: Run) -> None:
+    described = applied("subscription", "show", "BigOrders", "-o", "json").json
+    assert described["type"] == "activation"
+    assert [(row["group"], row["property"], row["operator"]) for row in described["expression"]] == [
+        (1, "BTS.SPTransportID", "=="),
+        (2, "Orders.Total", ">="),
+        (2, "Orders.Region", "!="),
+        (3, "Orders.Priority", "=="),
+    ]
+    assert "BigOrders" in applied("subscription", "show", described["subscription_id"]).out
+
+
+def test_a_host_is_shown_with_its_queues(suspended: Run) -> None:
+    assert "postroom host run Main" in suspended("host", "show", "main").out
+    described = suspended("host", "show", "Main", "-o", "json").json
+    assert described["queues"]["suspended"] == 1
+    assert suspended("host", "show", "nowhere").code == ExitCode.NOT_FOUND
+
+
+def test_a_location_is_disabled_and_enabled(applied: Run) -> None:
+    assert applied("location", "disable", "drop").code == ExitCode.OK
+    assert applied("location", "list", "-o", "json").json[0]["enabled"] is False
+    assert applied("location", "disable", "drop").code == ExitCode.STATE
+    assert applied("location", "enable", "drop").code == ExitCode.OK
+    assert applied("location", "enable", "nowhere").code == ExitCode.NOT_FOUND
+
+
+def test_check_names_what_is_wrong_and_fails(suspended: Run, database: str) -> None:
+    with connect(database) as connection:
+        connection.execute("DELETE FROM suspended_queue")
+    found = suspended("check")
+    assert found.code == ExitCode.FAILED
+    assert "messages_without_reference" in found.out
+    assert "invariants do not hold" in found.err
+
+
+def test_a_login_that_may_not_is_told_so(applied: Run, database: str) -> None:
+    with connect(database) as connection:
+        role = connection.execute("SELECT role_name FROM hosts").fetchone()
+    assert role is not None
+    refused = applied("--database", database.replace("postgres@", f"{role[0]}@"), "port", "stop", "Europe")
+    assert refused.code == ExitCode.STATE
+    assert "The login may not do that." in refused.err
