@@ -1,0 +1,123 @@
+"""The reference of the command line, from the commands themselves.
+
+python -m tests.support.cli_reference          # write docs/cli.md again
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from postroom.cli.exit_codes import ExitCode
+from postroom.cli.main import cli
+
+PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+
+_HEAD = """\
+# The command line
+
+`postroom NOUN VERB`; a few things that are done often have a verb alone. Every command has `--help`, with an example.
+This page is written from the commands themselves, by `python -m tests.support.cli_reference`.
+
+## Options of every command
+
+They may stand before or after the command's name; after it they count more.
+
+{common}
+
+A command works with the MessageBox that `--database` names; without it, with that in the environment variable
+`POSTROOM_DATABASE`; else with the embedded one in the home folder. If that runs already the command uses it, and
+otherwise starts it and stops it again.
+
+With `-o json` standard output has JSON and nothing else, and an error is a JSON object on standard error:
+`{{"error": {{"code": …, "what": …, "why": …, "hint": …}}}}`. The codes are in [errors.md](errors.md).
+
+## Exit codes
+
+{exit_codes}
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    exit_codes = inspect.getdoc(ExitCode) or ""
+    rows = re.findall(r"^ *(\d+)  ([A-Z_]+) +(.+)$", exit_codes, re.MULTILINE)
+    head = _HEAD.format(
+        common=_table(_common()),
+        exit_codes="\n".join(
+            [
+                "| code | name | what it says |",
+                "|---|---|---|",
+                *(f"| {n} | {name} | {text} |" for n, name, text in rows),
+            ]
+        ),
+    )
+    return "\n".join([head, *_commands(cli, ())])
+
+
+def _commands(group: click.Group, words: tuple[str, ...]) -> Iterator[str]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield _section(command, (*words, name))
+        if isinstance(command, click.Group):
+            yield from _commands(command, (*words, name))
+
+
+def _section(command: click.Command, words: tuple[str, ...]) -> str:
+    text, examples = _help(command)
+    spelled = " ".join(("postroom", *words))
+    parts = [f"{'#' * (len(words) + 1)} {spelled}", text]
+    if not isinstance(command, click.Group):
+        usage = " ".join([spelled, *command.collect_usage_pieces(click.Context(command))])
+        parts.append(f"```text\n{usage}\n```")
+        options = [one for one in command.params if isinstance(one, click.Option) and one.name not in _common_names()]
+        if options:
+            parts.append(_table(options))
+    # A group's example is that of one of its commands.
+    if examples and not isinstance(command, click.Group):
+        lines = "".join(f"$ {line}\n" for line in examples)
+        parts.append(f"```console\n{lines}```")
+    return "\n\n".join(parts) + "\n"
+
+
+def _help(command: click.Command) -> tuple[str, list[str]]:
+    """The text of the help in paragraphs, and its examples."""
+    text, _, rest = inspect.cleandoc(command.help or "").partition("\b\nExample")
+    paragraphs = [" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")]
+    return "\n\n".join(paragraphs), [line.strip() for line in rest.splitlines()[1:] if line.strip()]
+
+
+def _common() -> list[click.Option]:
+    return [one for one in cli.params if isinstance(one, click.Option)]
+
+
+def _common_names() -> set[str | None]:
+    return {one.name for one in _common()}
+
+
+def _table(options: list[click.Option]) -> str:
+    rows = ["| option | what it says |", "|---|---|"]
+    for option in options:
+        names = ", ".join(f"`{name}`" for name in option.opts)
+        value = "" if option.is_flag else f" `{option.make_metavar(click.Context(cli))}`"
+        rows.append(f"| {_in_cell(names + value)} | {_in_cell(_described(option))} |")
+    return "\n".join(rows)
+
+
+def _described(option: click.Option) -> str:
+    text = " ".join((option.help or "").split())
+    return f"{text} [default: {option.default}]" if option.show_default and not option.is_flag else text
+
+
+def _in_cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(reference(), encoding="utf-8")

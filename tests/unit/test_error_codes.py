@@ -1,0 +1,82 @@
+"""docs/errors.md has every code that there is, and no other."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from postroom.cli.exit_codes import exit_code
+from postroom.errors import DefinitionRefused, PostroomError, PublishFailed
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "postroom"
+PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+
+DOCUMENTED_ERRORS = re.findall(r"^\| `([A-Z_]+)` \| (\w+) \| (\d+) \|", PAGE, re.MULTILINE)
+DOCUMENTED = set(re.findall(r"^\| `([A-Z_]+)` \|", PAGE, re.MULTILINE))
+
+
+def error_classes() -> dict[str, str]:
+    """The code of every class that gives itself one, with the module that it is in."""
+    found = {}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                for code in _own_code(node):
+                    module = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
+                    found[code] = f"{module}:{node.name}"
+    return found
+
+
+def _own_code(node: ast.ClassDef) -> Iterator[str]:
+    for statement in node.body:
+        match statement:
+            case (
+                ast.Assign(targets=[ast.Name("code")], value=ast.Constant(str(code)))
+                | ast.AnnAssign(target=ast.Name("code"), value=ast.Constant(str(code)))
+            ):
+                yield code
+
+
+def codes_of_instances() -> set[str]:
+    """The codes that are written into queues without an error: arguments in Python, constants in SQL."""
+    found = set()
+    for path in SOURCE.rglob("*.py"):
+        found |= set(re.findall(r'\b(?:error_)?code="([A-Z_]+)"', path.read_text(encoding="utf-8")))
+    for path in SOURCE.rglob("procedures/**/*.sql"):
+        found |= set(re.findall(r"'([A-Z][A-Z_]{3,})'", path.read_text(encoding="utf-8")))
+    return found
+
+
+def test_every_code_is_documented() -> None:
+    assert (set(error_classes()) | codes_of_instances()) - DOCUMENTED == set()
+
+
+def test_every_documented_code_is_in_the_source() -> None:
+    text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*") if path.suffix in (".py", ".sql"))
+    assert [code for code in DOCUMENTED if f'"{code}"' not in text and f"'{code}'" not in text] == []
+
+
+@pytest.mark.parametrize(("code", "name", "exits_with"), DOCUMENTED_ERRORS)
+def test_type_and_exit_code_are_as_documented(code: str, name: str, exits_with: str) -> None:
+    module, _, class_name = error_classes()[code].partition(":")
+    assert class_name == name
+    error_type = getattr(importlib.import_module(module), name)
+    made: PostroomError
+    if issubclass(error_type, PublishFailed):
+        made = error_type([])
+    elif issubclass(error_type, DefinitionRefused):
+        made = error_type("x", [])
+    else:
+        made = error_type("x")
+    assert made.code == code
+    assert exit_code(made) == int(exits_with)
+
+
+def test_every_code_stands_for_one_type() -> None:
+    assert len(DOCUMENTED_ERRORS) == len({code for code, _, _ in DOCUMENTED_ERRORS}) == len(error_classes())
