@@ -25,10 +25,9 @@ from postroom.agent.publishing import MessageAgent, Published
 from postroom.agent.routing import RoutingTable
 from postroom.errors import NotFound, StateError, Unavailable
 from postroom.message import Body, Message
-from postroom.messagebox.embedded import EmbeddedServer
+from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.operations.hosts import publishing_host
 from postroom.operations.opening import open_messagebox
-from postroom.operations.running import server_folder
 from postroom.properties import Property
 
 _NAME = "postroom client"

@@ -92,7 +92,7 @@ def test_a_port_without_filter_gets_only_what_is_addressed_to_it(house: House, c
 
 def test_an_or_of_and_groups_matches_when_any_group_does(client: Client) -> None:
     """ACC-04."""
-    contexts = [{A: 1, B: 2}, {A: 1}, {C: ""}, {A: 1, B: 2, C: "9"}, {}]
+    contexts: list[dict[Property, object]] = [{A: 1, B: 2}, {A: 1}, {C: ""}, {A: 1, B: 2, C: "9"}, {}]
     results = [subscribers(client, Message.of(b"", promoted=context)) for context in contexts]
     assert results == [("Mixed",), (), ("Mixed",), ("Mixed",), ()]
 

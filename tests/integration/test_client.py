@@ -14,11 +14,10 @@ import postroom
 from postroom import Application, Client, Message, Property, PublishFailed, adapters
 from postroom.errors import BadValue, NotFound, RoutingFailure, StateError, Unavailable
 from postroom.messagebox.connection import connect
-from postroom.messagebox.embedded import EmbeddedServer
+from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import migrate
 from postroom.operations import ports
 from postroom.operations.deployment import apply
-from postroom.operations.running import server_folder
 
 Region = Property("Orders.Region", str)
 Total = Property("Orders.Total", Decimal)

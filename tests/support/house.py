@@ -80,13 +80,13 @@ class House:
         rows: list[dict[str, Any]] = self.ask("instance", "list", "--state", state, *condition, "--limit", "10000")
         return rows
 
-    def url(self) -> str | None:
-        """The address of the embedded MessageBox, once it is up."""
+    def url(self) -> str:
+        """The address of the embedded MessageBox; empty until it is up."""
         for file in (self.home / ".postroom" / "postgres").glob("**/postmaster.pid"):
             lines = file.read_text().splitlines()
             if len(lines) >= 8 and lines[7].strip() == "ready":
                 return f"postgresql://postgres@/postroom?host={lines[4]}"
-        return None
+        return ""
 
     # -- processes ---------------------------------------------------------------------------------------------
 
