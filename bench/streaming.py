@@ -12,7 +12,7 @@ from bench.ratios import Result, in_turn, ratio_of, seconds
 from postroom.agent.interchange import Interchange
 from postroom.message import Bytes
 from postroom.spark import claim
-from postroom.spark.executor import Login
+from postroom.spark.login import Login
 from postroom.spark.receive_stream import start_stream
 from postroom.spark.session import open_session
 

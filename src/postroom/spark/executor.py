@@ -14,18 +14,8 @@ import psycopg
 
 from postroom.agent.receiving import Receiver
 from postroom.agent.routing import RoutingTable
-from postroom.messagebox.connection import Connection, connect
-
-
-@dataclass(frozen=True, kw_only=True)
-class Login:
-    """How a process of the pipeline reaches the MessageBox; ``user`` goes before what the URL says."""
-
-    url: str
-    user: str | None = None
-
-    def connect(self, purpose: str) -> Connection:
-        return connect(self.url, user=self.user, application_name=f"postroom {purpose}")
+from postroom.messagebox.connection import Connection
+from postroom.spark.login import Login
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from postroom.errors import Unavailable
 from postroom.messagebox.configuration import Host, ReceiveLocation, host_named, receive_locations
 from postroom.messagebox.connection import Connection, connect
 from postroom.spark.claims import Claimer
-from postroom.spark.executor import Login
+from postroom.spark.login import Login
 from postroom.spark.receive_stream import TALLY, start_stream
 from postroom.spark.running_location import RunningLocation
 from postroom.spark.session import is_alive, open_session

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark.executor import Login
+from postroom.spark.login import Login
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,8 +23,9 @@ from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark import claim as claims
 from postroom.spark.claim import Claim, ClaimState
-from postroom.spark.executor import Executor, Login, drop_executor, executor_for
+from postroom.spark.executor import Executor, drop_executor, executor_for
 from postroom.spark.finishing import finish, is_unchanged
+from postroom.spark.login import Login
 from postroom.system_properties import FILE
 
 _log = logging.getLogger(__name__)

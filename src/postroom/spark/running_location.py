@@ -20,7 +20,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.spark import claim as claims
 from postroom.spark.claims import Claimer
-from postroom.spark.executor import Login
+from postroom.spark.login import Login
 from postroom.spark.receive_stream import TALLY, TRIGGER, start_stream
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _LOOK_EVERY = timedelta(milliseconds=100)
 _SHORTEST_LOOK = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _DRAIN_SECONDS = 30.0
+_BATCH_SECONDS = 5.0
 
 
 class RunningLocation:
@@ -107,10 +108,15 @@ class RunningLocation:
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def _stop_query(self) -> None:
-        if self._query is not None:
-            self._query.stop()
-            self._count()
-            self._query = None
+        if self._query is None:
+            return
+        # A batch that is interrupted does no harm, but it would run again at the next start.
+        deadline = time.monotonic() + _BATCH_SECONDS
+        while self._query.isActive and self._query.status["isTriggerActive"] and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self._query.stop()
+        self._count()
+        self._query = None
 
     def _count(self) -> None:
         if self._query is None:
@@ -156,7 +162,8 @@ def _reason(query: StreamingQuery) -> str:
     error = query.exception()
     if error is None:
         return "the stream ended"
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # The innermost Python error is what happened; what stands around it is how Spark learned of it.
-    told = [line for line in lines if "Error" in line.split(":")[0] or "Unavailable" in line.split(":")[0]]
-    return f"the stream failed: {(told or lines)[-1][:300]}"
+    said = str(error).partition("=== Streaming Query ===")[0]
+    # What Python raised stands after its traceback, whose lines are indented.
+    raised = said.rpartition("Traceback (most recent call last):")[2]
+    lines = [line for line in raised.splitlines() if line.strip() and not line.startswith(" ")]
+    return f"the stream failed: {' '.join(lines)[:500]}"

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import heapq
 import uuid
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import psycopg
 import pyarrow as pa
@@ -24,7 +24,9 @@ from postroom.errors import Unavailable
 from postroom.messagebox.connection import Connection
 from postroom.spark import claim as claims
 from postroom.spark.claim import Claim
-from postroom.spark.executor import Login
+from postroom.spark.login import Login
+
+T = TypeVar("T")
 
 FORMAT = "postroom_claims"
 
@@ -93,15 +95,14 @@ class ClaimedFilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxFiles(self._max_files)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = claims.newest(self._connect(), self._location_id, 0, None)
+        self._target = self._ask(lambda connection: claims.newest(connection, self._location_id, 0, None))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         after = int(start["number"])
         most = None if isinstance(limit, ReadAllAvailable) else self._max_files
         try:
-            number = claims.newest(self._connect(), self._location_id, after, most)
+            number = self._ask(lambda connection: claims.newest(connection, self._location_id, after, most))
         except (psycopg.OperationalError, Unavailable):
-            self.stop()
             if self._target is not None:
                 raise
             # The MessageBox is away, so nothing can be claimed or published. The stream asks again in a moment.
@@ -109,7 +110,8 @@ class ClaimedFilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"number": number if self._target is None else max(after, min(number, self._target))}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        found = claims.between(self._connect(), self._location_id, int(start["number"]), int(end["number"]))
+        after, last = int(start["number"]), int(end["number"])
+        found = self._ask(lambda connection: claims.between(connection, self._location_id, after, last))
         return [FilesPartition(files) for files in balanced(found, self._partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -131,10 +133,15 @@ class ClaimedFilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._connection.close()
             self._connection = None
 
-    def _connect(self) -> Connection:
-        if self._connection is None or self._connection.closed:
-            self._connection = self._login.connect("stream")
-        return self._connection
+    def _ask(self, question: Callable[[Connection], T]) -> T:
+        """Asks the MessageBox, once more over a new connection if the one that was kept has died."""
+        if self._connection is not None:
+            try:
+                return question(self._connection)
+            except psycopg.OperationalError:
+                self.stop()
+        self._connection = self._login.connect("stream")
+        return question(self._connection)
 
 
 def balanced(files: Sequence[Claim], parts: int) -> list[list[Claim]]:

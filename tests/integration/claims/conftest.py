@@ -12,7 +12,8 @@ from postroom.messagebox.connection import connect
 from postroom.spark import claim as claims
 from postroom.spark.claim import Claim
 from postroom.spark.claims import Claimer
-from postroom.spark.executor import Login, drop_executor
+from postroom.spark.executor import drop_executor
+from postroom.spark.login import Login
 from postroom.spark.receive_task import ReceiveTask
 from tests.support.box import Box
 from tests.support.file_location import add_file_location

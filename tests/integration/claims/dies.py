@@ -18,7 +18,7 @@ from postroom.spark import claim as claims
 from postroom.spark import claims as claiming
 from postroom.spark import finishing, receive_task
 from postroom.spark.claims import Claimer
-from postroom.spark.executor import Login
+from postroom.spark.login import Login
 from postroom.spark.receive_task import ReceiveTask
 
 

@@ -13,7 +13,8 @@ from postroom.agent.receiving import Receiver
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.claim import Claim
 from postroom.spark.claims import Claimer
-from postroom.spark.executor import Login, drop_executor
+from postroom.spark.executor import drop_executor
+from postroom.spark.login import Login
 from postroom.spark.receive_task import ReceiveTask
 from tests.integration.claims.conftest import MakeClaimer, MovedClock
 from tests.support.box import Box

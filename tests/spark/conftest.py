@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import connect
+from postroom.spark.claims import Claimer
+from postroom.spark.login import Login
+from tests.support.box import Box, open_box
+from tests.support.folders import open_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+StartStream = Callable[..., "StreamingQuery"]
+Claim = Callable[[ReceiveLocation], int]
+
+
+@pytest.fixture(scope="session")
+def session() -> Iterator[SparkSession]:
+    """The one session of all tests, in a home with a space and a long path."""
+    from postroom.spark.session import open_session
+
+    with open_folder() as folder:
+        home = folder / "a home" / ("with a long path " * 8).strip()
+        with open_session(home, master="local[2]") as opened:
+            yield opened
+
+
+@pytest.fixture
+def box(database: str) -> Iterator[Box]:
+    with open_box(database) as opened:
+        yield opened
+
+
+@pytest.fixture
+def login(box: Box) -> Login:
+    return Login(url=box.url, user=box.host().role_name)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A watched folder, with a space in its path."""
+    folder = tmp_path / "drop box"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def claim(login: Login, tmp_path: Path) -> Iterator[Claim]:
+    """Claims what is in a location's folder, once."""
+    with ExitStack() as stack:
+        claimers: dict[str, Claimer] = {}
+
+        def claim_now(location: ReceiveLocation) -> int:
+            if location.name not in claimers:
+                connection = stack.enter_context(connect(login.url, user=login.user))
+                claimers[location.name] = Claimer(connection, location, tmp_path)
+            return claimers[location.name].scan().claimed
+
+        yield claim_now
+
+
+@pytest.fixture
+def start_stream(session: SparkSession, login: Login, tmp_path: Path) -> Iterator[StartStream]:
+    """Starts streams that end with the test."""
+    from postroom.spark import receive_stream
+
+    started: list[StreamingQuery] = []
+
+    def start(location: ReceiveLocation, **settings: object) -> StreamingQuery:
+        query = receive_stream.start_stream(session, location, login=login, home=tmp_path, **settings)  # type: ignore[arg-type]
+        started.append(query)
+        return query
+
+    yield start
+    for query in started:
+        query.stop()

@@ -1,0 +1,172 @@
+"""A pipeline process serves the enabled locations of its host, and follows what is configured (ORS-07)."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from psycopg import sql
+
+from postroom.operations import locations
+from postroom.spark.login import Login
+from postroom.spark.pipeline_process import PipelineProcess
+from tests.support.box import Box
+from tests.support.file_location import add_file_location
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ORDER = b'{"region": "EU"}'
+
+
+class Running:
+    """A pipeline process in a thread."""
+
+    def __init__(self, session: SparkSession, box: Box, login: Login, home: Path) -> None:
+        self._stop = threading.Event()
+        self._process = PipelineProcess(session, box.host(), login=login, home=home)
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        self.counts: Counter[str] = Counter()
+
+    def _run(self) -> None:
+        self.counts = self._process.run(self._stop)
+
+    def stop(self) -> Counter[str]:
+        self._stop.set()
+        self._thread.join()
+        return self.counts
+
+
+@contextmanager
+def running(session: SparkSession, box: Box, login: Login, home: Path) -> Iterator[Running]:
+    process = Running(session, box, login, home)
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+def wait_for_messages(box: Box, count: int) -> None:
+    wait_until(lambda: box.count("spool") >= count, 90, what=f"{count} messages")
+    assert box.count("spool") == count
+
+
+@pytest.fixture(autouse=True)
+def _subscriber(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+
+
+def test_locations_come_and_go_while_it_runs(
+    session: SparkSession, box: Box, login: Login, folder: Path, tmp_path: Path
+) -> None:
+    add_file_location(box, folder / "one", name="one", settle=0.05)
+    with running(session, box, login, tmp_path) as process:
+        wait_until((folder / "one").exists, 30, what="a folder that was made for the location")
+        (folder / "one" / "a.json").write_bytes(ORDER)
+        wait_for_messages(box, 1)
+
+        add_file_location(box, folder / "two", name="two")
+        wait_until((folder / "two" / ".postroom").exists, 30, what="the new location at work")
+        (folder / "two" / "b.json").write_bytes(ORDER)
+        wait_for_messages(box, 2)
+
+        locations.disable(box.connection, "one")
+        lock = "SELECT count(*) FROM pg_locks WHERE classid = 7003"
+        wait_until(lambda: box.one(lock) == 1, 30, what="the disabled location at rest")
+        (folder / "one" / "c.json").write_bytes(ORDER)
+        (folder / "two" / "d.json").write_bytes(ORDER)
+        wait_for_messages(box, 3)
+        assert (folder / "one" / "c.json").exists()
+
+        locations.enable(box.connection, "one")
+        wait_for_messages(box, 4)
+        wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
+        counts = process.stop()
+    assert counts == {"files": 4, "published": 4, "suspended": 0}
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name IN ('postroom claims', 'postroom stream')"
+    wait_until(lambda: box.one(sessions) == 0, what="no session left over")
+
+
+def test_a_location_that_is_changed_is_served_as_it_is_now(
+    session: SparkSession, box: Box, login: Login, folder: Path, tmp_path: Path
+) -> None:
+    add_file_location(box, folder, name="drop")
+    with running(session, box, login, tmp_path):
+        (folder / "a.json").write_bytes(ORDER)
+        wait_for_messages(box, 1)
+        archive = tmp_path / "archive"
+        box.connection.execute(
+            "UPDATE receive_locations SET adapter = adapter || jsonb_build_object('archive', %s::text)", (str(archive),)
+        )
+
+        def is_archived() -> bool:
+            if not any(path.is_file() for path in folder.iterdir()):
+                (folder / "b.json").write_bytes(ORDER)
+            return archive.exists() and bool(list(archive.iterdir()))
+
+        wait_until(is_archived, 60, what="an archived file")
+
+
+def test_a_stream_that_failed_is_started_again(
+    session: SparkSession, box: Box, login: Login, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_file_location(box, folder)
+    role = sql.Identifier(box.host().role_name)
+    with running(session, box, login, tmp_path):
+        (folder / "a.json").write_bytes(ORDER)
+        wait_for_messages(box, 1)
+        wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
+        # The stream can be asked and claims can be made, but nothing can be published.
+        box.connection.execute(sql.SQL("REVOKE INSERT ON receipts FROM {}").format(sql.Identifier(_hosts_role(box))))
+        (folder / "b.json").write_bytes(ORDER)
+        wait_until(lambda: "the stream failed" in caplog.text, 60, what="a failure")
+        assert "permission denied" in caplog.text
+        box.connection.execute(sql.SQL("GRANT INSERT ON receipts TO {}").format(role))
+        wait_for_messages(box, 2)
+
+
+def _hosts_role(box: Box) -> str:
+    return str(box.one("SELECT 'postroom_' || id || '_hosts' FROM message_box"))
+
+
+def test_a_second_process_of_the_host_stands_by(
+    session: SparkSession, box: Box, login: Login, folder: Path, tmp_path: Path
+) -> None:
+    add_file_location(box, folder)
+    claimers = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postroom claims'"
+    with ExitStack() as stack:
+        first = stack.enter_context(running(session, box, login, tmp_path))
+        (folder / "a.json").write_bytes(ORDER)
+        wait_for_messages(box, 1)
+        second = stack.enter_context(running(session, box, login, tmp_path / "second"))
+        wait_until(lambda: box.one(claimers) == 2, 30, what="both at work")
+        (folder / "b.json").write_bytes(ORDER)
+        wait_for_messages(box, 2)
+        wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
+        assert first.stop()["files"] == 2
+        (folder / "c.json").write_bytes(ORDER)
+        wait_for_messages(box, 3)
+        wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
+        assert second.stop()["files"] == 1
+
+
+def test_once_takes_in_what_is_there_and_ends(
+    session: SparkSession, box: Box, login: Login, folder: Path, tmp_path: Path
+) -> None:
+    add_file_location(box, folder, settle=0.2)
+    for number in range(3):
+        (folder / f"{number}.json").write_bytes(ORDER)
+    (folder / "bad.json").write_bytes(b"{")
+    process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
+    assert process.run_once(threading.Event()) == {"files": 4, "published": 3, "suspended": 1}
+    assert not list(folder.glob("*.json"))
+    assert box.queued() == {"Europe": 3}
+    nothing = PipelineProcess(session, box.host(), login=login, home=tmp_path)
+    assert nothing.run_once(threading.Event()).total() == 0

@@ -1,0 +1,179 @@
+"""Claimed files become messages, by Spark's tasks themselves (issue A, 5; MSG-07, RCV-12, PUB-14)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from postroom import pipelines
+from postroom.message import FRAGMENT_SIZE
+from tests.spark.conftest import Claim, StartStream
+from tests.support.box import PROMOTE, Box
+from tests.support.file_location import add_file_location
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+def wait_for_messages(box: Box, count: int, query: StreamingQuery) -> None:
+    def arrived() -> bool:
+        assert query.isActive, query.exception()
+        return box.count("spool") >= count
+
+    wait_until(arrived, 60, what=f"{count} messages")
+    assert box.count("spool") == count
+
+
+def order(number: int, region: str = "EU") -> bytes:
+    return b'{"region": "%s", "priority": %d}' % (region.encode(), number)
+
+
+@pytest.fixture
+def files(folder: Path) -> Iterator[list[Path]]:
+    yield (made := [folder / f"{number}.json" for number in range(20)])
+    assert not [path for path in made if path.exists()]
+
+
+def test_files_are_published_by_several_tasks_and_are_gone(
+    box: Box, folder: Path, claim: Claim, start_stream: StartStream, files: list[Path]
+) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    location = add_file_location(box, folder)
+    for number, path in enumerate(files):
+        path.write_bytes(order(number))
+    assert claim(location) == 20
+    query = start_stream(location)
+    wait_for_messages(box, 20, query)
+    wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
+    assert box.queued() == {"Europe": 20}
+    assert not [path for path in folder.rglob("*") if path.is_file()]
+    interchanges = "SELECT context->'written'->>k FROM spool, jsonb_object_keys(context->'written') k WHERE k LIKE %s"
+    ids = [one for (one,) in box.connection.execute(interchanges, ("%#InterchangeID",))]
+    assert len(set(ids)) == 20
+    # Both tasks have published, each over a connection of its own.
+    assert box.one("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postroom receive'") >= 2
+
+
+def test_one_name_five_times(box: Box, folder: Path, claim: Claim, start_stream: StartStream) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    location = add_file_location(box, folder)
+    query = start_stream(location)
+    for number in range(5):
+        (folder / "daily.json").write_bytes(order(number))
+        assert claim(location) == 1
+    wait_for_messages(box, 5, query)
+    assert sorted(body for (body,) in box.connection.execute("SELECT body FROM parts")) == [order(n) for n in range(5)]
+
+
+def test_a_large_body_travels_by_reference(box: Box, folder: Path, claim: Claim, start_stream: StartStream) -> None:
+    box.add_port("Everything", "BTS.ReceivePortName == 'dropIn'")
+    location = add_file_location(box, folder, pipeline=pipelines.PassThrough())
+    content = bytes(range(256)) * (40 * FRAGMENT_SIZE // 256)
+    (folder / "large.bin").write_bytes(content)
+    claim(location)
+    query = start_stream(location)
+    wait_for_messages(box, 1, query)
+    assert box.one("SELECT body FROM parts") is None
+    fragments = box.connection.execute("SELECT body FROM fragments ORDER BY number").fetchall()
+    assert b"".join(body for (body,) in fragments) == content
+
+
+def test_bad_files_are_suspended_and_the_tally_says_so(
+    box: Box, folder: Path, claim: Claim, start_stream: StartStream
+) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    location = add_file_location(box, folder, pipeline=pipelines.JsonLines(promote=PROMOTE))
+    (folder / "mixed.jsonl").write_bytes(order(1) + b"\n{broken\n" + order(2, "NOWHERE") + b"\n" + order(3))
+    claim(location)
+    query = start_stream(location, once=True)
+    assert query.awaitTermination(60)
+    assert query.exception() is None
+    [tally] = [p.observedMetrics["tally"] for p in query.recentProgress if p.observedMetrics]
+    assert (tally["files"], tally["published"], tally["suspended"]) == (1, 2, 2)
+    assert box.queued() == {"Europe": 2}
+    assert sorted(code for code, _ in box.suspended()) == ["PIPELINE", "ROUTING", "ROUTING"]
+    assert box.count("claims") == 0
+
+
+def test_the_workers_keep_their_connections_and_follow_the_subscriptions(
+    box: Box, folder: Path, claim: Claim, start_stream: StartStream
+) -> None:
+    sessions = "SELECT array_agg(pid ORDER BY pid) FROM pg_stat_activity WHERE application_name = 'postroom receive'"
+    box.add_port("Europe", "Region == 'EU'")
+    location = add_file_location(box, folder)
+    query = start_stream(location)
+    seen = set()
+    for number in range(1, 13):
+        if number == 7:
+            box.add_port("Audit", "exists(Region)")  # the index in the workers' memory learns of it
+        (folder / "a.json").write_bytes(order(number))
+        claim(location)
+        wait_for_messages(box, number, query)
+        seen |= set(box.one(sessions))
+    assert box.queued() == {"Europe": 12, "Audit": 6}
+    assert len(seen) <= 4  # a source and a task for each of two cores share the workers
+
+
+def test_a_batch_that_runs_again_publishes_nothing_twice(
+    box: Box, folder: Path, claim: Claim, start_stream: StartStream
+) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    location = add_file_location(box, folder)
+    for number in range(6):
+        (folder / f"{number}.json").write_bytes(order(number))
+    claim(location)
+    claimed = box.connection.execute("SELECT * FROM claims").fetchall()
+    copies = {row[4]: Path(row[4]).read_bytes() for row in claimed}
+    assert start_stream(location, once=True).awaitTermination(60)
+    assert box.count("claims") == 0
+    # As if the commit had been the last thing that the machine did.
+    with box.connection.cursor() as cursor:
+        cursor.executemany(f"INSERT INTO claims VALUES ({', '.join(['%s'] * len(claimed[0]))})", claimed)
+    for path, content in copies.items():
+        Path(path).write_bytes(content)
+        stamp = next(row for row in claimed if row[4] == path)[6]
+        os.utime(path, ns=(stamp, stamp))
+    again = start_stream(location, once=True)
+    assert again.awaitTermination(60)
+    assert again.exception() is None
+    assert box.queued() == {"Europe": 6}
+    assert box.count("claims") == 0
+    assert not any(path.is_file() for path in folder.rglob("*"))
+
+
+def test_a_database_that_drops_every_session_loses_and_repeats_nothing(
+    box: Box, folder: Path, claim: Claim, start_stream: StartStream
+) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    location = add_file_location(box, folder)
+    query = start_stream(location)
+    drop = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ANY (%s)"
+    for number in range(6):
+        (folder / "a.json").write_bytes(order(number))
+        claim(location)
+        box.connection.execute(drop, (["postroom receive", "postroom stream"],))
+        wait_for_messages(box, number + 1, query)
+    assert box.queued() == {"Europe": 6}
+
+
+def test_the_workers_run_the_environments_own_python(session: SparkSession) -> None:
+    from postroom.spark.session import without_pandas_warning
+
+    def tell(batches: Iterator[object]) -> Iterator[object]:
+        import sys
+
+        import pyarrow
+
+        for _ in batches:
+            yield pyarrow.RecordBatch.from_pydict({"python": [sys.executable]})
+
+    with without_pandas_warning():
+        [row] = session.range(1, numPartitions=1).mapInArrow(tell, "python string").collect()
+    assert row.python == sys.executable

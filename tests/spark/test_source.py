@@ -1,0 +1,126 @@
+"""The claimed files as a source: offsets are the numbers of claims."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+
+from postroom.errors import Unavailable
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.spark.claim import Claim
+from postroom.spark.login import Login
+from postroom.spark.source import ClaimedFilesReader, FilesPartition, balanced
+from tests.spark.conftest import Claim as ClaimNow
+from tests.support.box import Box
+from tests.support.file_location import add_file_location
+
+
+def file_of(size: int) -> Claim:
+    return Claim(interchange_id=uuid.uuid4(), name="f", path=Path("/f"), size=size, modified_ns=0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "parts", "loads"),
+    [
+        ([], 2, []),
+        ([5], 4, [[5]]),
+        ([1, 1, 1, 1], 2, [[1, 1], [1, 1]]),
+        ([10**6, 10, 10, 10**6, 10, 10], 2, [[10**6, 10, 10], [10**6, 10, 10]]),
+        ([10**9, 1, 2, 3], 2, [[10**9], [3, 2, 1]]),
+    ],
+)
+def test_files_are_shared_out_by_size(sizes: list[int], parts: int, loads: list[list[int]]) -> None:
+    shares = balanced([file_of(size) for size in sizes], parts)
+    assert sorted(sorted((file.size for file in share), reverse=True) for share in shares) == sorted(loads)
+
+
+def test_a_share_keeps_the_order_of_the_claims() -> None:
+    files = [file_of(size) for size in (3, 9, 1, 7)]
+    [share] = balanced(files, 1)
+    assert share == files
+
+
+@pytest.fixture
+def location(box: Box, folder: Path) -> ReceiveLocation:
+    return add_file_location(box, folder)
+
+
+def reader_of(login: Login, location: ReceiveLocation, max_files: int = 2) -> ClaimedFilesReader:
+    return ClaimedFilesReader(login=login, location_id=location.location_id, partitions=2, max_files=max_files)
+
+
+def names(partitions: object) -> list[str]:
+    assert isinstance(partitions, list)
+    assert all(isinstance(partition, FilesPartition) for partition in partitions)
+    return sorted(file.name for partition in partitions for file in partition.files)
+
+
+def test_a_batch_takes_so_many_files_and_goes_on_where_it_ended(
+    login: Login, location: ReceiveLocation, folder: Path, claim: ClaimNow
+) -> None:
+    reader = reader_of(login, location)
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadMaxFiles(2)) == start
+    for name in "abc":
+        (folder / name).write_bytes(b"{}")
+        claim(location)
+    first = reader.latestOffset(start, ReadMaxFiles(2))
+    assert names(reader.partitions(start, first)) == ["a", "b"]
+    second = reader.latestOffset(first, ReadMaxFiles(2))
+    assert names(reader.partitions(first, second)) == ["c"]
+    assert reader.latestOffset(second, ReadMaxFiles(2)) == second
+    everything = reader.latestOffset(start, ReadAllAvailable())
+    assert names(reader.partitions(start, everything)) == ["a", "b", "c"]
+    reader.stop()
+
+
+def test_with_available_now_what_is_claimed_later_is_left(
+    login: Login, location: ReceiveLocation, folder: Path, claim: ClaimNow
+) -> None:
+    reader = reader_of(login, location)
+    (folder / "a").write_bytes(b"{}")
+    claim(location)
+    reader.prepareForTriggerAvailableNow()
+    (folder / "b").write_bytes(b"{}")
+    claim(location)
+    last = reader.latestOffset({"number": 0}, ReadMaxFiles(2))
+    assert names(reader.partitions({"number": 0}, last)) == ["a"]
+    assert reader.latestOffset(last, ReadMaxFiles(2)) == last
+    reader.stop()
+
+
+def test_another_locations_claims_are_not_its_own(
+    box: Box, login: Login, location: ReceiveLocation, folder: Path, claim: ClaimNow
+) -> None:
+    other = add_file_location(box, folder / "other", name="other")
+    (folder / "other").mkdir()
+    (folder / "other" / "theirs").write_bytes(b"{}")
+    claim(other)
+    reader = reader_of(login, location)
+    assert reader.latestOffset({"number": 0}, ReadMaxFiles(2)) == {"number": 0}
+    reader.stop()
+
+
+def test_while_the_messagebox_is_away_there_is_nothing_new(location: ReceiveLocation, tmp_path: Path) -> None:
+    reader = reader_of(Login(url=f"postgresql:///nowhere?host={tmp_path}"), location)
+    assert reader.latestOffset({"number": 7}, ReadMaxFiles(2)) == {"number": 7}
+    with pytest.raises(Unavailable):
+        reader.partitions({"number": 7}, {"number": 8})
+
+
+def test_a_lost_connection_is_made_again(
+    box: Box, login: Login, location: ReceiveLocation, folder: Path, claim: ClaimNow
+) -> None:
+    reader = reader_of(login, location)
+    start = reader.latestOffset({"number": 0}, ReadMaxFiles(2))
+    (folder / "a").write_bytes(b"{}")
+    claim(location)
+    box.connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'postroom stream'"
+    )
+    end = reader.latestOffset(start, ReadMaxFiles(2))
+    assert names(reader.partitions(start, end)) == ["a"]
+    reader.stop()
