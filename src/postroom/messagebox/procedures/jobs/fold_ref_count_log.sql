@@ -1,5 +1,6 @@
 -- Second half of a fold, in a transaction of its own with a lock timeout: waits for the writers of one log, adds its
--- deltas to the totals, notes the sums that are zero, and empties it. Returns how many log rows there were.
+-- deltas to the totals, notes the sums that are zero, and empties it. Returns how many log rows there were. What came and
+-- went within one log never gets a total; whether it has one from before is for the cleanup to see.
 -- Locks: ACCESS EXCLUSIVE on that one log, before it is read; without it the count of an uncommitted publish is lost.
 CREATE OR REPLACE FUNCTION messagebox.fold_ref_count_log(p_kind text, p_log smallint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
@@ -18,16 +19,14 @@ BEGIN
         WITH sums AS (SELECT %1$I AS id, sum(delta) AS delta, count(*) AS n FROM %2$I GROUP BY 1),
              kept AS (
                 INSERT INTO %3$I AS t (%1$I, total)
-                SELECT s.id, s.delta FROM sums s
-                 WHERE s.delta <> 0 OR EXISTS (SELECT 1 FROM %3$I o WHERE o.%1$I = s.id)
+                SELECT s.id, s.delta FROM sums s WHERE s.delta <> 0
                 ON CONFLICT (%1$I) DO UPDATE SET total = t.total + excluded.total
                 RETURNING t.%1$I AS id, t.total),
              zero AS (
                 INSERT INTO %4$I (%1$I)
                 SELECT k.id FROM kept k WHERE k.total = 0
                 UNION ALL
-                SELECT s.id FROM sums s
-                 WHERE s.delta = 0 AND NOT EXISTS (SELECT 1 FROM %3$I o WHERE o.%1$I = s.id)
+                SELECT s.id FROM sums s WHERE s.delta = 0
                 ON CONFLICT DO NOTHING)
         SELECT coalesce(sum(n), 0) FROM sums $sql$, id, log, totals, zero_sum) INTO folded;
     IF folded > 0 THEN

@@ -1,8 +1,9 @@
 -- Operations_OperateOnInstances: routing failure reports whose instance is gone (terminated, or resumed and done) go
 -- too. Returns how many. A report about no instance stays until somebody terminates it.
--- Index: suspended_queue_reports.
+-- Index: suspended_queue_reports; the queues are read whole, and hashed (nested loops are off, see message_cleanup).
 CREATE OR REPLACE FUNCTION messagebox.operate_on_instances() RETURNS integer
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = messagebox, management, pg_temp SET enable_nestloop = off AS $$
 DECLARE
     deleted uuid[];
 BEGIN
@@ -18,6 +19,7 @@ BEGIN
     IF deleted IS NULL THEN
         RETURN 0;
     END IF;
+    PERFORM set_config('enable_nestloop', 'on', true);
     PERFORM int_release(deleted);
     RETURN cardinality(deleted);
 END $$;

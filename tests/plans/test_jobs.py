@@ -1,0 +1,63 @@
+"""Jobs work on tables that are filled and emptied all the time; what the statistics say of them is always wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.box import Box, open_box
+from tests.support.plans import reads
+
+MANY = 20_000
+KINDS = [("message", "spool", "message_cleanup"), ("part", "parts", "parts_cleanup")]
+
+_MESSAGES = """
+    WITH m AS MATERIALIZED (SELECT gen_random_uuid() AS id FROM generate_series(1, %(count)s)),
+         s AS (INSERT INTO spool (message_id, part_ids, context) SELECT id, ARRAY[id], '{}' FROM m),
+         p AS (INSERT INTO parts SELECT id, 'body', 'text/plain', NULL, 1, 'x' FROM m),
+         l AS (INSERT INTO message_ref_count_log_1 SELECT id, %(delta)s FROM m)
+    INSERT INTO part_ref_count_log_1 SELECT id, %(delta)s FROM m
+"""
+
+
+@pytest.fixture
+def emptied(database: str) -> Iterator[Box]:
+    """A box whose statistics are from when it was empty, with 20,000 messages released and as many referred to."""
+    with open_box(database) as box:
+        execute = box.connection.execute
+        for table in ("spool", "parts", "fragments"):
+            execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+        for kind, table in ((kind, table) for kind, _, _ in KINDS for table in ("ref_count_log_totals", "zero_sum")):
+            execute(f"ALTER TABLE {kind}_{table} SET (autovacuum_enabled = off)")
+        execute("VACUUM ANALYZE")
+        execute(_MESSAGES, {"count": MANY, "delta": 1})
+        for kind, _, _ in KINDS:
+            box.one("SELECT fold_ref_count_log(%s, 1::smallint)", kind)
+        execute("INSERT INTO message_ref_count_log_1 SELECT message_id, -1 FROM spool")
+        execute("INSERT INTO part_ref_count_log_1 SELECT part_id, -1 FROM parts")
+        execute(_MESSAGES, {"count": MANY, "delta": 1})
+        yield box
+
+
+def test_a_fold_looks_up_the_totals_and_reads_its_log_once(emptied: Box) -> None:
+    for kind, _, _ in KINDS:
+        with emptied.connection.transaction(), reads(emptied.connection) as read:
+            assert emptied.one("SELECT fold_ref_count_log(%s, 1::smallint)", kind) == 2 * MANY
+        assert read.whole(f"{kind}_ref_count_log_1") == 1
+        assert read.whole(f"{kind}_ref_count_log_totals", f"{kind}_zero_sum") == 0
+
+
+def test_a_cleanup_reads_each_log_once_and_looks_up_the_rest(emptied: Box) -> None:
+    for kind, table, cleanup in KINDS:
+        emptied.one("SELECT fold_ref_count_log(%s, 1::smallint)", kind)
+        # Those that are referred to are written to again, and one of those that are not.
+        emptied.connection.execute(
+            f"INSERT INTO {kind}_ref_count_log_2 SELECT {kind}_id, 1 FROM {kind}_ref_count_log_totals WHERE total <> 0"
+            f" UNION ALL (SELECT {kind}_id, 1 FROM {kind}_zero_sum LIMIT 1)"
+        )
+        with emptied.connection.transaction(), reads(emptied.connection) as read:
+            assert emptied.one(f"SELECT {cleanup}(%s)", MANY) == MANY - 1
+        assert read.whole(f"{kind}_ref_count_log_1") <= 1
+        assert read.whole(f"{kind}_ref_count_log_2") <= 1
+        assert read.whole(table, f"{kind}_ref_count_log_totals", f"{kind}_zero_sum") == 0
