@@ -1,0 +1,100 @@
+"""The documentation of the MessageBox says what is in it, and the examples that need one run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.application.load import load
+from postroom.messagebox.connection import Connection, connect
+from postroom.operations.deployment import apply
+from tests.support.pages import ROOT, blocks, pages
+
+TABLES = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+EXAMPLE = ROOT / "examples" / "orders" / "app.py"
+
+
+@pytest.fixture
+def deployed(database: str, tmp_path: Path) -> str:
+    """A MessageBox with the example application in it."""
+    with connect(database) as connection:
+        apply(connection, load(EXAMPLE), home=tmp_path)
+    return database
+
+
+def _listed(pattern: str) -> set[str]:
+    return set(re.findall(rf"^\| `({pattern})`", TABLES, re.MULTILINE))
+
+
+def _for_any_host(names: set[str]) -> set[str]:
+    """The names with the example's one host taken out of them."""
+    return {re.sub(r"(?<=_)main$|(?<=\.)main(?=_)", "<host>", name) for name in names}
+
+
+def test_every_table_is_listed_and_nothing_else(deployed: str) -> None:
+    with connect(deployed) as connection:
+        there = _names(
+            connection,
+            "SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname IN ('messagebox', 'management') AND c.relkind IN ('r', 'p', 'v', 'S')"
+            # An identity column has a sequence of its own, which nobody calls by name.
+            "   AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'i' AND relkind = 'S')",
+        )
+    assert _listed(r"(?:messagebox|management)\.[a-z0-9_<>]+") == _for_any_host(there)
+
+
+def test_every_function_is_listed_and_nothing_else(deployed: str) -> None:
+    with connect(deployed) as connection:
+        there = _names(connection, "SELECT proname FROM pg_proc WHERE pronamespace = 'messagebox'::regnamespace")
+    assert _listed(r"[a-z][a-z0-9_<>]*") == _for_any_host(there)
+
+
+def test_who_may_call_a_function_is_told(deployed: str) -> None:
+    with connect(deployed) as connection:
+        granted = _names(
+            connection,
+            "SELECT p.proname FROM pg_proc p, pg_roles r WHERE p.pronamespace = 'messagebox'::regnamespace"
+            "   AND r.rolname = 'postroom_' || (SELECT id FROM message_box) || '_hosts'"
+            "   AND has_function_privilege(r.oid, p.oid, 'EXECUTE')",
+        )
+    told = set(re.findall(r"^\| `([a-z_]+)` \|[^|]*\| hosts \|", TABLES, re.MULTILINE))
+    _, _, jobs = TABLES.partition("in BizTalk Server | what it does |")
+    told |= set(re.findall(r"^\| `([a-z_]+)` \|", jobs.partition("\n\n")[0], re.MULTILINE))
+    assert told == granted
+
+
+def test_every_error_state_is_listed(deployed: str) -> None:
+    folder = ROOT / "src" / "postroom" / "messagebox" / "procedures"
+    raised = {code for path in folder.rglob("*.sql") for code in re.findall(r"ERRCODE = '(PR\d+)'", path.read_text())}
+    assert _listed(r"PR\d+") == raised
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in pages() if any("messagebox" in block.words for block in blocks(page, "python"))],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_python_examples_run(page: Path, deployed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the example application deployed, wherever the page says that its MessageBox is."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("POSTROOM_DATABASE", deployed)
+    names: dict[str, Any] = {"__name__": "example"}
+    for block in blocks(page, "python"):
+        exec(compile(block.text, str(block), "exec"), names)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in pages() if blocks(page, "sql")], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_sql_examples_run(page: Path, deployed: str) -> None:
+    with connect(deployed) as connection:
+        for block in blocks(page, "sql"):
+            with connection.transaction(force_rollback=True):
+                connection.execute(block.text.encode())
+
+
+def _names(connection: Connection, query: str) -> set[str]:
+    return {name for (name,) in connection.execute(query.encode())}

@@ -1,0 +1,152 @@
+"""The documentation as tests read it: pages, their links, headings and fenced blocks, and what is written by machine.
+
+python -m tests.support.pages          # write the generated parts of the pages again
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from postroom.properties import Property
+from postroom.system_properties import BTS, FILE
+
+ROOT = Path(__file__).parents[2]
+PROPERTIES = ROOT / "docs" / "properties.md"
+
+_FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<info>.*)$")
+_LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)[^)]*\)")
+_HEADING = re.compile(r"^#{1,6} +(?P<text>.+?) *#*$")
+_INLINE_CODE = re.compile(r"`[^`\n]+`")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A fenced block; ``words`` are what stands behind the language on its first line."""
+
+    page: Path
+    line: int
+    language: str
+    words: tuple[str, ...]
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def pages() -> list[Path]:
+    """Every page that is written for readers."""
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def blocks(page: Path, language: str) -> list[Block]:
+    """The fenced blocks of one language, in order."""
+    return [block for block in _blocks(page) if block.language == language]
+
+
+def _blocks(page: Path) -> Iterator[Block]:
+    opened: tuple[int, str, str, str] | None = None
+    held: list[str] = []
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        fence = _FENCE.match(line)
+        if opened is None:
+            if fence is not None:
+                opened, held = (number, fence["indent"], fence["fence"], fence["info"].strip()), []
+        elif line.strip() == opened[2]:
+            first, indent, _, info = opened
+            language, *words = info.split() or [""]
+            text = "".join(one.removeprefix(indent) + "\n" for one in held)
+            yield Block(page=page, line=first, language=language, words=tuple(words), text=text)
+            opened = None
+        else:
+            held.append(line)
+    assert opened is None, f"{page}:{opened[0]}: the block is never closed"
+
+
+def prose(page: Path) -> list[str]:
+    """The lines outside of fenced blocks, without code between backticks; a line inside a block is empty."""
+    fence = ""
+    lines = []
+    for line in page.read_text(encoding="utf-8").splitlines():
+        found = _FENCE.match(line)
+        if not fence and found is not None:
+            fence = found["fence"]
+            lines.append("")
+        elif fence:
+            fence = "" if line.strip() == fence else fence
+            lines.append("")
+        else:
+            lines.append(_INLINE_CODE.sub("", line))
+    return lines
+
+
+def links(page: Path) -> list[tuple[int, str]]:
+    """The targets of the links and pictures of a page, with their lines."""
+    return [
+        (number, match["target"])
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
+        if prose(page)[number - 1]
+        for match in _LINK.finditer(line)
+    ]
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link to a heading of this page may say after the '#'; as GitHub makes it."""
+    found: set[str] = set()
+    for line, plain in zip(page.read_text(encoding="utf-8").splitlines(), prose(page), strict=True):
+        heading = _HEADING.match(line) if plain else None
+        if heading is not None:
+            text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading["text"]).replace("`", "").lower()
+            found.add(re.sub(r"[^\w\- ]", "", text).replace(" ", "-"))
+    return found
+
+
+def system_property_table() -> str:
+    """The table of the system properties, from the code."""
+    rows = ["| property | type | who sets it in this version |", "|---|---|---|"]
+    for room, prefix in ((BTS, "BTS"), (FILE, "FILE")):
+        for name, prop in vars(room).items():
+            if isinstance(prop, Property):
+                kind = prop.value_type.python_type.__name__
+                rows.append(f"| `{prefix}.{name}` | {kind} | {SET_BY.get(prop.dotted, '')} |")
+    return "\n".join(rows) + "\n"
+
+
+_RECEIVED = "every received message, promoted"
+_SENDING = "the context that a send port's adapter sees, written"
+SET_BY = {
+    "BTS.ReceivePortID": _RECEIVED,
+    "BTS.ReceivePortName": _RECEIVED,
+    "BTS.InboundTransportLocation": _RECEIVED,
+    "BTS.InboundTransportType": _RECEIVED,
+    "BTS.InterchangeSequenceNumber": _RECEIVED,
+    "BTS.SuspendMessageOnRoutingFailure": f"{_RECEIVED}; a publishing program may promote or write it",
+    "BTS.MessageType": "messages of a pipeline that gives a type, promoted",
+    "BTS.ReceiveLocationName": "every received message, written",
+    "BTS.InterchangeID": "every received message, written",
+    "BTS.SPTransportID": "a publisher that directs a message to one send port; the engine only compares it",
+    "BTS.SPName": _SENDING,
+    "BTS.SPID": _SENDING,
+    "BTS.OutboundTransportLocation": _SENDING,
+    "BTS.OutboundTransportType": _SENDING,
+    "BTS.RetryInterval": f"{_SENDING}, in whole minutes",
+    "BTS.RetryCount": f"{_SENDING}: how many retries are left",
+    "FILE.ReceivedFileName": "messages from a File location, written",
+}
+
+
+def with_generated(page: Path, name: str, generated: str) -> str:
+    """The text of a page with what stands between the marks of that name replaced."""
+    text = page.read_text(encoding="utf-8")
+    begin, end = f"<!-- {name}: begin (written by tests/support/pages.py) -->\n", f"<!-- {name}: end -->"
+    head, found, rest = text.partition(begin)
+    _, also_found, tail = rest.partition(end)
+    assert found, f"{page} lacks the mark {begin!r}"
+    assert also_found, f"{page} lacks the mark {end!r}"
+    return f"{head}{begin}{generated}{end}{tail}"
+
+
+if __name__ == "__main__":
+    PROPERTIES.write_text(with_generated(PROPERTIES, "system properties", system_property_table()), encoding="utf-8")

@@ -1,0 +1,267 @@
+"""The documentation says what is there: links lead somewhere, examples run, commands and options exist."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+import uuid
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+import pytest
+
+from postroom import Application, adapters, pipelines
+from postroom.agent.interchange import Interchange, stamp
+from postroom.cli.main import cli
+from postroom.message import Bytes
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.system_properties import BTS
+from tests.support.pages import (
+    PROPERTIES,
+    ROOT,
+    SET_BY,
+    Block,
+    anchors,
+    blocks,
+    links,
+    pages,
+    prose,
+    system_property_table,
+    with_generated,
+)
+
+EXAMPLE = ROOT / "examples" / "orders" / "app.py"
+BEHAVIOUR = ROOT / "docs" / "behaviour.md"
+
+#: Places that belong to a machine and not to the product. The system account and the socket folders are the product's.
+_MACHINE_PATHS = re.compile(r"/(?:work|home|Users|opt|mnt)/\w|/tmp/(?!postroom)|\.\./shared|localhost:\d")
+
+#: What a reader's shell has; Postroom's own commands and make's targets are looked up.
+_TOOLS = {
+    "cat",
+    "cd",
+    "cp",
+    "createdb",
+    "createuser",
+    "curl",
+    "git",
+    "kill",
+    "ls",
+    "mkdir",
+    "mv",
+    "pg_dump",
+    "pg_restore",
+}
+_TOOLS |= {
+    ".",
+    "pg_dumpall",
+    "pip",
+    "printf",
+    "psql",
+    "python",
+    "python3",
+    "rm",
+    "sleep",
+    "tail",
+    ".venv/bin/pip",
+    "systemctl",
+}
+
+_ITEM = r"(?:ACC|CTX|DEQ|FLT|INS|MSG|NRF|ORS|PRED|PUB|RCV|REF|SEC|SND|SPT|SUB|TYP)-\d+"
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for line, target in links(page):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        if not there.exists() or (anchor and anchor not in anchors(there)):
+            broken.append(f"{page.name}:{line}: {target}")
+    assert not broken
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_knows_a_machine(page: Path) -> None:
+    found = _MACHINE_PATHS.search(page.read_text(encoding="utf-8"))
+    assert found is None, f"{page.name} mentions {found.group()!r}"
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in pages() if blocks(page, "python")], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_python_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One page is one program. Those that need a MessageBox are run elsewhere, and are read here."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "example"}
+    for block in blocks(page, "python"):
+        code = compile(block.text, str(block), "exec")
+        if "messagebox" not in block.words:
+            exec(code, names)
+
+
+def test_the_readme_shows_the_example_as_it_is() -> None:
+    shown = [block.text for block in blocks(ROOT / "README.md", "python")]
+    assert EXAMPLE.read_text(encoding="utf-8") in shown
+
+
+def _commands() -> list[tuple[Block, str]]:
+    return [
+        (block, line.removeprefix("$ "))
+        for page in pages()
+        for block in blocks(page, "console")
+        for line in _joined(block.text).splitlines()
+        if line.startswith("$ ")
+    ]
+
+
+def _joined(text: str) -> str:
+    return re.sub(r"\\\n\s*", " ", text)
+
+
+@pytest.mark.parametrize(("block", "line"), _commands(), ids=str)
+def test_commands_exist(block: Block, line: str) -> None:
+    for words in _pipeline(line):
+        program = words[0]
+        if program == "make":
+            targets = [word for word in words[1:] if "=" not in word]
+            makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+            for target in targets:
+                assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{block}: make has no {target}"
+        elif program.rpartition("/")[2] == "postroom":
+            _check(words[1:])
+        else:
+            assert program in _TOOLS, f"{block}: what is {program}?"
+
+
+def _pipeline(line: str) -> list[list[str]]:
+    """The commands of a line of shell, each as its words; without assignments, redirections and comments."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    commands: list[list[str]] = [[]]
+    words = iter(lexer)
+    for word in words:
+        if word in ("|", "&&", ";", "&"):
+            commands.append([])
+        elif word in (">", ">>", "<", "2>"):
+            next(words)
+        elif commands[-1] or not re.fullmatch(r"[A-Z_]+=.*", word):
+            commands[-1].append(word)
+    return [command for command in commands if command]
+
+
+def _check(arguments: list[str]) -> None:
+    """The arguments name a command, options that it has, and as many arguments as it takes."""
+    command: click.Command = cli
+    context: click.Context | None = None
+    asks_for_help = "--help" in arguments
+    rest = [word for word in arguments if word != "--help"]
+    while True:
+        context = click.Context(command, info_name=command.name, parent=context)
+        # The parser knows options and arguments, and asks nobody whether a file is there.
+        given, left, _ = command.make_parser(context).parse_args(rest)
+        if not isinstance(command, click.Group):
+            break
+        if not left:
+            assert asks_for_help, f"{arguments} names no command"
+            return
+        found = command.get_command(context, left[0])
+        assert found is not None, f"there is no command {left[0]!r} in {arguments}"
+        command, rest = found, left[1:]
+    assert not left, f"{command.name} does not take {left}"
+    missing = [one.name for one in command.params if one.required and not _is_given(given.get(str(one.name)))]
+    assert not missing or asks_for_help, f"{arguments} lacks {missing}"
+
+
+def _is_given(value: object) -> bool:
+    """What the parser leaves for an argument that is missing differs between versions of click; it is never text."""
+    return isinstance(value, str) or (isinstance(value, tuple | list) and any(isinstance(word, str) for word in value))
+
+
+def test_the_table_of_system_properties_is_current() -> None:
+    current = with_generated(PROPERTIES, "system properties", system_property_table())
+    assert PROPERTIES.read_text(encoding="utf-8") == current, "run: python -m tests.support.pages"
+
+
+def test_the_table_says_what_the_engine_stamps() -> None:
+    location = ReceiveLocation(
+        location_id=uuid.uuid4(),
+        name="drop",
+        port_id=uuid.uuid4(),
+        port_name="OrdersIn",
+        host_id=1,
+        adapter={"kind": "file"},
+        pipeline={"kind": "json"},
+        uri="file:///in",
+        enabled=True,
+    )
+    context = stamp(location, Interchange(interchange_id=uuid.uuid4(), body=Bytes(b"")))
+    said = {name for name, text in SET_BY.items() if text.startswith("every received message")}
+    promoted = {prop.dotted for prop in context if context.is_promoted(prop)} | {BTS.InterchangeSequenceNumber.dotted}
+    written = {prop.dotted for prop in context if not context.is_promoted(prop)}
+    assert said == promoted | written
+    assert {name for name in said if "promoted" in SET_BY[name]} == promoted
+
+
+def test_every_decision_is_in_the_index() -> None:
+    folder = ROOT / "docs" / "adr"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    found = sorted(folder.glob("[0-9]*.md"))
+    numbers = [page.name[:4] for page in found]
+    assert len(set(numbers)) == len(numbers)
+    for page in found:
+        lines = page.read_text(encoding="utf-8").splitlines()
+        number, title = page.name[:4], lines[0].removeprefix("# ")
+        assert title.startswith(f"{number}. "), page.name
+        assert f"[{number}]({page.name}) | {title[6:]} |" in index, page.name
+        for heading in ("## Context", "## Decision", "## Consequences"):
+            assert heading in lines, f"{page.name} has no {heading!r}"
+
+
+def test_every_argument_of_a_definition_is_told() -> None:
+    page = (ROOT / "docs" / "applications.md").read_text(encoding="utf-8")
+    kinds = [*get_args(adapters.AnyAdapter), *get_args(pipelines.ReceivePipeline)]
+    for kind in kinds:
+        assert kind.__name__ in page, f"{kind.__name__} is not on the page"
+        for name in kind.model_fields.keys() - {"kind"}:
+            assert re.search(rf"\b{name}\b", page), f"{kind.__name__}.{name} is not on the page"
+    for method in (Application.send_port, Application("orders").receive_port("OrdersIn").location):
+        for name in inspect.signature(method).parameters:
+            assert re.search(rf"\b{name}\b", page) or name == "self", f"{name} is not on the page"
+
+
+def test_every_advisory_lock_is_listed() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    used = {
+        number
+        for path in (ROOT / "src").rglob("*")
+        if path.suffix in (".py", ".sql")
+        for number in re.findall(r"\b70\d\d\b", path.read_text(encoding="utf-8"))
+    }
+    assert used == set(re.findall(r"^\| \((70\d\d), ", page, re.MULTILINE))
+
+
+def test_every_item_that_code_cites_is_explained() -> None:
+    explained = set(re.findall(rf"^\| ({_ITEM}) \|", BEHAVIOUR.read_text(encoding="utf-8"), re.MULTILINE))
+    cited = {
+        item: path.relative_to(ROOT)
+        for folder in ("src", "tests", "bench", "examples", "docs")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".sql", ".md") and path != Path(__file__)
+        for item in re.findall(_ITEM, path.read_text(encoding="utf-8"))
+    }
+    assert {item: place for item, place in cited.items() if item not in explained} == {}
+
+
+def test_figures_come_from_measurements() -> None:
+    """Rates are told by bench/RESULTS.md; a page may tell one only as what was measured for a decision."""
+    rate = re.compile(r"\d[\d,.]* ?(?:messages|rows|orders)/s|\d[\d,.]* (?:messages|orders) (?:a|per) second")
+    for page in pages():
+        if "adr" in page.parts:
+            continue
+        told = [line for line in prose(page) if rate.search(line)]
+        assert not told, f"{page.name} tells a rate: {told}"
