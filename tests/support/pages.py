@@ -84,10 +84,11 @@ def prose(page: Path) -> list[str]:
 
 def links(page: Path) -> list[tuple[int, str]]:
     """The targets of the links and pictures of a page, with their lines."""
+    lines = page.read_text(encoding="utf-8").splitlines()
     return [
         (number, match["target"])
-        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
-        if prose(page)[number - 1]
+        for number, (line, plain) in enumerate(zip(lines, prose(page), strict=True), 1)
+        if plain
         for match in _LINK.finditer(line)
     ]
 
