@@ -41,6 +41,7 @@ def demo(frame: Frame, app: Path, keep: bool) -> None:
 
     from postroom.application.load import load
     from postroom.errors import StateError
+    from postroom.messagebox.embedded import EmbeddedServer, server_folder
     from postroom.operations.demo import Demo
     from postroom.operations.running import deployed
 
@@ -53,11 +54,13 @@ def demo(frame: Frame, app: Path, keep: bool) -> None:
         )
     definition = load(app)
     live = _Live(quiet=frame.output is Format.JSON)
+    live.say(f"Running {app} in {home}; PostgreSQL and Spark take a few seconds to start")
     try:
         with deployed(definition, home, database=None, master="local[2]", say=live.say) as supervisor, live:
             expected, actual, differences = Demo(supervisor, supervisor.url, home, live.show).run()
     finally:
         if not keep:
+            EmbeddedServer(server_folder(home)).destroy()
             shutil.rmtree(home, ignore_errors=True)
     if frame.output is Format.JSON:
         click.echo(to_json(_plain(expected, actual, differences)))
