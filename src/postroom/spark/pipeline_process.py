@@ -25,7 +25,7 @@ from postroom.spark.claims import Claimer
 from postroom.spark.login import Login
 from postroom.spark.receive_stream import TALLY, start_stream
 from postroom.spark.running_location import RunningLocation
-from postroom.spark.session import is_alive, open_session
+from postroom.spark.session import has_died, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 _CHECK_SECONDS = 0.25
 _CONFIGURATION_SECONDS = 2.0
+_DEATH_SECONDS = 5.0
 
 
 def run_pipeline(
@@ -79,18 +80,19 @@ class PipelineProcess:
     def run(self, stopping: threading.Event) -> Counter[str]:
         """Until told to stop."""
         try:
-            while not stopping.is_set():
+            while not stopping.is_set() and not has_died(self._session, within=0):
                 self._follow_configuration()
                 for running in self._running.values():
                     running.check()
                 stopping.wait(_CHECK_SECONDS)
         except Exception as error:
-            if is_alive(self._session):
+            if not has_died(self._session, within=_DEATH_SECONDS):
                 raise
-            logs = self._home / ".postroom" / "logs"
-            raise Unavailable("Spark has died.", why=str(error), hint=f"See the logs in {logs}.") from error
+            _log.warning("%s", error)
         finally:
             self._stop_all()
+        if not stopping.is_set():
+            raise Unavailable("Spark has died.", hint=f"See the logs in {self._home / '.postroom' / 'logs'}.")
         return self._counts
 
     def run_once(self, stopping: threading.Event) -> Counter[str]:

@@ -30,7 +30,6 @@ from postroom.spark.java import find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SCRATCH = "spark.postroom.scratch"
 _STOP_SECONDS = 20.0
 _TASK_ATTEMPTS = 4
 
@@ -108,14 +107,14 @@ def create_session(
     from pyspark.sql import SparkSession
 
     _remove_left_over()
-    scratch = private_folder(f"spark-{os.getpid()}")
+    scratch = _scratch_folder()
     log = home / ".postroom" / "logs" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     (scratch / "log4j2.properties").write_text(_LOG4J)
     chosen = {**_SETTINGS, **(_local_settings(scratch) if is_local(master) else {}), **(settings or {})}
     options = _JAVA_OPTIONS.format(heap=chosen["spark.driver.memory"], scratch=scratch)
     chosen["spark.driver.extraJavaOptions"] = f"{options} {chosen.get('spark.driver.extraJavaOptions', '')}".strip()
-    conf = SparkConf(loadDefaults=False).setAll([*chosen.items(), (_SCRATCH, str(scratch))])
+    conf = SparkConf(loadDefaults=False).setAll(list(chosen.items()))
     conf.setMaster(_with_attempts(master))
     with _environment(scratch, log, local=is_local(master)), without_pandas_warning():
         try:
@@ -134,17 +133,21 @@ def create_session(
 
 def end_session(session: SparkSession) -> None:
     """Stops the session and ends its JVM; returns when that is gone."""
-    scratch = Path(session.sparkContext.getConf().get(_SCRATCH) or "")
     with suppress(Exception):  # the JVM may be gone already
         session.stop()
     _end_jvm()
-    _remove(scratch)
+    _remove(_scratch_folder())
 
 
-def is_alive(session: SparkSession) -> bool:
-    """Whether the session's JVM runs."""
+def has_died(session: SparkSession, *, within: float) -> bool:
+    """Whether the session's JVM is gone, or goes in so many seconds: its sockets close before its process ends."""
     gateway = session.sparkContext._gateway
-    return gateway is not None and (gateway.proc is None or gateway.proc.poll() is None)
+    if gateway is None:
+        return True
+    try:
+        return gateway.proc is not None and gateway.proc.wait(within) is not None
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def is_local(master: str) -> bool:
@@ -232,9 +235,14 @@ def _end_jvm() -> None:
             return
 
 
+def _scratch_folder() -> Path:
+    """For sockets, spilled data and libraries; short, and this process's own."""
+    return private_folder(f"spark-{os.getpid()}")
+
+
 def _remove_left_over() -> None:
     """The scratch folders of processes that were killed; one with this process's own number is among them."""
-    for folder in private_folder(f"spark-{os.getpid()}").parent.glob("spark-*"):
+    for folder in _scratch_folder().parent.glob("spark-*"):
         pid = folder.name.removeprefix("spark-")
         if pid.isdigit() and (int(pid) == os.getpid() or not psutil.pid_exists(int(pid))):
             _remove(folder)
