@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def test_a_batch_takes_so_many_files_and_goes_on_where_it_ended(
     login: Login, location: ReceiveLocation, folder: Path, claim: ClaimNow
 ) -> None:
     reader = reader_of(login, location)
-    start = reader.initialOffset()
+    start = reader.latestOffset(reader.initialOffset(), ReadMaxFiles(2))
     assert reader.latestOffset(start, ReadMaxFiles(2)) == start
     for name in "abc":
         (folder / name).write_bytes(b"{}")
@@ -86,8 +87,9 @@ def test_with_available_now_what_is_claimed_later_is_left(
     reader.prepareForTriggerAvailableNow()
     (folder / "b").write_bytes(b"{}")
     claim(location)
-    last = reader.latestOffset({"number": 0}, ReadMaxFiles(2))
-    assert names(reader.partitions({"number": 0}, last)) == ["a"]
+    start = reader.initialOffset()
+    last = reader.latestOffset(start, ReadMaxFiles(2))
+    assert names(reader.partitions(start, last)) == ["a"]
     assert reader.latestOffset(last, ReadMaxFiles(2)) == last
     reader.stop()
 
@@ -100,22 +102,23 @@ def test_another_locations_claims_are_not_its_own(
     (folder / "other" / "theirs").write_bytes(b"{}")
     claim(other)
     reader = reader_of(login, location)
-    assert reader.latestOffset({"number": 0}, ReadMaxFiles(2)) == {"number": 0}
+    assert reader.latestOffset(reader.initialOffset(), ReadMaxFiles(2))["number"] == 0
     reader.stop()
 
 
 def test_while_the_messagebox_is_away_there_is_nothing_new(location: ReceiveLocation, tmp_path: Path) -> None:
     reader = reader_of(Login(url=f"postgresql:///nowhere?host={tmp_path}"), location)
-    assert reader.latestOffset({"number": 7}, ReadMaxFiles(2)) == {"number": 7}
+    start = {"number": 7, "warm_ups": 1}
+    assert reader.latestOffset(start, ReadMaxFiles(2)) == start
     with pytest.raises(Unavailable):
-        reader.partitions({"number": 7}, {"number": 8})
+        reader.partitions(start, {"number": 8, "warm_ups": 1})
 
 
 def test_a_lost_connection_is_made_again(
     box: Box, login: Login, location: ReceiveLocation, folder: Path, claim: ClaimNow
 ) -> None:
     reader = reader_of(login, location)
-    start = reader.latestOffset({"number": 0}, ReadMaxFiles(2))
+    start = reader.latestOffset(reader.initialOffset(), ReadMaxFiles(2))
     (folder / "a").write_bytes(b"{}")
     claim(location)
     box.connection.execute(
@@ -123,4 +126,28 @@ def test_a_lost_connection_is_made_again(
     )
     end = reader.latestOffset(start, ReadMaxFiles(2))
     assert names(reader.partitions(start, end)) == ["a"]
+    reader.stop()
+
+
+def test_an_idle_stream_keeps_its_workers_warm(
+    login: Login, location: ReceiveLocation, folder: Path, claim: ClaimNow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    reader = reader_of(login, location)
+    start = reader.initialOffset()
+    warm = reader.latestOffset(start, ReadMaxFiles(2))
+    tasks = reader.partitions(start, warm)
+    assert (len(tasks), names(tasks)) == (2, [])
+    assert [batch.num_rows for batch in reader.read(tasks[0])] == [0]
+    now += 39
+    assert reader.latestOffset(warm, ReadMaxFiles(2)) == warm
+    (folder / "a").write_bytes(b"{}")
+    claim(location)
+    busy = reader.latestOffset(warm, ReadMaxFiles(2))
+    assert names(reader.partitions(warm, busy)) == ["a"]
+    now += 39
+    assert reader.latestOffset(busy, ReadMaxFiles(2)) == busy
+    now += 1
+    assert reader.latestOffset(busy, ReadMaxFiles(2)) == {**busy, "warm_ups": 2}
     reader.stop()

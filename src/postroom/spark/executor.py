@@ -39,7 +39,9 @@ def executor_for(login: Login) -> Executor:
         except psycopg.Error:
             drop_executor(login)
     connection = login.connect("receive")
-    executor = Executor(connection=connection, receiver=Receiver(connection, RoutingTable()))
+    routing = RoutingTable()
+    routing.catch_up(connection)
+    executor = Executor(connection=connection, receiver=Receiver(connection, routing))
     _kept[login] = executor
     return executor
 

@@ -47,6 +47,7 @@ class ReceiveTask:
     home: Path
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        executor_for(self.login)
         for batch in batches:
             received = self.receive([_claim(row) for row in batch.to_pylist()])
             yield pa.RecordBatch.from_pylist(
@@ -59,6 +60,8 @@ class ReceiveTask:
 
     def receive(self, given: Sequence[Claim]) -> list[Received]:
         """Publishes what is in the files, and takes them away. Raises if the MessageBox does not answer."""
+        if not given:
+            return []
         executor = executor_for(self.login)
         try:
             ready = self._ready(executor, given)

@@ -2,6 +2,9 @@
 
 An offset is the number of a claim. What was claimed, and what is still to be published, is in the MessageBox; Spark's
 checkpoint only says which claims this run of the query has handed out.
+
+Spark ends Python workers that had nothing to do for a minute, and the next file would wait seconds for new ones. So an
+idle stream runs an empty batch now and then, and one at its start; the offset's second number counts these.
 """
 
 # Spark calls the methods by these names.
@@ -10,6 +13,7 @@ checkpoint only says which claims this run of the query has handed out.
 from __future__ import annotations
 
 import heapq
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -29,6 +33,8 @@ from postroom.spark.login import Login
 T = TypeVar("T")
 
 FORMAT = "postroom_claims"
+
+_WARM_SECONDS = 40.0
 
 #: What a file costs beside its bytes, in bytes, so that many small ones spread as well as a few large ones.
 _FILE_COST = 16_384
@@ -87,9 +93,10 @@ class ClaimedFilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._max_files = max_files
         self._connection: Connection | None = None
         self._target: int | None = None
+        self._warm_at = 0.0
 
     def initialOffset(self) -> dict[str, Any]:
-        return {"number": 0}
+        return {"number": 0, "warm_ups": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxFiles(self._max_files)
@@ -107,12 +114,20 @@ class ClaimedFilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise
             # The MessageBox is away, so nothing can be claimed or published. The stream asks again in a moment.
             return start
-        return {"number": number if self._target is None else max(after, min(number, self._target))}
+        if self._target is not None:
+            return {**start, "number": max(after, min(number, self._target))}
+        if number == after and time.monotonic() < self._warm_at:
+            return start
+        self._warm_at = time.monotonic() + _WARM_SECONDS
+        return {"number": number, "warm_ups": start["warm_ups"] + (number == after)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         after, last = int(start["number"]), int(end["number"])
         found = self._ask(lambda connection: claims.between(connection, self._location_id, after, last))
-        return [FilesPartition(files) for files in balanced(found, self._partitions)]
+        shares = balanced(found, self._partitions)
+        if not shares and start["warm_ups"] != end["warm_ups"]:
+            shares = [[]] * self._partitions
+        return [FilesPartition(files) for files in shares]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, FilesPartition)
