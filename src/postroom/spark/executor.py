@@ -37,7 +37,9 @@ def executor_for(login: Login) -> Executor:
             executor.connection.execute("SELECT 1")
             return executor
         except psycopg.Error:
-            drop_executor(login)
+            pass
+    for other in list(_kept):
+        drop_executor(other)
     connection = login.connect("receive")
     routing = RoutingTable()
     routing.catch_up(connection)

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 _LOOK_EVERY = timedelta(milliseconds=100)
 _SHORTEST_LOOK = 0.02
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_CLAIM_PAUSE = 0.5, 30.0, 5.0
 _DRAIN_SECONDS = 30.0
 _BATCH_SECONDS = 5.0
 
@@ -64,6 +64,7 @@ class RunningLocation:
         self._counted = -1
         self._start_at = 0.0
         self._pause = _FIRST_PAUSE
+        self._claim_pause = _FIRST_PAUSE
 
     def start(self) -> None:
         self._thread.start()
@@ -134,7 +135,6 @@ class RunningLocation:
     # -- claiming ----------------------------------------------------------------------------------------------
 
     def _claim(self) -> None:
-        pause = _FIRST_PAUSE
         while not self._stopping.is_set():
             try:
                 with self._login.connect("claims") as connection:
@@ -144,13 +144,14 @@ class RunningLocation:
                 expected = isinstance(error, psycopg.OperationalError | PostroomError | OSError)
                 text = str(error).strip().replace("\n", " ")
                 _log.warning("%s: %s", self.location.name, text, exc_info=None if expected else error)
-                self._stopping.wait(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE / 6)
+                self._stopping.wait(self._claim_pause)
+                self._claim_pause = min(2 * self._claim_pause, _LONGEST_CLAIM_PAUSE)
 
     def _claim_over(self, connection: Connection) -> None:
         claimer = Claimer(connection, self.location, self._home, self._clock)
         while not self._stopping.is_set():
             scan = claimer.scan()
+            self._claim_pause = _FIRST_PAUSE
             (self._active.set if scan.active else self._active.clear)()
             wait = claimer.next_look(_LOOK_EVERY) if scan.active else 10 * _LOOK_EVERY
             self._stopping.wait(max(wait.total_seconds(), _SHORTEST_LOOK))

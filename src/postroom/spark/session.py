@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from postroom.errors import Unavailable
+from postroom.errors import StateError, Unavailable
 from postroom.private_folder import private_folder, remove_private_folder
 from postroom.spark.java import find_java
 
@@ -48,6 +48,7 @@ _SETTINGS = {
     # The receive stream has no expression that generated code could make faster; a batch is planned 20 ms sooner.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.streaming.stopTimeout": "20s",
     # The default forks a process for each look at a path, about 40 ms a log write.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -106,6 +107,8 @@ def create_session(
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
+    if SparkContext._gateway is not None:
+        raise StateError("This process has a Spark session already.", hint="End it before you create another.")
     _remove_left_over()
     scratch = _scratch_folder()
     log = home / ".postroom" / "logs" / f"{name}.log"

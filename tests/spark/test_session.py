@@ -1,0 +1,68 @@
+"""The session: tuned, quiet, and one per process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from postroom.errors import StateError
+from postroom.spark.session import _with_attempts, create_session, is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("local", "local[1,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[ 3 ]", "local[3,4]"),
+        ("local[2,1]", "local[2,1]"),
+        ("spark://cluster:7077", "spark://cluster:7077"),
+        ("local-cluster[1,1,1024]", "local-cluster[1,1,1024]"),
+    ],
+)
+def test_tasks_of_a_local_master_are_tried_again(given: str, used: str) -> None:
+    assert _with_attempts(given) == used
+
+
+def test_only_a_local_master_is_tuned_for_one_machine() -> None:
+    assert is_local("local")
+    assert is_local("local[2]")
+    assert not is_local("local-cluster[1,1,1024]")
+    assert not is_local("k8s://https://cluster")
+
+
+def test_sockets_are_short_and_the_shells_environment_is_as_it_was(session: SparkSession) -> None:
+    conf = session.sparkContext.getConf()
+    folder = conf.get("spark.python.unix.domain.socket.dir")
+    assert folder is not None
+    assert len(folder) < 50
+    assert (Path(folder).stat().st_mode & 0o777, Path(folder).stat().st_uid) == (0o700, os.geteuid())
+    assert session.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert not [name for name in os.environ if name.startswith(("PYSPARK_", "POSTROOM_SPARK"))]
+
+
+def test_a_second_session_is_refused(session: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(StateError):
+        create_session(tmp_path)
+    assert session.range(3).count() == 3
+
+
+def test_a_jvm_that_does_not_start_says_where_to_look(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from postroom.spark.session import create_session;"
+        " create_session(Path(sys.argv[1]), settings={'spark.driver.memory': 'plenty'})"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "Unavailable: Spark did not start." in done.stderr
+    log = tmp_path / ".postroom" / "logs" / "spark.err"
+    assert str(log) in done.stderr
+    assert "plenty" in log.read_text()
