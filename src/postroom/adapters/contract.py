@@ -1,4 +1,4 @@
-"""The one contract that every send adapter keeps (tests/unit/adapters/conformance.py checks it).
+"""The one contract that every send adapter keeps (tests/support/send_adapter_conformance.py checks it).
 
 A send port's adapter is built from its definition, opened once, used by many threads, and closed once:
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -36,8 +37,8 @@ class AdapterDefinition(BaseModel):
 
     def problems(self) -> list[str]:
         """What is wrong, one sentence each; empty when nothing is."""
-        raise NotImplementedError
+        return []
 
+    @abstractmethod
     def address(self, home: Path) -> str:
         """Where it leads, as a URI: what BTS.InboundTransportLocation and BTS.OutboundTransportLocation say."""
-        raise NotImplementedError

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import ssl
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+import trustme
 
 from postroom import adapters
 from postroom.errors import DeliveryFailure
@@ -214,24 +213,17 @@ def test_the_proxies_of_the_environment_are_used_only_when_asked(
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a certificate for 127.0.0.1, made for this run, and its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("no openssl to make a certificate with")
+    """A folder with an authority's certificate, and one of its for 127.0.0.1, made for this run."""
     folder = tmp_path_factory.mktemp("authority")
-    kind = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(
-        ["openssl", "req", *kind, *name, "-keyout", "key.pem", "-out", "ca.pem"],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-    )
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
     return folder
 
 
 def test_a_certificate_is_verified(authority: Path) -> None:
     certificate = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    certificate.load_cert_chain(authority / "ca.pem", authority / "key.pem")
+    certificate.load_cert_chain(authority / "server.pem")
     with http_receiver(certificate) as receiver:
         trusting = opened(adapters.Http(receiver.url, ca_file="ca.pem"), authority)
         trusting.send(Message.of(b"secret"), attempt())
