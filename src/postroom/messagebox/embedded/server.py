@@ -320,7 +320,7 @@ def _configuration(binaries: Binaries) -> str:
     megabytes = psutil.virtual_memory().total // 2**20
     lines = [
         files("postroom.messagebox.embedded").joinpath("server.conf").read_text(),
-        # Queues turn over quickly and stay small. More would be counted against every process that streams a large body.
+        # Queues turn over quickly and stay small; more would be filled by whoever streams a large body.
         f"shared_buffers = {min(max(megabytes // 16, 128), 256)}MB",
         f"effective_cache_size = {max(megabytes // 4, 256)}MB",
     ]
