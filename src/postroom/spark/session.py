@@ -9,6 +9,7 @@ holds.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -109,6 +110,7 @@ def create_session(
 
     if SparkContext._gateway is not None:
         raise StateError("This process has a Spark session already.", hint="End it before you create another.")
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection
     _remove_left_over()
     scratch = _scratch_folder()
     log = home / ".postroom" / "logs" / f"{name}.log"
