@@ -17,6 +17,8 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from postroom.values import ValueType, check_value
+
 #: 16 bytes each, as PostgreSQL's binary COPY wants them.
 Ids = npt.NDArray[np.void]
 
@@ -66,6 +68,7 @@ def derive_id(unit: uuid.UUID, kind: Kind, number: int) -> uuid.UUID:
 
 def unit_for_key(key: str) -> uuid.UUID:
     """The unit that a caller's own key names: the same key, the same unit."""
+    check_value(ValueType.STR, key)
     return uuid.UUID(bytes=hashlib.blake2b(key.encode(), digest_size=16, person=b"postroom-key").digest())
 
 

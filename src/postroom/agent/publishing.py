@@ -24,7 +24,7 @@ from postroom.agent.reports import RoutingFailureReport
 from postroom.agent.routing import RoutingTable
 from postroom.agent.wake_up import WakeUp
 from postroom.errors import PublishFailed, PublishResult, RoutingFailure, StateError
-from postroom.message import FRAGMENT_SIZE, Message
+from postroom.message import FRAGMENT_SIZE, Message, Part
 from postroom.messagebox.configuration import Host, ServiceClass
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.writing import (
@@ -33,7 +33,6 @@ from postroom.messagebox.writing import (
     Task,
     write_fragments,
     write_message,
-    write_part,
     write_references,
     write_suspended,
 )
@@ -79,6 +78,12 @@ class MessageAgent:
             except psycopg.Error as error:
                 if error.sqlstate == _STALE:
                     self._finder.catch_up(self._connection)
+                elif isinstance(error, psycopg.errors.UniqueViolation):
+                    raise StateError(
+                        "A message of this batch is in the MessageBox already.",
+                        why="A stored message is immutable; publishing it again would be another message.",
+                        hint="Publish a new Message, or pass key= to make a repeated publish harmless.",
+                    ) from error
                 elif error.sqlstate == _NOBODY:
                     raise PublishFailed(_results(messages, set(range(len(messages))))) from error
                 else:
@@ -97,6 +102,9 @@ class MessageAgent:
             if before is not None:
                 return before, set()
         batch_id = uuid.uuid4()
+        # Whatever takes time comes before the routing lock, which everybody else would have to wait for.
+        for message in messages:
+            _write_large_bodies(connection, message)
         found = self._finder.find(connection, batch_id, messages)
         if not all(found.subscribers) and not self._finder.is_current(connection):
             self._finder.catch_up(connection)
@@ -153,7 +161,7 @@ class MessageAgent:
 
     def _suspend(self, connection: Connection, message: Message, unit: uuid.UUID, number: int) -> None:
         """Nobody subscribes and the message says to keep it: suspended as it is, to be published on resume."""
-        write_message(connection, message, message.context.to_json())
+        write_message(connection, message, message.context.to_json(), with_fragments=False)
         instance_id = derive_id(unit, Kind.INSTANCE, number)
         row = SuspendedRow(
             message_id=message.message_id,
@@ -228,22 +236,24 @@ def _insert(
     if body is None:
         connection.execute(_INSERT, (*head, None, None, None, None, None, None))
         return
-    large = body.body.size > FRAGMENT_SIZE
-    content = None if large else body.data
     connection.execute(
-        _INSERT, (*head, body.part_id, body.name, body.content_type, body.charset, body.body.size, content)
+        _INSERT, (*head, body.part_id, body.name, body.content_type, body.charset, body.body.size, _inline(body))
     )
-    if large:
-        write_fragments(connection, body.part_id, body.body)
     for part in message.parts:
-        if part is body:
-            continue
-        if part.body.size > FRAGMENT_SIZE:
-            write_part(connection, part)
-        else:
+        if part is not body:
             connection.execute(
-                _INSERT_PART, (part.part_id, part.name, part.content_type, part.charset, part.body.size, part.data)
+                _INSERT_PART, (part.part_id, part.name, part.content_type, part.charset, part.body.size, _inline(part))
             )
+
+
+def _write_large_bodies(connection: Connection, message: Message) -> None:
+    for part in message.parts:
+        if part.body.size > FRAGMENT_SIZE:
+            write_fragments(connection, part.part_id, part.body)
+
+
+def _inline(part: Part) -> bytes | None:
+    return None if part.body.size > FRAGMENT_SIZE else part.data
 
 
 def _keep_answer(connection: Connection, unit: uuid.UUID, published: Sequence[Published]) -> None:

@@ -109,8 +109,8 @@ class Receiver:
 def receive_again(
     connection: Connection, routing: RoutingTable, location: ReceiveLocation, interchange: Interchange
 ) -> set[str]:
-    """A resumed interchange, inside the caller's transaction: all of it, or the failure is raised. Returns the hosts
-    to wake after the commit."""
+    """A resumed interchange, inside the caller's transaction: all of it, or the failure is raised; StaleRouting if the
+    subscriptions changed meanwhile. Returns the hosts to wake after the commit."""
     pipeline = load_pipeline(location.pipeline)
     chunks = list(chunks_of(pipeline, interchange, Progress()))
     for chunk in chunks:
@@ -118,12 +118,14 @@ def receive_again(
             raise chunk.refusal
         if chunk.failures:
             raise chunk.failures[0].failure
-    _, message_log, part_log = _lock(connection)
     routing.catch_up(connection)
     batch = Batch(location, pipeline.content_type, chunks, routing)
     if batch.reports:
         raise RoutingFailure(batch.reports[0].description)
     batch.write_messages(connection)
+    version, message_log, part_log = _lock(connection)
+    if version != routing.version:
+        raise StaleRouting
     batch.write_routes(connection, message_log=message_log, part_log=part_log)
     return batch.hosts
 

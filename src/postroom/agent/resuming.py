@@ -14,7 +14,7 @@ import psycopg
 
 from postroom.agent.identity import Kind, derive_id
 from postroom.agent.interchange import Interchange
-from postroom.agent.receiving import receive_again
+from postroom.agent.receiving import StaleRouting, receive_again
 from postroom.agent.routing import RoutingTable
 from postroom.agent.wake_up import WakeUp
 from postroom.errors import PipelineFailure, RoutingFailure
@@ -59,7 +59,11 @@ class ResumedInbound:
             complete(connection)
             return hosts
 
-        return transaction(connection, work)
+        while True:
+            try:
+                return transaction(connection, work)
+            except StaleRouting:
+                continue
 
     def _publish(self, connection: Connection, message: Message, complete: Complete) -> set[str]:
         """A message that has its context already: to whoever subscribes to it now (decision 26.10)."""

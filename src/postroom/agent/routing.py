@@ -10,6 +10,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,36 +60,40 @@ class RoutingTable:
         return self._index.match_one(promoted)
 
     def catch_up(self, connection: Connection) -> None:
-        """Reads what changed since this table's version; everything, if removals were purged in the meantime."""
+        """Reads what changed since this table's version; everything, if removals were purged in the meantime.
+
+        Nothing is taken over before everything is read: a table that was interrupted is as it was. What is read may be
+        newer than the version; then it is read once more the next time, and means the same."""
         row = connection.execute("SELECT version, rebuild_below FROM routing_version").fetchone()
         assert row is not None
         version, rebuild_below = row
         if version == self.version:
             return
-        if self.version < rebuild_below:
-            self.version = 0
-            self.subscribers.clear()
-            self._index = SubscriptionIndex()
-        self._read_names(connection)
-        self._read_changes(connection)
+        everything = self.version < rebuild_below
+        changed = connection.execute(
+            statement("queries/changed_subscriptions"), (0 if everything else self.version,)
+        ).fetchall()
+        added = [one[0] for one in changed if _is_live(one) and (everything or one[0] not in self._index)]
+        # After the changes: a property that a new filter names was deployed before it.
+        properties = _read_properties(connection, self.properties)
+        host_names = {i: name.lower() for i, name in connection.execute("SELECT id, name FROM hosts")}
+        filters = read_filters(connection, added, properties)
+        self._take_over(changed, filters, everything=everything)
+        self.properties = properties
+        self.value_types = {key: prop.value_type for key, prop in properties.items()}
+        self.host_names = host_names
         self.version = version
 
-    def _read_names(self, connection: Connection) -> None:
-        for key, value_type in connection.execute("SELECT key, value_type FROM properties"):
-            if key not in self.properties:
-                self.properties[key] = Property.from_key(key, ValueType(value_type))
-                self.value_types[key] = ValueType(value_type)
-        self.host_names = {i: name.lower() for i, name in connection.execute("SELECT id, name FROM hosts")}
-
-    def _read_changes(self, connection: Connection) -> None:
-        added: list[int] = []
-        changed = connection.execute(statement("queries/changed_subscriptions"), (self.version,)).fetchall()
-        for subscription_id, host_id, service_class, service_id, name, priority, state, removed in changed:
-            known = subscription_id in self.subscribers
-            if removed or state == _DISABLED:
-                if known:
-                    del self.subscribers[subscription_id]
+    def _take_over(self, changed: list[tuple[Any, ...]], filters: Mapping[int, Filter], *, everything: bool) -> None:
+        if everything:
+            self.subscribers = {}
+            self._index = SubscriptionIndex()
+        for one in changed:
+            subscription_id, host_id, service_class, service_id, name, priority, state, _ = one
+            if not _is_live(one):
+                if subscription_id in self._index:
                     self._index.remove(subscription_id)
+                self.subscribers.pop(subscription_id, None)
                 continue
             self.subscribers[subscription_id] = Subscriber(
                 subscription_id=subscription_id,
@@ -99,10 +104,20 @@ class RoutingTable:
                 priority=priority,
                 started=state == _STARTED,
             )
-            if not known:
-                added.append(subscription_id)
-        for subscription_id, expression in read_filters(connection, added, self.properties).items():
-            self._index.add(subscription_id, expression)
+            if subscription_id in filters:
+                self._index.add(subscription_id, filters[subscription_id])
+
+
+def _is_live(changed: tuple[Any, ...]) -> bool:
+    *_, state, removed = changed
+    return not removed and state != _DISABLED
+
+
+def _read_properties(connection: Connection, known: Mapping[str, Property]) -> dict[str, Property]:
+    return {
+        key: known.get(key) or Property.from_key(key, ValueType(value_type))
+        for key, value_type in connection.execute("SELECT key, value_type FROM properties")
+    }
 
 
 def read_filters(connection: Connection, ids: list[int], properties: Mapping[str, Property]) -> dict[int, Filter]:

@@ -57,7 +57,7 @@ def connect(
             why=str(error).strip().splitlines()[0],
             hint="Is PostgreSQL running? Check --database (or POSTROOM_DATABASE), or start it with 'postroom up'.",
         ) from error
-    # A statement that was prepared on this connection must not meet another session behind a pooler.
+    # A statement that comes for the third time is worth preparing; the engine has few, and runs them often.
     connection.prepare_threshold = 3
     return connection
 

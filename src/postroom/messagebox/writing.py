@@ -71,10 +71,10 @@ class SuspendedRow:
     related_instance_id: uuid.UUID | None = None
 
 
-def write_message(connection: Connection, message: Message, context: str) -> None:
-    """The spool row and all parts of one message, large ones in fragments."""
+def write_message(connection: Connection, message: Message, context: str, *, with_fragments: bool = True) -> None:
+    """The spool row and all parts of one message, large ones in fragments, unless those are written already."""
     for part in message.parts:
-        write_part(connection, part)
+        write_part(connection, part, with_fragments=with_fragments)
     body = message.body
     copy_rows(
         connection,
@@ -92,7 +92,7 @@ def write_message(connection: Connection, message: Message, context: str) -> Non
     )
 
 
-def write_part(connection: Connection, part: Part) -> None:
+def write_part(connection: Connection, part: Part, *, with_fragments: bool = True) -> None:
     """One part; a content above the fragment size goes into fragments, a piece at a time."""
     large = part.body.size > FRAGMENT_SIZE
     fields = (
@@ -104,7 +104,7 @@ def write_part(connection: Connection, part: Part) -> None:
         None if large else part.data,
     )
     copy_rows(connection, "parts", PARTS, [row(*fields)])
-    if large:
+    if large and with_fragments:
         write_fragments(connection, part.part_id, part.body)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
 
+from postroom.agent import routing
 from postroom.errors import BadValue, PublishFailed, RoutingFailure, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
+from postroom.messagebox.connection import connect
 from postroom.operations import ports
 from postroom.properties import Property
 from postroom.system_properties import BTS
@@ -131,6 +134,35 @@ def test_a_value_of_another_type_than_deployed_is_refused_with_its_name(box: Box
     assert refused.value.results[0].failure is None
 
 
+def test_a_message_and_its_changed_copy_are_two_messages(box: Box, warm: bool) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    message = order(body=b"shared")
+    changed = message.with_context(message.context.promote(Priority, 1))
+    box.agent(warm=warm).publish([message, changed])
+    assert (box.count("spool"), box.count("parts")) == (2, 2)
+    with pytest.raises(StateError, match="already"):
+        box.agent(warm=warm).publish([message])
+
+
+def test_a_large_body_is_written_before_the_routing_lock_is_taken(box: Box, warm: bool) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    locked: list[bool] = []
+
+    class Watching:
+        size = 300_000
+
+        def chunks(self) -> Iterator[bytes]:
+            for _ in range(3):
+                locked.append(
+                    box.one("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 7001") > 0
+                )
+                yield b"x" * 100_000
+
+    with connect(box.url) as connection:
+        box.agent(warm=warm, connection=connection).publish([Message.of(Watching(), promoted={Region: "EU"})])
+    assert locked == [False] * 3
+
+
 def test_the_same_message_twice_in_a_batch_is_refused(box: Box, warm: bool) -> None:
     box.add_port("Europe", "Region == 'EU'")
     message = order()
@@ -184,3 +216,22 @@ def test_priority_of_the_port_is_on_the_queue_row(box: Box, warm: bool) -> None:
     box.add_port("Urgent", "Priority == 1", priority=2)
     box.agent(warm=warm).publish([Message.of(b"", promoted={Priority: 1})])
     assert box.one("SELECT priority FROM work_queue") == 2
+
+
+def test_an_index_that_was_interrupted_while_it_caught_up_misses_nobody(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box.add_port("First", "Region == 'EU'")
+    agent = box.agent()
+    agent.publish([order()])
+    box.add_port("Second", "Region == 'EU'")
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(routing, "read_filters", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            agent.publish([order()])
+    [published] = agent.publish([order()])
+    assert published.subscribers == ("First", "Second")
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -201,6 +201,8 @@ def test_under_load_no_count_is_lost_and_the_spool_returns_to_zero(subscribed: B
             for _ in range(30):
                 agent.publish(orders(5))
                 published[number] += 10
+                # Between the jobs' runs the same log may always be active: what counts is what publishers meet.
+                seen.update(log for (log,) in connection.execute("SELECT active FROM active_ref_count_log"))
 
     def consume() -> None:
         with another(box) as connection:
@@ -211,7 +213,6 @@ def test_under_load_no_count_is_lost_and_the_spool_returns_to_zero(subscribed: B
         with another(box) as connection:
             while not done.is_set():
                 assert [run.error for run in run_all_jobs_once(connection) if run.error] == []
-                seen.add(tuple(active(box)))
 
     def look() -> None:
         with another(box) as connection:
@@ -239,7 +240,7 @@ def test_under_load_no_count_is_lost_and_the_spool_returns_to_zero(subscribed: B
         thread.join(60)
     assert failed == []
     assert alarms == []
-    assert {log for pair in seen for log in pair} == {1, 2}
+    assert seen == {1, 2}
     run_all_jobs_once(box.connection)
     assert stored(box) == (0, 0, 0)
     assert check(box.connection) == []
