@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from typing import Protocol
 from postroom.errors import BadValue
 from postroom.filters.expression import Comparable
 from postroom.properties import Property
-from postroom.values import Value, type_of, value_from_json, value_to_json
+from postroom.values import Value, ValueType, check_value, type_of, value_from_json, value_to_json
 
 #: A body above this size is stored in fragments of this size and never held in one piece.
 FRAGMENT_SIZE = 102_400
@@ -85,6 +85,10 @@ class Part:
     content_type: str = "application/octet-stream"
     charset: str | None = None
     part_id: uuid.UUID = field(default_factory=uuid.uuid4)
+
+    def __post_init__(self) -> None:
+        for text in (self.name, self.content_type, self.charset or ""):
+            check_value(ValueType.STR, text)
 
     @property
     def data(self) -> bytes:
@@ -183,7 +187,10 @@ class Context(Mapping[Comparable, Value]):
     def from_json(cls, stored: str | bytes | Mapping[str, Mapping[str, object]]) -> Context:
         """The inverse of ``to_json``; takes the text or the object that PostgreSQL's driver made of it."""
         decoded = json.loads(stored) if isinstance(stored, str | bytes) else stored
-        return cls(_values(decoded.get("promoted", {})), _values(decoded.get("written", {})))
+        context = cls.__new__(cls)
+        context._promoted = MappingProxyType(_values(decoded.get("promoted", {})))
+        context._written = MappingProxyType(_values(decoded.get("written", {})))
+        return context
 
 
 def _values(encoded: Mapping[str, object]) -> dict[str, Value]:
@@ -192,6 +199,29 @@ def _values(encoded: Mapping[str, object]) -> dict[str, Value]:
         key: value if type(value) is str or type(value) is int else value_from_json(value)
         for key, value in encoded.items()
     }
+
+
+def stored_message(
+    message_id: uuid.UUID,
+    context: Context,
+    part_id: uuid.UUID,
+    name: str,
+    body: bytes,
+    content_type: str,
+    charset: str | None,
+) -> Message:
+    """A message of one part, from values that were checked before they were stored.
+
+    Made for every message that a host hands over: frozen dataclasses set their fields one by one, which takes longer
+    than all the rest.
+    """
+    part = object.__new__(Part)
+    fields: dict[str, object] = {"name": name, "body": Bytes(body), "content_type": content_type, "charset": charset}
+    object.__setattr__(part, "__dict__", {**fields, "part_id": part_id})
+    message = object.__new__(Message)
+    fields = {"context": context, "parts": (part,), "body_part_name": name, "message_id": message_id}
+    object.__setattr__(message, "__dict__", fields)
+    return message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,5 +269,6 @@ class Message:
         return next((part for part in self.parts if part.name == self.body_part_name), None)
 
     def with_context(self, context: Context) -> Message:
-        """Another message, with another id, that shares this one's parts."""
-        return Message(context=context, parts=self.parts, body_part_name=self.body_part_name)
+        """Another message, with an id of its own; its parts have the same content, and ids of their own too."""
+        parts = tuple(replace(part, part_id=uuid.uuid4()) for part in self.parts)
+        return Message(context=context, parts=parts, body_part_name=self.body_part_name)
