@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.messagebox.queues import HostQueues
 from tests.support.box import Box, open_box
 from tests.support.plans import reads
 
 MANY = 100_000
-QUEUES = HostQueues("Default")
 
 
 @pytest.mark.parametrize("statistics", ["fresh", "stale"])
@@ -18,7 +16,7 @@ def test_what_is_due_is_found_by_its_time(database: str, statistics: str) -> Non
         _schedule(box, statistics)
         for _ in range(8):
             with box.connection.transaction(force_rollback=True), reads(box.connection) as read:
-                released, _ = QUEUES.release_due(box.connection, 1000)
+                released = box.one("SELECT release_due_default(1000)")
                 assert released >= 50
             assert read.whole("default_q_scheduled") == 0
             assert read.entries("default_q_scheduled_valid_from_idx") <= 2 * released

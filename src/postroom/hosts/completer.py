@@ -130,10 +130,11 @@ class _Outcomes:
 
 def _by_claim(batch: Iterable[tuple[ClaimedMessage, Outcome]]) -> dict[uuid.UUID, _Outcomes]:
     claims: dict[uuid.UUID, _Outcomes] = {}
+    claim_id, of_claim = None, _Outcomes()
     for claimed, outcome in batch:
-        of_claim = claims.get(claimed.claim_id)
-        if of_claim is None:
-            of_claim = claims[claimed.claim_id] = _Outcomes()
+        if claimed.claim_id is not claim_id:  # mostly the same as before; hashing an id is slow
+            claim_id = claimed.claim_id
+            of_claim = claims.setdefault(claim_id, _Outcomes())
         if outcome is Verdict.COMPLETE:
             of_claim.completed.append(claimed.seq)
         elif isinstance(outcome, Retry):

@@ -35,9 +35,9 @@ class EndpointManager:
         self._queues = queues
         self._inbound = inbound
 
-    def prepare(self, connection: Connection, routing_version: int, claimed: Sequence[ClaimedMessage]) -> None:
-        wanted = {one.service_id for one in claimed if one.task == _DELIVER and one.service_id is not None}
-        self._ports.refresh(connection, routing_version, wanted)
+    def prepare(self, connection: Connection, claimed: Sequence[ClaimedMessage]) -> None:
+        wanted = {one.service for one in claimed if one.task == _DELIVER and one.service is not None}
+        self._ports.refresh(connection, claimed[0].routing_version, wanted)
 
     def handle(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         if claimed.task == _DELIVER:
@@ -50,7 +50,7 @@ class EndpointManager:
     # -- out ---------------------------------------------------------------------------------------------------
 
     def _deliver(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
-        port = self._ports.borrow(claimed.service_id)
+        port = self._ports.borrow(claimed.service)
         if port is None:
             return _port_is_gone(claimed)
         try:

@@ -68,33 +68,35 @@ class OpenSendPorts:
         self._max_age = max_age.total_seconds()
         self._build = build_adapter
         self._lock = threading.Lock()
-        self._ports: dict[uuid.UUID, OpenSendPort] = {}
+        # By the bytes of their ids, which are hashed faster than the ids.
+        self._ports: dict[bytes, OpenSendPort] = {}
         self._version = -1
         self._read_at = 0.0
 
-    def refresh(self, connection: Connection, routing_version: int, wanted: Iterable[uuid.UUID]) -> None:
+    def refresh(self, connection: Connection, routing_version: int, wanted: Iterable[bytes]) -> None:
         """Reads the wanted ports that are not known; all known ones too if the version changed or they are old."""
-        unknown = {port_id for port_id in wanted if port_id not in self._ports}
+        unknown = {service for service in wanted if service not in self._ports}
         stale = routing_version != self._version or time.monotonic() - self._read_at > self._max_age
         if not unknown and not stale:
             return
         asked = unknown | self._ports.keys() if stale else unknown
-        found = {port.port_id: port for port in send_ports(connection, ids=list(asked))}
+        ids = [uuid.UUID(bytes=service) for service in asked]
+        found = {port.port_id.bytes: port for port in send_ports(connection, ids=ids)}
         with self._lock:
-            unused = [self._set(port_id, found.get(port_id)) for port_id in asked]
+            unused = [self._set(service, found.get(service)) for service in asked]
             if stale:
                 self._version, self._read_at = routing_version, time.monotonic()
         for shared in filter(None, unused):
             shared.close()
 
-    def _set(self, port_id: uuid.UUID, port: SendPort | None) -> _SharedAdapter | None:
+    def _set(self, service: bytes, port: SendPort | None) -> _SharedAdapter | None:
         """Replaces what is known of a port, under the lock; returns an adapter that is to be closed now."""
-        known = self._ports.pop(port_id, None)
+        known = self._ports.pop(service, None)
         if port is not None and known is not None and known.port.adapter == port.adapter:
-            self._ports[port_id] = OpenSendPort(port, known.shared)
+            self._ports[service] = OpenSendPort(port, known.shared)
             return None
         if port is not None:
-            self._ports[port_id] = OpenSendPort(port, _SharedAdapter(partial(self._make, port.adapter)))
+            self._ports[service] = OpenSendPort(port, _SharedAdapter(partial(self._make, port.adapter)))
         return self._retire(known.shared) if known is not None else None
 
     def _make(self, definition: Mapping[str, object]) -> SendAdapter:
@@ -105,10 +107,10 @@ class OpenSendPorts:
         shared.retired = True
         return shared if shared.users == 0 else None
 
-    def borrow(self, port_id: uuid.UUID | None) -> OpenSendPort | None:
-        """The port, to be given back; None if there is none."""
+    def borrow(self, service: bytes | None) -> OpenSendPort | None:
+        """The port whose id has these bytes, to be given back; None if there is none."""
         with self._lock:
-            port = self._ports.get(port_id) if port_id is not None else None
+            port = self._ports.get(service) if service is not None else None
             if port is not None:
                 port.shared.users += 1
             return port

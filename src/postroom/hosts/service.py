@@ -14,8 +14,8 @@ from postroom.messagebox.queues import ClaimedMessage
 class Service(Protocol):
     """A subservice: the Endpoint Manager for messaging; others for other service classes."""
 
-    def prepare(self, connection: Connection, routing_version: int, claimed: Sequence[ClaimedMessage]) -> None:
-        """Called by the poller, on its connection, before it hands out what it claimed."""
+    def prepare(self, connection: Connection, claimed: Sequence[ClaimedMessage]) -> None:
+        """Called by the poller, on its connection, before it hands out what it claimed: one message at least."""
         ...
 
     def handle(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:

@@ -1,4 +1,4 @@
-"""All that a host instance does for one service class: one poller, its threads, and one completer."""
+"""All that a host instance does for one service class: a poller, its threads, and a completer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections import Counter
 
 from postroom.clock import Clock
+from postroom.hosts.claimer import Claimer
 from postroom.hosts.completer import Completer
 from postroom.hosts.dequeue_thread import DequeueThread
 from postroom.hosts.poller import Poller
@@ -36,13 +37,17 @@ class Subservice:
         self._service = service
         self._work = WorkInHand(memory_queue)
         self._poller = Poller(
-            connect=connect,
-            queues=queues,
-            host_instance=host_instance,
-            dequeuing=dequeuing,
-            service=service,
-            work=self._work,
-            clock=clock,
+            dequeuing,
+            self._work,
+            lambda: Claimer(
+                connect=connect,
+                queues=queues,
+                host_instance=host_instance,
+                service_class=dequeuing.service_class,
+                service=service,
+                work=self._work,
+                clock=clock,
+            ),
         )
         self._completer = Completer(
             connect=connect, queues=queues, work=self._work, scheduled=self._poller.due_in, clock=clock
@@ -63,7 +68,7 @@ class Subservice:
         self._completer.loop.start()
         for thread in self._threads:
             thread.start()
-        self._poller.loop.start()
+        self._poller.start()
 
     def shut(self) -> None:
         """Hands out nothing until ``reopen``; what is under way goes on."""
@@ -88,7 +93,7 @@ class Subservice:
 
     def stop(self, deadline: float) -> None:
         """Claims nothing more, lets what is under way end and stores its outcomes; not longer than to the deadline."""
-        self._poller.loop.stop()
+        self._poller.stop()
         self._work.shut()
         self._work.end()
         ended = [thread.join(max(0.0, deadline - time.monotonic())) for thread in self._threads]
@@ -96,9 +101,8 @@ class Subservice:
         if not all(ended) or not settled:
             _log.warning("%d messages were still under way when the host stopped", len(self.held))
         self._completer.loop.stop()
-        for loop in (self._poller.loop, self._completer.loop):
-            loop.join(max(1.0, deadline - time.monotonic()))
-        self._poller.close()
+        self._completer.loop.join(max(1.0, deadline - time.monotonic()))
         self._completer.close()
+        self._poller.join(deadline)
         if all(ended):
             self._service.close()

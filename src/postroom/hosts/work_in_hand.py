@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from postroom.messagebox.queues import ClaimedMessage
 
@@ -17,12 +17,13 @@ class WorkInHand:
     """A bounded queue in memory that knows what was taken from it and is not settled yet."""
 
     def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        # With less room than this nothing is dequeued: polling for single messages costs more than it gains.
-        self._least_room = max(1, capacity // 2)
+        # In two halves: while the threads work on the one, the other is fetched. Never less at a time, because polling
+        # for single messages costs more than it gains.
+        self._half = max(1, capacity // 2)
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
         self._room_made = threading.Condition(self._lock)
+        self._emptied = threading.Condition(self._lock)
         self._settled = threading.Condition(self._lock)
         self._waiting: deque[ClaimedMessage] = deque()
         self._held: set[int] = set()
@@ -32,21 +33,24 @@ class WorkInHand:
 
     # -- the poller's side -------------------------------------------------------------------------------------
 
-    def wait_for_room(self, timeout: float) -> tuple[int, int]:
-        """How many messages may be put in, and the generation to put them in with; no room while it is shut."""
+    def wait_for_room(self, timeout: float, *, when_empty: bool = False) -> tuple[int, int]:
+        """How many messages may be put in, and the generation to put them in with; no room while it is shut.
+
+        There is room when half of it is free, or ``when_empty`` when nothing waits.
+        """
+        most, changed = (0, self._emptied) if when_empty else (self._half, self._room_made)
         with self._lock:
-            if self._room() == 0:
-                self._room_made.wait(timeout)
-            return self._room(), self._generation
+            if not self._has_room(most):
+                changed.wait(timeout)
+            return self._half if self._has_room(most) else 0, self._generation
 
-    def _room(self) -> int:
+    def _has_room(self, most: int) -> bool:
+        if not self._open or self._ended:
+            return False
         # What is done but not stored counts too: a slow MessageBox must slow down its threads.
-        room = self._capacity - len(self._waiting)
-        if not self._open or self._ended or room < self._least_room or len(self._held) > 2 * self._capacity:
-            return 0
-        return room
+        return len(self._waiting) <= most and len(self._held) <= 4 * self._half
 
-    def put(self, claimed: Iterable[ClaimedMessage], generation: int) -> bool:
+    def put(self, claimed: Sequence[ClaimedMessage], generation: int) -> bool:
         """False, and nothing is put in, if it was shut since the generation was read."""
         with self._lock:
             if not self._open or self._generation != generation:
@@ -66,8 +70,10 @@ class WorkInHand:
                 self._arrived.wait()
             claimed = self._waiting.popleft()
             self._held.add(claimed.seq)
-            if len(self._waiting) == self._capacity - self._least_room:
+            if len(self._waiting) == self._half:
                 self._room_made.notify()
+            elif not self._waiting:
+                self._emptied.notify()
             return claimed
 
     # -- the completer's side ----------------------------------------------------------------------------------
@@ -77,6 +83,7 @@ class WorkInHand:
         with self._lock:
             self._held.difference_update(seqs)
             self._room_made.notify()
+            self._emptied.notify()
             if not self._held:
                 self._settled.notify_all()
 
@@ -95,13 +102,15 @@ class WorkInHand:
         with self._lock:
             self._open = True
             self._room_made.notify()
+            self._emptied.notify()
 
     def end(self) -> None:
         """The threads may go home when nothing waits any more."""
         with self._lock:
             self._ended = True
             self._arrived.notify_all()
-            self._room_made.notify_all()
+            self._room_made.notify()
+            self._emptied.notify()
 
     def wait_until_settled(self, timeout: float) -> bool:
         """Waits until nothing is held; False if that takes too long."""

@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from postroom.errors import MessageFailure
-from postroom.message import CHUNK_SIZE, FRAGMENT_SIZE, Body, Bytes, Context, Message, Part
+from postroom.message import CHUNK_SIZE, FRAGMENT_SIZE, Body, Bytes, Context, Message, Part, stored_message
 from postroom.messagebox.queues import ClaimedMessage, StoredPart
 
 _FRAGMENTS_AT_A_TIME = max(1, CHUNK_SIZE // FRAGMENT_SIZE)
@@ -72,31 +72,32 @@ def message_of(claimed: ClaimedMessage, reader: ClaimReader, added: Mapping[str,
         if not added.keys().isdisjoint(promoted):
             stored["promoted"] = {key: value for key, value in promoted.items() if key not in added}
         stored.setdefault("written", {}).update(added)
+    context = Context.from_json(stored)
     parts: tuple[Part, ...]
-    if len(claimed.part_ids) == 1 and claimed.body is not None:
+    if claimed.part_count == 1 and claimed.body is not None:
         assert claimed.body_part_id is not None
         assert claimed.body_part_name is not None
         assert claimed.content_type is not None
-        parts = (
-            Part(
-                name=claimed.body_part_name,
-                body=Bytes(claimed.body),
-                content_type=claimed.content_type,
-                charset=claimed.charset,
-                part_id=claimed.body_part_id,
-            ),
+        return stored_message(
+            claimed.message_id,
+            context,
+            claimed.body_part_id,
+            claimed.body_part_name,
+            claimed.body,
+            claimed.content_type,
+            claimed.charset,
         )
-    elif claimed.part_ids:
+    if claimed.part_count:
         parts = tuple(_part(stored, claimed, reader) for stored in reader.parts(claimed))
-        if len(parts) < len(claimed.part_ids):
+        if len(parts) < claimed.part_count:
             raise MessageGone(
-                f"Message {claimed.message_id} has {len(parts)} of its {len(claimed.part_ids)} parts.",
+                f"Message {claimed.message_id} has {len(parts)} of its {claimed.part_count} parts.",
                 hint="Run 'postroom check'. Terminate the instance and have the message sent again.",
             )
     else:
         parts = ()
     return Message(
-        context=Context.from_json(stored),
+        context=context,
         parts=parts,
         body_part_name=claimed.body_part_name,
         message_id=claimed.message_id,

@@ -18,6 +18,10 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import psycopg
+from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus, Format
+from psycopg.pq.abc import PGresult
 
 from postroom.errors import StateError
 from postroom.messagebox.connection import Connection
@@ -39,22 +43,25 @@ class ClaimedMessage(NamedTuple):
     """
 
     claim_id: uuid.UUID
+    routing_version: int
     seq: int
     message_id: uuid.UUID
-    subscription_id: int | None
-    service_id: uuid.UUID | None
+    service: bytes | None
     instance_id: uuid.UUID
     task: int
     attempt: int
-    enqueued_at: datetime
     context: str | None
-    part_ids: list[uuid.UUID]
+    part_count: int | None
     body_part_id: uuid.UUID | None
     body_part_name: str | None
     content_type: str | None
     charset: str | None
-    size: int | None
     body: bytes | None
+
+    @property
+    def service_id(self) -> uuid.UUID | None:
+        """The send port, or the receive location, that the message is for."""
+        return None if self.service is None else uuid.UUID(bytes=self.service)
 
 
 class StoredPart(NamedTuple):
@@ -93,26 +100,35 @@ class HostQueues:
 
     def __init__(self, name: str) -> None:
         host = name.lower()
-        self._dequeue = f"SELECT * FROM dequeue_messages_{host}(%s, %s, %s, %s)"
-        self._complete = f"SELECT complete_messages_{host}(%s, %s::bigint[])"
+        self._dequeue = f"SELECT * FROM dequeue_messages_{host}($1, $2, $3, $4, coalesce($5, now()))".encode()
+        self._complete = f"SELECT complete_messages_{host}($1, $2)".encode()
         self._retry = f"SELECT retry_messages_{host}(%s, %s::bigint[], %s, %s, %s, coalesce(%s, now()))"
         self._suspend = f"SELECT suspend_messages_{host}(%s, %s::bigint[], %s, %s, %s, %s, %s, coalesce(%s, now()))"
         self._release = f"SELECT release_messages_{host}(%s, %s::bigint[])"
         self._release_claims = f"SELECT release_claims_{host}(%s, %s::bigint[])"
-        self._release_due = f"SELECT release_due_{host}(%s, coalesce(%s, now())), version FROM routing_version"
         self._parts = f"SELECT * FROM read_parts_{host}(%s, %s)"
         self._fragments = f"SELECT * FROM read_fragments_{host}(%s, %s, %s, %s, %s)"
 
     def dequeue(
-        self, connection: Connection, *, claim_id: uuid.UUID, host_instance: int, service_class: int, limit: int
+        self,
+        connection: Connection,
+        *,
+        claim_id: uuid.UUID,
+        host_instance: int,
+        service_class: int,
+        limit: int,
+        now: datetime | None = None,
     ) -> list[ClaimedMessage]:
-        """Claims up to ``limit`` messages, best priority first."""
-        rows = connection.execute(self._dequeue, (claim_id, host_instance, service_class, limit), binary=True)
-        return [ClaimedMessage(claim_id, *row) for row in rows]
+        """Claims up to ``limit`` messages, best priority first, after it has taken what is due from the scheduled."""
+        result = _call(connection, self._dequeue, (claim_id, host_instance, service_class, limit, now))
+        rows = Transformer(connection)
+        rows.set_pgresult(result)
+        return rows.load_rows(0, result.ntuples, lambda row: ClaimedMessage(claim_id, *row))
 
     def complete(self, connection: Connection, claim_id: uuid.UUID, seqs: Sequence[int]) -> int:
         """These were handled: deletes them and releases their messages. Returns how many the claim still held."""
-        return _count(connection, self._complete, (claim_id, _array(seqs)))
+        result = _call(connection, self._complete, (claim_id, _array(seqs)))
+        return int.from_bytes(result.get_value(0, 0) or b"", "big")
 
     def retry(
         self, connection: Connection, claim_id: uuid.UUID, retries: dict[int, Retry], now: datetime | None = None
@@ -164,12 +180,6 @@ class HostQueues:
         """Gives back all that the host instance ever claimed, except the numbers that it holds."""
         return _count(connection, self._release_claims, (host_instance, _array(held)))
 
-    def release_due(self, connection: Connection, limit: int, now: datetime | None = None) -> tuple[int, int]:
-        """Moves what is due out of the scheduled queue; returns how many that were, and the routing version."""
-        row = connection.execute(self._release_due, (limit, now)).fetchone()
-        assert row is not None
-        return row[0], row[1]
-
     def parts(self, connection: Connection, claim_id: uuid.UUID, message_id: uuid.UUID) -> list[StoredPart]:
         """All parts of a claimed message, in order."""
         try:
@@ -195,6 +205,19 @@ class HostQueues:
         except psycopg.Error as error:
             raise _as_claim_lost(error) from error
         return [(number, body) for number, body in rows]
+
+
+def _call(connection: Connection, command: bytes, arguments: tuple[object, ...]) -> PGresult:
+    """By libpq's own blocking call, which lets go of the interpreter's lock until all rows are there.
+
+    The driver's execute takes the lock for every few kilobytes, and waits for it each time while threads are at work.
+    """
+    encoded = [None if value is None else str(value).encode() for value in arguments]
+    with connection.lock:
+        result = connection.pgconn.exec_params(command, encoded, result_format=Format.BINARY)
+    if result.status != ExecStatus.TUPLES_OK:
+        raise error_from_result(result, encoding=connection.info.encoding)
+    return result
 
 
 def _count(connection: Connection, call: str, arguments: tuple[object, ...]) -> int:

@@ -13,6 +13,7 @@ from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.jobs import run_all_jobs_once
 from postroom.messagebox.queues import ClaimedMessage
+from postroom.operations.instance_changes import resume
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
 from tests.support.senders import Recorder
@@ -117,7 +118,7 @@ def test_with_the_real_agent_the_message_reaches_its_subscribers(box: Box, start
     assert [code for code, _ in box.suspended()][:1] == ["ROUTING"]
     box.add_port("Europe", "Orders.Region == 'EU'")
     recorder = Recorder()
-    instance = start_host(recorder, inbound=ResumedInbound())
+    instance = start_host(recorder, inbound=ResumedInbound("Default"))
     resume_all(box)
     wait_until(lambda: instance.counts["completed"] == 1)
     assert recorder.sent[0].message.context[Region] == "EU"
@@ -133,3 +134,17 @@ def test_a_host_without_a_receiver_says_so(box: Box, start_host: StartHost) -> N
     resume_all(box)
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert box.suspended() == [("NO_RECEIVER", True)]
+
+
+def test_a_resumed_message_that_nobody_wants_gets_its_report(box: Box, start_host: StartHost) -> None:
+    """NRF-04: every routing failure, also one that follows a failure of another kind; but one report an instance."""
+    suspend_unreadable(box)
+    mended = box.one("SELECT instance_id FROM suspended_queue")
+    instance = start_host(Recorder(), inbound=ResumedInbound("Default"))
+    resume(box.connection, mended, body=b'{"region": "nowhere"}')
+    wait_until(lambda: instance.counts["suspended"] == 1)
+    resume(box.connection, mended)
+    wait_until(lambda: instance.counts["suspended"] == 2)
+    assert sorted(box.suspended()) == [("ROUTING", False), ("ROUTING", True)]
+    assert box.one("SELECT related_instance_id FROM suspended_queue WHERE cause = 3") == mended
+    assert check(box.connection) == []

@@ -33,7 +33,7 @@ def test_what_is_under_way_is_finished_and_the_rest_given_back(box: Box, start_h
     wait_until(lambda: len(recorder.began) == 5)
     stopping = threading.Thread(target=instance.stop)
     stopping.start()
-    wait_until(lambda: instance._subservices[0]._poller.loop.stopping)
+    wait_until(lambda: instance._subservices[0]._poller.stopping)
     stuck.let_go.set()
     stopping.join(20)
     assert not stopping.is_alive()

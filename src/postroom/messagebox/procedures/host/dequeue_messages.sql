@@ -1,19 +1,21 @@
--- Bts_DequeueMessages_<host>: claims up to p_limit messages of one service class, best priority and lowest number
--- first, and returns them with context and body part. A row that another thread is claiming is skipped, not awaited.
+-- Bts_DequeueMessages_<host>: takes what is due out of the scheduled queue, claims up to p_limit messages of one service
+-- class, best priority and lowest number first, and returns them with context and body part. All in one call, because a
+-- host that asks twice waits twice; every row also says which routing version is the present one. A row that another thread is claiming is skipped, not awaited.
 -- A row whose message is gone, which must not be, comes with a null context, so that it does not stay claimed for ever.
 -- Index: the partial one over unclaimed rows (service_class, priority, seq), walked in its order. Sequential and bitmap
 -- scans and sorts are off: with a statistic from when the queue was empty all of a long queue would be read and sorted.
 -- Locks: the claimed rows, for the moment of the claim.
 CREATE OR REPLACE FUNCTION messagebox.dequeue_messages___HOST__(
-    p_claim_id uuid, p_host_instance integer, p_service_class smallint, p_limit integer
+    p_claim_id uuid, p_host_instance integer, p_service_class smallint, p_limit integer,
+    p_now timestamptz DEFAULT now()
 ) RETURNS TABLE (
-    seq bigint, message_id uuid, subscription_id bigint, service_id uuid, instance_id uuid, task smallint,
-    attempt integer, enqueued_at timestamptz, context text, part_ids uuid[], body_part_id uuid, body_part_name text,
-    content_type text, charset text, size bigint, body bytea)
+    routing_version bigint, seq bigint, message_id uuid, service bytea, instance_id uuid, task smallint, attempt integer, context text,
+    part_count integer, body_part_id uuid, body_part_name text, content_type text, charset text, body bytea)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 BEGIN
+    PERFORM release_due___HOST__(10 * p_limit, p_now);
     RETURN QUERY
     WITH claimed AS (
         UPDATE __HOST___q q SET claim_id = p_claim_id, claimed_by = p_host_instance
@@ -21,12 +23,12 @@ BEGIN
                SELECT w.ctid FROM __HOST___q w
                 WHERE w.claim_id IS NULL AND w.service_class = p_service_class
                 ORDER BY w.priority, w.seq LIMIT p_limit FOR UPDATE SKIP LOCKED))
-     RETURNING q.seq, q.message_id, q.subscription_id, q.service_id, q.instance_id, q.task, q.attempt, q.enqueued_at,
-               q.priority
+     RETURNING q.seq, q.message_id, q.service_id, q.instance_id, q.task, q.attempt, q.priority
     )
-    SELECT c.seq, c.message_id, c.subscription_id, c.service_id, c.instance_id, c.task, c.attempt, c.enqueued_at,
-           s.context::text, s.part_ids, s.body_part_id, s.body_part_name, p.content_type, p.charset, p.size, p.body
+    SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt, s.context::text,
+           cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset, p.body
       FROM claimed c
+     CROSS JOIN routing_version v
       LEFT JOIN spool s ON s.message_id = c.message_id
       LEFT JOIN parts p ON p.part_id = s.body_part_id
      ORDER BY c.priority, c.seq;

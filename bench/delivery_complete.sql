@@ -1,0 +1,9 @@
+-- The baseline's other half: deletes the rows of a claim and releases messages and parts, as complete_messages_<host>
+-- does. Both logs are the first ones, because no job flips them while the clock runs.
+WITH done AS (
+    DELETE FROM default_q WHERE claim_id = %s AND seq = ANY (%s::bigint[]) RETURNING message_id
+), messages AS (
+    INSERT INTO message_ref_count_log_1 SELECT message_id, -1 FROM done
+)
+INSERT INTO part_ref_count_log_1
+SELECT unnest(s.part_ids), -1 FROM done d JOIN spool s ON s.message_id = d.message_id
