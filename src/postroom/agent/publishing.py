@@ -15,12 +15,11 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import psycopg
 
 from postroom.agent.finding import IndexFinder, SqlFinder, check_types
 from postroom.agent.identity import Kind, derive_id, unit_for_key
-from postroom.agent.reports import RoutingFailureReport
+from postroom.agent.reports import RoutingFailureReport, write_reports
 from postroom.agent.routing import RoutingTable
 from postroom.agent.wake_up import WakeUp
 from postroom.errors import PublishFailed, PublishResult, RoutingFailure, StateError
@@ -33,8 +32,6 @@ from postroom.messagebox.writing import (
     Task,
     write_fragments,
     write_message,
-    write_references,
-    write_suspended,
 )
 from postroom.system_properties import BTS
 
@@ -144,11 +141,11 @@ class MessageAgent:
     def _receipt(self, connection: Connection, unit: uuid.UUID) -> list[Published] | None:
         """Takes the receipt of this unit, or gives the answer of the publish that took it before."""
         taken = connection.execute(
-            "INSERT INTO receipts (unit) VALUES (%s) ON CONFLICT DO NOTHING RETURNING 1", (unit,)
+            "SELECT 1 FROM take_receipts(ARRAY[%s::uuid], ARRAY[0], ARRAY['{}'::jsonb])", (unit,)
         ).fetchone()
         if taken is not None:
             return None
-        row = connection.execute("SELECT outcome FROM receipts WHERE unit = %s AND chunk = 0", (unit,)).fetchone()
+        row = connection.execute("SELECT outcome FROM read_receipts(ARRAY[%s::uuid])", (unit,)).fetchone()
         assert row is not None
         return [
             Published(
@@ -175,15 +172,13 @@ class MessageAgent:
             error_description=_nobody_subscribes(message),
         )
         report = self._new_report(message, unit, number, related=instance_id)
-        self._write_suspended(connection, [row, report.row()], [report], [message])
+        write_reports(connection, self._host, [report], suspended=[row], messages=[message])
 
     def _report(self, messages: Sequence[Message], rows: set[int]) -> None:
         """The routing failure reports of a publish that was refused; the messages themselves are not kept."""
         unit = uuid.uuid4()  # not the publish's own: it may be tried, and refused, again
         reports = [self._new_report(messages[row], unit, row, related=None) for row in sorted(rows)]
-        transaction(
-            self._connection, lambda c: self._write_suspended(c, [report.row() for report in reports], reports, [])
-        )
+        transaction(self._connection, lambda c: write_reports(c, self._host, reports))
 
     def _new_report(
         self, message: Message, unit: uuid.UUID, number: int, *, related: uuid.UUID | None
@@ -196,24 +191,6 @@ class MessageAgent:
             context=message.context,
             description=_nobody_subscribes(message),
         )
-
-    def _write_suspended(
-        self,
-        connection: Connection,
-        rows: Sequence[SuspendedRow],
-        reports: Sequence[RoutingFailureReport],
-        messages: Sequence[Message],
-    ) -> None:
-        for report in reports:
-            write_message(connection, Message(message_id=report.message_id), report.context.to_json())
-        log = connection.execute("SELECT message_log, part_log FROM lock_routing()").fetchone()
-        assert log is not None
-        write_suspended(connection, self._host.name.lower(), rows)
-        ids = [message.message_id for message in messages] + [report.message_id for report in reports]
-        parts = [part.part_id for message in messages for part in message.parts]
-        for kind, number, what in (("message", log[0], ids), ("part", log[1], parts)):
-            array = np.frombuffer(b"".join(one.bytes for one in what), dtype="V16")
-            write_references(connection, kind, number, array, np.ones(len(what), dtype=np.int64))
 
 
 class _Unroutable(Exception):
@@ -262,8 +239,8 @@ def _keep_answer(connection: Connection, unit: uuid.UUID, published: Sequence[Pu
         for one in published
     ]
     connection.execute(
-        "UPDATE receipts SET outcome = %s::jsonb WHERE unit = %s AND chunk = 0",
-        (json.dumps({"published": answer, "last": len(answer), "done": True}), unit),
+        "SELECT keep_outcome(%s, %s::jsonb)",
+        (unit, json.dumps({"published": answer, "last": len(answer), "done": True})),
     )
 
 

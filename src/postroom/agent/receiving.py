@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from postroom.agent.batch import Batch
 from postroom.agent.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, Progress, chunks_of
 from postroom.agent.interchange import Interchange
+from postroom.agent.reports import Unroutable
 from postroom.agent.routing import RoutingTable
 from postroom.agent.wake_up import WakeUp
-from postroom.errors import RoutingFailure
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, transaction
 from postroom.pipelines import load_pipeline
@@ -121,7 +121,7 @@ def receive_again(
     routing.catch_up(connection)
     batch = Batch(location, pipeline.content_type, chunks, routing)
     if batch.reports:
-        raise RoutingFailure(batch.reports[0].description)
+        raise Unroutable(batch.reports[0].description, batch.reports[0].context)
     batch.write_messages(connection)
     version, message_log, part_log = _lock(connection)
     if version != routing.version:
@@ -133,8 +133,7 @@ def receive_again(
 def read_progress(connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Progress]:
     """How far each interchange was published before, by its receipts."""
     rows = connection.execute(
-        "SELECT unit, max(chunk), max((outcome->>'last')::bigint), bool_or((outcome->>'done')::boolean)"
-        "  FROM receipts WHERE unit = ANY (%s) GROUP BY unit",
+        "SELECT unit, last_chunk, last_document, done FROM read_receipts(%s)",
         (list(interchange_ids),),
     )
     known = {unit: Progress(next_chunk=chunk + 1, last_document=last, done=done) for unit, chunk, last, done in rows}
@@ -165,8 +164,7 @@ def _lock(connection: Connection) -> tuple[int, int, int]:
 def _write_receipts(connection: Connection, group: list[Chunk]) -> list[Chunk]:
     """The first thing of a publish: a receipt per chunk. A chunk that has one already is left out."""
     rows = connection.execute(
-        "INSERT INTO receipts (unit, chunk, outcome)"
-        " SELECT * FROM unnest(%s::uuid[], %s::int[], %s::jsonb[]) ON CONFLICT DO NOTHING RETURNING unit, chunk",
+        "SELECT unit, chunk FROM take_receipts(%s::uuid[], %s::int[], %s::jsonb[])",
         (
             [chunk.interchange.interchange_id for chunk in group],
             [chunk.number for chunk in group],

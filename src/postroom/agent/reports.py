@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 
 from postroom.agent.contexts import plain_decimal
-from postroom.message import Context
-from postroom.messagebox.configuration import ServiceClass
-from postroom.messagebox.writing import Cause, SuspendedRow, Task
+from postroom.errors import RoutingFailure
+from postroom.message import Context, Message
+from postroom.messagebox.configuration import Host, ServiceClass
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.writing import Cause, SuspendedRow, Task, write_message, write_references, write_suspended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +43,35 @@ class RoutingFailureReport:
             resumable=False,
             related_instance_id=self.related_instance_id,
         )
+
+
+class Unroutable(RoutingFailure):
+    """A message that nobody subscribes to, with its context as it was."""
+
+    def __init__(self, what: str, context: Context) -> None:
+        super().__init__(what)
+        self.context = context
+
+
+def write_reports(
+    connection: Connection,
+    host: Host,
+    reports: Sequence[RoutingFailureReport],
+    *,
+    suspended: Sequence[SuspendedRow] = (),
+    messages: Sequence[Message] = (),
+) -> None:
+    """Reports, and with them suspended instances whose messages are stored already, each with its one reference."""
+    for report in reports:
+        write_message(connection, Message(message_id=report.message_id), report.context.to_json())
+    log = connection.execute("SELECT message_log, part_log FROM lock_routing()").fetchone()
+    assert log is not None
+    write_suspended(connection, host.name.lower(), [*suspended, *(report.row() for report in reports)])
+    ids = [message.message_id for message in messages] + [report.message_id for report in reports]
+    parts = [part.part_id for message in messages for part in message.parts]
+    for kind, number, what in (("message", log[0], ids), ("part", log[1], parts)):
+        array = np.frombuffer(b"".join(one.bytes for one in what), dtype="V16")
+        write_references(connection, kind, number, array, np.ones(len(what), dtype=np.int64))
 
 
 def snapshot(shared: Context, columns: Mapping[str, pa.Array], row: int) -> Context:

@@ -15,11 +15,12 @@ import psycopg
 from postroom.agent.identity import Kind, derive_id
 from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import StaleRouting, receive_again
+from postroom.agent.reports import RoutingFailureReport, Unroutable, write_reports
 from postroom.agent.routing import RoutingTable
 from postroom.agent.wake_up import WakeUp
-from postroom.errors import PipelineFailure, RoutingFailure
+from postroom.errors import PipelineFailure
 from postroom.message import Bytes, Context, Message
-from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from postroom.messagebox.configuration import ReceiveLocation, host_named, receive_locations
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import ClaimedMessage
 from postroom.messagebox.writing import Task
@@ -33,18 +34,39 @@ Complete = Callable[[Connection], None]
 class ResumedInbound:
     """Takes resumed inbound messages up again; one at a time, because they share a routing table."""
 
-    def __init__(self) -> None:
+    def __init__(self, host_name: str) -> None:
+        self._host_name = host_name
         self._routing = RoutingTable()
         self._one_at_a_time = threading.Lock()
 
     def handle(self, connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
         """Publishes the message and completes its queue row, in one transaction on ``connection``."""
-        with self._one_at_a_time:
-            if claimed.task == Task.RECEIVE:
-                hosts = self._receive(connection, claimed.service_id, message, complete)
-            else:
-                hosts = self._publish(connection, message, complete)
+        try:
+            with self._one_at_a_time:
+                if claimed.task == Task.RECEIVE:
+                    hosts = self._receive(connection, claimed.service_id, message, complete)
+                else:
+                    hosts = self._publish(connection, message, complete)
+        except Unroutable as failure:
+            self._report(connection, claimed.instance_id, failure)
+            raise
         WakeUp(connection).send(hosts)
+
+    def _report(self, connection: Connection, instance_id: uuid.UUID, failure: Unroutable) -> None:
+        """Every routing failure has its report (NRF-04); an instance has one, however often it is resumed."""
+        row = connection.execute("SELECT has_report(%s)", (instance_id,)).fetchone()
+        if row is not None and row[0]:
+            return
+        host = host_named(connection, self._host_name)
+        report = RoutingFailureReport(
+            message_id=uuid.uuid4(),
+            instance_id=uuid.uuid4(),
+            related_instance_id=instance_id,
+            host_id=host.host_id,
+            context=failure.context,
+            description=failure.what,
+        )
+        transaction(connection, lambda c: write_reports(c, host, [report]))
 
     def _receive(
         self, connection: Connection, location_id: uuid.UUID | None, message: Message, complete: Complete
@@ -72,7 +94,8 @@ class ResumedInbound:
         def work(connection: Connection) -> set[str]:
             found = [self._routing.subscribers[one] for one in self._routing.match_one(message.context.promoted)]
             if not found:
-                raise RoutingFailure("The message still could not be routed: no subscribers were found.")
+                what = "The message still could not be routed because no subscribers were found."
+                raise Unroutable(what, message.context)
             connection.execute(
                 "SELECT route_message(%s, %s, %s, %s, %s, %s)",
                 (
@@ -90,7 +113,7 @@ class ResumedInbound:
                 return transaction(connection, work)
             except psycopg.Error as error:
                 if error.sqlstate == _NOBODY:
-                    raise RoutingFailure("No host that subscribes may receive the message.") from error
+                    raise Unroutable("No host that subscribes may receive the message.", message.context) from error
                 if error.sqlstate != _STALE:
                     raise
 

@@ -27,6 +27,8 @@ def run(frame: Frame, name: str) -> None:
     with frame.messagebox() as url:
         click.echo(f"Host {name} works; Ctrl-C ends it.")
         # On a server of one's own the URL says who logs in; the embedded one trusts everybody on the machine.
-        instance = run_host(url, name, frame.home.absolute(), as_role=frame.database is None, inbound=ResumedInbound())
+        instance = run_host(
+            url, name, frame.home.absolute(), as_role=frame.database is None, inbound=ResumedInbound(name)
+        )
         counts = ", ".join(f"{what} {count}" for what, count in sorted(instance.counts.items()))
         click.echo(f"Host {name} has ended: {counts or 'nothing to do'}.")

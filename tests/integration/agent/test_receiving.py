@@ -121,7 +121,7 @@ def test_a_large_interchange_goes_in_chunks_and_continues_where_it_stopped(
     with connect(box.url, user=box.host().role_name) as connection:
         receiver = Receiver(connection, RoutingTable())
         # The second chunk's receipt is there already, as if this attempt had been overtaken.
-        connection.execute(
+        box.connection.execute(
             "INSERT INTO receipts (unit, chunk, outcome) VALUES (%s, 0, %s::jsonb)",
             (whole.interchange_id, json.dumps({"last": 20, "done": False})),
         )

@@ -43,6 +43,10 @@ NOT_MINE = [
     "SELECT terminate_instances(ARRAY[gen_random_uuid()])",
     "SELECT suspend_instances(ARRAY[gen_random_uuid()])",
     "SELECT replace_body(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'body')",
+    "SELECT * FROM receipts",
+    "INSERT INTO receipts (unit) VALUES (gen_random_uuid())",
+    "UPDATE receipts SET outcome = '{}'",
+    "DELETE FROM receipts",
     "SELECT * FROM spool",
     "SELECT * FROM parts",
     "SELECT * FROM fragments",
@@ -109,6 +113,34 @@ def test_any_host_may_publish_to_any_host(box: Box, other: Connection) -> None:
     Receiver(other, RoutingTable()).receive(location, [interchange(b'{"region":"ASIA"}')])
     assert box.queued() == {"Europe": 1, "Mine": 1, "Theirs": 1}
     assert (box.count("other_q"), box.count("default_q")) == (1, 2)
+
+
+def test_a_host_does_not_see_the_claims_and_instances_of_another(box: Box, other: Connection) -> None:
+    location = box.add_location()
+    box.connection.execute(
+        "INSERT INTO claims (interchange_id, location_id, name, path) VALUES (gen_random_uuid(), %s, 'a', 'in/a')",
+        (location.location_id,),
+    )
+    box.connection.execute(
+        "INSERT INTO host_instances (host_id, server, pid) VALUES (%s, 'elsewhere', 1)", (box.host().host_id,)
+    )
+    for table in ("claims", "host_instances"):
+        assert other.execute(f"SELECT * FROM {table}").fetchall() == []
+        assert other.execute(f"DELETE FROM {table}").rowcount == 0
+        assert box.count(table) == 1
+    with pytest.raises(errors.InsufficientPrivilege, match="row-level security"):
+        other.execute(
+            "INSERT INTO claims (interchange_id, location_id, name, path) VALUES (gen_random_uuid(), %s, 'b', 'in/b')",
+            (location.location_id,),
+        )
+
+
+def test_a_host_cannot_make_receipts_forgotten(box: Box, other: Connection) -> None:
+    box.agent().publish([Message.of(b"", promoted={Region: "EU"})], key="kept")
+    other.execute("SELECT purge_receipts('-1 day', now() + interval '30 days')")
+    assert box.count("receipts") == 1
+    box.connection.execute("SELECT purge_receipts('1 day', now() + interval '30 days')")
+    assert box.count("receipts") == 0
 
 
 def test_a_stranger_may_nothing(box: Box) -> None:

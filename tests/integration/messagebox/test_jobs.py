@@ -192,7 +192,8 @@ def test_under_load_no_count_is_lost_and_the_spool_returns_to_zero(subscribed: B
     """ACC-80, with ACC-82 all the while: publishers, consumers, jobs and checks at the same time."""
     box = subscribed
     done = threading.Event()
-    published, completed, seen = [0, 0], [0], set()
+    published, completed = [0, 0], [0]
+    seen: set[int] = set()
     alarms: list[Violation] = []
 
     def publish(number: int) -> None:

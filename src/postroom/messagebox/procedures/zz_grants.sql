@@ -4,7 +4,8 @@ GRANT USAGE ON SCHEMA messagebox, management TO __HOSTS_ROLE__;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messagebox FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
     messagebox.lock_routing, messagebox.find_subscriptions, messagebox.predicate_holds, messagebox.route_message,
-    messagebox.insert_message,
+    messagebox.insert_message, messagebox.take_receipts, messagebox.read_receipts, messagebox.keep_outcome,
+    messagebox.has_report, messagebox.serves_location, messagebox.runs_host,
     messagebox.insert_part, messagebox.flip_ref_count_log, messagebox.fold_ref_count_log, messagebox.message_cleanup,
     messagebox.parts_cleanup, messagebox.purge_subscriptions, messagebox.dead_processes_cleanup,
     messagebox.operate_on_instances, messagebox.purge_receipts
@@ -14,14 +15,23 @@ GRANT EXECUTE ON FUNCTION
 GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context) ON messagebox.spool TO __HOSTS_ROLE__;
 GRANT INSERT ON messagebox.parts, messagebox.fragments, messagebox.message_ref_count_log_1,
     messagebox.message_ref_count_log_2, messagebox.part_ref_count_log_1, messagebox.part_ref_count_log_2,
-    messagebox.receipts, messagebox.message_properties, messagebox.message_predicates TO __HOSTS_ROLE__;
+    messagebox.message_properties, messagebox.message_predicates TO __HOSTS_ROLE__;
 GRANT SELECT, DELETE ON messagebox.message_properties, messagebox.message_predicates TO __HOSTS_ROLE__;
 GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.claim_number TO __HOSTS_ROLE__;
 
--- The routing index in memory, receipts, and the files that a location has claimed.
+-- The routing index in memory, and the files that the host's own locations have claimed.
 GRANT SELECT ON messagebox.routing_version, messagebox.subscriptions, messagebox.predicate_groups,
-    messagebox.predicates, messagebox.receipts, messagebox.active_ref_count_log TO __HOSTS_ROLE__;
+    messagebox.predicates, messagebox.active_ref_count_log TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.claims TO __HOSTS_ROLE__;
 GRANT SELECT ON ALL TABLES IN SCHEMA management TO __HOSTS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON management.host_instances, management.job_runs TO __HOSTS_ROLE__;
-GRANT UPDATE (outcome) ON messagebox.receipts TO __HOSTS_ROLE__;
+
+-- Claims and instances are those of the host itself: a row of another host is not there for it.
+ALTER TABLE messagebox.claims ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_locations ON messagebox.claims;
+CREATE POLICY own_locations ON messagebox.claims TO __HOSTS_ROLE__
+    USING (messagebox.serves_location(location_id)) WITH CHECK (messagebox.serves_location(location_id));
+ALTER TABLE management.host_instances ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_instances ON management.host_instances;
+CREATE POLICY own_instances ON management.host_instances TO __HOSTS_ROLE__
+    USING (messagebox.runs_host(host_id)) WITH CHECK (messagebox.runs_host(host_id));

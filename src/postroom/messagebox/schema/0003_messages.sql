@@ -66,7 +66,7 @@ CREATE TABLE messagebox.claims (
     path            text NOT NULL,
     size            bigint,
     modified_ns     bigint,
-    state           smallint NOT NULL DEFAULT 1,             -- 1 claiming, 2 claimed, 3 published, 4 missing
+    state           smallint NOT NULL DEFAULT 1,             -- 1 claiming, 2 claimed, 3 published, 4 missing, 5 failed
     problem         text,
     claimed_at      timestamptz NOT NULL DEFAULT now()
 );

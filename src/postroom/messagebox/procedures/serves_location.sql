@@ -1,0 +1,7 @@
+-- Is the login that of the host that this receive location belongs to? Row security on claims asks it.
+-- Indexes: primary keys of receive_locations and hosts.
+CREATE OR REPLACE FUNCTION messagebox.serves_location(p_location_id uuid) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM receive_locations l JOIN hosts h ON h.id = l.host_id
+                    WHERE l.id = p_location_id AND pg_has_role(session_user, h.role_name, 'MEMBER'));
+$$;
