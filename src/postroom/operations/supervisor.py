@@ -7,13 +7,16 @@ the database before those that need it. Everything ends with the supervisor, in 
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import psycopg
 
 from postroom.errors import Unavailable
 from postroom.messagebox.configuration import hosts, receive_locations
@@ -22,6 +25,7 @@ from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.embedded.postmaster import Guard
 
 _LOOK_SECONDS = 0.2
+_LOOK_FOR_HOSTS_SECONDS = 5.0
 _STOP_SECONDS = 30.0
 _LONGEST_PAUSE = 30.0
 #: A process that ran this long before it ended is started again without a pause.
@@ -39,6 +43,7 @@ class _Child:
 
     name: str
     command: Sequence[str]
+    environment: Mapping[str, str]
     log: Path
     process: subprocess.Popen[bytes] | None = None
     guard: Guard | None = None
@@ -51,7 +56,12 @@ class _Child:
         with self.log.open("ab") as log:
             # A session of its own: Ctrl-C in the terminal reaches the supervisor, which ends its children in order.
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                self.command,
+                env=dict(self.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
         self.guard = Guard(self.process.pid)
         self.started = time.monotonic()
@@ -103,13 +113,14 @@ class Supervisor:
         self._master = master
         self._say = say
         self._children: list[_Child] = []
+        self._look_again = 0.0
 
     def run(self, stop: threading.Event) -> None:
         """Supervises until ``stop`` is set, then ends everything in good order."""
-        self._children = self._wanted()
         try:
             while not stop.is_set():
                 self._look_after_server()
+                self._look_for_hosts()
                 for child in self._children:
                     self._look_after(child)
                 stop.wait(_LOOK_SECONDS)
@@ -120,6 +131,17 @@ class Supervisor:
         """The processes that run now, by name."""
         return {child.name: child.process.pid for child in self._children if child.process is not None}
 
+    def _look_for_hosts(self) -> None:
+        """What was applied in the meantime runs too: a new host, or the first receive location of one."""
+        if time.monotonic() < self._look_again:
+            return
+        self._look_again = time.monotonic() + _LOOK_FOR_HOSTS_SECONDS
+        known = {child.name for child in self._children}
+        try:
+            self._children += [child for child in self._wanted() if child.name not in known]
+        except (Unavailable, psycopg.OperationalError) as error:
+            self._say(f"The MessageBox does not answer: {str(error).splitlines()[0]}")
+
     def _wanted(self) -> list[_Child]:
         with connect(self.url, application_name="postroom up") as connection:
             known = hosts(connection)
@@ -129,12 +151,17 @@ class Supervisor:
 
     def _child(self, kind: str, host: str) -> _Child:
         command = [sys.executable, "-m", "postroom", kind, "run", host, "--home", str(self._home)]
-        if self._server is None:
-            command += ["--database", self.url]
         if kind == "pipeline" and self._master is not None:
             command += ["--master", self._master]
         name = f"{kind} {host}"
-        return _Child(name=name, command=command, log=self._home / ".postroom" / "logs" / f"{kind}-{host.lower()}.log")
+        # Not among the arguments, which everybody on the machine can read: the address may have a password in it.
+        environment = {**os.environ, **({"POSTROOM_DATABASE": self.url} if self._server is None else {})}
+        return _Child(
+            name=name,
+            command=command,
+            environment=environment,
+            log=self._home / ".postroom" / "logs" / f"{kind}-{host.lower()}.log",
+        )
 
     def _look_after_server(self) -> None:
         if self._server is not None and self._server.pid is None:
