@@ -15,7 +15,7 @@ from typing import Any
 
 from postroom.errors import BadValue
 from postroom.filters.expression import Comparable
-from postroom.namespaces import PREFIXES, split_key
+from postroom.namespaces import DISTINGUISHED_NAMESPACE, PREFIXES, split_key
 from postroom.values import Value, ValueType, check_promoted, check_value
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -51,6 +51,8 @@ class Property(Comparable):
     def from_key(cls, key: str, value_type: ValueType) -> Property:
         """The property for a stored key (``Orders#Region``)."""
         namespace, name = split_key(key)
+        if namespace == DISTINGUISHED_NAMESPACE:
+            return DistinguishedField(name)
         return cls(name, value_type.python_type, namespace=namespace)
 
     def check(self, value: object, *, promoted: bool = True) -> Value:
@@ -63,3 +65,25 @@ class Property(Comparable):
 
     def __reduce__(self) -> Any:
         return Property.from_key, (self.key, self.value_type)
+
+
+class DistinguishedField(Property):
+    """A field of the body by its path, carried in the context as text: written, never promoted (CTX-11).
+
+    ``message.context.write(DistinguishedField("/order/note"), "as long as it likes")``
+    """
+
+    __slots__ = ()
+
+    def __init__(self, path: str) -> None:
+        if not path or "#" in path:
+            raise BadValue(f"{path!r} is not the path of a field.", hint="A path is not empty and has no '#'.")
+        Comparable.__init__(self, namespace=DISTINGUISHED_NAMESPACE, name=path, value_type=ValueType.STR)
+
+    def check(self, value: object, *, promoted: bool = True) -> Value:
+        if promoted:
+            raise BadValue(
+                f"{self.name} is a distinguished field, which cannot be promoted.",
+                hint="Declare a Property to route by, or write the field.",
+            )
+        return super().check(value, promoted=False)

@@ -12,7 +12,7 @@ from postroom.application.names import host_name_problem, name_problem
 from postroom.application.place import Place
 from postroom.application.retry import Retry
 from postroom.errors import DefinitionError, Problem
-from postroom.filters.expression import Filter
+from postroom.filters.expression import MAX_GROUPS, Filter
 from postroom.filters.text import parse
 from postroom.pipelines import ReceivePipeline
 from postroom.properties import Property
@@ -135,8 +135,13 @@ def _host_problems(host: object, hosts: Collection[str]) -> Iterator[str]:
 def _filter_problems(filter: object, known: list[Property]) -> Iterator[str]:
     if isinstance(filter, str):
         try:
-            parse(filter, known)
+            filter = parse(filter, known)
         except DefinitionError as error:
             yield "filter: " + "\n".join(line for line in (f"{error.what} {error.hint}".rstrip(), error.why) if line)
-    elif filter is not None and not isinstance(filter, Filter):
+            return
+    if isinstance(filter, Filter):
+        if len(filter.groups) >= MAX_GROUPS:
+            # The port's subscription has one more group, for messages that name its transport.
+            yield f"filter: it has {len(filter.groups):,} groups, but a port's may have at most {MAX_GROUPS - 1:,}."
+    elif filter is not None:
         yield f"filter is {filter!r}, but must be a comparison of properties, or its text."
