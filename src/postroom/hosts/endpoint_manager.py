@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Sequence
+from datetime import timedelta
 
 import psycopg
 
@@ -23,6 +24,7 @@ from postroom.system_properties import BTS
 _log = logging.getLogger(__name__)
 
 _DELIVER = 1
+_AFTER_TROUBLE = timedelta(seconds=1)
 _LONGEST_DESCRIPTION = 8000
 _RETRY_COUNT = BTS.RetryCount.key
 
@@ -85,8 +87,9 @@ class EndpointManager:
             self._inbound.handle(connections.writing(), claimed, message_of(claimed, connections), complete)
         except ClaimLost:
             return Verdict.DISCARD
-        except (psycopg.OperationalError, Unavailable):
-            return Verdict.RELEASE
+        except (psycopg.OperationalError, Unavailable) as error:
+            # The database, not the message: once more, but not at once and without end while a disk is full.
+            return Retry(delay=_AFTER_TROUBLE, code=Unavailable.code, description=str(error)[:_LONGEST_DESCRIPTION])
         except Exception as error:
             return _suspended_again(claimed, connections, error)
         return Verdict.SETTLED
