@@ -18,7 +18,9 @@ from postroom.messagebox.writing import Cause, Task
 #: What instances can be counted by.
 GroupedBy = Literal["host", "port", "error", "reason", "adapter", "uri"]
 
+#: As many as belong into one transaction; and as many as are looked for at a time, because a look reads the queues whole.
 _AT_A_TIME = 1_000
+_FOUND_AT_A_TIME = 20_000
 
 
 class InstanceState(IntEnum):
@@ -149,14 +151,15 @@ def in_pieces(connection: Connection, query: InstanceQuery) -> Iterator[list[uui
     remaining = query.limit
     after = None
     while remaining is None or remaining > 0:
-        limit = _AT_A_TIME if remaining is None else min(_AT_A_TIME, remaining)
+        limit = _FOUND_AT_A_TIME if remaining is None else min(_FOUND_AT_A_TIME, remaining)
         parameters = replace(query, limit=limit).parameters() | {"direction": 1, "after": after}
         found = _read(connection, parameters)
         if not found:
             return
         after = found[-1].seq
         remaining = None if remaining is None else remaining - len(found)
-        yield [instance.instance_id for instance in found]
+        ids = [instance.instance_id for instance in found]
+        yield from (ids[start : start + _AT_A_TIME] for start in range(0, len(ids), _AT_A_TIME))
 
 
 def _read(connection: Connection, parameters: dict[str, Any]) -> list[Instance]:
