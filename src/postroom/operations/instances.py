@@ -18,7 +18,7 @@ from postroom.messagebox.writing import Cause, Task
 #: What instances can be counted by.
 GroupedBy = Literal["host", "port", "error", "reason", "adapter", "uri"]
 
-#: As many as belong into one transaction; and as many as are looked for at a time, because a look reads the queues whole.
+#: As many as belong into one transaction, and as many as one look finds, which reads the queues whole.
 _AT_A_TIME = 1_000
 _FOUND_AT_A_TIME = 20_000
 
