@@ -91,7 +91,7 @@ def home() -> Iterator[Path]:
 def _server(settings: dict[str, str]) -> Iterator[EmbeddedServer]:
     from postroom.messagebox.embedded import EmbeddedServer
 
-    with open_folder() as folder:
+    with open_folder(in_memory=settings.get("fsync") == "off") as folder:
         server = EmbeddedServer(folder / "postgres", settings=settings)
         try:
             server.start()

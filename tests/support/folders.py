@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -9,12 +10,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+#: Where files live in memory, on machines that have it. Cloning a database there takes a tenth of the time.
+_MEMORY = Path("/dev/shm")
+_ENOUGH_BYTES = 4 << 30
+
+
 @contextmanager
-def open_folder() -> Iterator[Path]:
+def open_folder(*, in_memory: bool = False) -> Iterator[Path]:
     """A short temporary folder. Not pytest's, which only its owner may enter: as root, PostgreSQL is somebody else."""
-    folder = Path(tempfile.mkdtemp(prefix="postroom-test-"))
+    parent = _MEMORY if in_memory and _has_room(_MEMORY) else None
+    folder = Path(tempfile.mkdtemp(prefix="postroom-test-", dir=parent))
     folder.chmod(0o755)
     try:
         yield folder
     finally:
         shutil.rmtree(folder)
+
+
+def _has_room(folder: Path) -> bool:
+    return os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > _ENOUGH_BYTES
