@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-
 #: Where files live in memory, on machines that have it. Cloning a database there takes a tenth of the time.
 _MEMORY = Path("/dev/shm")
 _ENOUGH_BYTES = 4 << 30
