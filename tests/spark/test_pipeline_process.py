@@ -124,11 +124,12 @@ def test_a_stream_that_failed_is_started_again(
         wait_for_messages(box, 1)
         wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
         # The stream can be asked and claims can be made, but nothing can be published.
-        box.connection.execute(sql.SQL("REVOKE INSERT ON receipts FROM {}").format(sql.Identifier(_hosts_role(box))))
+        hosts = sql.Identifier(_hosts_role(box))
+        box.connection.execute(sql.SQL("REVOKE EXECUTE ON FUNCTION take_receipts FROM {}").format(hosts))
         (folder / "b.json").write_bytes(ORDER)
         wait_until(lambda: "the stream failed" in caplog.text, 60, what="a failure")
         assert "permission denied" in caplog.text
-        box.connection.execute(sql.SQL("GRANT INSERT ON receipts TO {}").format(role))
+        box.connection.execute(sql.SQL("GRANT EXECUTE ON FUNCTION take_receipts TO {}").format(role))
         wait_for_messages(box, 2)
 
 

@@ -32,7 +32,7 @@ def test_it_is_registered_with_its_lock_while_it_runs(box: Box, start_host: Star
     assert box.one(_HELD) == 1
     instance.stop()
     assert box.count("host_instances") == 0
-    assert box.one(_HELD) == 0
+    wait_until(lambda: box.one(_HELD) == 0, what="the server to have seen the connection close")
 
 
 def test_it_logs_in_as_its_host(box: Box, start_host: StartHost) -> None:

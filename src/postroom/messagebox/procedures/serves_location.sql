@@ -3,5 +3,5 @@
 CREATE OR REPLACE FUNCTION messagebox.serves_location(p_location_id uuid) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
     SELECT EXISTS (SELECT 1 FROM receive_locations l JOIN hosts h ON h.id = l.host_id
-                    WHERE l.id = p_location_id AND pg_has_role(session_user, h.role_name, 'MEMBER'));
+                    WHERE l.id = p_location_id AND pg_has_role(session_user, h.role_name, 'member'));
 $$;

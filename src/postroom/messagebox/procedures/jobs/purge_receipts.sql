@@ -9,7 +9,7 @@ BEGIN
     DELETE FROM receipts r
      WHERE r.published_at < p_now - p_keep
        -- Whoever runs the jobs may be any host: what is younger than a day is never forgotten for one.
-       AND (r.published_at < now() - interval '1 day' OR pg_has_role(session_user, current_user, 'MEMBER'))
+       AND (r.published_at < now() - interval '1 day' OR pg_has_role(session_user, current_user, 'member'))
        AND NOT EXISTS (SELECT 1 FROM claims c WHERE c.interchange_id = r.unit);
     GET DIAGNOSTICS purged = ROW_COUNT;
     RETURN purged;
