@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from psycopg.abc import Buffer
+from psycopg.copy import LibpqWriter
+from psycopg.generators import copy_to
 
 from postroom.messagebox.connection import Connection
 
@@ -98,11 +101,21 @@ def uuid_array(ids: Sequence[bytes]) -> bytes:
     return head + b"".join(_LENGTH.pack(16) + one for one in ids)
 
 
+class _FlushingWriter(LibpqWriter):
+    """Waits until the server has taken each piece.
+
+    The driver's own writer only hands pieces to libpq, which keeps whatever the server is too slow for: all of a large
+    body, in the end, and moved about in memory with every piece that goes out."""
+
+    def write(self, data: Buffer) -> None:
+        self.connection.wait(copy_to(self._pgconn, data, flush=True))
+
+
 def copy_rows(connection: Connection, table: str, columns: Sequence[str], rows: Iterable[bytes]) -> None:
     """COPYs encoded rows (or buffers of many rows) into a table, in pieces of a good size."""
     with connection.cursor() as cursor:
         statement = f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT binary)"
-        with cursor.copy(statement) as copy:
+        with cursor.copy(statement, writer=_FlushingWriter(cursor)) as copy:
             pieces = [_HEADER]
             size = 0
             for encoded in rows:

@@ -316,12 +316,10 @@ def _try_lock(file: IO[bytes], kind: int) -> bool:
 
 
 def _configuration(binaries: Binaries) -> str:
-    """Our settings, with what depends on the machine (a sixteenth of its memory, within limits) and on the build."""
+    """Our settings, with what depends on the machine and on the build."""
     megabytes = psutil.virtual_memory().total // 2**20
     lines = [
         files("postroom.messagebox.embedded").joinpath("server.conf").read_text(),
-        # Queues turn over quickly and stay small; more would be filled by whoever streams a large body.
-        f"shared_buffers = {min(max(megabytes // 16, 128), 256)}MB",
         f"effective_cache_size = {max(megabytes // 4, 256)}MB",
     ]
     compressions = binaries.compressions()
