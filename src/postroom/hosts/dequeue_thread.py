@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 from postroom.hosts.completer import Completer
 from postroom.hosts.outcomes import Verdict
@@ -11,6 +12,8 @@ from postroom.hosts.service import Service
 from postroom.hosts.thread_connections import ThreadConnections
 from postroom.hosts.work_in_hand import WorkInHand
 
+_MOST_AT_A_TIME = 16
+_QUICK_SECONDS = 0.001
 _log = logging.getLogger(__name__)
 
 
@@ -35,13 +38,20 @@ class DequeueThread:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        take, handle, store = self._work.take, self._service.handle, self._completer.store
-        while (claimed := take()) is not None:
-            try:
-                outcome = handle(claimed, self._connections)
-            except Exception:
-                # A service answers for its messages; what it lets through is a defect of its own.
-                _log.exception("message %s was not handled; it goes back into the queue", claimed.message_id)
-                outcome = Verdict.RELEASE
-            store(claimed, outcome)
+        handle, store = self._service.handle, self._completer.store
+        at_a_time = 1
+        while taken := self._work.take_some(at_a_time):
+            started = time.monotonic()
+            for claimed in taken:
+                try:
+                    outcome = handle(claimed, self._connections)
+                except Exception:
+                    # A service answers for its messages; what it lets through is a defect of its own.
+                    _log.exception("message %s was not handled; it goes back into the queue", claimed.message_id)
+                    outcome = Verdict.RELEASE
+                store(claimed, outcome)
+            # A thread that is quick takes more at a time, because every look costs all threads a moment. One that is
+            # slow takes one, so that nothing waits behind it that another thread could deliver.
+            quick = time.monotonic() - started < _QUICK_SECONDS * len(taken)
+            at_a_time = min(2 * at_a_time, _MOST_AT_A_TIME) if quick else 1
         self._connections.close()

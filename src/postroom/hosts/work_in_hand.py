@@ -63,18 +63,23 @@ class WorkInHand:
 
     def take(self) -> ClaimedMessage | None:
         """The next message, when there is one; None when there will be none any more."""
+        return next(iter(self.take_some(1)), None)
+
+    def take_some(self, most: int) -> list[ClaimedMessage]:
+        """The next messages, as many as wait and no more than asked for; none when there will be none any more."""
         with self._lock:
             while not self._waiting:
                 if self._ended:
-                    return None
+                    return []
                 self._arrived.wait()
-            claimed = self._waiting.popleft()
-            self._held.add(claimed.seq)
-            if len(self._waiting) == self._half:
+            before = len(self._waiting)
+            taken = [self._waiting.popleft() for _ in range(min(most, before))]
+            self._held.update([claimed.seq for claimed in taken])
+            if len(self._waiting) <= self._half < before:
                 self._room_made.notify()
-            elif not self._waiting:
+            if not self._waiting:
                 self._emptied.notify()
-            return claimed
+            return taken
 
     # -- the completer's side ----------------------------------------------------------------------------------
 
