@@ -187,18 +187,10 @@ class Context(Mapping[Comparable, Value]):
     def from_json(cls, stored: str | bytes | Mapping[str, Mapping[str, object]]) -> Context:
         """The inverse of ``to_json``; takes the text or the object that PostgreSQL's driver made of it."""
         decoded = json.loads(stored) if isinstance(stored, str | bytes) else stored
-        context = cls.__new__(cls)
-        context._promoted = MappingProxyType(_values(decoded.get("promoted", {})))
-        context._written = MappingProxyType(_values(decoded.get("written", {})))
-        return context
-
-
-def _values(encoded: Mapping[str, object]) -> dict[str, Value]:
-    # Text and whole numbers stand for themselves; this is done for every message that a host handles.
-    return {
-        key: value if type(value) is str or type(value) is int else value_from_json(value)
-        for key, value in encoded.items()
-    }
+        return cls(
+            {key: value_from_json(value) for key, value in decoded.get("promoted", {}).items()},
+            {key: value_from_json(value) for key, value in decoded.get("written", {}).items()},
+        )
 
 
 def stored_message(
@@ -216,11 +208,17 @@ def stored_message(
     than all the rest.
     """
     part = object.__new__(Part)
-    fields: dict[str, object] = {"name": name, "body": Bytes(body), "content_type": content_type, "charset": charset}
-    object.__setattr__(part, "__dict__", {**fields, "part_id": part_id})
+    object.__setattr__(
+        part,
+        "__dict__",
+        {"name": name, "body": Bytes(body), "content_type": content_type, "charset": charset, "part_id": part_id},
+    )
     message = object.__new__(Message)
-    fields = {"context": context, "parts": (part,), "body_part_name": name, "message_id": message_id}
-    object.__setattr__(message, "__dict__", fields)
+    object.__setattr__(
+        message,
+        "__dict__",
+        {"context": context, "parts": (part,), "body_part_name": name, "message_id": message_id},
+    )
     return message
 
 

@@ -19,14 +19,12 @@ from postroom.messagebox.bodies import message_of
 from postroom.messagebox.configuration import receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues, Retry, Suspension
-from postroom.system_properties import BTS
 
 _log = logging.getLogger(__name__)
 
 _DELIVER = 1
 _AFTER_TROUBLE = timedelta(seconds=1)
 _LONGEST_DESCRIPTION = 8000
-_RETRY_COUNT = BTS.RetryCount.key
 
 
 class EndpointManager:
@@ -56,8 +54,7 @@ class EndpointManager:
         if port is None:
             return _port_is_gone(claimed)
         try:
-            remaining = port.port.retry_count - claimed.attempt
-            message = message_of(claimed, connections, {**port.written, _RETRY_COUNT: max(0, remaining)})
+            message = message_of(claimed, connections, port.written(claimed.attempt))
             attempt = Attempt(instance_id=claimed.instance_id, number=claimed.attempt + 1)
             port.shared.opened().send(message, attempt)
         except ClaimLost:

@@ -50,14 +50,22 @@ class OpenSendPort:
         self.port = port
         self.shared = shared
         self.kind = str(port.adapter.get("kind", ""))
-        #: What the adapter finds in the context of every message that goes through this port.
-        self.written: dict[str, str | int] = {
+        self._written: dict[str, str | int] = {
             BTS.SPName.key: port.name,
             BTS.SPID.key: str(port.port_id),
             BTS.OutboundTransportLocation.key: port.uri,
             BTS.OutboundTransportType.key: self.kind.upper(),
             BTS.RetryInterval.key: int(port.retry_interval.total_seconds() // 60),
         }
+        self._by_attempt: dict[int, dict[str, str | int]] = {}
+
+    def written(self, attempt: int) -> dict[str, str | int]:
+        """What the adapter finds in the context of every message that goes through this port for the n-th time."""
+        known = self._by_attempt.get(attempt)
+        if known is None:
+            remaining = max(0, self.port.retry_count - attempt)
+            known = self._by_attempt[attempt] = {**self._written, BTS.RetryCount.key: remaining}
+        return known
 
 
 class OpenSendPorts:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
-import msgspec
-
 from postroom.errors import MessageFailure
-from postroom.message import CHUNK_SIZE, FRAGMENT_SIZE, Body, Bytes, Context, Message, Part, stored_message
+from postroom.message import CHUNK_SIZE, FRAGMENT_SIZE, Body, Bytes, Message, Part, stored_message
 from postroom.messagebox.queues import ClaimedMessage, StoredPart
+from postroom.messagebox.stored_context import StoredContext
 
+_NOTHING: Mapping[str, str | int] = MappingProxyType({})
 _FRAGMENTS_AT_A_TIME = max(1, CHUNK_SIZE // FRAGMENT_SIZE)
 
 
@@ -56,7 +57,7 @@ class FragmentedBody:
                 yield body
 
 
-def message_of(claimed: ClaimedMessage, reader: ClaimReader, added: Mapping[str, str | int] | None = None) -> Message:
+def message_of(claimed: ClaimedMessage, reader: ClaimReader, added: Mapping[str, str | int] = _NOTHING) -> Message:
     """The message of a claimed row. Of one with a small body alone, everything came with the claim.
 
     ``added`` (text and numbers) are written to its context, by property key, in place of what it says about them.
@@ -66,13 +67,7 @@ def message_of(claimed: ClaimedMessage, reader: ClaimReader, added: Mapping[str,
             f"Message {claimed.message_id} is not in the spool.",
             hint="Run 'postroom check'. Terminate the instance and have the message sent again.",
         )
-    stored: dict[str, dict[str, object]] = msgspec.json.decode(claimed.context)
-    if added:
-        promoted = stored.get("promoted", {})
-        if not added.keys().isdisjoint(promoted):
-            stored["promoted"] = {key: value for key, value in promoted.items() if key not in added}
-        stored.setdefault("written", {}).update(added)
-    context = Context.from_json(stored)
+    context = StoredContext(claimed.context, added)
     parts: tuple[Part, ...]
     if claimed.part_count == 1 and claimed.body is not None:
         assert claimed.body_part_id is not None

@@ -19,11 +19,9 @@ from typing import NamedTuple
 
 import psycopg
 from psycopg.adapt import Transformer
-from psycopg.errors import error_from_result
-from psycopg.pq import ExecStatus, Format
-from psycopg.pq.abc import PGresult
 
 from postroom.errors import StateError
+from postroom.messagebox.blocking_call import blocking_call
 from postroom.messagebox.connection import Connection
 
 _CLAIM_IS_GONE = "PR410"
@@ -120,14 +118,14 @@ class HostQueues:
         now: datetime | None = None,
     ) -> list[ClaimedMessage]:
         """Claims up to ``limit`` messages, best priority first, after it has taken what is due from the scheduled."""
-        result = _call(connection, self._dequeue, (claim_id, host_instance, service_class, limit, now))
+        result = blocking_call(connection, self._dequeue, claim_id, host_instance, service_class, limit, now)
         rows = Transformer(connection)
         rows.set_pgresult(result)
         return rows.load_rows(0, result.ntuples, lambda row: ClaimedMessage(claim_id, *row))
 
     def complete(self, connection: Connection, claim_id: uuid.UUID, seqs: Sequence[int]) -> int:
         """These were handled: deletes them and releases their messages. Returns how many the claim still held."""
-        result = _call(connection, self._complete, (claim_id, _array(seqs)))
+        result = blocking_call(connection, self._complete, claim_id, _array(seqs))
         return int.from_bytes(result.get_value(0, 0) or b"", "big")
 
     def retry(
@@ -205,19 +203,6 @@ class HostQueues:
         except psycopg.Error as error:
             raise _as_claim_lost(error) from error
         return [(number, body) for number, body in rows]
-
-
-def _call(connection: Connection, command: bytes, arguments: tuple[object, ...]) -> PGresult:
-    """By libpq's own blocking call, which lets go of the interpreter's lock until all rows are there.
-
-    The driver's execute takes the lock for every few kilobytes, and waits for it each time while threads are at work.
-    """
-    encoded = [None if value is None else str(value).encode() for value in arguments]
-    with connection.lock:
-        result = connection.pgconn.exec_params(command, encoded, result_format=Format.BINARY)
-    if result.status != ExecStatus.TUPLES_OK:
-        raise error_from_result(result, encoding=connection.info.encoding)
-    return result
 
 
 def _count(connection: Connection, call: str, arguments: tuple[object, ...]) -> int:
