@@ -10,26 +10,26 @@ from hypothesis import strategies as st
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.properties import Property
 from postroom.values import Value, ValueType
+from tests.support.catalogue import LADDERS
+
+_MORE: dict[ValueType, list[Value]] = {
+    ValueType.STR: ["a", "A", "ab", "b", "é", " ", "'", '"', "\\", "\n", "true", "\u200b", "\U0001f600"],
+    ValueType.INT: [-2, 1, 2, 3, 4, 7, 8],
+    ValueType.DECIMAL: [Decimal(text) for text in ("-1E+37", "-1.5", "0.1", "1", "1.10", "1E+1")],
+    ValueType.FLOAT: [-1.5, 0.1, 1.0, 1e22, 2.0**53],
+    ValueType.BOOL: [],
+    ValueType.DATETIME: [datetime(2000, 2, 29, 1, 30, tzinfo=UTC)],
+}
 
 #: Values that are used again and again, so that constants and contexts meet: the edges, their neighbours, some more.
 POOLS: dict[ValueType, list[Value]] = {
-    ValueType.STR: ["a", "A", "ab", "b", "é", "\uffff", "\U00010000", "9", "10", " ", "'", "\\", "\n", "z" * 256],
-    ValueType.INT: [-(2**63), 1 - 2**63, -2, -1, 0, 1, 2, 3, 4, 7, 8, 2**53, 2**53 + 1, 2**63 - 2, 2**63 - 1],
-    ValueType.DECIMAL: [
-        Decimal(text)
-        for text in (f"-{'9' * 38}", "-1E+37", "-1.5", "-1E-38", "0", "1E-38", "0.1", "1", "1.10", "1E+37", "9" * 38)
-    ],
-    ValueType.FLOAT: [-1.7976931348623157e308, -1.5, -5e-324, 0.0, 5e-324, 0.1, 1.0, 2.0**53, 1.7976931348623157e308],
-    ValueType.BOOL: [False, True],
-    ValueType.DATETIME: [
-        datetime(1, 1, 1, tzinfo=UTC),
-        datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
-        datetime(1970, 1, 1, tzinfo=UTC),
-        datetime(2026, 1, 31, 12, tzinfo=UTC),
-        datetime(2026, 1, 31, 12, 0, 0, 1, tzinfo=UTC),
-        datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
-    ],
-}  # fmt: skip
+    value_type: list(
+        dict.fromkeys(
+            [value for ladder in ladders for value in ladder if value is not None and value != ""] + _MORE[value_type]
+        )
+    )
+    for value_type, ladders in LADDERS.items()
+}
 
 PROPERTIES = [
     Property(f"{value_type.name.title()}{number}", value_type.python_type, namespace=namespace)
