@@ -9,32 +9,17 @@ import pytest
 
 from tests.support.box import Box, Region, open_box
 from tests.support.databases import Databases
+from tests.support.many_subscriptions import subscribe_many
 from tests.support.plans import reads
 
 MANY = 20_000
-
-_SUBSCRIBE = """
-    WITH s AS (INSERT INTO subscriptions (host_id, service_class, service_id, service_name, state)
-               SELECT 1, 4, gen_random_uuid(), 'port ' || n, 1 FROM generate_series(1, %(count)s) n RETURNING id),
-         g AS (INSERT INTO predicate_groups (subscription_id, number, predicate_count, has_first_pass)
-               SELECT id, 0, 2, true FROM s RETURNING id, subscription_id),
-         f AS (INSERT INTO predicates (predicate_table, group_id, property_id, operator, value_text)
-               SELECT 5, g.id, %(region)s, 0, 'R' || g.id FROM g)
-    INSERT INTO predicates (predicate_table, group_id, property_id, operator, value_decimal)
-    SELECT 6, g.id, %(total)s, 4, 100 FROM g
-"""
 
 
 @pytest.fixture(scope="module")
 def many_subscriptions(databases: Databases) -> Iterator[Box]:
     """20,000 subscriptions, each for a region of its own and totals from 100 on."""
     with databases.clone() as url, open_box(url) as box:
-        ids = {
-            name: box.one("SELECT id FROM properties WHERE key LIKE %s", f"%#{name.title()}")
-            for name in ("region", "total")
-        }
-        box.connection.execute(_SUBSCRIBE, {"count": MANY, **ids})
-        box.connection.execute("ANALYZE subscriptions, predicate_groups, predicates")
+        subscribe_many(box, MANY)
         yield box
 
 

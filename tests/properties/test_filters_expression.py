@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroom.filters.evaluate import matches, predicate_holds
-from postroom.filters.explain import explain
+from postroom.filters.explain import distance, explain
 from postroom.filters.expression import Filter, Predicate
 from postroom.values import Value
 from tests.support.filter_strategies import contexts, filters, misfits, predicates
@@ -60,6 +60,7 @@ def test_an_explanation_says_what_the_evaluator_decides(
     explanation = explain(filter, promoted, written)
     assert explanation.holds == matches(filter, promoted)
     assert (explanation.distance == 0) == explanation.holds
+    assert explanation.distance == distance(filter.groups, promoted, written)
     for group, explained in zip(filter.groups, explanation.groups, strict=True):
         assert tuple(each.predicate for each in explained.predicates) == group
         assert [each.holds for each in explained.predicates] == [predicate_holds(each, promoted) for each in group]

@@ -190,6 +190,12 @@ def test_a_table_shows_values_as_they_are_and_in_full(capsys: pytest.CaptureFixt
     assert "1.10" not in shown
 
 
+def test_numbers_stand_to_the_right_and_words_to_the_left(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"count": 1, "promoted": True, "end": "."}, {"count": 1_000, "promoted": False, "end": "."}]
+    show_rows(rows, ["count", "promoted", "end"], Format.TABLE)
+    assert capsys.readouterr().out.splitlines()[1:] == ["    1  yes       .  ", " 1000  no        .  "]
+
+
 def test_json_has_every_key(capsys: pytest.CaptureFixture[str]) -> None:
     show_rows(ROWS, ["name"], Format.JSON)
     first = json.loads(capsys.readouterr().out)[0]

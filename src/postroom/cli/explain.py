@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from itertools import islice
 from pathlib import Path
 
 import click
@@ -23,7 +22,12 @@ from postroom.cli.output import Format, to_json
 @click.option("--location", metavar="NAME", help="Which receive location.  [default: the only one]")
 @click.option("-p", "--property", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A promoted property.")
 @click.option("-w", "--written", multiple=True, metavar="PROPERTY=VALUE", help="A written property.")
-@click.option("--nearest", type=click.IntRange(min=0), metavar="N", help="Show only the N nearest misses.")
+@click.option(
+    "--nearest", type=click.IntRange(min=0), default=20, show_default=True, help="Show so many misses, the nearest."
+)
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Show so many that take it, at most."
+)
 @click.option(
     "--documents",
     type=click.IntRange(min=1),
@@ -40,12 +44,14 @@ def explain(
     location: str | None,
     properties: tuple[str, ...],
     written: tuple[str, ...],
-    nearest: int | None,
+    nearest: int,
+    limit: int,
     documents: int,
 ) -> None:
     """Show where a message goes and why: every subscriber, the nearest misses first.
 
-    Each predicate is true or false, with the value that it met. The message is a stored one (its id, or that of one of
+    Each predicate is true or false, with the value that it met. All subscribers are compared and counted; the nearest
+    are shown. The message is a stored one (its id, or that of one of
     its instances), one that a receive location would make of a file, or one that has just the given properties. Given
     properties are added to those of a message or a file, to see what would happen. Nothing is published.
 
@@ -56,7 +62,7 @@ def explain(
       postroom explain --property Orders.Region=EU --property Orders.Total=12000
     """
     from postroom.cli.verdicts import as_plain, show_explanation
-    from postroom.operations.explaining import explain_context, explain_file, explain_message
+    from postroom.operations.explaining import Limits, explain_context, explain_file, explain_message
     from postroom.operations.messages import message_meant_by
     from postroom.operations.properties import context_of, deployed_properties
 
@@ -66,18 +72,25 @@ def explain(
         raise click.UsageError("Give the id of a message, --file or --property.")
     with opened(frame) as connection:
         extra = context_of(properties, written, deployed_properties(connection))
+        limits = Limits(takers=limit, misses=nearest)
         if message_id is not None:
-            explained = [explain_message(connection, message_meant_by(connection, message_id), extra=extra)]
+            meant = message_meant_by(connection, message_id)
+            explained = [explain_message(connection, meant, extra=extra, limits=limits)]
         elif file is not None:
-            explained = list(islice(explain_file(connection, file, location=location, extra=extra), documents))
+            explained = explain_file(
+                connection, file, location=location, extra=extra, documents=documents + 1, limits=limits
+            )
         else:
-            explained = [explain_context(connection, extra, title="A message with these properties")]
+            explained = [explain_context(connection, extra, title="A message with these properties", limits=limits)]
+    more, explained = len(explained) > documents, explained[:documents]
     if frame.output is Format.JSON:
         click.echo(to_json([as_plain(one) for one in explained]))
         return
     for number, one in enumerate(explained):
         if number:
             click.echo()
-        show_explanation(one, nearest=nearest)
+        show_explanation(one)
     if not explained:
         click.echo("The file has no documents in it.")
+    if more:
+        click.echo(f"\nThe file has more than {documents} documents; --documents explains more of them.")

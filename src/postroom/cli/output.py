@@ -40,7 +40,7 @@ def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        numbers = bool(rows) and all(isinstance(row.get(column), int | float | None) for row in rows)
+        numbers = bool(rows) and all(_is_number(row.get(column)) for row in rows)
         table.add_column(column.replace("_", " "), justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(to_text(row.get(column))) for column in columns))
@@ -92,6 +92,10 @@ def to_text(value: Any) -> str:
     if isinstance(value, list | tuple | set | frozenset):
         return ", ".join(map(to_text, value))
     return str(_plain(value))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | None) and not isinstance(value, bool)
 
 
 def _plain(value: Any) -> Any:

@@ -90,36 +90,110 @@ def show(frame: Frame, subscription: str) -> None:
     show_rows(expression, ["group", "property", "operator", "value"], frame.output)
 
 
+_WHICH = click.argument("subscription", required=False)
+_FILTER = click.option("--filter", "text", metavar="TEXT", help="A filter of its own, in place of a subscription's.")
+
+
 @subscription.command()
-@click.argument("subscription")
+@_WHICH
+@_FILTER
 @click.option("-p", "--property", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A promoted property.")
 @click.option("-w", "--written", multiple=True, metavar="PROPERTY=VALUE", help="A written property.")
 @frame_options
 @pass_frame
-def test(frame: Frame, subscription: str, properties: tuple[str, ...], written: tuple[str, ...]) -> None:
-    """Try a message with the given properties against one subscription; the exit code is 1 if it misses.
+def test(
+    frame: Frame, subscription: str | None, text: str | None, properties: tuple[str, ...], written: tuple[str, ...]
+) -> None:
+    """Try a subscription, or a filter, against a message with the given properties.
+
+    The exit code is 0 if the message meets it and 1 if it does not. A send port that is not enlisted is tried by the
+    filter that it would have.
 
     \b
-    Example:
+    Examples:
       postroom subscription test BigOrders --property Orders.Total=12000
+      postroom subscription test --filter "Region == 'EU' and Total >= 10000" -p Region=EU -p Total=12000
     """
     from postroom.cli.exit_codes import ExitCode
-    from postroom.cli.verdicts import show_subscriber, subscriber_as_plain
-    from postroom.operations.explaining import explain_context
+    from postroom.cli.verdicts import filter_as_plain, show_groups, show_subscriber, subscriber_as_plain, tell_filter
+    from postroom.filters.explain import explain
+    from postroom.filters.text import format_filter, parse
+    from postroom.operations.explaining import explain_subscriber
     from postroom.operations.properties import context_of, deployed_properties
-    from postroom.operations.subscriptions import subscription_called
+    from postroom.operations.subscribers import subscriber_called
 
+    _one_of(subscription, text)
     with opened(frame) as connection:
-        wanted = subscription_called(connection, subscription).subscription_id
-        context = context_of(properties, written, deployed_properties(connection))
-        subscribers = explain_context(connection, context, title="").subscribers
-    (found,) = (one for one in subscribers if one.subscription_id == wanted)
-    if frame.output is Format.JSON:
-        click.echo(to_json(subscriber_as_plain(found)))
+        known = deployed_properties(connection)
+        context = context_of(properties, written, known)
+        found = None if subscription is None else subscriber_called(connection, subscription, known)
+    if found is not None:
+        explained = explain_subscriber(found, context)
+        explanation = explained.explanation
+        plain = subscriber_as_plain(explained)
     else:
-        show_subscriber(found)
-    if not found.explanation.holds:
+        filter = parse(text or "", known)
+        explanation = explain(filter, context.promoted, context.written)
+        plain = {"filter": format_filter(filter), "matches": explanation.holds, **filter_as_plain(explanation)}
+    if frame.output is Format.JSON:
+        click.echo(to_json(plain))
+    elif found is not None:
+        show_subscriber(explained)
+    else:
+        tell_filter(explanation)
+        show_groups(explanation)
+    if not explanation.holds:
         raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+@subscription.command()
+@_WHICH
+@_FILTER
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Show so many, at most.")
+@click.option(
+    "--among",
+    type=click.IntRange(min=1),
+    default=100_000,
+    show_default=True,
+    help="Look at so many messages, the latest.",
+)
+@frame_options
+@pass_frame
+def explain(frame: Frame, subscription: str | None, text: str | None, limit: int, among: int) -> None:
+    """Show which messages in the MessageBox a subscription, or a filter, would match now; the latest first.
+
+    If it matches none, the nearest are shown, with what each fails by. Messages that were published before a
+    subscription was made do not go to it for that: this is to see whether the filter says what is meant.
+
+    \b
+    Examples:
+      postroom subscription explain BigOrders
+      postroom subscription explain --filter "Region == 'EU' and Total >= 10000" --limit 5
+    """
+    from postroom.cli.matches import matched_as_plain, show_matched
+    from postroom.filters.text import format_filter, parse
+    from postroom.operations.matched_messages import matched_messages
+    from postroom.operations.properties import deployed_properties
+    from postroom.operations.subscribers import subscriber_called
+
+    _one_of(subscription, text)
+    with opened(frame) as connection:
+        known = deployed_properties(connection)
+        filter = (
+            parse(text or "", known)
+            if subscription is None
+            else subscriber_called(connection, subscription, known).filter
+        )
+        found = matched_messages(connection, filter, limit=limit, among=among)
+    if frame.output is Format.JSON:
+        click.echo(to_json({"filter": format_filter(filter), **matched_as_plain(found)}))
+    else:
+        show_matched(found)
+
+
+def _one_of(subscription: str | None, text: str | None) -> None:
+    if (subscription is None) == (text is None):
+        raise click.UsageError("Give a subscription (its id, or the name of its service) or --filter, and not both.")
 
 
 def _row(subscription: Subscription) -> dict[str, Any]:

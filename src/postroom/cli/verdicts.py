@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from postroom.filters.explain import GroupExplanation, PredicateExplanation
+    from postroom.filters.explain import Explanation, GroupExplanation, PredicateExplanation
     from postroom.message import Context
     from postroom.operations.explaining import MessageExplanation, SubscriberExplanation
 
 _WIDEST_PREDICATE = 60
 
+#: How much is shown of what may be very much: names in a line, groups of a filter, properties and characters of each.
+_NAMES = 20
+_GROUPS = 5
+_PROPERTIES = 50
+_CHARACTERS = 160
+#: A program gets more of everything.
+_PLAIN_GROUPS = 100
+_PLAIN_CHARACTERS = 1_000
 
-def show_explanation(explained: MessageExplanation, *, nearest: int | None = None) -> None:
-    """One message with all its subscribers; ``nearest`` limits how many misses are shown."""
+#: By what a subscriber does with a message: what those do that are not shown.
+_OTHERS = {
+    "receives it": "receive it",
+    "keeps it suspended": "keep it suspended",
+    "would, if enlisted": "would receive it, if they were enlisted",
+    "misses it": "miss it by as much or more",
+}
+
+
+def show_explanation(explained: MessageExplanation) -> None:
+    """One message with its subscribers, and how many there are besides those that are shown."""
     from postroom.operations.explaining import Verdict
 
     click.secho(explained.title, bold=True)
@@ -24,17 +43,28 @@ def show_explanation(explained: MessageExplanation, *, nearest: int | None = Non
     if explained.failure is not None:
         click.echo(f"It cannot be read, and would be suspended: {explained.failure.what}")
         return
-    taken = [one.name for one in explained.subscribers if one.verdict in (Verdict.RECEIVES, Verdict.SUSPENDS)]
-    names = f": {', '.join(taken)}" if taken else ""
-    click.echo(f"{len(taken)} of {len(explained.subscribers)} subscribers would receive it now{names}.")
-    misses = [one for one in explained.subscribers if one.verdict is Verdict.MISSES]
-    hidden = set() if nearest is None else {id(one) for one in misses[nearest:]}
-    shown = [one for one in explained.subscribers if id(one) not in hidden]
-    for subscriber in shown:
+    counts = explained.counts
+    taken = counts.get(Verdict.RECEIVES, 0) + counts.get(Verdict.SUSPENDS, 0)
+    names = [one.name for one in explained.subscribers if one.verdict in (Verdict.RECEIVES, Verdict.SUSPENDS)]
+    shown = ", ".join(names[:_NAMES]) + (f" and {taken - _NAMES:,} more" if taken > _NAMES else "")
+    said = f": {shown}" if names else ""
+    click.echo(f"{taken:,} of {sum(counts.values()):,} subscribers would receive it now{said}.")
+    for subscriber in explained.subscribers:
         click.echo()
         show_subscriber(subscriber)
-    if hidden:
-        click.echo(f"\n{len(hidden)} more miss it by more.")
+    rest = hidden(explained)
+    if rest:
+        click.echo()
+    for verdict, count in rest.items():
+        click.echo(f"{count:,} more {_OTHERS[verdict]}.")
+
+
+def hidden(explained: MessageExplanation) -> dict[str, int]:
+    """How many subscribers of each kind are not among those that are shown."""
+    shown = Counter(one.verdict for one in explained.subscribers)
+    return {
+        verdict.value: count - shown[verdict] for verdict, count in explained.counts.items() if count > shown[verdict]
+    }
 
 
 def show_subscriber(subscriber: SubscriberExplanation) -> None:
@@ -43,15 +73,28 @@ def show_subscriber(subscriber: SubscriberExplanation) -> None:
     click.echo(
         f"{_verdict_mark(subscriber)} {click.style(subscriber.name, bold=True)}  {_in_words(subscriber)}  ({where})"
     )
-    if subscriber.directed_only and not subscriber.explanation.holds:
-        return
-    groups = sorted(subscriber.explanation.groups, key=lambda group: group.distance)
+    if not subscriber.directed_only or subscriber.explanation.holds:
+        show_groups(subscriber.explanation)
+
+
+def tell_filter(explanation: Explanation) -> None:
+    """Whether a message meets a filter that nobody subscribes with."""
+    said = "matches" if explanation.holds else f"misses by {failed_in_words(explanation.nearest)}"
+    click.echo(f"{mark(explanation.holds)} {said}")
+
+
+def show_groups(explanation: Explanation) -> None:
+    """The groups of a filter, the nearest first, with each predicate and what it met."""
+    every = sorted(explanation.groups, key=lambda group: group.distance)
+    groups = every[:_GROUPS]
     width = min(_WIDEST_PREDICATE, max(len(_said(each)) for group in groups for each in group.predicates))
     for number, group in enumerate(groups):
         if number:
             click.echo("  or")
         for predicate in group.predicates:
-            click.echo(f"    {_mark(predicate.holds)} {_said(predicate):<{width}}  {reason_in_words(predicate)}")
+            click.echo(f"    {mark(predicate.holds)} {_said(predicate):<{width}}  {reason_in_words(predicate)}")
+    if len(every) > len(groups):
+        click.echo(f"  or one of {len(every) - len(groups):,} more groups, none of which is nearer")
 
 
 def reason_in_words(predicate: PredicateExplanation) -> str:
@@ -59,7 +102,7 @@ def reason_in_words(predicate: PredicateExplanation) -> str:
     from postroom.filters.explain import Reason
     from postroom.filters.text import format_value
 
-    value = "" if predicate.met is None else format_value(predicate.met)
+    value = "" if predicate.met is None else _short(format_value(predicate.met))
     match predicate.reason:
         case Reason.MISSING:
             return "is not there"
@@ -79,6 +122,8 @@ def as_plain(explained: MessageExplanation) -> dict[str, Any]:
         "accepted": explained.accepted,
         "failure": None if explained.failure is None else explained.failure.what,
         "context": context_rows(explained.context),
+        "counts": {verdict.value: count for verdict, count in explained.counts.items()},
+        "not_shown": hidden(explained),
         "subscribers": [subscriber_as_plain(one) for one in explained.subscribers],
     }
 
@@ -92,19 +137,33 @@ def subscriber_as_plain(subscriber: SubscriberExplanation) -> dict[str, Any]:
         "state": subscriber.state,
         "host": subscriber.host,
         "subscription_id": subscriber.subscription_id,
-        "distance": subscriber.explanation.distance,
+        **filter_as_plain(subscriber.explanation),
+    }
+
+
+def filter_as_plain(explanation: Explanation) -> dict[str, Any]:
+    """How a message stands to a filter, for programs; of very many groups the nearest."""
+    nearest = sorted(explanation.groups, key=lambda group: group.distance)[:_PLAIN_GROUPS]
+    return {
+        "distance": explanation.distance,
         "groups": [
             {"holds": group.holds, "predicates": [_predicate_as_plain(each) for each in group.predicates]}
-            for group in subscriber.explanation.groups
+            for group in nearest
         ],
+        "groups_in_all": len(explanation.groups),
     }
 
 
 def context_rows(context: Context) -> list[dict[str, Any]]:
-    """The properties of a context, promoted ones first."""
-    return [
-        {"property": prop.dotted, "value": context[prop], "promoted": context.is_promoted(prop)} for prop in context
-    ]
+    """The properties of a context, promoted ones first. Of a long text there is the beginning, and its length."""
+    rows = []
+    for prop in context:
+        value = context[prop]
+        row = {"property": prop.dotted, "value": value, "promoted": context.is_promoted(prop)}
+        if isinstance(value, str) and len(value) > _PLAIN_CHARACTERS:
+            row |= {"value": value[:_PLAIN_CHARACTERS] + "…", "length": len(value)}
+        rows.append(row)
+    return rows
 
 
 def _predicate_as_plain(predicate: PredicateExplanation) -> dict[str, Any]:
@@ -112,21 +171,37 @@ def _predicate_as_plain(predicate: PredicateExplanation) -> dict[str, Any]:
         "predicate": _said(predicate),
         "holds": predicate.holds,
         "reason": predicate.reason.value,
-        "met": predicate.met,
+        "wanted": predicate.predicate.value,
+        "met": _cut(predicate.met),
+        "words": _cut(predicate.words),
     }
 
 
 def _show_context(context: Context) -> None:
     from postroom.filters.text import format_value
 
-    rows = [(prop.dotted, format_value(context[prop]), context.is_promoted(prop)) for prop in context]
+    rows = [
+        (prop.dotted, _short(format_value(context[prop])), context.is_promoted(prop))
+        for prop in islice(context, _PROPERTIES)
+    ]
     width = max((len(name) for name, _, _ in rows), default=0)
     for name, value, promoted in rows:
         note = "" if promoted else "  (written, not routed by)"
         click.echo(f"  {name:<{width}} = {value}{note}")
+    if len(context) > len(rows):
+        click.echo(f"  and {len(context) - len(rows):,} more properties; -o json shows all")
 
 
-def _mark(good: bool) -> str:
+def _short(text: str) -> str:
+    return text if len(text) <= _CHARACTERS else f"{text[:_CHARACTERS]}… ({len(text):,} characters)"
+
+
+def _cut(value: object) -> object:
+    return value[:_PLAIN_CHARACTERS] + "…" if isinstance(value, str) and len(value) > _PLAIN_CHARACTERS else value
+
+
+def mark(good: bool) -> str:
+    """Yes or no at the beginning of a line."""
     return click.style("✓", fg="green") if good else click.style("✗", fg="red")
 
 
@@ -135,7 +210,7 @@ def _verdict_mark(subscriber: SubscriberExplanation) -> str:
 
     if subscriber.verdict in (Verdict.SUSPENDS, Verdict.NOT_ENLISTED):
         return click.style("○", fg="yellow")
-    return _mark(subscriber.explanation.holds)
+    return mark(subscriber.explanation.holds)
 
 
 def _said(predicate: PredicateExplanation) -> str:
@@ -157,9 +232,10 @@ def _in_words(subscriber: SubscriberExplanation) -> str:
         case _ if subscriber.directed_only:
             return "has no filter: it receives only what is directed to it"
         case _:
-            return f"misses it by {_failed(subscriber.explanation.nearest)}"
+            return f"misses it by {failed_in_words(subscriber.explanation.nearest)}"
 
 
-def _failed(group: GroupExplanation) -> str:
+def failed_in_words(group: GroupExplanation) -> str:
+    """How many predicates of a group fail."""
     count = sum(not predicate.holds for predicate in group.predicates)
     return "one predicate" if count == 1 else f"{count} predicates"

@@ -1,16 +1,19 @@
-"""Why a message goes where it goes: every subscription, predicate by predicate, the nearest misses first.
+"""Why a message goes where it goes: every subscriber, predicate by predicate, the nearest misses first.
 
     explain_message(connection, message_id).subscribers[0].explanation.nearest
 
-Send ports that are not enlisted are there too, by the filter that they would have.
+Send ports that are not enlisted are there too, by the filter that they would have. Of very many subscribers all are
+compared and counted, and the first and the nearest are kept.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 
 from postroom.agent.batch import value_columns
@@ -18,17 +21,16 @@ from postroom.agent.chunks import Progress, chunks_of
 from postroom.agent.interchange import Interchange, stamp
 from postroom.agent.reports import snapshot
 from postroom.errors import DefinitionError, MessageFailure, NotFound
-from postroom.filters.explain import Explanation, explain
-from postroom.filters.expression import Filter, Group
+from postroom.filters.explain import Explanation, distance, explain
+from postroom.filters.expression import Filter
 from postroom.message import Context, FileSlice
-from postroom.messagebox.configuration import PortState, ReceiveLocation, hosts, receive_locations, send_ports
+from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
-from postroom.operations.enlistment import subscription_filter
 from postroom.operations.messages import message_with_id
 from postroom.operations.properties import deployed_properties
-from postroom.operations.subscriptions import SubscriptionState, filters_of, list_subscriptions
+from postroom.operations.subscribers import Subscriber, all_subscribers, is_directed
 from postroom.pipelines import load_pipeline
-from postroom.system_properties import BTS
+from postroom.system_properties import BTS, FILE
 
 
 class Verdict(StrEnum):
@@ -38,6 +40,20 @@ class Verdict(StrEnum):
     SUSPENDS = "keeps it suspended"
     NOT_ENLISTED = "would, if enlisted"
     MISSES = "misses it"
+
+
+_TAKEN = (Verdict.RECEIVES, Verdict.SUSPENDS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How many subscribers an explanation keeps: of each kind that takes the message, and of those that miss it."""
+
+    takers: int = 100
+    misses: int = 20
+
+    def of(self, verdict: Verdict) -> int:
+        return self.misses if verdict is Verdict.MISSES else self.takers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,75 +67,109 @@ class SubscriberExplanation:
     directed_only: bool
     """The subscriber has no filter: only messages that name it reach it."""
     explanation: Explanation
-
-    @property
-    def verdict(self) -> Verdict:
-        if not self.explanation.holds:
-            return Verdict.MISSES
-        if self.subscription_id is None:
-            return Verdict.NOT_ENLISTED
-        return Verdict.RECEIVES if self.state == "started" else Verdict.SUSPENDS
+    verdict: Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
 class MessageExplanation:
-    """A message and every subscriber, those that receive it first, then the nearest misses."""
+    """A message and its subscribers, those that receive it first, then the nearest misses."""
 
     title: str
     context: Context
-    subscribers: tuple[SubscriberExplanation, ...]
+    subscribers: tuple[SubscriberExplanation, ...] = ()
+    counts: Mapping[Verdict, int] = field(default_factory=dict)
+    """How many there are of each kind, also of those that are not kept."""
     failure: MessageFailure | None = None
     """Why it does not even get to be published."""
 
     @property
     def accepted(self) -> bool:
         """Does anybody receive it (or keep it suspended)?"""
-        return any(one.verdict in (Verdict.RECEIVES, Verdict.SUSPENDS) for one in self.subscribers)
+        return any(self.counts.get(verdict) for verdict in _TAKEN)
 
 
 def explain_message(
-    connection: Connection, message_id: uuid.UUID, *, extra: Context | None = None
+    connection: Connection, message_id: uuid.UUID, *, extra: Context | None = None, limits: Limits | None = None
 ) -> MessageExplanation:
     """A stored message against the subscriptions of now; when it was published there may have been others.
 
     ``extra`` says what would happen if it were in the context, too."""
     message = message_with_id(connection, message_id)
-    return explain_context(connection, _with(message.context, extra or Context()), title=f"Message {message_id}")
+    context = _with(message.context, extra or Context())
+    return explain_context(connection, context, title=f"Message {message_id}", limits=limits)
 
 
-def explain_context(connection: Connection, context: Context, *, title: str) -> MessageExplanation:
+def explain_context(
+    connection: Connection, context: Context, *, title: str, limits: Limits | None = None
+) -> MessageExplanation:
     """A message that has this context."""
-    return _explained(title, context, _known_subscribers(connection))
+    [explained] = _explained(connection, [_Given(title=title, context=context)], limits or Limits())
+    return explained
 
 
 def explain_file(
-    connection: Connection, path: Path, *, location: str | None = None, extra: Context | None = None
-) -> Iterator[MessageExplanation]:
-    """What a receive location would make of a file: each of its messages, or why it cannot be read.
+    connection: Connection,
+    path: Path,
+    *,
+    location: str | None = None,
+    extra: Context | None = None,
+    documents: int | None = None,
+    limits: Limits | None = None,
+) -> list[MessageExplanation]:
+    """What a receive location would make of a file: its messages, or why one cannot be read; the first ``documents``.
 
     Nothing is published. ``extra`` is added to every context, in place of what the pipeline promotes."""
     where = _location(connection, location)
+    given = list(islice(_documents(where, path, extra or Context()), documents))
+    return _explained(connection, given, limits or Limits())
+
+
+def explain_subscriber(subscriber: Subscriber, context: Context) -> SubscriberExplanation:
+    """One subscriber alone."""
+    groups = subscriber.groups_for(directed=is_directed(context))
+    explanation = explain(Filter(groups), context.promoted, context.written)
+    return SubscriberExplanation(
+        name=subscriber.name,
+        state=subscriber.state,
+        host=subscriber.host,
+        subscription_id=subscriber.subscription_id,
+        directed_only=not subscriber.own_groups,
+        explanation=explanation,
+        verdict=_verdict(subscriber, holds=explanation.holds),
+    )
+
+
+# -- contexts ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Given:
+    """What is to be explained."""
+
+    title: str
+    context: Context
+    failure: MessageFailure | None = None
+
+
+def _documents(where: ReceiveLocation, path: Path, extra: Context) -> Iterator[_Given]:
     try:
         body = FileSlice(path=path, length=path.stat().st_size)
     except OSError as error:
         raise NotFound(f"{path} cannot be read.", why=f"{error.strerror}.", hint="Give the path of a file.") from None
-    interchange = Interchange(interchange_id=uuid.uuid4(), body=body)
+    # As if it had been found in the location's folder.
+    received = Context().write(FILE.ReceivedFileName, f"{where.uri.rpartition('/')[0]}/{path.name}")
+    interchange = Interchange(interchange_id=uuid.uuid4(), body=body, context=received)
     stamped = stamp(where, interchange)
-    known = _known_subscribers(connection)
     for chunk in chunks_of(load_pipeline(where.pipeline), interchange, Progress()):
         if chunk.refusal is not None:
-            yield _failed(path.name, stamped, chunk.refusal)
+            yield _Given(title=path.name, context=stamped, failure=chunk.refusal)
         for bad in chunk.failures:
-            yield _failed(f"{path.name}, document {bad.number}", stamped, bad.failure)
+            yield _Given(title=f"{path.name}, document {bad.number}", context=stamped, failure=bad.failure)
         columns = value_columns(chunk.documents)
         for row in range(chunk.rows):
             context = snapshot(stamped, columns, row)
             title = f"{path.name}, document {context[BTS.InterchangeSequenceNumber]}"
-            yield _explained(title, _with(context, extra or Context()), known)
-
-
-def _failed(title: str, context: Context, failure: MessageFailure) -> MessageExplanation:
-    return MessageExplanation(title=title, context=context, subscribers=(), failure=failure)
+            yield _Given(title=title, context=_with(context, extra))
 
 
 def _with(context: Context, extra: Context) -> Context:
@@ -144,66 +194,69 @@ def _location(connection: Connection, name: str | None) -> ReceiveLocation:
     raise NotFound(f"{what}.", hint=f"The receive locations are: {names}.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _KnownSubscriber:
-    name: str
-    state: str
-    host: str
-    subscription_id: int | None
-    filter: Filter
+# -- subscribers ---------------------------------------------------------------------------------------------------
 
 
-def _known_subscribers(connection: Connection) -> list[_KnownSubscriber]:
-    """Whoever has a subscription, and send ports that could have one."""
-    subscriptions = [one for one in list_subscriptions(connection) if one.state is not SubscriptionState.DISABLED]
-    filters = filters_of(connection, subscriptions)
-    enlisted = [
-        _KnownSubscriber(
-            name=one.service_name,
-            state=one.state.name.lower(),
-            host=one.host,
-            subscription_id=one.subscription_id,
-            filter=filters[one.subscription_id],
-        )
-        for one in subscriptions
-    ]
+def _explained(connection: Connection, given: Sequence[_Given], limits: Limits) -> list[MessageExplanation]:
+    """All messages in one pass over the subscribers. What is said in words is said of those that are kept."""
+    nearest = [_Nearest(one.context, limits) for one in given]
     properties = deployed_properties(connection)
-    host_names = {host.host_id: host.name for host in hosts(connection)}
-    bound = [
-        _KnownSubscriber(
-            name=port.name,
-            state="bound",
-            host=host_names[port.host_id],
-            subscription_id=None,
-            filter=subscription_filter(port, properties),
+    if any(one.failure is None for one in given):
+        for batch in all_subscribers(connection, properties):
+            for subscriber in batch:
+                for each, one in zip(nearest, given, strict=True):
+                    if one.failure is None:
+                        each.consider(subscriber)
+    return [
+        MessageExplanation(
+            title=one.title,
+            context=one.context,
+            subscribers=tuple(
+                explain_subscriber(subscriber.as_written(properties), one.context) for subscriber in each.kept()
+            ),
+            counts=each.counts,
+            failure=one.failure,
         )
-        for port in send_ports(connection)
-        if port.state is PortState.BOUND
+        for each, one in zip(nearest, given, strict=True)
     ]
-    return enlisted + bound
 
 
-def _explained(title: str, context: Context, known: list[_KnownSubscriber]) -> MessageExplanation:
-    order = list(Verdict)
-    found = [_for_subscriber(one, context) for one in known]
-    found.sort(key=lambda one: (order.index(one.verdict), one.explanation.distance, one.name))
-    return MessageExplanation(title=title, context=context, subscribers=tuple(found))
+_Ranked = tuple[float, str, int, Subscriber]
 
 
-def _for_subscriber(known: _KnownSubscriber, context: Context) -> SubscriberExplanation:
-    groups = tuple(group for group in known.filter.groups if not _directs(group))
-    # Every send port also subscribes to what is directed to it. For a message that is directed to nobody that group is
-    # no near miss, and would only stand in the way.
-    shown = known.filter if not groups or BTS.SPTransportID in context else Filter(groups)
-    return SubscriberExplanation(
-        name=known.name,
-        state=known.state,
-        host=known.host,
-        subscription_id=known.subscription_id,
-        directed_only=not groups,
-        explanation=explain(shown, context.promoted, context.written),
-    )
+class _Nearest:
+    """The first subscribers of each kind for one message, out of however many come."""
+
+    def __init__(self, context: Context, limits: Limits) -> None:
+        self.counts: Counter[Verdict] = Counter()
+        self._context = context
+        self._directed = is_directed(context)
+        self._limits = limits
+        self._kept: dict[Verdict, list[_Ranked]] = {verdict: [] for verdict in Verdict}
+
+    def consider(self, subscriber: Subscriber) -> None:
+        promoted, written = self._context.promoted, self._context.written
+        far = distance(subscriber.groups_for(directed=self._directed), promoted, written)
+        verdict = _verdict(subscriber, holds=not far)
+        self.counts[verdict] += 1
+        kept = self._kept[verdict]
+        kept.append((far, subscriber.name, self.counts[verdict], subscriber))
+        if len(kept) > 2 * self._limits.of(verdict) + 1_000:
+            self._cut(verdict)
+
+    def kept(self) -> Iterator[Subscriber]:
+        for verdict in Verdict:
+            self._cut(verdict)
+            yield from (subscriber for *_, subscriber in self._kept[verdict])
+
+    def _cut(self, verdict: Verdict) -> None:
+        # The number in between keeps subscribers that are equally near and of one name from being compared themselves.
+        self._kept[verdict] = sorted(self._kept[verdict])[: self._limits.of(verdict)]
 
 
-def _directs(group: Group) -> bool:
-    return len(group) == 1 and group[0].property.key == BTS.SPTransportID.key
+def _verdict(subscriber: Subscriber, *, holds: bool) -> Verdict:
+    if not holds:
+        return Verdict.MISSES
+    if subscriber.subscription_id is None:
+        return Verdict.NOT_ENLISTED
+    return Verdict.RECEIVES if subscriber.state == "started" else Verdict.SUSPENDS

@@ -86,12 +86,12 @@ def filters_of(connection: Connection, subscriptions: list[Subscription]) -> dic
     properties = {prop.key: prop for prop in deployed_properties(connection)}
     stored = read_filters(connection, [one.subscription_id for one in subscriptions], properties)
     return {
-        one.subscription_id: _as_written(stored[one.subscription_id], one.filter, properties.values())
+        one.subscription_id: as_written(stored[one.subscription_id], one.filter, properties.values())
         for one in subscriptions
     }
 
 
-def _as_written(stored: Filter, text: str, properties: Iterable[Property]) -> Filter:
+def as_written(stored: Filter, text: str, properties: Iterable[Property]) -> Filter:
     """The stored predicates in the order of the text, which people know; in their own where the two differ."""
     try:
         written = parse(text, properties)

@@ -13,6 +13,7 @@ from postroom.errors import DefinitionError, NotFound, PipelineFailure
 from postroom.filters.explain import Reason
 from postroom.message import Context, Message
 from postroom.operations.explaining import (
+    Limits,
     MessageExplanation,
     Verdict,
     explain_context,
@@ -23,6 +24,7 @@ from postroom.operations.properties import context_of, deployed_properties, prop
 from postroom.properties import Property
 from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Priority, Region, Total
+from tests.support.many_subscriptions import subscribe_many
 
 
 def verdicts(explained: MessageExplanation) -> list[tuple[str, Verdict]]:
@@ -101,18 +103,48 @@ def test_a_file_is_read_as_its_location_would_read_it(box: Box, tmp_path: Path) 
 def test_which_location_reads_a_file_must_be_clear(box: Box, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     with pytest.raises(NotFound, match="no receive location"):
-        next(explain_file(box.connection, path))
+        explain_file(box.connection, path)
     box.add_location()
     with pytest.raises(NotFound, match="cannot be read"):
-        next(explain_file(box.connection, path))
+        explain_file(box.connection, path)
     path.write_bytes(b"{}")
     box.add_location(pipelines.PassThrough(), port="OtherIn", name="other")
     with pytest.raises(DefinitionError, match="several receive locations") as refused:
-        next(explain_file(box.connection, path))
+        explain_file(box.connection, path)
     assert "drop, other" in refused.value.hint
     assert len(list(explain_file(box.connection, path, location="other"))) == 1
     with pytest.raises(NotFound, match="'nowhere'"):
-        next(explain_file(box.connection, path, location="nowhere"))
+        explain_file(box.connection, path, location="nowhere")
+
+
+def test_of_very_many_subscribers_all_are_counted_and_the_nearest_are_kept(box: Box) -> None:
+    subscribe_many(box, 5_000)
+    box.add_port("Hit", "Region == 'R7' or Priority == 1")
+    for number in range(3):
+        box.add_port(f"Bound{number}", "Region == 'R7'", state="bound")
+    nearest = box.one("SELECT service_name FROM subscriptions WHERE id = %s", 7)
+    context = Context().promote(Region, "R7").promote(Total, Decimal(99))
+    explained = explain_context(box.connection, context, title="", limits=Limits(takers=2, misses=4))
+    assert explained.counts == {Verdict.RECEIVES: 1, Verdict.NOT_ENLISTED: 3, Verdict.MISSES: 5_000}
+    assert verdicts(explained)[:4] == [
+        ("Hit", Verdict.RECEIVES),
+        ("Bound0", Verdict.NOT_ENLISTED),
+        ("Bound1", Verdict.NOT_ENLISTED),
+        (nearest, Verdict.MISSES),
+    ]
+    assert len(explained.subscribers) == 7
+    # As it was written, although it is stored by its tables.
+    assert [len(group.predicates) for group in explained.subscribers[0].explanation.groups] == [1, 1]
+
+
+def test_what_an_adapter_writes_is_there_but_not_routed_by(box: Box, tmp_path: Path) -> None:
+    box.add_port("ByName", "FILE.ReceivedFileName == 'file:///in/order.json'")
+    box.add_location(pipelines.PassThrough())
+    path = tmp_path / "order.json"
+    path.write_bytes(b"{}")
+    [explained] = explain_file(box.connection, path)
+    [predicate] = explained.subscribers[0].explanation.nearest.predicates
+    assert (predicate.reason, predicate.met) == (Reason.NOT_PROMOTED, "file:///in/order.json")
 
 
 def test_a_message_that_is_gone_is_said_to_be(box: Box) -> None:

@@ -1,0 +1,72 @@
+"""What a filter would match among the messages in the MessageBox."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from postroom.filters.evaluate import matches
+from postroom.message import Context, Message
+from postroom.operations import matched_messages as module
+from postroom.operations.matched_messages import matched_messages
+from postroom.properties import Property
+from tests.support.box import Box, Priority, Region, Total
+
+
+@pytest.fixture
+def stored(box: Box, monkeypatch: pytest.MonkeyPatch) -> list[Message]:
+    """Ten messages, the latest first; read in batches of three."""
+    monkeypatch.setattr(module, "_AT_A_TIME", 3)
+    box.add_port("All", "exists(Region)")
+    messages = [
+        Message.of(b"", promoted={Region: "EU" if number % 2 else "US", Total: Decimal(number)}) for number in range(10)
+    ]
+    for message in messages:
+        box.agent().publish([message])
+    return messages[::-1]
+
+
+def test_the_latest_matches_of_all_come_first(box: Box, stored: list[Message]) -> None:
+    filter = (Region == "EU") & (Total >= 2) | (Total == 0)
+    wanted = [message.message_id for message in stored if matches(filter, message.context.promoted)]
+    found = matched_messages(box.connection, filter, limit=3)
+    assert (found.looked_at, found.matching) == (10, 5)
+    assert [one.message_id for one in found.messages] == wanted[:3]
+    assert all(one.explanation.holds for one in found.messages)
+    assert found.nearest == []
+    everything = matched_messages(box.connection, filter, limit=100)
+    assert [one.message_id for one in everything.messages] == wanted
+
+
+def test_only_the_latest_are_looked_at_if_that_is_asked_for(box: Box, stored: list[Message]) -> None:
+    found = matched_messages(box.connection, Region == "EU", among=4)
+    assert (found.looked_at, found.matching) == (4, 2)
+
+
+def test_the_nearest_are_told_where_nothing_matches(box: Box, stored: list[Message]) -> None:
+    found = matched_messages(box.connection, (Region == "EU") & (Priority == 1) & (Total == 3), misses=2)
+    assert (found.matching, found.messages) == (0, [])
+    nearest = next(message for message in stored if message.context[Total] == 3)
+    assert found.nearest[0].message_id == nearest.message_id
+    assert len(found.nearest) == 2
+
+
+def test_a_value_of_another_type_is_a_miss_like_any_other(box: Box, stored: list[Message]) -> None:
+    other = Property("Orders.Region", int)
+    found = matched_messages(box.connection, other == 1)
+    assert found.matching == 0
+    assert "of type str and not int" in found.nearest[0].explanation.nearest.predicates[0].words
+
+
+def test_an_empty_messagebox_matches_nothing(box: Box) -> None:
+    found = matched_messages(box.connection, Region == "EU")
+    assert (found.looked_at, found.matching, found.nearest) == (0, 0, [])
+
+
+def test_a_message_that_only_writes_the_property_is_near(box: Box) -> None:
+    box.add_port("All", "exists(Total)")
+    message = Message(context=Context().promote(Total, Decimal(1)).write(Region, "EU"))
+    box.agent().publish([message])
+    [nearest] = matched_messages(box.connection, Region == "EU").nearest
+    assert "written ('EU') but not promoted" in nearest.explanation.nearest.predicates[0].words
