@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from postroom.errors import PublishFailed
     from postroom.message import Context, Message, Part
     from postroom.properties import Property
-    from postroom.system_properties import BTS, FILE
+    from postroom.system_properties import BTS, FILE, ErrorReport
 
 __version__ = "0.1.0"
 
@@ -27,6 +27,7 @@ __all__ = [
     "Application",
     "Client",
     "Context",
+    "ErrorReport",
     "Message",
     "Part",
     "Property",
@@ -45,6 +46,7 @@ _HOMES = {
     "Application": "postroom.application",
     "Client": "postroom.client",
     "Context": "postroom.message",
+    "ErrorReport": "postroom.system_properties",
     "Message": "postroom.message",
     "Part": "postroom.message",
     "Property": "postroom.properties",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from postroom.namespaces import FILE_NAMESPACE, SYSTEM_NAMESPACE
+from postroom.namespaces import ERROR_REPORT_NAMESPACE, FILE_NAMESPACE, SYSTEM_NAMESPACE
 from postroom.properties import Property
 
 
@@ -18,6 +18,10 @@ def _bts(name: str, type: type) -> Property:
 
 def _file(name: str, type: type) -> Property:
     return Property(name, type, namespace=FILE_NAMESPACE)
+
+
+def _error(name: str, type: type) -> Property:
+    return Property(name, type, namespace=ERROR_REPORT_NAMESPACE)
 
 
 class BTS:
@@ -152,7 +156,30 @@ class FILE:
     ReceivedFileName = _file("ReceivedFileName", str)
 
 
+class ErrorReport:
+    """What an error message says about the failure that it is the report of (FMR-03)."""
+
+    Description = _error("Description", str)
+    ErrorType = _error("ErrorType", str)
+    FailureAdapter = _error("FailureAdapter", str)
+    FailureCategory = _error("FailureCategory", int)
+    FailureCode = _error("FailureCode", str)
+    FailureInstanceID = _error("FailureInstanceID", str)
+    FailureMessageID = _error("FailureMessageID", str)
+    FailureTime = _error("FailureTime", datetime)
+    InboundTransportLocation = _error("InboundTransportLocation", str)
+    MessageType = _error("MessageType", str)
+    OutboundTransportLocation = _error("OutboundTransportLocation", str)
+    ProcessingServer = _error("ProcessingServer", str)
+    ReceivePortName = _error("ReceivePortName", str)
+    RoutingFailureReportID = _error("RoutingFailureReportID", str)
+    SendPortName = _error("SendPortName", str)
+
+
 #: Every system property by its key.
 SYSTEM_PROPERTIES: dict[str, Property] = {
-    member.key: member for room in (BTS, FILE) for member in vars(room).values() if isinstance(member, Property)
+    member.key: member
+    for room in (BTS, FILE, ErrorReport)
+    for member in vars(room).values()
+    if isinstance(member, Property)
 }

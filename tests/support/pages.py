@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.properties import Property
-from postroom.system_properties import BTS, FILE
+from postroom.system_properties import BTS, FILE, ErrorReport
 
 ROOT = Path(__file__).parents[2]
 PROPERTIES = ROOT / "docs" / "properties.md"
@@ -107,7 +107,7 @@ def anchors(page: Path) -> set[str]:
 def system_property_table() -> str:
     """The table of the system properties, from the code."""
     rows = ["| property | type | who sets it in this version |", "|---|---|---|"]
-    for room, prefix in ((BTS, "BTS"), (FILE, "FILE")):
+    for room, prefix in ((BTS, "BTS"), (FILE, "FILE"), (ErrorReport, "ErrorReport")):
         for name, prop in vars(room).items():
             if isinstance(prop, Property):
                 kind = prop.value_type.python_type.__name__
@@ -116,6 +116,7 @@ def system_property_table() -> str:
 
 
 _RECEIVED = "every received message, promoted"
+_ERROR = "every error message"
 _SENDING = "the context that a send port's adapter sees, written"
 SET_BY = {
     "BTS.ReceivePortID": _RECEIVED,
@@ -135,6 +136,21 @@ SET_BY = {
     "BTS.RetryInterval": f"{_SENDING}, in whole minutes",
     "BTS.RetryCount": f"{_SENDING}: how many retries are left",
     "FILE.ReceivedFileName": "messages from a File location, written",
+    "ErrorReport.Description": f"{_ERROR}, written: what, why and what to do",
+    "ErrorReport.ErrorType": f"{_ERROR}, promoted: `FailedMessage`",
+    "ErrorReport.FailureAdapter": f"{_ERROR}, written: the kind of the adapter",
+    "ErrorReport.FailureCategory": f"{_ERROR}, promoted: always 0",
+    "ErrorReport.FailureCode": f"{_ERROR}, promoted; see [errors.md](errors.md#codes-of-error-messages)",
+    "ErrorReport.FailureInstanceID": f"{_ERROR}, written: the instance that would have been suspended",
+    "ErrorReport.FailureMessageID": f"{_ERROR}, written: the message that failed",
+    "ErrorReport.FailureTime": f"{_ERROR}, written",
+    "ErrorReport.InboundTransportLocation": f"{_ERROR} of a receive port, promoted",
+    "ErrorReport.MessageType": f"{_ERROR}, promoted, if the type was known",
+    "ErrorReport.OutboundTransportLocation": f"{_ERROR} of a send port, promoted",
+    "ErrorReport.ProcessingServer": f"{_ERROR}, written: the machine",
+    "ErrorReport.ReceivePortName": f"{_ERROR} of a receive port, promoted",
+    "ErrorReport.RoutingFailureReportID": f"{_ERROR} of a routing failure, promoted: the report's instance id",
+    "ErrorReport.SendPortName": f"{_ERROR} of a send port, promoted",
 }
 
 

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from postroom.errors import BadFilter, BadValue
 from postroom.filters.expression import Comparable, Filter, Operator, Predicate, all_of, any_of
 from postroom.filters.tokens import Kind, Token, error_at, escaped, tokens, unescaped_namespace
-from postroom.namespaces import property_key
+from postroom.namespaces import ERROR_REPORT_NAMESPACE, property_key
 from postroom.values import Value, ValueType, value_from_text, value_to_text
 
 _OPERATORS = {operator.symbol: operator for operator in Operator if operator is not Operator.EXISTS}
@@ -55,6 +55,12 @@ def format_property(property: Comparable) -> str:
     return f"{{{escaped(property.namespace, '}')}}}{property.name}"
 
 
+def bare_name(property: Comparable) -> str:
+    """The name without its namespace, where that may be left out. The properties of an error report are named after
+    what they repeat (MessageType, ReceivePortName), so that their bare names mean the others."""
+    return format_property(property) if property.namespace == ERROR_REPORT_NAMESPACE else property.name
+
+
 def format_value(value: Value) -> str:
     """A value as a text filter writes it: text and datetimes in quotes."""
     if type(value) in (str, ValueType.DATETIME.python_type):
@@ -74,7 +80,7 @@ class _Parser:
         self._depth = 0
         self._named: dict[str, list[Comparable]] = defaultdict(list)
         for each in dict.fromkeys(properties):
-            for name in dict.fromkeys((each.name, format_property(each), each.key)):
+            for name in dict.fromkeys((bare_name(each), format_property(each), each.key)):
                 self._named[name].append(each)
 
     def parse(self) -> Filter:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 from postroom.errors import BadValue, DefinitionError, NotFound
-from postroom.filters.text import format_property
+from postroom.filters.text import bare_name, format_property
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
 from postroom.properties import Property
@@ -22,7 +22,7 @@ def deployed_properties(connection: Connection) -> list[Property]:
 def property_named(name: str, properties: Iterable[Property]) -> Property:
     """The property that is written ``Orders.Region``, or ``Region`` where that is clear; else NotFound."""
     known = list(properties)
-    for spelled in (format_property, _bare_name):
+    for spelled in (format_property, bare_name):
         found = [prop for prop in known if spelled(prop) == name]
         if len(found) == 1:
             return found[0]
@@ -31,7 +31,7 @@ def property_named(name: str, properties: Iterable[Property]) -> Property:
                 f"{name} could be {' or '.join(sorted(map(format_property, found)))}.",
                 hint="Write the property's full name.",
             )
-    names = [spelled(prop) for prop in known for spelled in (format_property, _bare_name)]
+    names = [spelled(prop) for prop in known for spelled in (format_property, bare_name)]
     near = difflib.get_close_matches(name, names)
     raise NotFound(
         f"There is no property {name!r}.",
@@ -64,7 +64,3 @@ def _assignment(text: str, properties: Sequence[Property]) -> tuple[Property, st
             f"{prop.dotted}: {error.what}", hint=f"It is of type {prop.value_type.python_type.__name__}."
         ) from None
     return prop, value
-
-
-def _bare_name(prop: Property) -> str:
-    return prop.name

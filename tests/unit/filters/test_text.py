@@ -12,7 +12,7 @@ from postroom.errors import BadFilter
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
 from postroom.properties import Property
-from postroom.system_properties import BTS
+from postroom.system_properties import BTS, ErrorReport
 
 Region = Property("Orders.Region", str)
 Total = Property("Orders.Total", Decimal)
@@ -51,6 +51,16 @@ PROPERTIES = [Region, Total, Priority, Weight, Paid, Due, BTS.ReceivePortName]
 )
 def test_a_text_filter_says_the_same_as_the_expression(text: str, filter: Filter) -> None:
     assert parse(text, PROPERTIES) == filter
+
+
+def test_properties_of_error_reports_are_named_in_full() -> None:
+    """They repeat the names of others, which mean what they meant."""
+    known = [BTS.MessageType, ErrorReport.MessageType, ErrorReport.Description, Property("Orders.Description", str)]
+    assert parse("MessageType == 'x'", known) == (BTS.MessageType == "x")
+    assert parse("ErrorReport.MessageType == 'x'", known) == (ErrorReport.MessageType == "x")
+    assert parse("Description == 'x'", known).groups[0][0].property.dotted == "Orders.Description"
+    with pytest.raises(BadFilter, match="no property Description"):
+        parse("Description == 'x'", [ErrorReport.Description])
 
 
 @pytest.mark.parametrize(
