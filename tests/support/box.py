@@ -60,11 +60,17 @@ class Box:
         return self.host(name)
 
     def add_location(
-        self, pipeline: ReceivePipeline | None = None, *, port: str = "OrdersIn", name: str = "drop"
+        self,
+        pipeline: ReceivePipeline | None = None,
+        *,
+        port: str = "OrdersIn",
+        name: str = "drop",
+        route_failures: bool = False,
     ) -> ReceiveLocation:
         definition = pipeline or pipelines.JsonLines(promote=PROMOTE)
         port_id = self.one(
-            "INSERT INTO receive_ports (application_id, name) VALUES (%s, %s) RETURNING id", self._application, port
+            "INSERT INTO receive_ports (application_id, name, route_failures) VALUES (%s, %s, %s) RETURNING id",
+            *(self._application, port, route_failures),
         )
         self.connection.execute(
             "INSERT INTO receive_locations (receive_port_id, host_id, name, adapter, pipeline, uri)"
@@ -87,13 +93,15 @@ class Box:
         retry_count: int = 3,
         retry_seconds: float = 300,
         priority: int = 5,
+        route_failures: bool = False,
     ) -> None:
         self.connection.execute(
             "INSERT INTO send_ports (application_id, host_id, name, adapter, uri, filter, retry_count, retry_interval,"
-            " priority) VALUES (%s, %s, %s, %s, 'null://', %s, %s, %s * interval '1 second', %s)",
+            " priority, route_failures)"
+            " VALUES (%s, %s, %s, %s, 'null://', %s, %s, %s * interval '1 second', %s, %s)",
             (
                 *(self._application, self.host(host).host_id, name, Jsonb(adapter or {"kind": "null"}), filter),
-                *(retry_count, retry_seconds, priority),
+                *(retry_count, retry_seconds, priority, route_failures),
             ),
         )
         if state == "started":

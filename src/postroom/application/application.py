@@ -53,6 +53,7 @@ class DeclaredSendPort:
     priority: int
     host: str
     state: SendPortState
+    route_failures: bool
     place: Place
 
 
@@ -62,6 +63,7 @@ class ReceivePort:
 
     name: str
     place: Place
+    route_failures: bool = False
     locations: list[DeclaredLocation] = field(default_factory=list)
 
     def location(
@@ -106,9 +108,11 @@ class Application:
         place = here()
         self.properties += [DeclaredProperty(property=each, place=place) for each in properties]
 
-    def receive_port(self, name: str) -> ReceivePort:
-        """A receive port; its locations follow: ``app.receive_port("OrdersIn").location(...).location(...)``."""
-        port = ReceivePort(name=name, place=here())
+    def receive_port(self, name: str, *, route_failures: bool = False) -> ReceivePort:
+        """A receive port; its locations follow: ``app.receive_port("OrdersIn").location(...).location(...)``.
+
+        With ``route_failures`` what cannot be read or routed is published as an error message instead of suspended."""
+        port = ReceivePort(name=name, place=here(), route_failures=route_failures)
         self.receive_ports.append(port)
         return port
 
@@ -122,9 +126,11 @@ class Application:
         priority: int = 5,
         host: str = DEFAULT_HOST,
         state: SendPortState = "started",
+        route_failures: bool = False,
     ) -> None:
         """A send port, which gets every message that meets ``filter`` (a Python expression, or text) and every message
-        that is directed to it. ``priority`` is 1 (first) to 10."""
+        that is directed to it. ``priority`` is 1 (first) to 10. With ``route_failures`` what cannot be sent is
+        published as an error message instead of suspended."""
         self.send_ports.append(
             DeclaredSendPort(
                 name=name,
@@ -134,6 +140,7 @@ class Application:
                 priority=priority,
                 host=host,
                 state=state,
+                route_failures=route_failures,
                 place=here(),
             )
         )

@@ -42,6 +42,8 @@ def problems_of(application: Application, excused: Collection[object] = ()) -> l
 
     locations = [location for port in application.receive_ports for location in port.locations]
     for receive_port in application.receive_ports:
+        texts = _route_failures_problems(receive_port.route_failures)
+        add(receive_port.place, (f"{_called('receive port', receive_port)}: {text}" for text in texts))
         add(receive_port.place, _name_problems("receive port", receive_port.name))
     for location in locations:
         add(
@@ -116,6 +118,12 @@ def _send_port_problems(port: DeclaredSendPort, hosts: Collection[str], known: l
     yield from _host_problems(port.host, hosts)
     if port.state not in get_args(SendPortState):
         yield f"state is {port.state!r}, but must be one of {', '.join(get_args(SendPortState))}."
+    yield from _route_failures_problems(port.route_failures)
+
+
+def _route_failures_problems(route_failures: object) -> Iterator[str]:
+    if not isinstance(route_failures, bool):
+        yield f"route_failures is {route_failures!r}, but must be True or False."
 
 
 def _adapter_problems(adapter: object, side: str, verb: str) -> Iterator[str]:

@@ -34,6 +34,7 @@ def define(application: Application) -> ApplicationDefinition:
         ReceivePortDefinition(
             name=port.name,
             place=port.place,
+            route_failures=port.route_failures,
             locations=tuple(_location_definition(location, spelling) for location in port.locations),
         )
         for port in application.receive_ports
@@ -75,5 +76,6 @@ def _send_port_definition(
         priority=port.priority,
         host=spelling[port.host.lower()],
         state=port.state,
+        route_failures=port.route_failures,
         place=port.place,
     )

@@ -58,6 +58,7 @@ class ReceivePortDefinition(_Placed):
     """A receive port with its locations; the first is the primary one (ORS-07)."""
 
     name: str
+    route_failures: bool = False
     locations: tuple[ReceiveLocationDefinition, ...] = ()
 
 
@@ -69,6 +70,7 @@ class SendPortDefinition(_Placed):
     priority: int = 5
     host: str
     state: SendPortState = "started"
+    route_failures: bool = False
 
     @field_serializer("filter")
     def _filter_as_text(self, filter: Filter | None) -> str | None:

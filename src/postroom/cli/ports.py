@@ -163,6 +163,7 @@ def _row(listing: PortListing) -> dict[str, Any]:
         "uri": port.uri,
         "retry_count": port.retry_count,
         "retry_interval_seconds": port.retry_interval.total_seconds(),
+        "route_failures": port.route_failures,
         "waiting": listing.waiting,
         "retrying": listing.retrying,
         "suspended": listing.suspended,

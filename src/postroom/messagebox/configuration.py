@@ -59,6 +59,8 @@ class ReceiveLocation:
     pipeline: dict[str, Any]
     uri: str
     enabled: bool
+    route_failures: bool = False
+    """Of its receive port: failures are published instead of suspended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +77,8 @@ class SendPort:
     retry_interval: timedelta
     state: PortState
     subscription_id: int | None
+    route_failures: bool = False
+    """Failures are published instead of suspended."""
 
 
 def hosts(connection: Connection) -> list[Host]:
@@ -107,12 +111,16 @@ def dequeuing(connection: Connection, service_class: ServiceClass) -> Dequeuing:
 def receive_locations(connection: Connection, *, host_id: int | None = None) -> list[ReceiveLocation]:
     """The receive locations, of one host or of all, by name."""
     rows = connection.execute(
-        "SELECT l.id, l.name, p.id, p.name, l.host_id, l.adapter, l.pipeline, l.uri, l.enabled"
+        "SELECT l.id, l.name, p.id, p.name, l.host_id, l.adapter, l.pipeline, l.uri, l.enabled,"
+        "       p.route_failures"
         "  FROM management.receive_locations l JOIN management.receive_ports p ON p.id = l.receive_port_id"
         " WHERE l.host_id = coalesce(%s, l.host_id) ORDER BY l.name",
         (host_id,),
     )
-    names = ("location_id", "name", "port_id", "port_name", "host_id", "adapter", "pipeline", "uri", "enabled")
+    names = (
+        *("location_id", "name", "port_id", "port_name", "host_id", "adapter", "pipeline", "uri", "enabled"),
+        "route_failures",
+    )
     return [ReceiveLocation(**dict(zip(names, row, strict=True))) for row in rows]
 
 
@@ -122,14 +130,14 @@ def send_ports(
     """The send ports, of one host or of all, by name."""
     rows = connection.execute(
         "SELECT id, name, host_id, transport_id, adapter, uri, filter, priority, retry_count, retry_interval, state,"
-        "       subscription_id"
+        "       subscription_id, route_failures"
         "  FROM management.send_ports"
         " WHERE host_id = coalesce(%s, host_id) AND (%s::uuid[] IS NULL OR id = ANY (%s)) ORDER BY name",
         (host_id, ids, ids),
     )
     names = (
         *("port_id", "name", "host_id", "transport_id", "adapter", "uri", "filter", "priority", "retry_count"),
-        *("retry_interval", "state", "subscription_id"),
+        *("retry_interval", "state", "subscription_id", "route_failures"),
     )
     ports = (dict(zip(names, row, strict=True)) for row in rows)
     return [SendPort(**{**port, "state": PortState(port["state"])}) for port in ports]

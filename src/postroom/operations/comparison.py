@@ -28,6 +28,9 @@ from postroom.values import ValueType
 ALL_SYSTEM_PROPERTIES = "system properties"
 
 
+_ROUTE_FAILURES = "route failures"
+
+
 def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Plan:
     """What applying ``definition`` changes; relative paths in it are taken from ``home``."""
     return Plan(
@@ -128,8 +131,13 @@ def _receive_ports(definition: ApplicationDefinition, deployed: Deployed) -> Ite
     for name in sorted(deployed.receive_ports.keys() - declared):
         yield Step(kind=Kind.RECEIVE_PORT, name=name, action=Action.REMOVE)
     for port in definition.receive_ports:
-        action = Action.KEEP if port.name in deployed.receive_ports else Action.CREATE
-        yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=action)
+        known = deployed.receive_ports.get(port.name)
+        if known is None:
+            yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=Action.CREATE)
+            continue
+        differences = _differences(receive_port_fields(port), {_ROUTE_FAILURES: known.route_failures})
+        action = Action.CHANGE if differences else Action.KEEP
+        yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=action, differences=differences)
 
 
 def _locations(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Iterator[Step]:
@@ -182,6 +190,11 @@ def _send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Pat
 # -- fields --------------------------------------------------------------------------------------------------------
 
 
+def receive_port_fields(port: ReceivePortDefinition) -> dict[str, Any]:
+    """What is stored of a receive port and follows its declaration."""
+    return {_ROUTE_FAILURES: port.route_failures}
+
+
 def location_fields(port: ReceivePortDefinition, location: ReceiveLocationDefinition, home: Path) -> dict[str, Any]:
     """What is stored of a location and follows its declaration. Whether it is enabled belongs to the operator."""
     return {
@@ -213,6 +226,7 @@ def send_port_fields(port: SendPortDefinition, home: Path) -> dict[str, Any]:
         "priority": port.priority,
         "retry count": port.retry.count,
         "retry interval": timedelta(seconds=port.retry.interval),
+        _ROUTE_FAILURES: port.route_failures,
     }
 
 
@@ -225,6 +239,7 @@ def _deployed_send_port(port: SendPort, host: str) -> dict[str, Any]:
         "priority": port.priority,
         "retry count": port.retry_count,
         "retry interval": port.retry_interval,
+        _ROUTE_FAILURES: port.route_failures,
     }
 
 

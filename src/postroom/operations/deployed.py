@@ -14,6 +14,13 @@ from postroom.values import ValueType
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReceivePort:
+    port_id: uuid.UUID
+    name: str
+    route_failures: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Deployed:
     """The whole deployment; ports and locations are those of one application."""
 
@@ -23,7 +30,7 @@ class Deployed:
     definition: dict[str, Any] | None
     """The application as it was applied last; None if it never was."""
     others: tuple[ApplicationDefinition, ...]
-    receive_ports: dict[str, uuid.UUID]
+    receive_ports: dict[str, ReceivePort]
     locations: dict[str, ReceiveLocation]
     send_ports: dict[str, SendPort]
     unfinished_files: dict[str, int]
@@ -38,12 +45,14 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
     definitions: dict[str, dict[str, Any]] = dict(
         connection.execute("SELECT name, definition FROM applications").fetchall()
     )
-    own: dict[str, uuid.UUID] = dict(
-        connection.execute(
-            "SELECT p.name, p.id FROM receive_ports p JOIN applications a ON a.id = p.application_id WHERE a.name = %s",
+    own = {
+        name: ReceivePort(port_id=port_id, name=name, route_failures=route_failures)
+        for name, port_id, route_failures in connection.execute(
+            "SELECT p.name, p.id, p.route_failures FROM receive_ports p JOIN applications a ON a.id = p.application_id"
+            " WHERE a.name = %s",
             (application,),
-        ).fetchall()
-    )
+        )
+    }
     own_send_ports = {
         name
         for (name,) in connection.execute(

@@ -123,10 +123,13 @@ class _Deployment:
             self._connection.execute("DELETE FROM receive_locations WHERE name = %s", (step.name,))
 
     def _store_receive_ports(self) -> None:
-        for step in self._plan.of(Kind.RECEIVE_PORT, Action.CREATE):
+        declared = {port.name: port for port in self._definition.receive_ports}
+        for step in self._plan.of(Kind.RECEIVE_PORT, Action.CREATE, Action.CHANGE):
+            port = declared[step.name]
             self._connection.execute(
-                "INSERT INTO receive_ports (id, application_id, name) VALUES (%s, %s, %s)",
-                (_id(Kind.RECEIVE_PORT, step.name), self._application_id, step.name),
+                "INSERT INTO receive_ports (id, application_id, name, route_failures) VALUES (%s, %s, %s, %s)"
+                " ON CONFLICT (name) DO UPDATE SET route_failures = excluded.route_failures",
+                (_id(Kind.RECEIVE_PORT, port.name), self._application_id, port.name, port.route_failures),
             )
 
     def _store_locations(self) -> None:
@@ -180,6 +183,7 @@ class _Deployment:
                 "priority": fields["priority"],
                 "retry_count": fields["retry count"],
                 "retry_interval": fields["retry interval"],
+                "route_failures": port.route_failures,
             },
         ).fetchone()
         assert row is not None

@@ -16,8 +16,8 @@ from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 
-from postroom.agent.batch import value_columns
 from postroom.agent.chunks import Progress, chunks_of
+from postroom.agent.documents import value_columns
 from postroom.agent.interchange import Interchange, stamp
 from postroom.agent.reports import snapshot
 from postroom.errors import DefinitionError, MessageFailure, NotFound

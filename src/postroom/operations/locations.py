@@ -29,6 +29,8 @@ class LocationListing:
     pipeline: str
     uri: str
     enabled: bool
+    route_failures: bool
+    """Of its port: are failures published instead of suspended?"""
     waiting: int
     """Files that it has taken and not yet published."""
     oldest: datetime | None

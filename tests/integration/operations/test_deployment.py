@@ -360,3 +360,30 @@ def test_secrets_are_not_in_a_plan(connection: Connection) -> None:
     (step,) = planned.of(Kind.SEND_PORT, Action.CHANGE)
     assert {difference.field for difference in step.differences} == {"adapter headers", "adapter proxy"}
     assert "secret" not in repr(planned)
+
+
+def test_routing_of_failures_follows_the_declaration(connection: Connection) -> None:
+    """FMR-01: per receive port, for all its locations, and per send port."""
+
+    def app(*, route_failures: bool) -> Application:
+        declared = Application("orders")
+        declared.receive_port("OrdersIn", route_failures=route_failures).location("drop", adapters.File("in"))
+        declared.send_port("Europe", adapters.File("out"), route_failures=route_failures)
+        return declared
+
+    deploy(connection, app(route_failures=False))
+    assert not receive_locations(connection)[0].route_failures
+    assert not send_ports(connection)[0].route_failures
+    subscription = send_ports(connection)[0].subscription_id
+    done = deploy(connection, app(route_failures=True))
+    assert changes(done) == {
+        ("change", "application", "orders"),
+        ("change", "receive port", "OrdersIn"),
+        ("change", "send port", "Europe"),
+    }
+    [difference] = next(step.differences for step in done.of(Kind.RECEIVE_PORT, Action.CHANGE))
+    assert (difference.field, difference.before, difference.after) == ("route failures", "False", "True")
+    assert receive_locations(connection)[0].route_failures
+    assert send_ports(connection)[0].route_failures
+    assert send_ports(connection)[0].subscription_id == subscription, "it subscribes to the same as before"
+    assert deploy(connection, app(route_failures=True)).changes == ()

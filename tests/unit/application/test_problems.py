@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from postroom import BTS, Application, Property, Retry, adapters, pipelines
+from postroom import BTS, Application, ErrorReport, Property, Retry, adapters, pipelines
 from postroom.application.check import problems_of
 from postroom.errors import DefinitionRefused
 
@@ -40,6 +40,8 @@ def problems(declare: Callable[[Any], object], name: Any = "orders") -> list[str
         lambda app: [app.property(Region), app.property(Property("Orders.Region", str))],
         lambda app: app.send_port("a", NULL, retry=Retry(count=1000, interval=31_536_000), priority=10, state="bound"),
         lambda app: app.receive_port("empty"),
+        lambda app: app.receive_port("in", route_failures=True),
+        lambda app: app.send_port("a", NULL, filter=ErrorReport.SendPortName == "b", route_failures=True),
     ],
 )
 def test_what_is_right_has_no_problems(declare: Callable[[Any], object]) -> None:
@@ -92,6 +94,8 @@ def test_what_is_right_has_no_problems(declare: Callable[[Any], object]) -> None
         (lambda app: app.send_port("a", NULL, retry=Retry(interval=31_536_001)), "interval"),
         (lambda app: app.send_port("a", NULL, retry=3), r"retry is 3, but .*Retry\("),
         (lambda app: app.send_port("a", NULL, priority=0), "priority is 0"),
+        (lambda app: app.send_port("a", NULL, route_failures=1), "send port 'a': route_failures is 1, but must be"),
+        (lambda app: app.receive_port("in", route_failures="no"), "receive port 'in': route_failures is 'no'"),
         (lambda app: app.send_port("a", NULL, priority=11), "priority is 11"),
         (lambda app: app.send_port("a", NULL, priority=True), "priority is True"),
         (lambda app: app.send_port("a", NULL, state="running"), "state is 'running'.*bound, stopped, started"),
