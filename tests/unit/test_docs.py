@@ -69,7 +69,7 @@ _TOOLS |= {
     "systemctl",
 }
 
-_ITEM = r"(?:ACC|CTX|DEQ|FLT|INS|MSG|NRF|ORS|PRED|PUB|RCV|REF|SEC|SND|SPT|SUB|TYP)-\d+"
+_ITEM = r"(?:ACC|CTX|DEQ|FLT|FMR|INS|MSG|NRF|ORS|PRED|PUB|RCV|REF|SEC|SND|SPT|SUB|TYP)-\d+"
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
@@ -229,7 +229,11 @@ def test_every_argument_of_a_definition_is_told() -> None:
         assert kind.__name__ in page, f"{kind.__name__} is not on the page"
         for name in kind.model_fields.keys() - {"kind"}:
             assert re.search(rf"\b{name}\b", page), f"{kind.__name__}.{name} is not on the page"
-    for method in (Application.send_port, Application("orders").receive_port("OrdersIn").location):
+    for method in (
+        Application.send_port,
+        Application.receive_port,
+        Application("orders").receive_port("OrdersIn").location,
+    ):
         for name in inspect.signature(method).parameters:
             assert re.search(rf"\b{name}\b", page) or name == "self", f"{name} is not on the page"
 

@@ -80,6 +80,11 @@ def unit_for_chunk(interchange_id: uuid.UUID, chunk: int) -> uuid.UUID:
     return uuid.UUID(bytes=hashlib.blake2b(name, digest_size=16, person=b"postroom-chunk").digest())
 
 
+def unit_for_failure(instance_id: uuid.UUID) -> uuid.UUID:
+    """The unit of the error message about an instance that failed."""
+    return uuid.UUID(bytes=hashlib.blake2b(instance_id.bytes, digest_size=16, person=b"postroom-failure").digest())
+
+
 def _words(unit: uuid.UUID) -> tuple[int, int]:
     bits = unit.int
     high = (bits >> 64 & ~0xF000) | 0x8000

@@ -1,7 +1,8 @@
 """Receiving: interchanges through the receive pipeline, matched and published, a transaction for many of them.
 
-The same code runs inside Spark's tasks and inside hosts. Bad messages become suspensions in the transaction that
-publishes the good ones. A receipt per chunk makes a second run of the same interchange find nothing to do.
+The same code runs inside Spark's tasks and inside hosts. Bad messages become suspensions, or error messages, in the
+transaction that publishes the good ones. A receipt per chunk makes a second run of the same interchange find nothing
+to do.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from postroom.agent.batch import Batch
 from postroom.agent.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, Progress, chunks_of
@@ -17,6 +18,7 @@ from postroom.agent.interchange import Interchange
 from postroom.agent.reports import Unroutable
 from postroom.agent.routing import RoutingTable
 from postroom.agent.wake_up import WakeUp
+from postroom.clock import Clock, system_clock
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, transaction
 from postroom.pipelines import load_pipeline
@@ -29,6 +31,8 @@ class Received:
     interchange_id: uuid.UUID
     published: int = 0
     suspended: int = 0
+    routed: int = 0
+    """Failures that were published as error messages."""
 
 
 class StaleRouting(Exception):
@@ -38,9 +42,10 @@ class StaleRouting(Exception):
 class Receiver:
     """Publishes interchanges over one connection, with one routing table that it keeps up to date."""
 
-    def __init__(self, connection: Connection, routing: RoutingTable) -> None:
+    def __init__(self, connection: Connection, routing: RoutingTable, *, clock: Clock = system_clock) -> None:
         self._connection = connection
         self._routing = routing
+        self._clock = clock
         self._wake_up = WakeUp(connection)
 
     def receive(self, location: ReceiveLocation, interchanges: Sequence[Interchange]) -> list[Received]:
@@ -61,6 +66,7 @@ class Receiver:
                     interchange_id=one.interchange_id,
                     published=known.published + one.published,
                     suspended=known.suspended + one.suspended,
+                    routed=known.routed + one.routed,
                 )
         return list(outcome.values())
 
@@ -78,8 +84,13 @@ class Receiver:
             return []
         self._wake_up.send(batch.hosts)
         return [
-            Received(interchange_id=chunk.interchange.interchange_id, published=published, suspended=suspended)
-            for chunk, published, suspended in batch.tallies
+            Received(
+                interchange_id=one.chunk.interchange.interchange_id,
+                published=one.published,
+                suspended=one.suspended,
+                routed=one.routed,
+            )
+            for one in batch.tallies
         ]
 
     def _write(
@@ -97,7 +108,7 @@ class Receiver:
         accepted = _write_receipts(connection, group)
         if not accepted:
             return None
-        batch = Batch(location, content_type, accepted, self._routing)
+        batch = Batch(location, content_type, accepted, self._routing, clock=self._clock)
         batch.write_messages(connection)
         lock = lock or _lock(connection)
         if lock[0] != self._routing.version:
@@ -119,6 +130,8 @@ def receive_again(
         if chunk.failures:
             raise chunk.failures[0].failure
     routing.catch_up(connection)
+    # What fails here is the caller's to route or to suspend, because the message is in the MessageBox already.
+    location = replace(location, route_failures=False)
     batch = Batch(location, pipeline.content_type, chunks, routing)
     if batch.reports:
         raise Unroutable(batch.reports[0].description, batch.reports[0].context)

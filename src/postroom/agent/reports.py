@@ -46,11 +46,12 @@ class RoutingFailureReport:
 
 
 class Unroutable(RoutingFailure):
-    """A message that nobody subscribes to, with its context as it was."""
+    """A message that nobody subscribes to, with its context as it was, and the report about it once there is one."""
 
     def __init__(self, what: str, context: Context) -> None:
         super().__init__(what)
         self.context = context
+        self.report_id: uuid.UUID | None = None
 
 
 def write_reports(

@@ -48,15 +48,16 @@ class ResumedInbound:
                 else:
                     hosts = self._publish(connection, message, complete)
         except Unroutable as failure:
-            self._report(connection, claimed.instance_id, failure)
+            failure.report_id = self._report(connection, claimed.instance_id, failure)
             raise
         WakeUp(connection).send(hosts)
 
-    def _report(self, connection: Connection, instance_id: uuid.UUID, failure: Unroutable) -> None:
+    def _report(self, connection: Connection, instance_id: uuid.UUID, failure: Unroutable) -> uuid.UUID:
         """Every routing failure has its report (NRF-04); an instance has one, however often it is resumed."""
-        row = connection.execute("SELECT has_report(%s)", (instance_id,)).fetchone()
-        if row is not None and row[0]:
-            return
+        row = connection.execute("SELECT report_of(%s)", (instance_id,)).fetchone()
+        known: uuid.UUID | None = row[0] if row is not None else None
+        if known is not None:
+            return known
         host = host_named(connection, self._host_name)
         report = RoutingFailureReport(
             message_id=uuid.uuid4(),
@@ -67,6 +68,7 @@ class ResumedInbound:
             description=failure.what,
         )
         transaction(connection, lambda c: write_reports(c, host, [report]))
+        return report.instance_id
 
     def _receive(
         self, connection: Connection, location_id: uuid.UUID | None, message: Message, complete: Complete

@@ -10,15 +10,20 @@ from datetime import timedelta
 import psycopg
 
 from postroom.adapters import Attempt
+from postroom.agent.error_reports import Failure, type_in
+from postroom.agent.failed_messages import FailedMessages
+from postroom.agent.reports import Unroutable
+from postroom.clock import Clock, system_clock
 from postroom.errors import PostroomError, Unavailable
 from postroom.hosts.inbound import InboundHandler
 from postroom.hosts.outcomes import Outcome, Verdict
 from postroom.hosts.send_ports import OpenSendPort, OpenSendPorts
 from postroom.hosts.thread_connections import ReadInterrupted, ThreadConnections
 from postroom.messagebox.bodies import message_of
-from postroom.messagebox.configuration import receive_locations
+from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues, Retry, Suspension
+from postroom.messagebox.stored_context import StoredContext
 
 _log = logging.getLogger(__name__)
 
@@ -30,10 +35,19 @@ _LONGEST_DESCRIPTION = 8000
 class EndpointManager:
     """The service of the messaging class."""
 
-    def __init__(self, *, ports: OpenSendPorts, queues: HostQueues, inbound: InboundHandler | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        ports: OpenSendPorts,
+        queues: HostQueues,
+        inbound: InboundHandler | None = None,
+        clock: Clock = system_clock,
+    ) -> None:
         self._ports = ports
         self._queues = queues
         self._inbound = inbound
+        self._failed_messages = FailedMessages(queues)
+        self._clock = clock
 
     def prepare(self, connection: Connection, claimed: Sequence[ClaimedMessage]) -> None:
         wanted = {one.service for one in claimed if one.task == _DELIVER and one.service is not None}
@@ -62,10 +76,44 @@ class EndpointManager:
         except ReadInterrupted:
             return Verdict.RELEASE
         except Exception as error:
-            return _failed(port, claimed, error)
+            return self._failed(port, claimed, connections, error)
         finally:
             self._ports.give_back(port)
         return Verdict.COMPLETE
+
+    def _failed(
+        self, port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections, error: Exception
+    ) -> Outcome:
+        outcome = _failed(port, claimed, error)
+        if not port.port.route_failures or not isinstance(outcome, Suspension):
+            return outcome
+        failure = Failure(
+            code=outcome.code,
+            description=outcome.description,
+            message_id=claimed.message_id,
+            instance_id=claimed.instance_id,
+            failed_at=self._clock(),
+            adapter=outcome.adapter,
+            uri=outcome.uri,
+            send_port=port.port.name,
+            message_type=_type_of(claimed),
+        )
+        return self._routed(claimed, connections, failure, otherwise=outcome)
+
+    def _routed(
+        self, claimed: ClaimedMessage, connections: ThreadConnections, failure: Failure, *, otherwise: Suspension
+    ) -> Outcome:
+        """The error message is published; or the message is suspended after all, if nobody wants that (FMR-09)."""
+        try:
+            routed = self._failed_messages.route(connections.writing(), claimed, failure)
+        except ClaimLost:
+            return Verdict.DISCARD
+        except (psycopg.OperationalError, Unavailable) as error:
+            return _after_trouble(error)
+        except Exception:
+            _log.exception("the error message about instance %s could not be published", claimed.instance_id)
+            return otherwise
+        return Verdict.SETTLED if routed else otherwise
 
     # -- in ----------------------------------------------------------------------------------------------------
 
@@ -85,11 +133,35 @@ class EndpointManager:
         except ClaimLost:
             return Verdict.DISCARD
         except (psycopg.OperationalError, Unavailable) as error:
-            # The database, not the message: once more, but not at once and without end while a disk is full.
-            return Retry(delay=_AFTER_TROUBLE, code=Unavailable.code, description=str(error)[:_LONGEST_DESCRIPTION])
+            return _after_trouble(error)
         except Exception as error:
-            return _suspended_again(claimed, connections, error)
+            return self._failed_again(claimed, connections, error)
         return Verdict.SETTLED
+
+    def _failed_again(self, claimed: ClaimedMessage, connections: ThreadConnections, error: Exception) -> Outcome:
+        """A resumed message whose pipeline or routing failed once more."""
+        code, description = _reason(error, f"instance {claimed.instance_id}")
+        location = _where_it_came_in(connections, claimed.service_id)
+        if location is None:
+            return Suspension(code=code, description=description)
+        adapter = str(location.adapter.get("kind", ""))
+        suspension = Suspension(code=code, description=description, adapter=adapter, uri=location.uri)
+        if not location.route_failures:
+            return suspension
+        unroutable = error if isinstance(error, Unroutable) else None
+        failure = Failure(
+            code=code,
+            description=description,
+            message_id=claimed.message_id,
+            instance_id=claimed.instance_id,
+            failed_at=self._clock(),
+            adapter=adapter,
+            uri=location.uri,
+            receive_port=location.port_name,
+            message_type=type_in(unroutable.context) if unroutable else _type_of(claimed),
+            report_id=unroutable.report_id if unroutable else None,
+        )
+        return self._routed(claimed, connections, failure, otherwise=suspension)
 
 
 def _port_is_gone(claimed: ClaimedMessage) -> Suspension:
@@ -109,20 +181,23 @@ def _failed(port: OpenSendPort, claimed: ClaimedMessage, error: Exception) -> Ou
     return Suspension(code=code, description=description, adapter=port.kind, uri=port.port.uri)
 
 
-def _suspended_again(claimed: ClaimedMessage, connections: ThreadConnections, error: Exception) -> Suspension:
-    code, description = _reason(error, f"instance {claimed.instance_id}")
-    adapter, uri = _where_it_came_in(connections, claimed.service_id)
-    return Suspension(code=code, description=description, adapter=adapter, uri=uri)
+def _after_trouble(error: Exception) -> Retry:
+    """The database, not the message: once more, but not at once and without end while a disk is full."""
+    return Retry(delay=_AFTER_TROUBLE, code=Unavailable.code, description=str(error)[:_LONGEST_DESCRIPTION])
 
 
-def _where_it_came_in(connections: ThreadConnections, location_id: uuid.UUID | None) -> tuple[str | None, str | None]:
+def _type_of(claimed: ClaimedMessage) -> str | None:
+    return None if claimed.context is None else type_in(StoredContext(claimed.context, {}))
+
+
+def _where_it_came_in(connections: ThreadConnections, location_id: uuid.UUID | None) -> ReceiveLocation | None:
+    if location_id is None:
+        return None
     try:
-        for location in receive_locations(connections.writing()):
-            if location.location_id == location_id:
-                return str(location.adapter.get("kind", "")), location.uri
+        return next((one for one in receive_locations(connections.writing()) if one.location_id == location_id), None)
     except (psycopg.Error, Unavailable):
         _log.warning("the receive location %s could not be read", location_id)
-    return None, None
+        return None
 
 
 def _reason(error: Exception, what: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from postroom.adapters import build
-from postroom.clock import Clock
+from postroom.clock import Clock, system_clock
 from postroom.hosts.endpoint_manager import EndpointManager
 from postroom.hosts.inbound import InboundHandler
 from postroom.hosts.jobs import JobLoop
@@ -90,7 +90,9 @@ class HostInstance:
                 queues=queues,
                 host_instance=host_instance,
                 dequeuing=messaging,
-                service=EndpointManager(ports=ports, queues=queues, inbound=self._inbound),
+                service=EndpointManager(
+                    ports=ports, queues=queues, inbound=self._inbound, clock=self._clock or system_clock
+                ),
                 memory_queue=self._settings.memory_queue,
                 clock=self._clock,
             )

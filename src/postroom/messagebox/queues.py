@@ -102,6 +102,9 @@ class HostQueues:
         self._complete = f"SELECT complete_messages_{host}($1, $2)".encode()
         self._retry = f"SELECT retry_messages_{host}(%s, %s::bigint[], %s, %s, %s, coalesce(%s, now()))"
         self._suspend = f"SELECT suspend_messages_{host}(%s, %s::bigint[], %s, %s, %s, %s, %s, coalesce(%s, now()))"
+        self._route_failed = (
+            f"SELECT route_failed_message_{host}(%s, %s, %s, %s, %s, %s::jsonb, %s::bigint[], %s::uuid[])"
+        )
         self._release = f"SELECT release_messages_{host}(%s, %s::bigint[])"
         self._release_claims = f"SELECT release_claims_{host}(%s, %s::bigint[])"
         self._parts = f"SELECT * FROM read_parts_{host}(%s, %s)"
@@ -140,8 +143,8 @@ class HostQueues:
                 claim_id,
                 _array(retries),
                 [one.delay for one in given],
-                [_storable(one.code) for one in given],
-                [_storable(one.description) for one in given],
+                [storable(one.code) for one in given],
+                [storable(one.description) for one in given],
                 now,
             ),
         )
@@ -161,14 +164,32 @@ class HostQueues:
             (
                 claim_id,
                 _array(suspensions),
-                [_storable(one.code) for one in given],
-                [_storable(one.description) for one in given],
+                [storable(one.code) for one in given],
+                [storable(one.description) for one in given],
                 [one.adapter for one in given],
                 [one.uri for one in given],
                 [one.resumable for one in given],
                 now,
             ),
         )
+
+    def route_failed(
+        self,
+        connection: Connection,
+        claimed: ClaimedMessage,
+        *,
+        batch_id: uuid.UUID,
+        version: int,
+        error_id: uuid.UUID,
+        context: str,
+        subscription_ids: Sequence[int],
+        instance_ids: Sequence[uuid.UUID],
+    ) -> bool:
+        """An error message with the parts of this one goes to these subscribers, and the row of this one goes. False if
+        the claim does not hold it any more."""
+        head = (claimed.claim_id, claimed.seq, batch_id, version, error_id, context)
+        arrays = (list(subscription_ids), list(instance_ids))
+        return _count(connection, self._route_failed, (*head, *arrays)) == 1
 
     def release(self, connection: Connection, claim_id: uuid.UUID, seqs: Sequence[int] | None = None) -> int:
         """These, or all of the claim, go back as they were. Returns how many the claim still held."""
@@ -216,7 +237,7 @@ def _array(seqs: Iterable[int]) -> str:
     return f"{{{','.join(map(str, seqs))}}}"
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     """What adapters say may contain anything; PostgreSQL's text takes no NUL and no lone surrogate."""
     return text.replace("\0", "\\0").encode("utf-8", "replace").decode()
 

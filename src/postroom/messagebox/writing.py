@@ -73,39 +73,49 @@ class SuspendedRow:
 
 def write_message(connection: Connection, message: Message, context: str, *, with_fragments: bool = True) -> None:
     """The spool row and all parts of one message, large ones in fragments, unless those are written already."""
-    for part in message.parts:
-        write_part(connection, part, with_fragments=with_fragments)
-    body = message.body
-    copy_rows(
-        connection,
-        "spool",
-        SPOOL,
-        [
-            row(
-                message.message_id.bytes,
-                uuid_array([part.part_id.bytes for part in message.parts]),
-                body.part_id.bytes if body else None,
-                body.name.encode() if body else None,
-                jsonb(context),
-            )
-        ],
-    )
+    write_messages(connection, [(message, context)], with_fragments=with_fragments)
 
 
-def write_part(connection: Connection, part: Part, *, with_fragments: bool = True) -> None:
+def write_messages(
+    connection: Connection, messages: Sequence[tuple[Message, str]], *, with_fragments: bool = True
+) -> None:
+    """The same for several messages with their stored contexts."""
+    parts = [part for message, _ in messages for part in message.parts]
+    if parts:
+        copy_rows(connection, "parts", PARTS, map(_part, parts))
+    for part in parts:
+        if part.body.size > FRAGMENT_SIZE and with_fragments:
+            write_fragments(connection, part.part_id, part.body)
+    copy_rows(connection, "spool", SPOOL, (_spool(message, context) for message, context in messages))
+
+
+def write_part(connection: Connection, part: Part) -> None:
     """One part; a content above the fragment size goes into fragments, a piece at a time."""
-    large = part.body.size > FRAGMENT_SIZE
-    fields = (
+    copy_rows(connection, "parts", PARTS, [_part(part)])
+    if part.body.size > FRAGMENT_SIZE:
+        write_fragments(connection, part.part_id, part.body)
+
+
+def _part(part: Part) -> bytes:
+    return row(
         part.part_id.bytes,
         part.name.encode(),
         part.content_type.encode(),
         part.charset.encode() if part.charset else None,
         part.body.size.to_bytes(8, "big"),
-        None if large else part.data,
+        None if part.body.size > FRAGMENT_SIZE else part.data,
     )
-    copy_rows(connection, "parts", PARTS, [row(*fields)])
-    if large and with_fragments:
-        write_fragments(connection, part.part_id, part.body)
+
+
+def _spool(message: Message, context: str) -> bytes:
+    body = message.body
+    return row(
+        message.message_id.bytes,
+        uuid_array([part.part_id.bytes for part in message.parts]),
+        body.part_id.bytes if body else None,
+        body.name.encode() if body else None,
+        jsonb(context),
+    )
 
 
 def write_fragments(connection: Connection, part_id: uuid.UUID, body: Body) -> None:

@@ -5,7 +5,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messagebox FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
     messagebox.lock_routing, messagebox.find_subscriptions, messagebox.predicate_holds, messagebox.route_message,
     messagebox.insert_message, messagebox.take_receipts, messagebox.read_receipts, messagebox.keep_outcome,
-    messagebox.has_report, messagebox.serves_location, messagebox.runs_host,
+    messagebox.report_of, messagebox.serves_location, messagebox.runs_host,
     messagebox.insert_part, messagebox.flip_ref_count_log, messagebox.fold_ref_count_log, messagebox.message_cleanup,
     messagebox.parts_cleanup, messagebox.purge_subscriptions, messagebox.dead_processes_cleanup,
     messagebox.operate_on_instances, messagebox.purge_receipts

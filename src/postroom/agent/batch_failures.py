@@ -1,0 +1,268 @@
+"""What of a batch cannot be published, and what becomes of it: suspended instances, or error messages.
+
+Interchanges that cannot be read as a whole, documents that cannot be read, and documents that nobody subscribes to.
+At a receive port that routes failures each becomes an error message, if somebody wants that.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from postroom.agent.documents import Documents
+from postroom.agent.error_reports import Failure, type_in
+from postroom.agent.identity import Kind, derive_id
+from postroom.agent.inbound_errors import FailedInbound, InboundErrors
+from postroom.agent.reports import RoutingFailureReport
+from postroom.agent.routing import RoutingTable
+from postroom.clock import Clock
+from postroom.errors import MessageFailure, RoutingFailure
+from postroom.message import Body, Bytes, Context, Message
+from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.writing import Cause, SuspendedRow, Task, write_references, write_suspended
+from postroom.system_properties import BTS
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Unroutable:
+    """A document that nobody subscribes to, and the instance of the report about it."""
+
+    row: int
+    report_id: uuid.UUID
+    context: Context
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Failed:
+    """An interchange (``number`` 0) or one of its documents, as an instance of the receive location."""
+
+    chunk: int
+    number: int
+    instance_id: uuid.UUID
+    failure: MessageFailure
+    task: Task
+    context: Context
+    """What its message is stored with."""
+    body: Body | None = None
+    """Its bytes, if they are not those of a document of the batch."""
+    row: int | None = None
+    """The document of the batch that it is."""
+    resumable: bool = True
+    unroutable: _Unroutable | None = None
+
+
+class BatchFailures:
+    """The failures of a batch.
+
+    ``refusals`` are the chunks that fail as a whole. ``unroutable`` are rows that nobody subscribes to: all of a
+    recoverable interchange, the first of any other. Their instances count from ``first_instance``."""
+
+    def __init__(
+        self,
+        documents: Documents,
+        *,
+        refusals: Mapping[int, MessageFailure],
+        unroutable: Sequence[int],
+        first_instance: int,
+        routing: RoutingTable,
+        clock: Clock,
+    ) -> None:
+        self._documents = documents
+        self._clock = clock
+        self._instances = first_instance
+        failed = [
+            *self._refused(refusals, unroutable),
+            *self._bad_documents(),
+            *self._unroutable_documents(unroutable),
+        ]
+        routed = failed if documents.location.route_failures else []
+        self._errors = InboundErrors([self._as_error(one) for one in routed], routing)
+        errors = [one for one in failed if one.instance_id in self._errors.instances]
+        suspended = [one for one in failed if one.instance_id not in self._errors.instances]
+        self._suspended = [self._suspended_row(one) for one in suspended]
+        self._originals = [
+            self._clone(one, self._message_id(one), one.context) for one in suspended if one.body is not None
+        ]
+        #: The documents that error messages take the place of.
+        self.replaced = [one.row for one in errors if one.row is not None]
+        #: The documents that are suspended as they are.
+        self.kept = [one.row for one in suspended if one.row is not None]
+        # An error message leaves no instance that its report could go with.
+        self.reports = [self._report(one, one.instance_id) for one in suspended if one.unroutable]
+        self.reports += [self._report(one, None) for one in errors if one.unroutable]
+        self.suspended_per_chunk = _per_chunk(suspended, documents)
+        self.routed_per_chunk = _per_chunk(errors, documents)
+
+    # -- finding -----------------------------------------------------------------------------------------------
+
+    def _refused(self, refusals: Mapping[int, MessageFailure], unroutable: Sequence[int]) -> Iterator[_Failed]:
+        rows = {int(self._documents.chunk_of[row]): row for row in unroutable}
+        for number, failure in refusals.items():
+            chunk = self._documents.chunks[number]
+            instance_id = self._next_instance(number)
+            yield _Failed(
+                chunk=number,
+                number=0,
+                instance_id=instance_id,
+                failure=failure,
+                task=Task.RECEIVE,
+                context=self._documents.stamps[number],
+                body=chunk.interchange.body,
+                resumable=chunk.resumable,
+                unroutable=self._unroutable(rows[number]) if chunk.refusal is None else None,
+            )
+
+    def _bad_documents(self) -> Iterator[_Failed]:
+        for number, chunk in enumerate(self._documents.chunks):
+            for bad in chunk.failures:
+                yield _Failed(
+                    chunk=number,
+                    number=bad.number,
+                    instance_id=self._next_instance(number),
+                    failure=bad.failure,
+                    task=Task.RECEIVE,
+                    context=self._documents.stamps[number].promote(BTS.InterchangeSequenceNumber, bad.number),
+                    body=Bytes(bad.body),
+                )
+
+    def _unroutable_documents(self, unroutable: Sequence[int]) -> Iterator[_Failed]:
+        """Those of recoverable interchanges: kept as they came out of the pipeline."""
+        numbers = self._documents.numbers
+        for row in unroutable:
+            chunk = int(self._documents.chunk_of[row])
+            if not self._documents.chunks[chunk].recoverable:
+                continue
+            instance_id = self._next_instance(chunk)
+            found = self._unroutable(row)
+            yield _Failed(
+                chunk=chunk,
+                number=int(numbers[row]),
+                instance_id=instance_id,
+                failure=nobody_subscribes(self._documents.message_type(row)),
+                task=Task.PUBLISH,
+                context=found.context,
+                row=row,
+                unroutable=found,
+            )
+
+    def _unroutable(self, row: int) -> _Unroutable:
+        report_id = self._next_instance(int(self._documents.chunk_of[row]))
+        return _Unroutable(row=row, report_id=report_id, context=self._documents.context(row))
+
+    def _next_instance(self, chunk: int) -> uuid.UUID:
+        self._instances += 1
+        return derive_id(self._documents.units[chunk], Kind.INSTANCE, self._instances - 1)
+
+    # -- deciding ----------------------------------------------------------------------------------------------
+
+    def _as_error(self, one: _Failed) -> FailedInbound:
+        unroutable, location = one.unroutable, self._documents.location
+        # Of an interchange of one document the document's properties are known. Those of one among many would say
+        # something about the whole that is true of a part.
+        alone = unroutable is not None and self._documents.chunks[one.chunk].rows == 1
+        return FailedInbound(
+            failure=Failure(
+                code=one.failure.code,
+                description=str(one.failure),
+                message_id=self._message_id(one),
+                instance_id=one.instance_id,
+                failed_at=self._clock(),
+                adapter=self._adapter,
+                receive_port=location.port_name,
+                uri=location.uri,
+                message_type=type_in(unroutable.context) if unroutable else None,
+                report_id=unroutable.report_id if unroutable else None,
+            ),
+            original=unroutable.context if unroutable and alone else one.context,
+            message=lambda message_id, context: self._clone(one, message_id, context),
+        )
+
+    def _suspended_row(self, one: _Failed) -> SuspendedRow:
+        location = self._documents.location
+        return SuspendedRow(
+            message_id=self._message_id(one),
+            instance_id=one.instance_id,
+            host_id=location.host_id,
+            service_class=ServiceClass.MESSAGING_IN_PROCESS,
+            service_id=location.location_id,
+            task=one.task,
+            cause=Cause.FAILURE,
+            error_code=one.failure.code,
+            error_description=str(one.failure),
+            resumable=one.resumable,
+            adapter=self._adapter,
+            uri=location.uri,
+        )
+
+    def _report(self, one: _Failed, related: uuid.UUID | None) -> RoutingFailureReport:
+        assert one.unroutable is not None
+        document = int(self._documents.numbers[one.unroutable.row])
+        return RoutingFailureReport(
+            message_id=derive_id(self._documents.units[one.chunk], Kind.REPORT, document),
+            instance_id=one.unroutable.report_id,
+            related_instance_id=related,
+            host_id=self._documents.location.host_id,
+            context=one.unroutable.context,
+            description=one.failure.what,
+        )
+
+    def _message_id(self, one: _Failed) -> uuid.UUID:
+        return derive_id(self._documents.units[one.chunk], Kind.MESSAGE, one.number)
+
+    def _clone(self, one: _Failed, message_id: uuid.UUID, context: Context) -> Message:
+        """Its bytes as a message of their own."""
+        if one.row is not None:
+            body = self._documents.body(one.row)
+        else:
+            assert one.body is not None
+            body = one.body
+        part_id = derive_id(self._documents.units[one.chunk], Kind.PART, one.number)
+        return Message(context=context, parts=(self._documents.part(body, part_id),), message_id=message_id)
+
+    @property
+    def _adapter(self) -> str:
+        return str(self._documents.location.adapter["kind"])
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> list[Message]:
+        """What is to be stored beside the documents that are published."""
+        reports = [Message(context=report.context, message_id=report.message_id) for report in self.reports]
+        return [*self._originals, *self._errors.messages, *reports]
+
+    @property
+    def hosts(self) -> set[str]:
+        """The hosts that have error messages in their work queues."""
+        return self._errors.hosts
+
+    def write_routes(self, connection: Connection, host: str, *, message_log: int, part_log: int) -> None:
+        """Queue rows, and the references of everything that is not a document of the batch."""
+        suspended = [*self._suspended, *(report.row() for report in self.reports)]
+        if suspended:
+            write_suspended(connection, host, suspended)
+        once = [message.message_id for message in self._originals] + [report.message_id for report in self.reports]
+        write_references(connection, "message", message_log, _ids(once), np.ones(len(once), dtype=np.int64))
+        parts = [part.part_id for message in self._originals for part in message.parts]
+        write_references(connection, "part", part_log, _ids(parts), np.ones(len(parts), dtype=np.int64))
+        self._errors.write_routes(connection, message_log=message_log, part_log=part_log)
+
+
+def nobody_subscribes(message_type: str | None) -> RoutingFailure:
+    """The failure of a message that nobody wants."""
+    of_type = f" of type {message_type}" if message_type else ""
+    return RoutingFailure(f"The published message{of_type} could not be routed because no subscribers were found.")
+
+
+def _per_chunk(failed: Sequence[_Failed], documents: Documents) -> npt.NDArray[np.int64]:
+    chunks = np.array([one.chunk for one in failed], dtype=np.int64)
+    return np.bincount(chunks, minlength=len(documents.chunks))
+
+
+def _ids(ids: Sequence[uuid.UUID]) -> npt.NDArray[np.void]:
+    return np.frombuffer(b"".join(one.bytes for one in ids), dtype="V16")

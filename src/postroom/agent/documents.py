@@ -1,0 +1,101 @@
+"""The documents of the chunks of a batch, side by side in columns, each with the context that its interchange gives."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from postroom.agent.chunks import Chunk
+from postroom.agent.identity import unit_for_chunk
+from postroom.agent.interchange import stamp
+from postroom.agent.reports import snapshot
+from postroom.filters.columns import Columns
+from postroom.message import Body, Bytes, Context, FileSlice, Part
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.system_properties import BTS
+
+#: The name of the one part that a document becomes.
+BODY = "body"
+
+_NUMBER, _TYPE = BTS.InterchangeSequenceNumber.key, BTS.MessageType.key
+_OWN_COLUMNS = ("number", "body", "offset", "length", "message_type")
+
+
+class Documents:
+    """What the pipeline made of some chunks; a document is a row."""
+
+    def __init__(self, location: ReceiveLocation, content_type: str, chunks: Sequence[Chunk]) -> None:
+        self.location = location
+        self.content_type = content_type
+        self.chunks = list(chunks)
+        self.stamps = [stamp(location, chunk.interchange) for chunk in chunks]
+        self.units = [unit_for_chunk(chunk.interchange.interchange_id, chunk.number) for chunk in chunks]
+        self.table = _concatenated(self.chunks)
+        #: The chunk of each row.
+        self.chunk_of = np.repeat(np.arange(len(chunks)), [chunk.rows for chunk in chunks])
+        #: The promoted values that the pipeline gave, by property key.
+        self.columns = value_columns(self.table)
+
+    @property
+    def promoted(self) -> Columns:
+        """All promoted values, for matching."""
+        shared = self.stamps[0].promoted if self.stamps else {}
+        return {**shared, **self.columns}
+
+    @property
+    def numbers(self) -> npt.NDArray[np.int64]:
+        """The number of each document within its interchange."""
+        if self.table is None:
+            return np.empty(0, dtype=np.int64)
+        numbers: npt.NDArray[np.int64] = self.table["number"].to_numpy()
+        return numbers
+
+    def context(self, row: int) -> Context:
+        """The context of one document, promoted flags and all."""
+        return snapshot(self.stamps[int(self.chunk_of[row])], self.columns, row)
+
+    def message_type(self, row: int) -> str | None:
+        assert self.table is not None
+        message_type: str | None = self.table["message_type"][row].as_py()
+        return message_type
+
+    def body(self, row: int) -> Body:
+        """Its bytes, in memory or where they stayed in the interchange."""
+        assert self.table is not None
+        body: bytes | None = self.table["body"][row].as_py()
+        if body is not None:
+            return Bytes(body)
+        offset, length = self.table["offset"][row].as_py(), self.table["length"][row].as_py()
+        return _slice(self.chunks[int(self.chunk_of[row])].interchange.body, offset, length)
+
+    def part(self, body: Body, part_id: uuid.UUID) -> Part:
+        """The part that a document, or an interchange as it came, becomes."""
+        return Part(name=BODY, body=body, content_type=self.content_type, part_id=part_id)
+
+
+def value_columns(documents: pa.Table | None) -> dict[str, pa.Array]:
+    """The columns that are promoted: the pipeline's own, the sequence number and the message type."""
+    if documents is None:
+        return {}
+    columns = {_NUMBER: documents["number"], _TYPE: documents["message_type"]}
+    columns |= {name: documents[name] for name in documents.column_names if name not in _OWN_COLUMNS}
+    return {
+        key: column.combine_chunks() if column.num_chunks != 1 else column.chunk(0) for key, column in columns.items()
+    }
+
+
+def _concatenated(chunks: Sequence[Chunk]) -> pa.Table | None:
+    tables = [chunk.documents for chunk in chunks if chunk.documents is not None]
+    return pa.concat_tables(tables).combine_chunks() if tables else None
+
+
+def _slice(body: Body, offset: int, length: int) -> Body:
+    if isinstance(body, FileSlice):
+        return FileSlice(path=body.path, offset=body.offset + offset, length=length)
+    if offset == 0 and length == body.size:
+        return body
+    return Bytes(b"".join(body.chunks())[offset : offset + length])

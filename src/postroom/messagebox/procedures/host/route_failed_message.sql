@@ -1,0 +1,29 @@
+-- A message of a claim that cannot go on, at a port that routes failures: an error message with the same parts is
+-- published in its place, and its own row goes, all or nothing. Who published the original published the error. Returns
+-- 1, or 0 if the claim was taken over; refuses as route_message does (PR001, PR002).
+-- A routing failure report about the instance stays without it, because the error message names it.
+-- Indexes: work_queue_claimed, spool's primary key, suspended_queue_reports.
+-- Locks: advisory (7001, 0) shared, until commit.
+CREATE OR REPLACE FUNCTION messagebox.route_failed_message___HOST__(
+    p_claim_id uuid, p_seq bigint, p_batch_id uuid, p_version bigint, p_error_id uuid, p_context jsonb,
+    p_subscription_ids bigint[], p_instance_ids uuid[], p_now timestamptz DEFAULT now()
+) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+    failed record;
+    shared uuid[];
+BEGIN
+    DELETE FROM __HOST___q WHERE claim_id = p_claim_id AND seq = p_seq RETURNING instance_id, message_id INTO failed;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context, published_at, published_by)
+    SELECT p_error_id, s.part_ids, s.body_part_id, s.body_part_name, p_context, p_now, s.published_by
+      FROM spool s WHERE s.message_id = failed.message_id
+    RETURNING part_ids INTO STRICT shared;
+    PERFORM route_message(p_batch_id, p_version, p_error_id, shared, p_subscription_ids, p_instance_ids, p_now);
+    UPDATE suspended_queue SET related_instance_id = NULL WHERE cause = 3 AND related_instance_id = failed.instance_id;
+    PERFORM int_release(ARRAY[failed.message_id]);
+    RETURN 1;
+END $$;

@@ -1,0 +1,317 @@
+"""Failures of send ports that route them, and of resumed messages: FMR-01 … 05, 09, NRF-07, 12."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from postroom.adapters import Attempt
+from postroom.agent.error_reports import Failure
+from postroom.agent.failed_messages import FailedMessages
+from postroom.agent.finding import SqlFinder
+from postroom.agent.resuming import ResumedInbound
+from postroom.clock import system_clock
+from postroom.errors import DeliveryRefused
+from postroom.message import FRAGMENT_SIZE, Context, Message, Part
+from postroom.messagebox.check import check
+from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues
+from postroom.operations.instance_changes import resume
+from postroom.system_properties import BTS, ErrorReport
+from tests.integration.hosts.conftest import StartHost
+from tests.support.box import Box, Region, Total
+from tests.support.senders import Recorder, always_fails
+from tests.support.waiting import wait_until
+
+ERRORS = "ErrorReport.ErrorType == 'FailedMessage'"
+
+
+def order(body: bytes = b"an order") -> Message:
+    return Message.of(body, promoted={Region: "EU", BTS.MessageType: "order"}, written={BTS.SourceParty: "ACME"})
+
+
+def fails_at(*names: str) -> Callable[[Message, Attempt], None]:
+    def behave(message: Message, attempt: Attempt) -> None:
+        if message.context[BTS.SPName] in names:
+            always_fails(message, attempt)
+
+    return behave
+
+
+def nothing_left(box: Box) -> None:
+    run_all_jobs_once(box.connection)
+    assert (box.count("instances"), box.count("spool"), box.count("parts"), box.count("fragments")) == (0, 0, 0, 0)
+    assert check(box.connection) == []
+
+
+@pytest.mark.parametrize("retry_count", [0, 2])
+def test_after_the_last_attempt_an_error_message_is_sent_and_nothing_is_suspended(
+    box: Box, start_host: StartHost, retry_count: int
+) -> None:
+    """ACC-31."""
+    box.add_port("Web", "Orders.Region == 'EU'", retry_count=retry_count, retry_seconds=0, route_failures=True)
+    box.add_port("Errors", "ErrorReport.SendPortName == 'Web'")
+    box.add_port("ByType", "BTS.MessageType == 'order' and Orders.Region == 'US'")
+    recorder = Recorder(fails_at("Web"))
+    instance = start_host(recorder)
+    sent = order()
+    box.agent().publish([sent])
+    wait_until(lambda: instance.counts["completed"] == 1)
+    assert len(recorder.began) == retry_count + 2
+    [error] = recorder.sent
+    context = error.message.context
+    assert (error.port, error.body) == ("Errors", b"an order")
+    assert error.message.message_id != sent.message_id
+    assert not context.is_promoted(Region)
+    assert (context[Region], context[BTS.MessageType], context[BTS.SourceParty]) == ("EU", "order", "ACME")
+    assert context[ErrorReport.SendPortName] == "Web"
+    assert context[ErrorReport.OutboundTransportLocation] == "null://"
+    assert context[ErrorReport.MessageType] == "order"
+    assert context[ErrorReport.FailureCode] == "0xc0c0167a"
+    assert context[ErrorReport.FailureMessageID] == str(sent.message_id)
+    assert context[ErrorReport.FailureInstanceID] == str(recorder.began[0].attempt.instance_id)
+    assert context[ErrorReport.Description] == "The other side is away.\nNobody answers.\nWait."
+    assert instance.counts["suspended"] == 0
+    nothing_left(box)
+
+
+def test_what_can_never_be_sent_is_an_error_message_at_once(box: Box, start_host: StartHost) -> None:
+    box.add_port("Web", "Orders.Region == 'EU'", retry_count=3, retry_seconds=0, route_failures=True)
+    box.add_port("Errors", "ErrorReport.FailureCode == '0xe0000002'")
+
+    def refuses(message: Message, attempt: Attempt) -> None:
+        if message.context[BTS.SPName] == "Web":
+            raise DeliveryRefused("It does not fit.")
+
+    recorder = Recorder(refuses)
+    instance = start_host(recorder)
+    box.agent().publish([order()])
+    wait_until(lambda: instance.counts["completed"] == 1)
+    assert [one.port for one in recorder.began] == ["Web", "Errors"]
+    nothing_left(box)
+
+
+@pytest.mark.parametrize("wanted", ["ErrorReport.SendPortName == 'Other'", "Orders.Region == 'EU'"])
+def test_what_nobody_wants_to_hear_of_is_suspended_after_all(box: Box, start_host: StartHost, wanted: str) -> None:
+    """FMR-04, 09: who subscribes to the original does not get the error message."""
+    box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
+    box.add_port("Errors", wanted)
+    instance = start_host(Recorder(fails_at("Web")))
+    box.agent().publish([order()])
+    wait_until(lambda: instance.counts["suspended"] == 1)
+    assert box.suspended() == [("DELIVERY", True)]
+    assert box.count("message_properties") == 0
+    assert check(box.connection) == []
+
+
+def test_an_error_message_that_fails_is_suspended_and_does_not_go_round(box: Box, start_host: StartHost) -> None:
+    box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
+    box.add_port("Errors", ERRORS, retry_count=0, route_failures=True)
+    recorder = Recorder(fails_at("Web", "Errors"))
+    instance = start_host(recorder)
+    box.agent().publish([order()])
+    wait_until(lambda: instance.counts["suspended"] == 1)
+    assert [one.port for one in recorder.began] == ["Web", "Errors"]
+    service = box.one("SELECT p.name FROM suspended_queue q JOIN send_ports p ON p.id = q.service_id")
+    assert service == "Errors"
+    assert check(box.connection) == []
+
+
+def test_the_other_subscribers_of_the_original_are_not_touched(box: Box, start_host: StartHost) -> None:
+    """Two ports have the message; one fails. The parts are shared, and go with the last of the three."""
+    box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
+    box.add_port("Archive", "Orders.Region == 'EU'")
+    box.add_port("Errors", ERRORS, state="stopped")
+    recorder = Recorder(fails_at("Web"))
+    instance = start_host(recorder)
+    box.agent().publish([order()])
+    wait_until(lambda: instance.counts["completed"] == 1 and instance.counts["settled"] == 1)
+    run_all_jobs_once(box.connection)
+    assert box.suspended() == [("PORT_STOPPED", True)]
+    assert (box.count("spool"), box.count("parts")) == (1, 1)
+    assert check(box.connection) == []
+    box.connection.execute("SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue")
+    wait_until(lambda: instance.counts["completed"] == 2)
+    assert recorder.bodies == [b"an order", b"an order"]
+    nothing_left(box)
+
+
+def test_a_large_body_is_shared_and_not_copied(box: Box, start_host: StartHost) -> None:
+    box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
+    box.add_port("Errors", ERRORS, state="stopped")
+    body = bytes(range(256)) * (FRAGMENT_SIZE // 64)
+    recorder = Recorder(fails_at("Web"))
+    instance = start_host(recorder)
+    message = Message.of(body, promoted={Region: "EU"}, parts=[Part(name="note", body=order().parts[0].body)])
+    box.agent().publish([message])
+    wait_until(lambda: instance.counts["settled"] == 1)
+    run_all_jobs_once(box.connection)
+    assert box.count("parts") == 2
+    assert box.one("SELECT part_ids FROM spool") == [part.part_id for part in message.parts]
+    assert check(box.connection) == []
+    box.connection.execute("SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue")
+    wait_until(lambda: instance.counts["completed"] == 1)
+    assert recorder.bodies == [body]
+    assert [part.name for part in recorder.sent[0].message.parts] == ["body", "note"]
+    nothing_left(box)
+
+
+def test_the_error_message_is_published_by_who_published_the_original(box: Box, start_host: StartHost) -> None:
+    """FMR-05. The sending host is another."""
+    box.add_host("Sender")
+    box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True, host="Sender")
+    box.add_port("Errors", ERRORS, state="stopped")
+    with connect(box.url, user=box.host().role_name) as publisher:
+        box.agent(connection=publisher).publish([order()])
+    instance = start_host(Recorder(fails_at("Web")), "Sender")
+    wait_until(lambda: instance.counts["settled"] == 1)
+    assert box.one("SELECT published_by FROM spool ORDER BY published_at DESC LIMIT 1") == box.host().role_name
+
+
+def test_types_of_values_survive(box: Box, start_host: StartHost) -> None:
+    box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
+    box.add_port("Errors", ERRORS)
+    recorder = Recorder(fails_at("Web"))
+    instance = start_host(recorder)
+    original = Message.of(b"x", promoted={Region: "EU", Total: 12})
+    box.agent().publish([original])
+    wait_until(lambda: instance.counts["completed"] == 1)
+    assert repr(recorder.sent[0].message.context[Total]) == "Decimal('12')"
+
+
+# -- dying in the middle -----------------------------------------------------------------------------------------
+
+
+def claim(box: Box, connection: Connection) -> ClaimedMessage:
+    number = box.one(
+        "INSERT INTO host_instances (host_id, server, pid) VALUES (%s, 'here', 1) RETURNING id", box.host().host_id
+    )
+    [claimed] = HostQueues("Default").dequeue(
+        connection, claim_id=uuid.uuid4(), host_instance=number, service_class=4, limit=10
+    )
+    return claimed
+
+
+def failure(claimed: ClaimedMessage) -> Failure:
+    return Failure(
+        code="DELIVERY",
+        description="The other side is away.",
+        message_id=claimed.message_id,
+        instance_id=claimed.instance_id,
+        failed_at=system_clock(),
+        send_port="Web",
+    )
+
+
+def test_killed_between_the_error_message_and_the_commit(box: Box) -> None:
+    """Nothing is lost and nothing is there twice: the message is where it was, and the next one publishes the error."""
+    box.add_port("Web", "Orders.Region == 'EU'", route_failures=True)
+    box.add_port("Errors", ERRORS, state="stopped")
+    box.agent().publish([order()])
+
+    class Dying(SqlFinder):
+        def clear(self, connection: Connection, batch_id: uuid.UUID) -> None:
+            box.one("SELECT pg_terminate_backend(%s, 5000)", connection.info.backend_pid)
+
+    dying = FailedMessages(HostQueues("Default"))
+    dying._finder = Dying()
+    with connect(box.url, user=box.host().role_name) as connection:
+        claimed = claim(box, connection)
+        with pytest.raises(psycopg.OperationalError):
+            dying.route(connection, claimed, failure(claimed))
+    assert (box.count("spool"), box.count("work_queue"), box.count("suspended_queue")) == (1, 1, 0)
+    with connect(box.url, user=box.host().role_name) as connection:
+        assert FailedMessages(HostQueues("Default")).route(connection, claimed, failure(claimed))
+        with pytest.raises(ClaimLost):
+            FailedMessages(HostQueues("Default")).route(connection, claimed, failure(claimed))
+    assert (box.count("work_queue"), box.suspended()) == (0, [("PORT_STOPPED", True)])
+    run_all_jobs_once(box.connection)
+    assert (box.count("spool"), box.count("parts")) == (1, 1)
+    assert check(box.connection) == []
+
+
+def test_whose_claim_was_taken_over_publishes_no_error(box: Box) -> None:
+    box.add_port("Web", "Orders.Region == 'EU'", route_failures=True)
+    box.add_port("Errors", ERRORS)
+    box.agent().publish([order()])
+    with connect(box.url, user=box.host().role_name) as connection:
+        claimed = claim(box, connection)
+        box.connection.execute("UPDATE work_queue SET claim_id = gen_random_uuid()")
+        with pytest.raises(ClaimLost):
+            FailedMessages(HostQueues("Default")).route(connection, claimed, failure(claimed))
+    assert (box.count("spool"), box.count("work_queue"), box.count("message_properties")) == (1, 1, 0)
+
+
+def test_a_message_that_is_gone_has_no_clone(box: Box) -> None:
+    box.add_port("Errors", ERRORS)
+    box.add_port("Web", "Orders.Region == 'EU'", route_failures=True)
+    box.agent().publish([order()])
+    with connect(box.url, user=box.host().role_name) as connection:
+        claimed = claim(box, connection)._replace(context=None)
+        assert not FailedMessages(HostQueues("Default")).route(connection, claimed, failure(claimed))
+
+
+# -- resumed, and failed again -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("body", "code"), [(b"{broken", "0xe0000001"), (b'{"region": "nowhere"}', "0xc0c01680")])
+def test_a_resumed_message_that_fails_again_is_routed(box: Box, start_host: StartHost, body: bytes, code: str) -> None:
+    """When it failed first nobody wanted to hear of it; now somebody does."""
+    box.receive(box.add_location(route_failures=True), body)
+    suspended = box.one("SELECT instance_id FROM suspended_queue WHERE resumable")
+    reports = box.one("SELECT array_agg(instance_id::text) FROM suspended_queue WHERE NOT resumable") or []
+    box.add_port("Errors", ERRORS)
+    recorder = Recorder()
+    instance = start_host(recorder, inbound=ResumedInbound("Default"))
+    resume(box.connection, suspended)
+    wait_until(lambda: instance.counts["completed"] == 1)
+    [error] = recorder.sent
+    context = error.message.context
+    assert error.body == body
+    assert context[ErrorReport.FailureCode] == code
+    assert context[ErrorReport.ReceivePortName] == "OrdersIn"
+    assert context[ErrorReport.FailureInstanceID] == str(suspended)
+    assert not context.is_promoted(BTS.ReceivePortName)
+    run_all_jobs_once(box.connection)
+    left = box.connection.execute("SELECT instance_id::text FROM suspended_queue").fetchall()
+    assert [one for (one,) in left] == reports, "the report stays, the error message names it"
+    assert ([context[ErrorReport.RoutingFailureReportID]] if reports else []) == reports
+    assert check(box.connection) == []
+
+
+def test_a_mended_message_that_nobody_wants_makes_its_report_and_is_routed(box: Box, start_host: StartHost) -> None:
+    box.receive(box.add_location(route_failures=True), b"{broken")
+    suspended = box.one("SELECT instance_id FROM suspended_queue")
+    box.add_port("Errors", "exists(ErrorReport.RoutingFailureReportID)")
+    recorder = Recorder()
+    instance = start_host(recorder, inbound=ResumedInbound("Default"))
+    resume(box.connection, suspended, body=b'{"region": "nowhere"}')
+    wait_until(lambda: instance.counts["completed"] == 1)
+    assert recorder.bodies == [b'{"region": "nowhere"}']
+    report = box.connection.execute("SELECT instance_id::text, related_instance_id FROM suspended_queue").fetchone()
+    assert report == (recorder.sent[0].message.context[ErrorReport.RoutingFailureReportID], None)
+    assert check(box.connection) == []
+
+
+def test_without_routing_a_resumed_message_is_suspended_again(box: Box, start_host: StartHost) -> None:
+    box.receive(box.add_location(), b"{broken")
+    box.add_port("Errors", ERRORS)
+    instance = start_host(Recorder(), inbound=ResumedInbound("Default"))
+    resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"))
+    wait_until(lambda: instance.counts["suspended"] == 1)
+    assert box.suspended() == [("PIPELINE", True)]
+
+
+def test_the_stored_error_context_can_be_read_back(box: Box) -> None:
+    box.add_port("Web", "Orders.Region == 'EU'", route_failures=True)
+    box.add_port("Errors", ERRORS, state="stopped")
+    box.agent().publish([order()])
+    with connect(box.url, user=box.host().role_name) as connection:
+        claimed = claim(box, connection)
+        assert FailedMessages(HostQueues("Default")).route(connection, claimed, failure(claimed))
+    stored = box.one("SELECT s.context FROM suspended_queue q JOIN spool s USING (message_id)")
+    assert Context.from_json(stored)[ErrorReport.FailureInstanceID] == str(claimed.instance_id)

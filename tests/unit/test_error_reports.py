@@ -1,0 +1,120 @@
+"""What an error message says: everything demoted, the report promoted (FMR-03, 04, 10)."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from postroom.agent.error_reports import FAILURE_CODES, Failure, failure_code, is_error_report
+from postroom.errors import DeliveryFailure, DeliveryRefused, PipelineFailure, RoutingFailure
+from postroom.filters.evaluate import matches
+from postroom.filters.text import parse
+from postroom.message import Context
+from postroom.properties import Property
+from postroom.system_properties import BTS, SYSTEM_PROPERTIES, ErrorReport
+
+Region = Property("Orders.Region", str)
+Total = Property("Orders.Total", Decimal)
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+MESSAGE, INSTANCE, REPORT = uuid.uuid4(), uuid.uuid4(), uuid.uuid4()
+ORIGINAL = (
+    Context()
+    .promote(Region, "EU")
+    .promote(BTS.MessageType, "order")
+    .write(Total, Decimal("1.5"))
+    .write(BTS.SPName, "x")
+)
+
+
+def failure(**given: object) -> Failure:
+    fixed: dict[str, object] = {
+        "code": "DELIVERY",
+        "description": "The other side is away.",
+        "message_id": MESSAGE,
+        "instance_id": INSTANCE,
+        "failed_at": NOW,
+    }
+    return Failure(**{**fixed, **given})  # type: ignore[arg-type]
+
+
+def test_nothing_of_the_original_is_promoted_and_all_of_it_is_there() -> None:
+    context = failure(send_port="Web", uri="http://example.com", message_type="order").context(ORIGINAL)
+    assert all(key.startswith("ErrorReport#") for key in context.promoted)
+    for prop in (Region, BTS.MessageType, Total, BTS.SPName):
+        assert context[prop] == ORIGINAL[prop]
+    assert Context.from_json(context.to_json()) == context
+
+
+def test_a_failure_at_a_send_port_names_the_port_and_where_it_sends() -> None:
+    context = failure(send_port="Web", uri="http://example.com", adapter="http", message_type="order").context(ORIGINAL)
+    assert context.promoted == {
+        ErrorReport.ErrorType.key: "FailedMessage",
+        ErrorReport.FailureCode.key: "0xc0c0167a",
+        ErrorReport.FailureCategory.key: 0,
+        ErrorReport.MessageType.key: "order",
+        ErrorReport.SendPortName.key: "Web",
+        ErrorReport.OutboundTransportLocation.key: "http://example.com",
+    }
+    assert context[ErrorReport.Description] == "The other side is away."
+    assert context[ErrorReport.FailureTime] == NOW
+    assert context[ErrorReport.FailureMessageID] == str(MESSAGE)
+    assert context[ErrorReport.FailureInstanceID] == str(INSTANCE)
+    assert context[ErrorReport.FailureAdapter] == "http"
+    assert context[ErrorReport.ProcessingServer]
+
+
+def test_a_failure_at_a_receive_port_names_the_port_the_location_and_the_report() -> None:
+    context = failure(code="ROUTING", receive_port="OrdersIn", uri="file:///in", report_id=REPORT).context(ORIGINAL)
+    promoted = context.promoted
+    assert promoted[ErrorReport.ReceivePortName.key] == "OrdersIn"
+    assert promoted[ErrorReport.InboundTransportLocation.key] == "file:///in"
+    assert promoted[ErrorReport.RoutingFailureReportID.key] == str(REPORT)
+    assert promoted[ErrorReport.FailureCode.key] == "0xc0c01680"
+    for absent in (ErrorReport.SendPortName, ErrorReport.OutboundTransportLocation, ErrorReport.MessageType):
+        assert absent not in context
+
+
+def test_only_those_who_ask_for_error_reports_get_one() -> None:
+    promoted = failure(send_port="Web", message_type="order").context(ORIGINAL).promoted
+
+    def meets(text: str) -> bool:
+        return matches(parse(text, [*SYSTEM_PROPERTIES.values(), Region]), promoted)
+
+    assert meets("ErrorReport.ErrorType == 'FailedMessage'")
+    assert meets("ErrorReport.SendPortName == 'Web' and ErrorReport.MessageType == 'order'")
+    assert not meets("BTS.MessageType == 'order'")
+    assert not meets("Orders.Region == 'EU'")
+    assert not meets("ErrorReport.SendPortName == 'Other'")
+
+
+def test_what_is_too_long_to_be_promoted_is_cut_and_a_description_takes_anything() -> None:
+    context = failure(description="a\0b\ud800" + "x" * 9000, send_port="Web", uri="u" * 300).context(ORIGINAL)
+    assert context[ErrorReport.OutboundTransportLocation] == "u" * 256
+    assert str(context[ErrorReport.Description]).startswith("a\\0b?xxx")
+    assert Context.from_json(context.to_json()) == context
+
+
+def test_an_error_report_is_known_by_its_promoted_type() -> None:
+    report = failure(send_port="Web").context(ORIGINAL)
+    assert is_error_report(report)
+    assert not is_error_report(ORIGINAL)
+    assert not is_error_report(ORIGINAL.write(ErrorReport.ErrorType, "FailedMessage"))
+
+
+def test_a_report_about_a_report_says_nothing_of_the_first() -> None:
+    first = failure(receive_port="OrdersIn", uri="file:///in").context(ORIGINAL)
+    second = failure(send_port="Web").context(first)
+    assert ErrorReport.ReceivePortName not in second
+
+
+@pytest.mark.parametrize("error", [PipelineFailure, RoutingFailure, DeliveryFailure, DeliveryRefused])
+def test_every_failure_of_a_message_has_a_code_of_its_own(error: type[PipelineFailure]) -> None:
+    assert error.code in FAILURE_CODES
+    assert len(set(FAILURE_CODES.values())) == len(FAILURE_CODES)
+
+
+def test_a_code_that_an_adapter_brings_is_not_lost_on_a_filter() -> None:
+    assert failure_code("SAP_LOGON") == "0xe0000000"
