@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import psycopg
 
+from postroom.agent.acknowledgements import is_acknowledgement
 from postroom.agent.finding import IndexFinder, SqlFinder, check_types
 from postroom.agent.identity import Kind, derive_id, unit_for_key
 from postroom.agent.reports import RoutingFailureReport, write_reports
@@ -45,7 +46,8 @@ _INSERT_PART = "SELECT insert_part(%s::uuid, %s::text, %s::text, %s::text, %s::b
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """What became of one message: who receives it, or that it was suspended because nobody does."""
+    """What became of one message: who receives it, or that it was suspended because nobody does. An acknowledgement
+    that nobody wants is neither."""
 
     message_id: uuid.UUID
     subscribers: tuple[str, ...]
@@ -101,12 +103,16 @@ class MessageAgent:
         batch_id = uuid.uuid4()
         # Whatever takes time comes before the routing lock, which everybody else would have to wait for.
         for message in messages:
-            _write_large_bodies(connection, message)
+            if not is_acknowledgement(message.context):
+                _write_large_bodies(connection, message)
         found = self._finder.find(connection, batch_id, messages)
         if not all(found.subscribers) and not self._finder.is_current(connection):
             self._finder.catch_up(connection)
             found = self._finder.find(connection, batch_id, messages)
         unroutable = {row for row, subscribers in enumerate(found.subscribers) if not subscribers}
+        # Nobody asked to be told: no failure, no report, no trace (NRF-11).
+        dropped = {row for row in unroutable if is_acknowledgement(messages[row].context)}
+        unroutable -= dropped
         refused = {
             row for row in unroutable if messages[row].context.get(BTS.SuspendMessageOnRoutingFailure) is not True
         }
@@ -120,7 +126,9 @@ class MessageAgent:
             if row in unroutable:
                 self._suspend(connection, message, unit, number)
                 number += 2
-            else:
+            elif row not in dropped:
+                if is_acknowledgement(message.context):
+                    _write_large_bodies(connection, message)
                 instances = [derive_id(unit, Kind.INSTANCE, number + i) for i in range(len(subscribers))]
                 number += len(instances)
                 ids = [one.subscription_id for one in subscribers]

@@ -1,4 +1,4 @@
-"""The Message Agent in process: PUB-01 … 09, NRF-01 … 04, SUB-12, 14, 22."""
+"""The Message Agent in process: PUB-01 … 09, NRF-01 … 04, 11, SUB-12, 14, 22."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from postroom.agent import routing
 from postroom.errors import BadValue, PublishFailed, RoutingFailure, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
+from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
 from postroom.operations import ports
 from postroom.properties import Property
@@ -235,3 +236,18 @@ def test_an_index_that_was_interrupted_while_it_caught_up_misses_nobody(
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("size", [10, 3 * FRAGMENT_SIZE])
+def test_an_acknowledgement_that_nobody_wants_leaves_no_trace(box: Box, warm: bool, size: int) -> None:
+    """NRF-11: the other messages of the batch are published, and somebody who wants it gets it."""
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    ack = Message.of(b"a" * size, promoted={BTS.AckType: "ACK"})
+    order = Message.of(b"order", promoted={Region: "EU"})
+    published = box.agent(warm=warm).publish([ack, order])
+    assert [(one.subscribers, one.suspended) for one in published] == [((), False), (("Europe",), False)]
+    assert (box.count("spool"), box.count("fragments"), box.suspended()) == (1, 0, [])
+    box.add_port("Told", "BTS.AckType == 'NACK'")
+    [told] = box.agent(warm=warm).publish([Message.of(b"n" * size, promoted={BTS.AckType: "NACK"})])
+    assert told.subscribers == ("Told",)
+    assert check(box.connection) == []
