@@ -1,9 +1,10 @@
-"""ACC-30: a send that fails is tried again by the port's policy, then suspended; and resumed once it can succeed."""
+"""ACC-30, 31: a send that fails is tried again by the port's policy, then suspended, and resumed once it can succeed;
+or routed to whoever asks for errors."""
 
 from __future__ import annotations
 
 import postroom
-from postroom import Property
+from postroom import BTS, Property
 from tests.support.house import House
 from tests.support.http_receiver import http_receiver
 from tests.support.waiting import wait_until
@@ -30,3 +31,42 @@ def test_four_attempts_then_suspended_then_resumed(house: House) -> None:
         house.run("instance", "resume", instance["instance_id"])
         wait_until(lambda: [one.body for one in receiver.accepted] == [b"order"], 30, what="the order")
         wait_until(lambda: house.ask("instance", "list") == [], 30, what="nothing left to do")
+
+
+def test_routed_to_who_asks_for_the_failures_of_the_port(house: House) -> None:
+    """The error message has the original's body; its properties are there and do not route; nothing is suspended."""
+    with http_receiver() as receiver:
+        receiver.fail(times=100)
+        house.apply(
+            f"""
+            app.send_port("Web", adapters.Http("{receiver.url}"), filter=Region == "EU",
+                          retry=Retry(count=1, interval=0), route_failures=True)
+            app.send_port("Failed", adapters.File("failed"), filter=ErrorReport.SendPortName == "Web")
+            app.send_port("Kept", adapters.File("kept"), filter=ErrorReport.ErrorType == "FailedMessage",
+                          state="stopped")
+            app.send_port("ByType", adapters.File("by-type"), filter=BTS.MessageType == "order")
+            app.send_port("OtherErrors", adapters.File("others"), filter=ErrorReport.SendPortName == "Failed")
+            """
+        )
+        assert house.ask("port", "show", "Web")["route_failures"] is True
+        host = house.start_host()
+        with postroom.connect(house.database) as client:
+            client.publish(b"an order", promoted={Region: "EU", BTS.MessageType: "order"})
+        assert house.wait_for_files("failed", 1) == [b"an order"]
+        [kept] = wait_until(lambda: house.suspended("resumable"), 30, what="the error message for the stopped port")
+        assert kept["error_code"] == "PORT_STOPPED"
+        message = house.ask("message", "show", kept["message_id"])
+        promoted = {row["property"]: row["value"] for row in message["context"] if row["promoted"]}
+        written = {row["property"]: row["value"] for row in message["context"] if not row["promoted"]}
+        assert promoted["ErrorReport.SendPortName"] == "Web"
+        assert promoted["ErrorReport.MessageType"] == "order"
+        assert (written["Orders.Region"], written["BTS.MessageType"]) == ("EU", "order")
+        assert "503" in written["ErrorReport.Description"]
+        assert house.ask("message", "list")[0]["failed_at"] == "Web"
+        assert house.run("explain", kept["message_id"]).startswith(f"Error message {kept['message_id']} about message")
+        house.run("instance", "terminate", kept["instance_id"])
+        wait_until(lambda: house.ask("instance", "list") == [], 30, what="nothing left to do")
+        assert host.stop() == 0
+        assert len(receiver.requests) == 2
+        assert len(house.arrived("by-type")) == 1
+        assert house.arrived("others") == []

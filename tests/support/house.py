@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 
 PREAMBLE = """
 from decimal import Decimal
-from postroom import BTS, Application, Property, Retry, adapters, pipelines
+from postroom import BTS, Application, ErrorReport, Property, Retry, adapters, pipelines
 Region = Property("Orders.Region", str)
 Total = Property("Orders.Total", Decimal)
 Priority = Property("Orders.Priority", int)

@@ -44,7 +44,7 @@ def list_(frame: Frame, message_type: str | None, limit: int) -> None:
 
     with opened(frame) as connection:
         rows = [asdict(one) for one in list_messages(connection, message_type=message_type, limit=limit)]
-    columns = ["message_id", "published_at", "message_type", "parts", "size", "published_by"]
+    columns = ["message_id", "published_at", "message_type", "failed_at", "parts", "size", "published_by"]
     show_rows(rows, columns, frame.output, empty="The spool is empty.")
 
 

@@ -41,7 +41,8 @@ def show_explanation(explained: MessageExplanation) -> None:
     _show_context(explained.context)
     click.echo()
     if explained.failure is not None:
-        click.echo(f"It cannot be read, and would be suspended: {explained.failure.what}")
+        then = "routed as an error message" if explained.routed else "suspended"
+        click.echo(f"It cannot be read, and would be {then}: {explained.failure.what}")
         return
     counts = explained.counts
     taken = counts.get(Verdict.RECEIVES, 0) + counts.get(Verdict.SUSPENDS, 0)

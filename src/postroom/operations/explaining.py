@@ -18,19 +18,21 @@ from pathlib import Path
 
 from postroom.agent.chunks import Progress, chunks_of
 from postroom.agent.documents import value_columns
+from postroom.agent.error_reports import Failure, is_error_report
 from postroom.agent.interchange import Interchange, stamp
 from postroom.agent.reports import snapshot
+from postroom.clock import system_clock
 from postroom.errors import DefinitionError, MessageFailure, NotFound
 from postroom.filters.explain import Explanation, distance, explain
 from postroom.filters.expression import Filter
 from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
-from postroom.operations.messages import message_with_id
+from postroom.operations.messages import StoredMessage, message_with_id
 from postroom.operations.properties import deployed_properties
 from postroom.operations.subscribers import Subscriber, all_subscribers, is_directed
 from postroom.pipelines import load_pipeline
-from postroom.system_properties import BTS, FILE
+from postroom.system_properties import BTS, FILE, ErrorReport
 
 
 class Verdict(StrEnum):
@@ -81,6 +83,8 @@ class MessageExplanation:
     """How many there are of each kind, also of those that are not kept."""
     failure: MessageFailure | None = None
     """Why it does not even get to be published."""
+    routed: bool = False
+    """The failure is: an error message is published, and explained after this."""
 
     @property
     def accepted(self) -> bool:
@@ -96,7 +100,7 @@ def explain_message(
     ``extra`` says what would happen if it were in the context, too."""
     message = message_with_id(connection, message_id)
     context = _with(message.context, extra or Context())
-    return explain_context(connection, context, title=f"Message {message_id}", limits=limits)
+    return explain_context(connection, context, title=_title(message), limits=limits)
 
 
 def explain_context(
@@ -139,6 +143,14 @@ def explain_subscriber(subscriber: Subscriber, context: Context) -> SubscriberEx
     )
 
 
+def _title(message: StoredMessage) -> str:
+    if not is_error_report(message.context):
+        return f"Message {message.message_id}"
+    about = message.context.get(ErrorReport.FailureMessageID)
+    what = str(message.context.get(ErrorReport.Description, "")).partition("\n")[0]
+    return f"Error message {message.message_id} about message {about}: {what}"
+
+
 # -- contexts ------------------------------------------------------------------------------------------------------
 
 
@@ -149,6 +161,7 @@ class _Given:
     title: str
     context: Context
     failure: MessageFailure | None = None
+    routed: bool = False
 
 
 def _documents(where: ReceiveLocation, path: Path, extra: Context) -> Iterator[_Given]:
@@ -162,14 +175,31 @@ def _documents(where: ReceiveLocation, path: Path, extra: Context) -> Iterator[_
     stamped = stamp(where, interchange)
     for chunk in chunks_of(load_pipeline(where.pipeline), interchange, Progress()):
         if chunk.refusal is not None:
-            yield _Given(title=path.name, context=stamped, failure=chunk.refusal)
+            yield from _unreadable(where, path.name, stamped, chunk.refusal)
         for bad in chunk.failures:
-            yield _Given(title=f"{path.name}, document {bad.number}", context=stamped, failure=bad.failure)
+            yield from _unreadable(where, f"{path.name}, document {bad.number}", stamped, bad.failure)
         columns = value_columns(chunk.documents)
         for row in range(chunk.rows):
             context = snapshot(stamped, columns, row)
             title = f"{path.name}, document {context[BTS.InterchangeSequenceNumber]}"
             yield _Given(title=title, context=_with(context, extra))
+
+
+def _unreadable(where: ReceiveLocation, title: str, context: Context, failure: MessageFailure) -> Iterator[_Given]:
+    """Why it cannot be read; and the error message about it, if the port would publish one."""
+    yield _Given(title=title, context=context, failure=failure, routed=where.route_failures)
+    if where.route_failures:
+        error = Failure(
+            code=failure.code,
+            description=str(failure),
+            message_id=uuid.uuid4(),
+            instance_id=uuid.uuid4(),
+            failed_at=system_clock(),
+            adapter=str(where.adapter["kind"]),
+            receive_port=where.port_name,
+            uri=where.uri,
+        )
+        yield _Given(title=f"The error message about {title}", context=error.context(context))
 
 
 def _with(context: Context, extra: Context) -> Context:
@@ -216,6 +246,7 @@ def _explained(connection: Connection, given: Sequence[_Given], limits: Limits) 
             ),
             counts=each.counts,
             failure=one.failure,
+            routed=one.routed,
         )
         for each, one in zip(nearest, given, strict=True)
     ]

@@ -17,7 +17,7 @@ from postroom.message import Context
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.operations.instances import Instance, InstanceQuery, list_instances
-from postroom.system_properties import BTS
+from postroom.system_properties import BTS, ErrorReport
 
 _PIECES_AT_A_TIME = 10
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -31,6 +31,8 @@ class MessageListing:
     published_at: datetime
     published_by: str
     message_type: str | None
+    failed_at: str | None
+    """Of an error message: the port where the original failed."""
     parts: int
     body_part: str | None
     size: int
@@ -63,7 +65,13 @@ def list_messages(
     connection: Connection, *, message_type: str | None = None, limit: int | None = None
 ) -> list[MessageListing]:
     """The messages in the spool, the latest first."""
-    conditions = {"type": message_type, "type_key": BTS.MessageType.key, "limit": limit}
+    conditions = {
+        "type": message_type,
+        "type_key": BTS.MessageType.key,
+        "send_port_key": ErrorReport.SendPortName.key,
+        "receive_port_key": ErrorReport.ReceivePortName.key,
+        "limit": limit,
+    }
     with connection.cursor(row_factory=class_row(MessageListing)) as cursor:
         return cursor.execute(statement("queries/list_messages"), conditions).fetchall()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import psycopg
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from postroom.adapters import Attempt
 from postroom.agent.error_reports import Failure
 from postroom.agent.failed_messages import FailedMessages
-from postroom.agent.finding import SqlFinder
+from postroom.agent.finding import Found, SqlFinder
 from postroom.agent.resuming import ResumedInbound
 from postroom.clock import system_clock
 from postroom.errors import DeliveryRefused
@@ -244,6 +244,29 @@ def test_whose_claim_was_taken_over_publishes_no_error(box: Box) -> None:
         with pytest.raises(ClaimLost):
             FailedMessages(HostQueues("Default")).route(connection, claimed, failure(claimed))
     assert (box.count("spool"), box.count("work_queue"), box.count("message_properties")) == (1, 1, 0)
+
+
+def test_an_error_message_that_no_host_may_have_is_not_published(box: Box) -> None:
+    """NRF-17: a host without what the message demands is no subscriber, so that the message is suspended after all."""
+    box.add_port("Web", "Orders.Region == 'EU'", route_failures=True)
+    box.add_port("Errors", ERRORS)
+    box.agent().publish([order()])
+
+    class Demanding(SqlFinder):
+        def find(self, connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> Found:
+            found = super().find(connection, batch_id, messages)
+            connection.execute(
+                "INSERT INTO message_predicates VALUES (%s, %s, 'Certificate', 'A909')",
+                (batch_id, messages[0].message_id),
+            )
+            return found
+
+    demanding = FailedMessages(HostQueues("Default"))
+    demanding._finder = Demanding()
+    with connect(box.url, user=box.host().role_name) as connection:
+        claimed = claim(box, connection)
+        assert not demanding.route(connection, claimed, failure(claimed))
+    assert (box.count("spool"), box.count("work_queue"), box.count("message_predicates")) == (1, 1, 0)
 
 
 def test_a_message_that_is_gone_has_no_clone(box: Box) -> None:

@@ -22,7 +22,7 @@ from postroom.operations.explaining import (
 )
 from postroom.operations.properties import context_of, deployed_properties, property_named
 from postroom.properties import Property
-from postroom.system_properties import BTS
+from postroom.system_properties import BTS, ErrorReport
 from tests.support.box import PROMOTE, Box, Priority, Region, Total
 from tests.support.many_subscriptions import subscribe_many
 
@@ -172,3 +172,17 @@ def test_values_by_their_type(box: Box) -> None:
         context_of(["Orders.Total=much"], [], known)
     with pytest.raises(DefinitionError, match="gives no value"):
         context_of(["Orders.Total"], [], known)
+
+
+def test_of_a_port_that_routes_failures_the_error_message_is_explained_too(box: Box, tmp_path: Path) -> None:
+    box.add_location(pipelines.Json(promote=PROMOTE), route_failures=True)
+    box.add_port("Errors", "ErrorReport.ReceivePortName == 'OrdersIn'")
+    box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
+    (tmp_path / "bad.json").write_bytes(b"{broken")
+    unreadable, error = explain_file(box.connection, tmp_path / "bad.json")
+    assert isinstance(unreadable.failure, PipelineFailure)
+    assert unreadable.routed
+    assert verdicts(error) == [("Errors", Verdict.RECEIVES), ("Audit", Verdict.MISSES)]
+    [missed] = error.subscribers[1].explanation.nearest.predicates
+    assert missed.reason is Reason.NOT_PROMOTED
+    assert error.context[ErrorReport.FailureCode] == "0xe0000001"

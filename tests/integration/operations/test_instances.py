@@ -1,4 +1,4 @@
-"""Instances: list, resume, mend, suspend, terminate. INS-01, 05, 08, 09, 11, NRF-04, 05, RCV-15."""
+"""Instances: list, resume, mend, suspend, terminate. INS-01, 05, 08, 09, 11, NRF-04, 05, 08, RCV-15."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from postroom.agent.wake_up import channel_of
 from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox.connection import connect
+from postroom.messagebox.jobs import run_all_jobs_once
 from postroom.messagebox.queues import HostQueues, Retry, Suspension
 from postroom.operations import ports
 from postroom.operations.instance_changes import (
@@ -328,3 +329,18 @@ def test_starting_a_port_wakes_its_host(box: Box) -> None:
         listening.execute(f"LISTEN {channel_of('Default')}")
         assert ports.start(box.connection, "Europe").resumed == 1
         assert [notice.channel for notice in listening.notifies(timeout=10, stop_after=1)] == [channel_of("Default")]
+
+
+@pytest.mark.parametrize("recoverable", [True, False])
+def test_the_report_of_a_terminated_instance_goes_by_the_job_and_not_before(box: Box, recoverable: bool) -> None:
+    """NRF-08."""
+    location = box.add_location(pipelines.JsonLines(promote=PROMOTE, recoverable=recoverable))
+    box.receive(location, b'{"region": "nowhere"}', b'{"region": "elsewhere"}')
+    first, second = (
+        one.instance_id for one in list_instances(box.connection, InstanceQuery(states=[InstanceState.SUSPENDED]))
+    )
+    terminate(box.connection, first)
+    assert len(box.suspended()) == 3, "the report is still there"
+    run_all_jobs_once(box.connection)
+    assert len(box.suspended()) == 2
+    assert box.one("SELECT related_instance_id FROM suspended_queue WHERE cause = 3") == second
