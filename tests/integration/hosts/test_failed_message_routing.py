@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import psycopg
 import pytest
 
+import tests
 from postroom.adapters import Attempt
 from postroom.agent.error_reports import Failure
 from postroom.agent.failed_messages import FailedMessages
@@ -23,6 +27,7 @@ from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues
 from postroom.operations.instance_changes import resume
 from postroom.system_properties import BTS, ErrorReport
 from tests.integration.hosts.conftest import StartHost
+from tests.integration.hosts.test_takeover import bury_the_dead, locks
 from tests.support.box import Box, Region, Total
 from tests.support.senders import Recorder, always_fails
 from tests.support.waiting import wait_until
@@ -232,6 +237,75 @@ def test_killed_between_the_error_message_and_the_commit(box: Box) -> None:
     run_all_jobs_once(box.connection)
     assert (box.count("spool"), box.count("parts")) == (1, 1)
     assert check(box.connection) == []
+
+
+def test_killed_in_the_middle_of_many_failures(box: Box, start_host: StartHost, tmp_path: Path) -> None:
+    """kill -9 while errors are being published; another host goes on. Every message has one error message."""
+    box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
+    box.add_port("Errors", ERRORS, state="stopped")
+    count = 300
+    box.agent().publish([order(str(number).encode()) for number in range(count)])
+    command = [sys.executable, "-m", "tests.support.failing_host", box.url, "Default", str(tmp_path)]
+    process = subprocess.Popen(command, cwd=Path(tests.__path__[0]).parent)
+    try:
+        wait_until(lambda: box.count("suspended_queue") > 10, 60)
+    finally:
+        process.kill()
+        process.wait()
+    assert box.count("work_queue") > 0, "killed too late"
+    start_host(Recorder(always_fails))
+    wait_until(lambda: locks(box) == 1)
+    bury_the_dead(box)
+    wait_until(lambda: box.count("work_queue") == 0, 60)
+    assert box.count("suspended_queue") == count
+    about = "SELECT count(DISTINCT s.context -> 'written' ->> 'ErrorReport#FailureMessageID') FROM suspended_queue q"
+    assert box.one(f"{about} JOIN spool s USING (message_id)") == count
+    run_all_jobs_once(box.connection)
+    assert (box.count("spool"), box.count("parts")) == (count, count)
+    assert check(box.connection) == []
+
+
+class Trouble(FailedMessages):
+    """The database is in trouble the first time."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(HostQueues("Default"))
+        self._error: Exception | None = error
+
+    def route(self, connection: Connection, claimed: ClaimedMessage, failure: Failure) -> bool:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return super().route(connection, claimed, failure)
+
+
+def test_when_the_database_is_in_trouble_it_is_tried_again(
+    box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trouble = Trouble(psycopg.OperationalError("no space left on device"))
+    monkeypatch.setattr("postroom.hosts.endpoint_manager.FailedMessages", lambda queues: trouble)
+    box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
+    box.add_port("Errors", ERRORS)
+    recorder = Recorder(fails_at("Web"))
+    instance = start_host(recorder)
+    box.agent().publish([order()])
+    wait_until(lambda: instance.counts["completed"] == 1, 30)
+    assert [one.port for one in recorder.began] == ["Web", "Web", "Errors"]
+    assert (instance.counts["retried"], instance.counts["suspended"]) == (1, 0)
+    nothing_left(box)
+
+
+def test_what_cannot_be_routed_for_another_reason_is_suspended(
+    box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("postroom.hosts.endpoint_manager.FailedMessages", lambda queues: Trouble(KeyError("a defect")))
+    box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
+    box.add_port("Errors", ERRORS)
+    instance = start_host(Recorder(fails_at("Web")))
+    box.agent().publish([order()])
+    wait_until(lambda: instance.counts["suspended"] == 1)
+    assert box.suspended() == [("DELIVERY", True)]
+    assert "could not be published" in caplog.text
 
 
 def test_whose_claim_was_taken_over_publishes_no_error(box: Box) -> None:
