@@ -58,7 +58,7 @@ class Property(Comparable):
     def check(self, value: object, *, promoted: bool = True) -> Value:
         """``value`` as this property may hold it, or BadValue that names the property."""
         try:
-            checked = check_value(self.value_type, value)
+            checked = self.canonical(check_value(self.value_type, value))
             return check_promoted(checked) if promoted else checked
         except BadValue as error:
             raise BadValue(f"{self.dotted}: {error.what}", hint=error.hint) from None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from postroom.errors import BadFilter
-from postroom.filters.expression import Filter
-from postroom.filters.text import format_filter, format_property, parse
-from tests.support.filter_strategies import PROPERTIES, filters
+from postroom.filters.expression import Filter, Predicate
+from postroom.filters.text import format_filter, format_predicate, format_property, parse
+from tests.support.filter_strategies import PROPERTIES, filters, odd_properties, predicates
 
 WORDS = [
     *(format_property(each) for each in PROPERTIES),
@@ -29,6 +31,60 @@ def test_what_is_written_is_read_back(filter: Filter) -> None:
     assert parse(text, PROPERTIES) == filter
     assert text.isprintable()
     assert format_filter(parse(f"  ( {text})\n", PROPERTIES)) == text
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(predicates(odd_properties()), min_size=1, max_size=4))
+def test_whatever_a_property_is_called_its_filter_is_read_back(group: list[Predicate]) -> None:
+    # A name means one property, whatever type somebody else gave to it.
+    by_key = {predicate.property.key: predicate for predicate in group}
+    filter = Filter((tuple(by_key.values()),))
+    text = format_filter(filter)
+    assert text.isprintable()
+    assert parse(text, [predicate.property for predicate in by_key.values()]) == filter
+
+
+@dataclass(frozen=True)
+class Typed:
+    """An expression as somebody types it, and the filter that it has to be. ``binds`` is the outermost word."""
+
+    text: str
+    filter: Filter
+    binds: str = ""
+
+
+@st.composite
+def joined(draw: st.DrawFn, inner: st.SearchStrategy[Typed]) -> Typed:
+    """Two expressions with and or or between them, with parentheses where they are needed and sometimes elsewhere."""
+    left, right = draw(inner), draw(inner)
+    word = draw(st.sampled_from(["and", "or"]))
+    space = draw(st.sampled_from([" ", "  ", "\n\t"]))
+
+    def operand(typed: Typed, *, is_right: bool) -> str:
+        needed = (word == "and" and typed.binds == "or") or (is_right and typed.binds == word)
+        return f"({typed.text})" if needed or draw(st.booleans()) else typed.text
+
+    text = space.join([operand(left, is_right=False), draw(cased(word)), operand(right, is_right=True)])
+    filter = left.filter & right.filter if word == "and" else left.filter | right.filter
+    return Typed(text, filter, word)
+
+
+def cased(word: str) -> st.SearchStrategy[str]:
+    return st.sampled_from([word, word.upper(), word.title()])
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.recursive(
+        predicates().map(lambda one: Typed(format_predicate(one), Filter(((one,),)))),
+        lambda inner: joined(inner),
+        max_leaves=8,
+    )
+)
+def test_and_binds_tighter_than_or_however_it_is_nested(typed: Typed) -> None:
+    parsed = parse(typed.text, PROPERTIES)
+    assert parsed == typed.filter
+    assert parse(format_filter(parsed), PROPERTIES) == parsed
 
 
 @settings(deadline=None, max_examples=200)

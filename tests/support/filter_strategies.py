@@ -68,9 +68,18 @@ def values(value_type: ValueType) -> st.SearchStrategy[Value]:
     return st.one_of(pool, pool, pool, arbitrary[value_type])
 
 
+def odd_properties() -> st.SearchStrategy[Property]:
+    """Names that are words of the language, and namespaces that hold anything that they may."""
+    names = st.sampled_from(["X", "and", "Or", "exists", "TRUE", "not", "_", "_1", "E5", "x" * 300])
+    anything = st.text(st.characters(exclude_characters="#"), min_size=1, max_size=6)
+    known = st.sampled_from(["or", "and.not", "true", "BTS", "FILE", "a.b", "a.", ".a", "1a", "é", "{", "}", "\\", "'"])
+    types = st.sampled_from(list(ValueType)).map(lambda value_type: value_type.python_type)
+    return st.builds(Property, names, types, namespace=known | anything)
+
+
 @st.composite
-def predicates(draw: st.DrawFn) -> Predicate:
-    property = draw(st.sampled_from(PROPERTIES))
+def predicates(draw: st.DrawFn, properties: st.SearchStrategy[Property] | None = None) -> Predicate:
+    property = draw(st.sampled_from(PROPERTIES) if properties is None else properties)
     operator = draw(st.sampled_from(operators_of(property.value_type)))
     value = None if operator is Operator.EXISTS else draw(values(property.value_type))
     return Predicate(property, operator, value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from enum import Enum, StrEnum
 from pathlib import PurePath
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.errors import PostroomError
+from postroom.errors import DefinitionRefused, PostroomError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -66,7 +67,9 @@ def show_record(record: Mapping[str, Any], output: Format) -> None:
 def show_error(error: PostroomError, output: Format) -> None:
     """What happened, why, and what to do; on standard error."""
     if output is Format.JSON:
-        described = {"code": error.code, "what": error.what, "why": error.why, "hint": error.hint}
+        described: dict[str, Any] = {"code": error.code, "what": error.what, "why": error.why, "hint": error.hint}
+        if isinstance(error, DefinitionRefused):
+            described["problems"] = [asdict(problem) for problem in error.problems]
         click.echo(to_json({"error": described}), err=True)
         return
     click.echo(f"{click.style('Error:', fg='red', bold=True)} {error.what}", err=True)

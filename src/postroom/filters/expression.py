@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
 from enum import IntEnum
 from typing import NoReturn, overload
 
 from postroom.errors import BadFilter, BadValue
 from postroom.filters.refusals import told
-from postroom.namespaces import dotted_name, property_key
-from postroom.values import Value, ValueType, check_promoted, check_value
+from postroom.namespaces import SYSTEM_NAMESPACE, dotted_name, property_key
+from postroom.values import Value, ValueType, check_promoted, check_value, value_to_text
 
 #: How far an expression may grow when it is brought into OR of AND-groups.
 MAX_GROUPS = 1_024
@@ -24,6 +26,11 @@ MAX_PREDICATES = 16_384
 
 #: Every int up to here is a float too, exactly.
 _EXACT_IN_FLOAT = 2**53
+
+#: Their values are the names of transports, which are the same in every case (CTX-18).
+_TRANSPORT_TYPES = frozenset(
+    property_key(SYSTEM_NAMESPACE, name) for name in ("InboundTransportType", "OutboundTransportType")
+)
 
 
 class Operator(IntEnum):
@@ -74,6 +81,11 @@ class Comparable:
     def dotted(self) -> str:
         """How people write it: ``Orders.Region``."""
         return dotted_name(self.namespace, self.name)
+
+    def canonical(self, value: Value) -> Value:
+        """The one value that stands for all that count as equal: the name of a transport in upper case, and any other
+        value itself. Contexts and filters both hold that, so that no matcher has to know."""
+        return value.upper() if type(value) is str and self.key in _TRANSPORT_TYPES else value
 
     def exists(self) -> Filter:
         """Met by every message that carries the property promoted, whatever its value: ``Priority.exists()``."""
@@ -238,7 +250,7 @@ def _checked(property: Comparable, operator: Operator, value: object) -> Value |
     if value_type is ValueType.FLOAT and type(value) is int and abs(value) <= _EXACT_IN_FLOAT:
         value = float(value)
     try:
-        checked = check_promoted(check_value(value_type, value))
+        checked = check_promoted(property.canonical(check_value(value_type, value)))
     except BadValue as error:
         raise BadFilter(f"{written}: {error.what}", hint=_hint(value_type, value)) from None
     if checked == "":
@@ -254,7 +266,8 @@ def _named(value_type: ValueType) -> str:
 
 
 def _shortened(value: object) -> str:
-    text = repr(value)
+    """The value as a text filter would have it, where it could."""
+    text = value_to_text(value) if isinstance(value, Decimal | bool | datetime) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

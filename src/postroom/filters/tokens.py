@@ -144,5 +144,7 @@ def error_at(text: str, place: int, what: str, hint: str = "") -> BadFilter:
     column = place - line_start
     first = max(0, column - _SHOWN)
     shown = "".join(c if c.isprintable() else " " for c in line[first : column + _SHOWN])
-    where = f"character {place + 1}" if place < len(text) else "the end"
+    where = f"character {column + 1}" if place < len(text) else "the end"
+    if place < len(text) and "\n" in text.rstrip():
+        where = f"line {text.count(chr(10), 0, place) + 1}, {where}"
     return BadFilter(f"{what} (at {where}).", why=f"  {shown}\n  {' ' * (column - first)}^", hint=hint)

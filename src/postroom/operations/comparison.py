@@ -172,7 +172,8 @@ def _send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Pat
     for port in definition.send_ports:
         known = deployed.send_ports.get(port.name)
         if known is None:
-            yield Step(kind=Kind.SEND_PORT, name=port.name, action=Action.CREATE, note=port.state)
+            said = "without a filter" if port.filter is None else f"filter: {format_filter(port.filter)}"
+            yield Step(kind=Kind.SEND_PORT, name=port.name, action=Action.CREATE, note=f"{port.state}, {said}")
             continue
         differences = _differences(
             send_port_fields(port, home), _deployed_send_port(known, deployed.host_name(known.host_id))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+
+import pytest
 
 from postroom.cli.exit_codes import ExitCode
 from tests.integration.cli.conftest import APP, Run
@@ -12,6 +15,7 @@ def test_plan_then_apply_then_nothing(run: Run, app: Path) -> None:
     planned = run("plan", app)
     assert planned.code == ExitCode.OK
     assert "create  send port     Europe" in planned.out
+    assert "started, filter: Orders.Region == 'EU'" in planned.out
     assert "orders, if applied: 11 created." in planned.out
     assert run("application", "list", "-o", "json").json == []
     applied = run("apply", app)
@@ -53,6 +57,38 @@ def test_every_problem_is_listed_and_nothing_is_changed(applied: Run, app: Path,
     assert refused.code == ExitCode.REFUSED
     assert "2 problems" in refused.err
     assert len(applied("application", "list", "-o", "json").json) == 1
+
+
+@pytest.mark.parametrize(
+    ("filter", "said"),
+    [
+        (
+            "\"Regoin == 'EU'\"",
+            "no property Regoin (at character 1). Did you mean Region?\n  Regoin == 'EU'\n  ^",
+        ),
+        ("\"Region == 'EU' and Total >= 'much'\"", "'much' is not a decimal number (at character 29)"),
+        ('"""Region == \'EU\'\n  and Priority == \'x\'"""', "'x' is not a whole number (at line 2, character 19)"),
+        ("\"Region == '\" + 257 * 'x' + \"'\"", "at most 256 characters, this one has 257 (at character 11)"),
+        (
+            "'Total & 4'",
+            "a bitwise AND needs an int property, and this one is Decimal (at character 9)",
+        ),
+        ("Property('Orders.Shop', str) == 'x'", "Orders.Shop is not known"),
+        ("Region == 5", "Orders.Region == 5: 5 is not a str."),
+        ("Region == 257 * 'x'", "at most 256 characters, this one has 257"),
+        ("Total.bitand(4)", "Orders.Total & 4: a bitwise AND needs an int property, and this one is Decimal."),
+    ],
+)
+def test_a_filter_that_cannot_be_is_refused_at_its_place(run: Run, app: Path, filter: str, said: str) -> None:
+    line = APP.count("\n") + 1
+    app.write_text(f"{APP}app.send_port('Bad', adapters.Null(), filter={filter})\n")
+    refused = run("plan", app, "-o", "json")
+    assert refused.code == ExitCode.REFUSED
+    [problem] = json.loads(refused.err)["error"]["problems"]
+    assert (problem["file"], problem["line"]) == (str(app), line)
+    assert said in problem["text"]
+    shown = run("plan", app)
+    assert f"{app}:{line}: " in shown.err
 
 
 def test_a_file_that_is_not_there_is_a_matter_of_usage(run: Run) -> None:

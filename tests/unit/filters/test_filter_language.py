@@ -30,7 +30,9 @@ def declared() -> dict[str, Any]:
 
 def properties() -> list[Comparable]:
     names = declared()
-    return [*(each for each in names.values() if isinstance(each, Comparable)), names["BTS"].ReceivePortName]
+    system = names["BTS"]
+    declared_ones = (each for each in names.values() if isinstance(each, Comparable))
+    return [*declared_ones, system.ReceivePortName, system.InboundTransportType]
 
 
 @pytest.mark.parametrize("block", blocks("filter"))

@@ -9,8 +9,10 @@ from decimal import Decimal
 import pytest
 
 from postroom.errors import BadFilter
+from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
+from postroom.message import Context
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
 
@@ -86,6 +88,17 @@ def test_a_bare_name_must_be_unique() -> None:
         parse("Region == 'EU'", [Region, Partner])
     assert parse("{http://example.org/partners}Region == 'EU'", [Region, Partner]) == (Partner == "EU")
     assert parse("Region == 'EU'", [Region, Property("Orders.Region", str)]) == (Region == "EU")
+
+
+def test_the_type_of_a_transport_is_the_same_in_every_case() -> None:
+    """CTX-18."""
+    known = [Property.from_key(BTS.InboundTransportType.key, BTS.InboundTransportType.value_type)]
+    filter = parse("InboundTransportType == 'File'", known)
+    assert format_filter(filter) == "BTS.InboundTransportType == 'FILE'"
+    assert filter == (BTS.InboundTransportType == "file")
+    for case in ("FILE", "file", "File"):
+        assert matches(filter, Context().promote(BTS.InboundTransportType, case).promoted)
+    assert not matches(BTS.ReceivePortName == "in", Context().promote(BTS.ReceivePortName, "In").promoted)
 
 
 def test_a_short_form_always_means_the_namespace_that_it_stands_for() -> None:
@@ -188,6 +201,7 @@ def test_the_caret_stands_under_the_line_it_means() -> None:
     with pytest.raises(BadFilter) as caught:
         parse("Priority == 1\n  or Priority == 'x'\n  or Priority == 2", PROPERTIES)
     assert caught.value.why == "    or Priority == 'x'\n" + " " * 19 + "^"
+    assert "at line 2, character 18" in caught.value.what
 
 
 @pytest.mark.parametrize("text", ["", "  \n"])
