@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One row of the results. ``measured`` is None where a peer is not installed; that is never a pass."""
+    """One row of the results. ``measured`` is None where a peer is not installed; that is never a pass.
+
+    ``curves`` are for drawing: by name, seconds for a message at each number of subscriptions."""
 
     name: str
     group: str
@@ -19,6 +21,7 @@ class Result:
     at_most: bool = False
     spread: tuple[float, float] | None = None
     detail: str = ""
+    curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
     @property
     def met(self) -> bool | None:
@@ -51,3 +54,10 @@ def seconds(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """The time of one core that ``work`` takes, whatever else the machine does meanwhile."""
+    started = time.process_time()
+    work()
+    return time.process_time() - started

@@ -18,7 +18,7 @@ from postroom.filters.columns import columns_of
 from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.filters.index import SubscriptionIndex
-from postroom.filters.matching import first_pass
+from postroom.filters.matching import paths
 from postroom.properties import Property
 from postroom.values import Value
 
@@ -247,10 +247,20 @@ def test_segments_stay_few_and_shrink_with_what_they_hold() -> None:
     assert index._segments == ()
 
 
-def test_many_additions_are_compiled_before_they_pile_up() -> None:
+def test_many_additions_are_compiled_once_and_kept_small_until_then() -> None:
     index = indexed({id: Priority == id for id in range(100)}, most_waiting=30)
     assert len(index._waiting) < 30
+    assert index._segments == ()
     assert (len(index), index.match_one({Priority.key: 99})) == (100, [99])
+    assert len(index._segments) == 1
+
+
+def test_what_waits_to_be_compiled_can_be_replaced_and_removed() -> None:
+    index = indexed({id: Priority == id for id in range(100)}, most_waiting=30)
+    index.add(5, Priority == 1_005)
+    index.remove(6)
+    assert (5 in index, 6 in index, 7 in index, len(index)) == (True, False, True, 99)
+    assert [index.match_one({Priority.key: value}) for value in (5, 1_005, 6, 7)] == [[], [5], [], [7]]
 
 
 def random_order(random: random.Random) -> dict[str, Value]:
@@ -261,9 +271,9 @@ def random_order(random: random.Random) -> dict[str, Value]:
     }
 
 
-@pytest.mark.parametrize("at_once", [first_pass.PAIRS_AT_ONCE, 100])
+@pytest.mark.parametrize("at_once", [paths.PAIRS_AT_ONCE, 100])
 def test_two_equalities_make_one_key_where_many_share_the_first(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr(first_pass, "PAIRS_AT_ONCE", at_once)
+    monkeypatch.setattr(paths, "PAIRS_AT_ONCE", at_once)
     chance = random.Random(1)
     filters = {
         id: (Region == f"R{chance.randrange(4)}")
@@ -278,13 +288,55 @@ def test_two_equalities_make_one_key_where_many_share_the_first(monkeypatch: pyt
     assert any(path.second is not None for path in segment._paths)
 
 
+def test_an_equality_and_an_interval_make_one_key_where_many_share_the_equality() -> None:
+    chance = random.Random(3)
+    filters: dict[int, Filter] = {}
+    for id in range(2_000):
+        low, width = chance.randrange(1_000), chance.choice((1, 3, 40, 900))
+        narrowed = (Region == f"R{chance.randrange(4)}") & (Priority >= low) & (Priority < low + width)
+        filters[id] = narrowed & (Port != f"P{chance.randrange(3)}") if id % 5 == 0 else narrowed
+    filters |= {id: (Region == "R1") & (Priority > id % 100) for id in range(2_000, 2_200)}
+    filters |= {id: Region == f"R{id % 4}" for id in range(2_200, 2_204)}
+    index = indexed(filters)
+    batch = [random_order(chance) | {Priority.key: chance.randrange(-5, 1_100)} for _ in range(200)]
+    assert_as_evaluated(filters, index, [*batch, {Region.key: "R1"}, {Priority.key: 7}])
+    (segment,) = index._segments
+    assert any(path.second is not None and path.second.shift is not None for path in segment._paths)
+
+
+def test_many_segments_find_what_one_does_and_in_the_same_order() -> None:
+    chance = random.Random(4)
+    filters = {id: Region == f"R{chance.randrange(4)}" for id in range(300)}
+    filters[2**63 - 1] = filters[-5] = Region == "R1"
+    index = SubscriptionIndex(small=2)
+    for id, filter in filters.items():
+        index.add(id, filter)
+        if id % 37 == 0:
+            index.match_one({})
+    batch = [random_order(chance) for _ in range(50)]
+    assert_as_evaluated(filters, index, batch)
+    assert len(index._segments) > 1
+    for id in (-5, 2**63 - 1):
+        index.remove(id)
+        del filters[id]
+    assert_as_evaluated(filters, index, batch)
+    columns: dict[str, object] = {Region.key: pa.chunked_array([["R1", "R2"], [None, "R1"]])}
+    wanted = [
+        (row, id)
+        for row in (0, 1, 3)
+        for id, filter in filters.items()
+        if filter == (Region == f"R{2 if row == 1 else 1}")
+    ]
+    assert pairs(index, columns, 4) == sorted(wanted)
+
+
 def test_an_equality_that_all_share_finds_nobody() -> None:
     filters = {id: (Region == "EU") & (Priority >= id) & (Priority < id + 2) for id in range(300)}
     filters |= {id: (Region == "EU") & (Port == f"P{id}") for id in range(300, 600)}
     index = indexed(filters)
     assert_as_evaluated(filters, index, [{Region.key: "EU", Priority.key: 7, Port.key: "P301"}, {Region.key: "EU"}])
     (segment,) = index._segments
-    filed_under = {segment.slots[path.slot].key for path in segment._paths}
+    filed_under = {segment.slots[path.first.slot].key for path in segment._paths}
     assert filed_under == {Priority.key, Port.key}
 
 

@@ -86,7 +86,8 @@ class TextConstants:
     def rank_column(self, column: pa.Array) -> Ranks:
         # Message types and ports repeat within a batch, so that each distinct text is looked up once.
         encoded = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
-        ranks = [MISSING if text is None else self.rank_value(text) for text in encoded.dictionary.to_pylist()]
+        rank = self.rank_value
+        ranks = [MISSING if text is None else rank(text) for text in encoded.dictionary.to_pylist()]
         # A null has no index; -1 takes the rank that is put last for it.
         places: Positions = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
         by_place: Ranks = np.array([*ranks, MISSING], np.int32)

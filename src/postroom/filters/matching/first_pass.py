@@ -1,4 +1,4 @@
-"""Pass one: the groups that a message could meet, found by a key that is computed from its ranks.
+"""Pass one: by what each group is found.
 
 A group is filed under its most selective predicate:
 
@@ -6,189 +6,168 @@ A group is filed under its most selective predicate:
 - two equalities, where many groups share the first: the key is the pair, so that what comes out of this pass is
   nearly what will match;
 - an interval: ranks are cut into cells of a power of two that is at least as wide as the interval, which then lies
-  in at most two cells; the key is the cell. There is one path for each width, and a message asks each of them;
+  in at most two cells; the key is the cell. Intervals of much different widths have paths of their own, and a message
+  asks each of them;
+- an equality and an interval, where many groups share the equality: the key is the pair of constant and cell;
 - presence (``!=``, exists, bitwise AND): the interval of all ranks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 
-from postroom.filters.matching.groups import Groups, changes
-from postroom.filters.matching.ranked import RankedBatch
+from postroom.filters.matching.constants import UNBOUNDED
+from postroom.filters.matching.groups import ALWAYS, Groups
+from postroom.filters.matching.paths import Feature, Path, Postings, file_by_key, places_worth_having
 from postroom.filters.matching.rows import Bool, Int8, Int32, Int64, Slot
 
-#: How many (message, group) pairs are looked at together: enough to hide the cost of a call, few enough for a cache.
-PAIRS_AT_ONCE = 1 << 18
-
-#: Two equalities make one key where more groups than this share the first, and where the pair of properties is one
+#: Two predicates make one key where more groups than this share the first, and where the pair of properties is one
 #: of the most frequent: every further pair of properties is a further look-up for every message.
 CROWD = 8
 MIN_GROUPS_OF_PAIR = 64
 MAX_PAIRS = 32
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Postings:
-    """Groups by key. Dense (``keys`` is None): ``starts`` has a place for every key there can be."""
-
-    keys: Int64 | None
-    starts: Int32
-    groups: Int32
-
-    def find(self, keys: Int64) -> tuple[Int32, Int32]:
-        """Start and number of the groups of each key."""
-        if self.keys is None:
-            starts = self.starts[keys]
-            return starts, self.starts[keys + 1] - starts
-        places = self.keys.searchsorted(keys)
-        starts = self.starts[places]
-        found = self.keys.take(places, mode="clip") == keys
-        return starts, np.where(found, self.starts.take(places + 1, mode="clip") - starts, 0)
-
-    def find_one(self, key: int) -> Int32:
-        """The groups of one key."""
-        place = key
-        if self.keys is not None:
-            place = int(self.keys.searchsorted(key))
-            if place == len(self.keys) or self.keys.item(place) != key:
-                return self.groups[:0]
-        return self.groups[self.starts.item(place) : self.starts.item(place + 1)]
-
-
-def _postings(keys: Int64, groups: Int32, key_space: int) -> Postings:
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    if key_space <= 2 * len(keys) + 1_024:
-        starts = np.searchsorted(ordered, np.arange(key_space + 1)).astype(np.int32)
-        return Postings(keys=None, starts=starts, groups=groups[order])
-    first = np.flatnonzero(changes(ordered))
-    return Postings(keys=ordered[first], starts=np.append(first, len(keys)).astype(np.int32), groups=groups[order])
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Path:
-    """One way to candidates: by the constants of one or two properties, or (``shift``) by a cell of ranks."""
-
-    slot: int
-    second: int | None = None
-    radix: int = 1
-    shift: int | None = None
-    postings: Postings
-
-    def candidates(self, batch: RankedBatch) -> Iterator[tuple[Int32, Int32]]:
-        """Pairs of message and group, as two arrays, a portion at a time."""
-        found = self._keys(batch)
-        if found is None:
-            return
-        rows, keys = found
-        starts, counts = self.postings.find(keys)
-        hit = counts > 0
-        rows, starts, counts = rows[hit], starts[hit], counts[hit]
-        ends = np.cumsum(counts)
-        at = 0
-        while at < len(rows):
-            done = int(ends[at - 1]) if at else 0
-            to = max(at + 1, int(np.searchsorted(ends, done + PAIRS_AT_ONCE, side="right")))
-            chosen = slice(at, to)
-            # The places starts[i], starts[i] + 1, ... of each message, one after the other.
-            shifts = np.repeat(starts[chosen] - (ends[chosen] - counts[chosen] - done), counts[chosen])
-            places = shifts + np.arange(len(shifts))
-            yield np.repeat(rows[chosen].astype(np.int32), counts[chosen]), self.postings.groups[places]
-            at = to
-
-    def _keys(self, batch: RankedBatch) -> tuple[Int64, Int64] | None:
-        ranks = batch.of(self.slot)
-        if ranks is None:
-            return None
-        if self.shift is not None:
-            rows = np.flatnonzero(ranks >= 0)
-            return rows, (ranks[rows] >> self.shift).astype(np.int64)
-        if self.second is None:
-            rows = np.flatnonzero((ranks & 1 == 1) & (ranks > 0))
-            return rows, (ranks[rows] >> 1).astype(np.int64)
-        others = batch.of(self.second)
-        if others is None:
-            return None
-        rows = np.flatnonzero((ranks & others & 1 == 1) & (ranks > 0) & (others > 0))
-        return rows, (ranks[rows] >> 1).astype(np.int64) * self.radix + (others[rows] >> 1)
-
-    def candidates_of_one(self, ranks: Mapping[int, int]) -> Int32 | None:
-        """The groups that one message with these ranks (by slot) could meet."""
-        rank = ranks[self.slot]
-        if self.shift is not None:
-            return self.postings.find_one(rank >> self.shift)
-        if not rank & 1:
-            return None
-        if self.second is None:
-            return self.postings.find_one(rank >> 1)
-        other = ranks.get(self.second, 0)
-        return self.postings.find_one((rank >> 1) * self.radix + (other >> 1)) if other & 1 else None
+#: A further path costs a message about as much as so many candidates more.
+CANDIDATES_PER_PATH = 1.0
 
 
 def build_paths(groups: Groups, slots: tuple[Slot, ...]) -> tuple[tuple[Path, ...], Int8]:
     """The paths to all groups; and for each group, how many of its first predicates its path has answered already."""
-    sizes = np.array([len(slot.constants) for slot in slots], np.int64)
-    predicates, numbers = groups.predicates, np.arange(len(groups), dtype=np.int32)
-    head = groups.members[groups.starts[:-1]]
-    by_equality = predicates.is_equality()[head]
-    slot, constant = predicates.slot[head], (predicates.low[head] >> 1).astype(np.int64)
-
-    paths: list[Path] = []
-    answered = by_equality.astype(np.int8)
-    for first, second, chosen, other in _pairs(groups, head, len(slots)):
-        radix = int(sizes[second])
-        keys = np.where(slot[chosen] == first, constant[chosen] * radix, constant[chosen])
-        keys += (predicates.low[other] >> 1) * np.where(slot[chosen] == first, 1, radix)
-        postings = _postings(keys, numbers[chosen], int(sizes[first]) * radix)
-        paths.append(Path(slot=first, second=second, radix=radix, postings=postings))
-        answered[chosen] = 2
-    for each, chosen in _split(slot, by_equality & (answered < 2)):
-        postings = _postings(constant[chosen], numbers[chosen], int(sizes[each]))
-        paths.append(Path(slot=each, postings=postings))
-    for each, chosen in _split(slot, ~by_equality):
-        paths.extend(_interval_paths(each, groups, head[chosen], numbers[chosen], 2 * int(sizes[each])))
-    return tuple(paths), answered
+    build = _Build(groups, slots)
+    return tuple(build.paths()), build.answered
 
 
-def _pairs(groups: Groups, head: Int32, slots: int) -> Iterator[tuple[int, int, Int64, Int32]]:
-    """The pairs of properties that are worth a path: both slots, the groups, and the second equality of each group."""
-    sharing = np.bincount(head, minlength=len(groups.predicates))[head]
-    longer = np.flatnonzero((groups.starts[1:] - groups.starts[:-1] > 1) & (sharing > CROWD))
-    other = groups.members[groups.starts[longer] + 1]
-    equality = groups.predicates.is_equality()
-    both = equality[head[longer]] & equality[other]
-    longer, other = longer[both], other[both]
-    one, two = groups.predicates.slot[head[longer]], groups.predicates.slot[other]
-    pair = np.minimum(one, two).astype(np.int64) * slots + np.maximum(one, two)
-    kinds, counts = np.unique(pair, return_counts=True)
-    for kind in kinds[np.argsort(-counts, kind="stable")][:MAX_PAIRS]:
-        chosen = pair == kind
-        if np.count_nonzero(chosen) >= MIN_GROUPS_OF_PAIR:
-            yield int(kind) // slots, int(kind) % slots, longer[chosen], other[chosen]
+class _Build:
+    def __init__(self, groups: Groups, slots: tuple[Slot, ...]) -> None:
+        self._groups = groups
+        self._sizes = [len(slot.constants) for slot in slots]
+        predicates = groups.predicates
+        equality = predicates.is_equality()
+        # The first and the second predicate of each group; ALWAYS where there is no second.
+        self._head = groups.members[groups.starts[:-1]]
+        longer = groups.starts[1:] - groups.starts[:-1] > 1
+        self._next = np.full(len(groups), ALWAYS, np.int32)
+        self._next[longer] = groups.members[groups.starts[:-1][longer] + 1]
+        self._slot = predicates.slot[self._head]
+        self._by_equality = equality[self._head]
+        self._crowded = np.bincount(self._head, minlength=len(predicates))[self._head] > CROWD
+        self._next_equality = longer & equality[self._next]
+        bounded = (predicates.low > 0) | (predicates.high < UNBOUNDED)
+        bounded[predicates.not_equals :] = False
+        self._next_interval = longer & (bounded & ~equality)[self._next]
+        self.answered: Int8 = self._by_equality.astype(np.int8)
+
+    def paths(self) -> Iterator[Path]:
+        left = self._by_equality.copy()
+        for first, second, chosen in self._pairs(left & self._next_equality):
+            self.answered[chosen] = 2
+            left[chosen] = False
+            yield self._equalities(first, second, chosen)
+        for first, second, chosen in self._pairs(left & self._next_interval):
+            if self._worth_cells(chosen):
+                left[chosen] = False
+                yield from self._intervals(self._constants(first), second, chosen, self._next)
+        for slot, chosen in _split(self._slot, left):
+            yield self._path(self._constants(slot), None, self._constant(self._head[chosen]), chosen)
+        for slot, chosen in _split(self._slot, ~self._by_equality):
+            yield from self._intervals(None, slot, chosen, self._head)
+
+    def _pairs(self, among: Bool) -> Iterator[tuple[int, int, Int64]]:
+        """The pairs of properties that are worth a path: both slots, and the groups."""
+        crowded = np.flatnonzero(among & self._crowded)
+        one, two = self._slot[crowded].astype(np.int64), self._groups.predicates.slot[self._next[crowded]]
+        swapped = self._next_equality[crowded] & (two < one)
+        pair = np.where(swapped, two, one) * len(self._sizes) + np.where(swapped, one, two)
+        kinds, counts = np.unique(pair, return_counts=True)
+        order = np.argsort(-counts, kind="stable")[:MAX_PAIRS]
+        for kind in kinds[order][counts[order] >= MIN_GROUPS_OF_PAIR].tolist():
+            yield *divmod(kind, len(self._sizes)), crowded[pair == kind]
+
+    def _equalities(self, first: int, second: int, chosen: Int64) -> Path:
+        in_order = self._slot[chosen] == first
+        one, two = self._constant(self._head[chosen]), self._constant(self._next[chosen])
+        keys = np.where(in_order, one, two) * self._sizes[second] + np.where(in_order, two, one)
+        return self._path(self._constants(first), self._constants(second), keys, chosen)
+
+    def _worth_cells(self, chosen: Int64) -> bool:
+        """Would cells leave out enough of the groups that share an equality?"""
+        predicates, interval = self._groups.predicates, self._next[chosen]
+        top = 2 * np.array(self._sizes)[predicates.slot[interval]]
+        share = np.mean((np.minimum(predicates.high[interval], top) - predicates.low[interval] + 1) / (top + 1))
+        crowd = len(chosen) / len(np.unique(self._head[chosen]))
+        return bool(crowd * max(0.0, 1 - 2 * share) > CROWD)
+
+    def _intervals(self, first: Feature | None, slot: int, chosen: Int64, interval: Int32) -> Iterator[Path]:
+        """Paths to groups by the cells of their interval on ``slot``, each within its equality on ``first``."""
+        predicates, top = self._groups.predicates, 2 * self._sizes[slot]
+        low = predicates.low[interval[chosen]].astype(np.int64)
+        high = np.minimum(predicates.high[interval[chosen]], top).astype(np.int64)
+        constant = self._constant(self._head[chosen])
+        lists = 1 if first is None else len(np.unique(constant))
+        shift = _shifts(low, high, top, lists=lists, space=1 if first is None else first.size)
+        for each, there in _split(shift, np.ones(len(shift), np.bool_)):
+            cells = Feature(slot=slot, size=(top >> each) + 1, shift=each)
+            one, other = low[there] >> each, high[there] >> each
+            if first is not None:
+                one, other = (constant[there] * cells.size + cell for cell in (one, other))
+            wide = one != other
+            keys = np.concatenate((one, other[wide]))
+            filed = np.concatenate((chosen[there], chosen[there][wide]))
+            yield self._path(cells if first is None else first, None if first is None else cells, keys, filed)
+
+    def _path(self, first: Feature, second: Feature | None, keys: Int64, chosen: Int64) -> Path:
+        space = first.size * (1 if second is None else second.size)
+        postings = file_by_key(keys, chosen.astype(np.int32), space)
+        checks, checked, more = self._checks(postings)
+        return Path(first=first, second=second, postings=postings, checks=checks, checked=checked, more=more)
+
+    def _checks(self, postings: Postings) -> tuple[Int32 | None, int | None, bool]:
+        starts, groups = self._groups.starts, postings.groups
+        at = starts[:-1][groups] + self.answered[groups]
+        count = starts[1:][groups] - at
+        if not np.any(count):
+            return None, None, False
+        checks = np.full(len(groups), ALWAYS, np.int32)
+        checks[count > 0] = self._groups.members[at[count > 0]]
+        slots = np.unique(self._groups.predicates.slot[checks[count > 0]])
+        return checks, int(slots[0]) if len(slots) == 1 else None, bool(np.any(count > 1))
+
+    def _constants(self, slot: int) -> Feature:
+        return Feature(slot=slot, size=self._sizes[slot])
+
+    def _constant(self, predicates: Int32) -> Int64:
+        return (self._groups.predicates.low[predicates] >> 1).astype(np.int64)
 
 
-def _split(slot: Int32, chosen: Bool) -> Iterator[tuple[int, Int64]]:
-    """The chosen groups by the slot of their access."""
+def _split(kind: Int32, chosen: Bool) -> Iterator[tuple[int, Int64]]:
+    """The chosen places by their kind."""
     places = np.flatnonzero(chosen)
-    order = places[np.argsort(slot[places], kind="stable")]
-    kinds, first = np.unique(slot[order], return_index=True)
-    for kind, (start, end) in zip(kinds, pairwise([*first, len(order)]), strict=True):
-        yield int(kind), order[start:end]
+    order = places[np.argsort(kind[places], kind="stable")]
+    kinds, first = np.unique(kind[order], return_index=True)
+    for each, (start, end) in zip(kinds.tolist(), pairwise([*first.tolist(), len(order)]), strict=True):
+        yield each, order[start:end]
 
 
-def _interval_paths(slot: int, groups: Groups, head: Int32, numbers: Int32, top: int) -> Iterator[Path]:
-    low = groups.predicates.low[head].astype(np.int64)
-    high = np.minimum(groups.predicates.high[head], top).astype(np.int64)
+def _shifts(low: Int64, high: Int64, top: int, *, lists: int, space: int) -> Int32:
+    """How wide the cells of each interval are, as a power of two.
+
+    They are the least that are as wide as the interval, but wide enough that a place for each of them is worth having;
+    and where that leaves few intervals in cells of one width, they go into the next wider ones that there are."""
     # The least shift with 2**shift >= the number of ranks; frexp gives it for high - low, exactly.
     shift = np.frexp((high - low).astype(np.float64))[1].astype(np.int32)
-    for each, chosen in _split(shift, np.ones(len(shift), np.bool_)):
-        first, last = low[chosen] >> each, high[chosen] >> each
-        wide = first != last
-        keys = np.concatenate((first, last[wide]))
-        filed = np.concatenate((numbers[chosen], numbers[chosen][wide]))
-        yield Path(slot=slot, shift=each, postings=_postings(keys, filed, (top >> each) + 1))
+    least = 0
+    while space * ((top >> least) + 1) > places_worth_having(len(low)) and top >> least:
+        least += 1
+    shift = np.maximum(shift, least)
+    widths, counts = np.unique(shift, return_counts=True)
+    carried = 0
+    for (width, wider), count in zip(pairwise(widths.tolist()), counts.tolist(), strict=False):
+        carried += count
+        if carried / lists * 2.0**wider / (top + 1) < CANDIDATES_PER_PATH:
+            shift[shift == width] = wider
+        else:
+            carried = 0
+    return shift

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from postroom.filters.matching.constants import UNBOUNDED
+from postroom.filters.matching.constants import MISSING, UNBOUNDED
 from postroom.filters.matching.rows import BITWISE_AND, INTERVAL, NOT_EQUAL, Bool, Int8, Int32, Int64, Rows, Slot
 from postroom.values import ValueType
 
 Float64 = npt.NDArray[np.float64]
+
+#: The number of a predicate that holds for every message, whether it has the property or not. No group is made of it.
+ALWAYS = 0
 
 #: An interval is found by a look-up for every width there is, and among candidates some of which lie beside it; so it
 #: is taken instead of an equality only if it lets through this many times less.
@@ -25,8 +28,8 @@ INTERVAL_HANDICAP = 8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Predicates:
-    """Distinct predicates, by number: intervals first, then (from ``not_equals``) ``!=``, then (from ``bitwise_ands``)
-    bitwise ANDs. ``operand`` belongs to the last two only, and so begins at ``not_equals``."""
+    """Distinct predicates, by number: ALWAYS, intervals, then (from ``not_equals``) ``!=``, then (from
+    ``bitwise_ands``) bitwise ANDs. ``operand`` belongs to the last two only, and so begins at ``not_equals``."""
 
     slot: Int32
     low: Int32
@@ -110,6 +113,9 @@ def changes(values: Int8 | Int32 | Int64) -> Bool:
 
 def _distinct(kind: Int8, slot: Int32, low: Int32, high: Int32, operand: Int64) -> tuple[Predicates, Int32]:
     """Every predicate once, and the number of each row's predicate."""
+    # ALWAYS comes after the others here and sorts before them.
+    kind, slot, operand = np.append(kind, np.int8(INTERVAL)), np.append(slot, np.int32(0)), np.append(operand, 0)
+    low, high = np.append(low, np.int32(MISSING)), np.append(high, np.int32(UNBOUNDED))
     columns = (operand, high, low, slot, kind)
     order = np.lexsort(columns)
     changed = np.zeros(len(order), np.bool_)
@@ -127,7 +133,7 @@ def _distinct(kind: Int8, slot: Int32, low: Int32, high: Int32, operand: Int64) 
         not_equals=not_equals,
         bitwise_ands=int(np.searchsorted(kind[first], BITWISE_AND)),
     )
-    return predicates, number
+    return predicates, number[:-1]
 
 
 def _expected_share(predicates: Predicates, member: Int32, slots: tuple[Slot, ...]) -> Float64:

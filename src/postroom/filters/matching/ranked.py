@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,10 +12,13 @@ import pyarrow as pa
 from postroom.filters.columns import Columns, held_type
 from postroom.filters.matching.constants import MISSING, Ranks, integers
 from postroom.filters.matching.rows import Int64, Slot
-from postroom.values import Value
+from postroom.values import Value, ValueType
 
 #: Messages are matched once for all that look alike if that leaves at most this share of them.
 WORTH_SHARING = 0.75
+#: To count how many do costs more than to match some; it is not done if hardly any of so many look alike.
+SAMPLE = 1_024
+WORTH_COUNTING = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,8 @@ class RankedBatch:
                 kinds = len(distinct)
             alike = alike * radix + column
             kinds *= radix
+        if self.rows > SAMPLE and len(np.unique(alike[:SAMPLE])) > SAMPLE * WORTH_COUNTING:
+            return None
         _, first, alike = np.unique(alike, return_index=True, return_inverse=True)
         if len(first) > self.rows * WORTH_SHARING:
             return None
@@ -68,6 +73,22 @@ class RankedBatch:
             distinct, column = np.unique(values, return_inverse=True)
             features.append((column, len(distinct)))
         return features
+
+
+def encoded_once(columns: Columns, keys: Iterable[str]) -> Columns:
+    """The columns of these properties, with the distinct texts of each found: whoever ranks them begins with that."""
+    encoded = dict(columns)
+    for key in keys:
+        column = columns.get(key)
+        if isinstance(column, pa.ChunkedArray):
+            encoded[key] = column = column.combine_chunks()
+        if (
+            isinstance(column, pa.Array)
+            and held_type(column.type) is ValueType.STR
+            and not pa.types.is_dictionary(column.type)
+        ):
+            encoded[key] = column.dictionary_encode()
+    return encoded
 
 
 def rank_batch(slots: Sequence[Slot], masked: Sequence[int], columns: Columns, rows: int) -> RankedBatch:

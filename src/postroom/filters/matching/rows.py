@@ -120,6 +120,8 @@ def _intervals(operator: Int8, rank: Int32) -> tuple[Int8, Int32, Int32]:
 
 def concatenated(parts: Sequence[Rows]) -> Rows:
     """The rows of several segments as one; no subscription may stand in two of them."""
+    if len(parts) == 1:
+        return parts[0]
     slots, numbers, places = _united_slots(parts)
     ids = np.sort(np.concatenate([part.ids for part in parts]))
     moved = [_moved(part, places[i]) for i, part in enumerate(parts)]

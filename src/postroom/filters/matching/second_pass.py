@@ -6,41 +6,53 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from postroom.filters.matching.constants import MISSING
 from postroom.filters.matching.groups import Groups, Predicates
+from postroom.filters.matching.paths import Path
 from postroom.filters.matching.ranked import RankedBatch
-from postroom.filters.matching.rows import Bool, Int8, Int32
+from postroom.filters.matching.rows import Bool, Int8, Int32, Int64
 
 
 class SecondPass:
     """The checks of every group: its members but for the first ones, which its path has answered."""
 
-    __slots__ = ("_checks", "_first", "_members", "_predicates")
+    __slots__ = ("_answered", "_members", "_predicates", "_starts")
 
     def __init__(self, groups: Groups, answered: Int8) -> None:
         self._predicates = groups.predicates
         self._members = groups.members
-        self._first = groups.starts[:-1] + answered
-        self._checks = groups.starts[1:] - self._first
+        self._starts = groups.starts
+        self._answered = answered
 
-    def survivors(self, batch: RankedBatch, rows: Int32, groups: Int32) -> tuple[Int32, Int32]:
-        """Of the pairs (message, group), those where the group is met. One predicate of each group at a time, and
-        only while all before it held."""
+    def survivors(self, batch: RankedBatch, path: Path, rows: Int64, places: Int64) -> tuple[Int64, Int32]:
+        """Of the pairs (message, place in the path's postings), those where the group is met, as (message, group)."""
+        if path.checks is not None:
+            numbers = path.checks.take(places)
+            held = np.flatnonzero(_hold(self._predicates, batch, rows, numbers, path.checked))
+            rows, places = rows.take(held), places.take(held)
+        groups = path.postings.groups.take(places)
+        return self.met(batch, rows, groups, step=1) if path.more else (rows, groups)
+
+    def met(self, batch: RankedBatch, rows: Int64, groups: Int32, *, step: int = 0) -> tuple[Int64, Int32]:
+        """Of the pairs (message, group), those where the checks from the one numbered ``step`` on hold. One check of
+        each group at a time, and only while all before it held."""
         met = np.ones(len(groups), np.bool_)
-        step = 0
-        pairs = np.flatnonzero(self._checks[groups] > step)
+        first = self._starts.take(groups) + self._answered.take(groups)
+        checks = self._starts.take(groups + 1) - first
+        pairs = np.flatnonzero(checks > step)
         while len(pairs):
-            chosen = groups[pairs]
-            holds = _hold(self._predicates, batch, rows[pairs], self._members[self._first[chosen] + step])
+            numbers = self._members.take(first.take(pairs) + step)
+            holds = _hold(self._predicates, batch, rows.take(pairs), numbers)
             met[pairs] = holds
             step += 1
-            pairs = pairs[holds & (self._checks[chosen] > step)]
-        return rows[met], groups[met]
+            pairs = pairs.compress(holds & (checks.take(pairs) > step))
+        return rows.compress(met), groups.compress(met)
 
     def met_by_one(self, ranks: Mapping[int, int], integers: Mapping[int, int], group: int) -> bool:
         """Does one message with these ranks (and values, where bitwise ANDs look at them) meet the group?"""
         predicates = self._predicates
-        first = self._first.item(group)
-        for number in self._members[first : first + self._checks.item(group)].tolist():
+        first = self._starts.item(group) + self._answered.item(group)
+        for number in self._members[first : self._starts.item(group + 1)].tolist():
             slot = predicates.slot.item(number)
             rank = ranks.get(slot, -1)
             if not predicates.low.item(number) <= rank <= predicates.high.item(number):
@@ -55,18 +67,22 @@ class SecondPass:
         return True
 
 
-def _hold(predicates: Predicates, batch: RankedBatch, rows: Int32, numbers: Int32) -> Bool:
-    """Does predicate ``numbers[i]`` hold for message ``rows[i]``?"""
-    slot = predicates.slot[numbers]
-    rank = batch.flat[batch.offset[slot] + rows]
-    holds: Bool = (rank >= predicates.low[numbers]) & (rank <= predicates.high[numbers])
+def _hold(predicates: Predicates, batch: RankedBatch, rows: Int64, numbers: Int32, slot: int | None = None) -> Bool:
+    """Does predicate ``numbers[i]`` hold for message ``rows[i]``? ``slot`` is what all ask for, if that is known."""
+    if slot is None:
+        rank = batch.flat.take(batch.offset.take(predicates.slot.take(numbers)) + rows)
+    else:
+        ranks = batch.of(slot)
+        rank = np.full(len(rows), MISSING, np.int32) if ranks is None else ranks.take(rows)
+    holds: Bool = rank >= predicates.low.take(numbers)
+    holds &= rank <= predicates.high.take(numbers)
     if predicates.not_equals < len(predicates):
         special = np.flatnonzero(holds & (numbers >= predicates.not_equals))
         holds[special] = _special_hold(predicates, batch, rows[special], numbers[special], rank[special])
     return holds
 
 
-def _special_hold(predicates: Predicates, batch: RankedBatch, rows: Int32, numbers: Int32, rank: Int32) -> Bool:
+def _special_hold(predicates: Predicates, batch: RankedBatch, rows: Int64, numbers: Int32, rank: Int32) -> Bool:
     """The same for ``!=`` and bitwise ANDs, where the property is known to be there."""
     operand = predicates.operand[numbers - predicates.not_equals]
     holds: Bool = rank != operand

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 
 import numpy as np
 
 from postroom.filters.columns import Columns
-from postroom.filters.matching.first_pass import Path, build_paths
+from postroom.filters.matching.first_pass import build_paths
 from postroom.filters.matching.groups import build_groups, changes
+from postroom.filters.matching.paths import Path
 from postroom.filters.matching.ranked import RankedBatch, rank_batch
-from postroom.filters.matching.rows import Bool, Int32, Int64, Rows, Slot, concatenated
+from postroom.filters.matching.rows import Bool, Int32, Int64, Rows, Slot
 from postroom.filters.matching.second_pass import SecondPass
 from postroom.values import Value
 
@@ -38,7 +39,7 @@ class Segment:
             self._slots_of.setdefault(slot.key, []).append((number, slot.value_type.python_type, slot))
         self._paths_of: list[list[Path]] = [[] for _ in rows.slots]
         for path in self._paths:
-            self._paths_of[path.slot].append(path)
+            self._paths_of[path.first.slot].append(path)
 
     def __contains__(self, subscription: int) -> bool:
         place = int(self.ids.searchsorted(subscription))
@@ -64,20 +65,21 @@ class Segment:
         counts = (starts[1:] - starts[:-1])[alike]
         ends = np.cumsum(counts)
         places = np.repeat(starts[alike] - (ends - counts), counts) + np.arange(int(ends[-1]))
-        return np.repeat(np.arange(rows), counts), ids[places]
+        return np.repeat(np.arange(rows), counts), ids.take(places)
 
     def _match(self, batch: RankedBatch) -> tuple[Int64, Int64]:
         met = [np.empty(0, np.int64)]
         for path in self._paths:
-            for rows, groups in path.candidates(batch):
-                met_rows, met_groups = self._second_pass.survivors(batch, rows, groups)
-                owners = self._groups.owner[met_groups]
-                alive = self._alive[owners]
-                met.append(met_rows[alive].astype(np.int64) * len(self.ids) + owners[alive])
-        # Two groups of one subscription may both be met, and count once.
+            for rows, places in path.candidates(batch):
+                rows, groups = self._second_pass.survivors(batch, path, rows, places)
+                met.append(rows * len(self.ids) + self._groups.owner.take(groups))
         found = np.sort(np.concatenate(met))
-        messages, places = np.divmod(found[changes(found)], max(1, len(self.ids)))
-        return messages, self.ids[places]
+        # Two groups of one subscription may both be met, and count once.
+        messages, owners = np.divmod(found.compress(changes(found)), max(1, len(self.ids)))
+        if self.live < len(self.ids):
+            alive = self._alive.take(owners)
+            messages, owners = messages.compress(alive), owners.compress(alive)
+        return messages, self.ids.take(owners)
 
     def match_one(self, promoted: Mapping[str, Value]) -> list[int]:
         """The subscriptions that one message meets, ascending."""
@@ -110,7 +112,7 @@ class Segment:
             ranks=[np.array([ranks[slot]], np.int32) if slot in ranks else None for slot in range(len(self.slots))],
             integers={slot: np.array([integers.get(slot, 0)]) for slot in self._masked},
         )
-        _, met = self._second_pass.survivors(batch, np.zeros(len(groups), np.int32), groups)
+        _, met = self._second_pass.met(batch, np.zeros(len(groups), np.int64), groups)
         return list(met.tolist())
 
     def rows(self) -> Rows:
@@ -132,8 +134,3 @@ class Segment:
             high=predicates.high[member],
             operand=operand[member],
         )
-
-
-def merged(segments: Sequence[Segment]) -> Segment:
-    """One segment with the subscriptions of several, without those that were removed."""
-    return Segment(concatenated([segment.rows() for segment in segments]))
