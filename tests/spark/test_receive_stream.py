@@ -96,7 +96,7 @@ def test_bad_files_are_suspended_and_the_tally_says_so(
     assert query.awaitTermination(60)
     assert query.exception() is None
     [tally] = [p.observedMetrics["tally"] for p in query.recentProgress if p.observedMetrics]
-    assert (tally["files"], tally["published"], tally["suspended"]) == (1, 2, 2)
+    assert (tally["files"], tally["published"], tally["suspended"], tally["empty"]) == (1, 2, 2, 0)
     assert box.queued() == {"Europe": 2}
     assert sorted(code for code, _ in box.suspended()) == ["PIPELINE", "ROUTING", "ROUTING"]
     assert box.count("claims") == 0

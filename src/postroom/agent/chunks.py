@@ -41,6 +41,11 @@ class Chunk:
         return self.documents.num_rows if self.documents is not None else 0
 
     @property
+    def is_empty_interchange(self) -> bool:
+        """Whether this is all of an interchange that has no documents, neither good nor bad."""
+        return self.is_last and self.last_document == 0 and self.refusal is None
+
+    @property
     def bytes(self) -> int:
         return self.documents.nbytes if self.documents is not None else self.interchange.body.size
 

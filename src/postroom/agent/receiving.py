@@ -33,6 +33,8 @@ class Received:
     suspended: int = 0
     routed: int = 0
     """Failures that were published as error messages."""
+    empty: bool = False
+    """It was a list without documents, of which nothing is kept. Not said again when it is repeated."""
 
 
 class StaleRouting(Exception):
@@ -67,6 +69,7 @@ class Receiver:
                     published=known.published + one.published,
                     suspended=known.suspended + one.suspended,
                     routed=known.routed + one.routed,
+                    empty=one.empty,
                 )
         return list(outcome.values())
 
@@ -89,6 +92,7 @@ class Receiver:
                 published=one.published,
                 suspended=one.suspended,
                 routed=one.routed,
+                empty=one.chunk.is_empty_interchange,
             )
             for one in batch.tallies
         ]

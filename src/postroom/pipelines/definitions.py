@@ -131,9 +131,9 @@ class Xml(_Promoting):
 
     Without ``split`` the body is the interchange, byte for byte. With it, each element that the XPath ``split``
     selects becomes a message of its own: the element written as UTF-8 together with the namespaces declared around
-    it, and ``promote`` sees that element as the root. An envelope without child elements yields no messages; one
-    with children of which ``split`` selects none is a failure, as is an empty interchange. All documents or none
-    are published. DOCTYPE is refused.
+    it, and ``promote`` sees that element as the root. The root that ``split`` begins with, with neither elements nor
+    text in it, is an empty envelope and yields no messages; anything else of which ``split`` selects nothing is a
+    failure, as is an empty interchange. All documents or none are published. DOCTYPE is refused.
     """
 
     kind: Literal["xml"] = "xml"

@@ -11,6 +11,7 @@ from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Body
 from postroom.pipelines.definitions import Xml
 from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, read_whole
+from postroom.pipelines.xml_envelope import is_empty_envelope
 from postroom.pipelines.xml_path import compile_path
 from postroom.pipelines.xml_promotion import message_type_of, xml_promotion
 from postroom.pipelines.xml_slice import says_the_same, slices_of
@@ -74,10 +75,11 @@ def _documents(pipeline: Xml, split: str, envelope: etree._Element) -> list[etre
             why="It selects something that is not an element.",
             hint="Correct the pipeline's split.",
         )
-    if not selected and any(isinstance(child.tag, str) for child in envelope):
+    if not selected and not is_empty_envelope(envelope, split, pipeline.namespaces):
         raise PipelineFailure(
             f"{split!r} selects nothing in this envelope.",
-            why=f"The root is {message_type_of(envelope)!r}, and it contains elements that would be lost.",
+            why=f"The root is {message_type_of(envelope)!r}. Only the root that the path begins with, with neither "
+            "elements nor text in it, is an empty envelope; of anything else something would be lost.",
             hint="Send an envelope of the expected form, or correct the pipeline's split and namespaces.",
         )
     return list(selected)

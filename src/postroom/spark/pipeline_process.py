@@ -23,7 +23,7 @@ from postroom.messagebox.configuration import Host, ReceiveLocation, host_named,
 from postroom.messagebox.connection import Connection, connect
 from postroom.spark.claims import Claimer
 from postroom.spark.login import Login
-from postroom.spark.receive_stream import TALLY, start_stream
+from postroom.spark.receive_stream import TALLIED, TALLY, start_stream
 from postroom.spark.running_location import RunningLocation
 from postroom.spark.session import has_died, open_session
 
@@ -48,7 +48,7 @@ def run_pipeline(
     stop: threading.Event | None = None,
 ) -> Counter[str]:
     """Serves the receive locations of a host until SIGTERM or SIGINT comes, or ``stop`` is set. With ``once``, takes in
-    what is there and returns. The answer counts files, and messages published and suspended.
+    what is there and returns. The answer counts what is TALLIED.
 
     ``as_role`` logs in as the host's own role, where the server trusts that; otherwise the URL says who logs in.
     Raises NotFound or Unavailable if it cannot start, and Unavailable if Spark dies.
@@ -174,7 +174,7 @@ class PipelineProcess:
             for progress in query.recentProgress:
                 if progress.observedMetrics:
                     tally = progress.observedMetrics[TALLY]
-                    self._counts.update({name: int(tally[name] or 0) for name in ("files", "published", "suspended")})
+                    self._counts.update({name: int(tally[name] or 0) for name in TALLIED})
             claimer.release()
 
 

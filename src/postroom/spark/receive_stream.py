@@ -22,6 +22,8 @@ MAX_FILES = 1_000
 
 #: The name under which a query's progress tells how much was received.
 TALLY = "tally"
+#: What it tells: files, messages published, instances suspended, and files without any document.
+TALLIED = ("files", "published", "suspended", "empty")
 
 
 def start_stream(
@@ -68,6 +70,7 @@ def start_stream(
                 functions.count("*").alias("files"),
                 functions.sum("published").alias("published"),
                 functions.sum("suspended").alias("suspended"),
+                functions.sum("empty").alias("empty"),
             )
         )
         writer = (

@@ -31,8 +31,10 @@ from postroom.system_properties import FILE
 _log = logging.getLogger(__name__)
 
 #: A task's rows: what became of each claimed file.
-TALLY_SCHEMA = "interchange_id string, published long, suspended long"
-_TALLY = pa.schema([("interchange_id", pa.string()), ("published", pa.int64()), ("suspended", pa.int64())])
+TALLY_SCHEMA = "interchange_id string, published long, suspended long, empty long"
+_TALLY = pa.schema(
+    [("interchange_id", pa.string()), ("published", pa.int64()), ("suspended", pa.int64()), ("empty", pa.int64())]
+)
 
 #: Errors of the database that are about the content of one file and would come again with it.
 _ABOUT_CONTENT = (psycopg.DataError, psycopg.IntegrityError)
@@ -52,7 +54,12 @@ class ReceiveTask:
             received = self.receive([_claim(row) for row in batch.to_pylist()])
             yield pa.RecordBatch.from_pylist(
                 [
-                    {"interchange_id": str(one.interchange_id), "published": one.published, "suspended": one.suspended}
+                    {
+                        "interchange_id": str(one.interchange_id),
+                        "published": one.published,
+                        "suspended": one.suspended,
+                        "empty": int(one.empty),
+                    }
                     for one in received
                 ],
                 schema=_TALLY,
@@ -67,6 +74,10 @@ class ReceiveTask:
             ready = self._ready(executor, given)
             received = self._publish(executor, ready) if ready else {}
             published = [claim for claim in ready if claim.interchange_id in received]
+            for claim in published:
+                if received[claim.interchange_id].empty:
+                    # Nothing else will tell of it: it leaves no message and no instance.
+                    _log.warning("%s: %s is empty (%d bytes)", self.location.name, claim.name, claim.size)
             for problem in finish(executor.connection, published, self._file.archive_folder(self.home)):
                 _log.warning("%s", problem)
             return list(received.values())

@@ -21,7 +21,7 @@ from postroom.messagebox.connection import Connection
 from postroom.spark import claim as claims
 from postroom.spark.claims import Claimer
 from postroom.spark.login import Login
-from postroom.spark.receive_stream import TALLY, TRIGGER, start_stream
+from postroom.spark.receive_stream import TALLIED, TALLY, TRIGGER, start_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ class RunningLocation:
         trigger: str = TRIGGER,
     ) -> None:
         self.location = location
-        #: Files, messages published and messages suspended since the start.
+        #: What is TALLIED, since the start.
         self.counts: Counter[str] = Counter()
         self._session = session
         self._login = login
@@ -126,11 +126,12 @@ class RunningLocation:
             if progress.batchId > self._counted and progress.observedMetrics:
                 self._counted = progress.batchId
                 tally = progress.observedMetrics[TALLY]
-                done = {name: int(tally[name] or 0) for name in ("files", "published", "suspended")}
+                done = {name: int(tally[name] or 0) for name in TALLIED}
                 self.counts.update(done)
                 self._pause = _FIRST_PAUSE
                 if done["files"]:
-                    _log.info("%s: %d files, %d messages published, %d suspended", self.location.name, *done.values())
+                    text = "%s: %d files, %d messages published, %d suspended, %d files empty"
+                    _log.info(text, self.location.name, *done.values())
 
     # -- claiming ----------------------------------------------------------------------------------------------
 

@@ -107,7 +107,7 @@ def test_the_same_interchange_again_publishes_nothing(box: Box) -> None:
         second = Receiver(connection, RoutingTable()).receive(location, [again, interchange(line())])
         assert read_progress(connection, [again.interchange_id])[again.interchange_id].done
     assert (first[0].published, first[0].suspended) == (1, 1)
-    assert [(one.published, one.suspended) for one in second] == [(0, 0), (1, 0)]
+    assert [(one.published, one.suspended, one.empty) for one in second] == [(0, 0, False), (1, 0, False)]
     assert box.count("spool") == 3
 
 
@@ -194,5 +194,20 @@ def test_an_empty_interchange_is_finished_without_messages(box: Box) -> None:
             location, [Interchange(interchange_id=one.interchange_id, body=Bytes(b""))]
         )
         assert read_progress(connection, [one.interchange_id])[one.interchange_id].done
-    assert (received.published, received.suspended) == (0, 0)
+    assert (received.published, received.suspended, received.empty) == (0, 0, True)
     assert box.count("spool") == 0
+
+
+def test_only_an_interchange_without_any_document_is_empty(box: Box) -> None:
+    box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
+    location = box.add_location(pipelines.Xml(split="/orders/order"))
+    bodies = (b"<orders/>", b"<orders><order/></orders>", b"<error>the service is down</error>", b"<order total='1'/>")
+    received = box.receive(location, *bodies)
+    assert [(one.published, one.suspended, one.empty) for one in received] == [
+        (0, 0, True),
+        (1, 0, False),
+        (0, 1, False),
+        (0, 1, False),
+    ]
+    suspended = {body for (body,) in box.connection.execute(SUSPENDED_BODY)}
+    assert suspended == {bodies[2], bodies[3]}

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from postroom import pipelines
 from postroom.agent.receiving import Receiver
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.spark import claim as claims
 from postroom.spark.claim import Claim
 from postroom.spark.claims import Claimer
 from postroom.spark.executor import drop_executor
@@ -260,3 +262,26 @@ def test_an_empty_task_warms_the_worker_up(task: ReceiveTask, box: Box) -> None:
     assert box.one(sessions) == 1
     drop_executor(Login(url=box.url, user=box.host().role_name))
     wait_until(lambda: box.one(sessions) == 0, what="no session left over")
+
+
+def test_a_file_without_documents_is_finished_with_and_named_in_the_log(
+    make_claimer: MakeClaimer,
+    clock: MovedClock,
+    folder: Path,
+    box: Box,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    location = add_file_location(box, folder, name="nightly", pattern="*.jsonl", pipeline=pipelines.JsonLines())
+    (folder / "monday.jsonl").write_bytes(b"\n\n")
+    claim_all(make_claimer(location), clock)
+    login = Login(url=box.url, user=box.host().role_name)
+    task = ReceiveTask(login=login, location=location, home=tmp_path)
+    try:
+        [received] = task.receive(claims.between(box.connection, location.location_id, 0, 1 << 60))
+    finally:
+        drop_executor(login)
+    assert received.empty
+    assert "nightly: monday.jsonl is empty (2 bytes)" in caplog.text
+    assert not [path for path in folder.rglob("*.jsonl") if path.is_file()]
+    assert box.count("claims") == 0

@@ -172,9 +172,51 @@ def test_documents_come_in_batches(receive: Receive) -> None:
     assert max(receive(pipeline, content, batch_bytes=50).batch_sizes) == 4
 
 
-@pytest.mark.parametrize("document", [b"<orders/>", b"<orders>\n <!-- none today -->\n</orders>"])
-def test_an_empty_envelope_is_consumed(receive: Receive, document: bytes) -> None:
-    assert receive(Xml(split="/orders/order"), document).rows == []
+@pytest.mark.parametrize(
+    ("document", "split"),
+    [
+        (b"<orders/>", "/orders/order"),
+        (b"<orders date='2026-01-31'/>", "/orders/order"),
+        (b"<orders>\n <!-- none today -->\n<?pi?> </orders>", "/orders/order"),
+        (b"<orders/>", " / child::orders/order"),
+        (b"<orders/>", "/orders//order"),
+        (b"<orders/>", "/orders/order[@kind='a']|/parcels/parcel"),
+        (b"<orders xmlns='urn:e'/>", "/e:orders/order"),
+        (b"<x:orders xmlns:x='urn:e'/>", "/e:orders/body/order"),
+    ],
+)
+def test_an_empty_envelope_is_consumed(receive: Receive, document: bytes, split: str) -> None:
+    assert receive(Xml(split=split, namespaces={"e": "urn:e"}), document).rows == []
+
+
+@pytest.mark.parametrize(
+    ("document", "split"),
+    [
+        # One document where an envelope of many was expected, or no such document at all.
+        (b'<order xmlns="urn:e" customer="ACME" amount="150"/>', "/e:orders/e:order"),
+        (b"<error>the service is down until 6 o'clock</error>", "/e:orders/e:order"),
+        (b"<other/>", "/orders/order"),
+        # The right name in another namespace.
+        (b"<orders/>", "/e:orders/e:order"),
+        (b"<orders xmlns='urn:e'/>", "/orders/order"),
+        # The right root, but with text.
+        (b"<orders>the service is down</orders>", "/orders/order"),
+        (b"<orders><!-- sorry -->the service is down</orders>", "/orders/order"),
+        (b"<orders><![CDATA[down]]></orders>", "/orders/order"),
+        # A path that does not name the root cannot tell an empty envelope from anything else.
+        (b"<error/>", "//order"),
+        (b"<error/>", "/*/order"),
+        (b"<e:error xmlns:e='urn:e'/>", "/e:*/e:order"),
+        (b"<error/>", "/orders//order"),
+        (b"<error/>", "order"),
+        (b"<orders/>", "/orders[@kind='a']/order"),
+    ],
+)
+def test_what_is_not_for_sure_an_empty_envelope_fails(receive: Receive, document: bytes, split: str) -> None:
+    with pytest.raises(PipelineFailure) as raised:
+        receive(Xml(split=split, namespaces={"e": "urn:e"}), document)
+    assert raised.value.what == f"{split!r} selects nothing in this envelope."
+    assert "something would be lost" in raised.value.why
 
 
 @pytest.mark.parametrize(
