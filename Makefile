@@ -23,11 +23,11 @@ TESTS ?= tests
 
 .PHONY: demo
 demo: $(INSTALLED)  ## Run the example: a few hundred orders on their way to every subscriber
-	@$(PY) -m postroom demo
+	@exec $(PY) -m postroom demo
 
 .PHONY: up
 up: $(INSTALLED)  ## Run the example until Ctrl-C (APP=app.py DIR=home to run another)
-	@$(PY) -m postroom up "$(APP)" --home "$(DIR)"
+	@exec $(PY) -m postroom up "$(APP)" --home "$(DIR)"
 
 .PHONY: test
 test: check  ## Everything that CI runs: check, then all tests (TESTS=tests/unit for some)

@@ -1,0 +1,46 @@
+"""What `make up` is to whoever started it: ended by a signal, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import wait_until
+
+MAKEFILE = Path(__file__).parents[2] / "Makefile"
+
+#: Stands for Python, and tells which signal it got.
+PROGRAM = """#!/bin/sh
+[ "$1" = -c ] && exit 0
+trap 'touch ended; exit 0' TERM
+touch started
+while :; do sleep 0.05; done
+"""
+
+
+@pytest.mark.parametrize("target", ["up", "demo"])
+def test_a_signal_to_make_reaches_what_it_runs(tmp_path: Path, target: str) -> None:
+    shutil.copy(MAKEFILE, tmp_path)
+    for name in ("pyproject.toml", "constraints.txt"):
+        (tmp_path / name).touch()
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(PROGRAM)
+    python.chmod(0o755)
+    (tmp_path / ".venv" / ".installed").write_text(str(tmp_path))
+    make = subprocess.Popen(["make", target], cwd=tmp_path, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        wait_until((tmp_path / "started").exists, 30, what="the program")
+        make.send_signal(signal.SIGTERM)
+        wait_until((tmp_path / "ended").exists, 30, what="the end of the program")
+        make.wait(30)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(make.pid, signal.SIGKILL)
+        make.wait()
