@@ -1,4 +1,4 @@
-"""ACC-20, 21, 22, 24: what states do to messages."""
+"""ACC-21, 22, 24: what states do to messages."""
 
 from __future__ import annotations
 
@@ -15,33 +15,6 @@ def publish(house: House, count: int) -> None:
     with postroom.connect(house.database) as client:
         for number in range(count):
             client.publish(f"order {number}".encode(), promoted={Region: "EU"})
-
-
-def test_an_unroutable_message_goes_on_its_way_once_there_is_a_subscriber(house: House) -> None:
-    """ACC-20, with the receive pipeline on Spark."""
-    house.apply(
-        """
-        orders = pipelines.Json(promote=PROMOTE)
-        app.receive_port("In").location("drop", adapters.File("in", pattern="*.json"), pipeline=orders)
-        app.send_port("P", adapters.File("out"), filter=Region == "EU", state="bound")
-        """
-    )
-    pipeline = house.start_pipeline()
-    house.drop("order.json", b'{"region": "EU"}')
-    [inbound] = wait_until(lambda: house.suspended("resumable"), 60, what="the suspended order")
-    pipeline.stop()
-    [report] = house.suspended("not-resumable")
-    assert report["service_class"] == "routing_failure_report"
-    assert inbound["error_code"] == "ROUTING"
-    house.run("port", "enlist", "P")
-    house.run("instance", "resume", inbound["instance_id"])
-    house.start_host()
-    [waiting] = wait_until(lambda: house.suspended(error="PORT_STOPPED"), 30, what="the order suspended at P")
-    assert house.suspended("resumable") == [waiting]
-    house.run("port", "start", "P")
-    assert house.wait_for_files("out", 1) == [b'{"region": "EU"}']
-    house.run("jobs", "run")
-    assert house.suspended() == []
 
 
 def test_stopping_leaves_the_queue_alone_and_suspends_what_follows(house: House) -> None:

@@ -1,9 +1,8 @@
-"""The process killed with -9: nothing stays behind, and after a restart everything is published once (PUB-14)."""
+"""The JVM killed with -9: its process ends with an error, and nothing stays behind."""
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,15 +10,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
-import pytest
 
-from postroom import pipelines
 from postroom.private_folder import PARENT
-from tests.support.box import PROMOTE, Box
+from tests.support.box import Box
 from tests.support.file_location import add_file_location
 from tests.support.waiting import wait_until
-
-FILES, LINES = 24, 1000
 
 _PIPELINE = """
 import sys
@@ -65,46 +60,6 @@ def wait_for_end(family: list[psutil.Process]) -> None:
 
 def scratch_of(process: subprocess.Popen[bytes]) -> Path:
     return PARENT / f"postroom-{os.geteuid()}" / f"spark-{process.pid}"
-
-
-def drop_orders(folder: Path) -> set[bytes]:
-    numbers = range(FILES * LINES)
-    orders = [b'{"region": "EU", "priority": %d}' % number for number in numbers]
-    for file in range(FILES):
-        (folder / f"{file}.jsonl").write_bytes(b"\n".join(orders[file * LINES : (file + 1) * LINES]))
-    return set(orders)
-
-
-@pytest.mark.timeout(300)
-def test_a_killed_driver_leaves_no_jvm_and_its_successor_publishes_the_rest_once(
-    box: Box, folder: Path, tmp_path: Path
-) -> None:
-    box.add_port("Europe", "Region == 'EU'")
-    add_file_location(box, folder, pipeline=pipelines.JsonLines(promote=PROMOTE))
-    with pipeline(box, tmp_path) as first:
-        (folder / "warm-up.jsonl").write_bytes(b'{"region": "EU"}')
-        wait_until(lambda: box.count("receipts") == 1, 120, what="a warm pipeline")
-        orders = drop_orders(folder)
-        wait_until(lambda: box.count("receipts") > 1, 60, what="the first of many publishes")
-        family = family_of(first)
-        assert any(member.name() == "java" for member in family)
-        first.kill()
-        wait_for_end(family)
-    published = box.count("spool")
-    with pipeline(box, tmp_path) as second:
-        wait_until(lambda: box.count("spool") > FILES * LINES, 120, what="every order")
-        wait_until(lambda: box.count("claims") == 0, 30, what="an empty table of claims")
-        family = family_of(second)
-        second.send_signal(signal.SIGTERM)
-        assert second.wait(60) == 0, (tmp_path / "pipeline.log").read_text()
-        wait_for_end(family)
-    assert not scratch_of(first).exists()
-    assert not scratch_of(second).exists()
-    assert box.count("spool") == FILES * LINES + 1, f"{published} had been published before"
-    bodies = [body for (body,) in box.connection.execute("SELECT body FROM parts")]
-    assert len(bodies) == FILES * LINES + 1
-    assert set(bodies) == orders | {b'{"region": "EU"}'}
-    assert not list(folder.rglob("*.jsonl"))
 
 
 def test_a_killed_jvm_ends_the_process_with_an_error(box: Box, folder: Path, tmp_path: Path) -> None:
