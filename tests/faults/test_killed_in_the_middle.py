@@ -70,6 +70,7 @@ def test_every_order_is_where_it_belongs(home: Path) -> None:
     with House(home) as house:
         up = house.start("up", str(house.write(APPLICATION)), "--master", "local[2]")
         url = wait_until(house.url, 120, what="the database")
+        wait_until(lambda: pid_of(up.output(), "pipeline Main"), 120, what="the pipeline")
 
         def drop(some: slice) -> None:
             for name, content in files[some]:
