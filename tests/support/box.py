@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
@@ -20,7 +20,7 @@ from postroom.messagebox.configuration import Host, ReceiveLocation, hosts, rece
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import create_host
 from postroom.messagebox.subscriptions import deploy_property
-from postroom.operations import ports
+from postroom.operations import groups, ports
 from postroom.pipelines import ReceivePipeline
 from postroom.properties import Property
 from postroom.system_properties import BTS, SYSTEM_PROPERTIES
@@ -108,6 +108,25 @@ class Box:
             ports.start(self.connection, name)
         elif state == "stopped":
             ports.enlist(self.connection, name)
+
+    def add_group(
+        self, name: str, members: Sequence[str], filter: str | None = None, *, state: str = "started"
+    ) -> uuid.UUID:
+        """A send port group; its id is what a message names to be directed to it."""
+        group_id: uuid.UUID = self.one(
+            "INSERT INTO send_port_groups (application_id, name, filter) VALUES (%s, %s, %s) RETURNING id",
+            *(self._application, name, filter),
+        )
+        self.connection.execute(
+            "INSERT INTO send_port_group_members (group_id, port_id)"
+            " SELECT %s, id FROM send_ports WHERE name = ANY (%s)",
+            (group_id, list(members)),
+        )
+        if state == "started":
+            groups.start(self.connection, name)
+        elif state == "stopped":
+            groups.enlist(self.connection, name)
+        return group_id
 
     def agent(self, *, warm: bool = True, connection: Connection | None = None) -> MessageAgent:
         return MessageAgent(connection or self.connection, self.host(), RoutingTable() if warm else None)

@@ -128,6 +128,7 @@ SET_BY = {
     "BTS.MessageType": "messages of a pipeline that gives a type, promoted",
     "BTS.ReceiveLocationName": "every received message, written",
     "BTS.InterchangeID": "every received message, written",
+    "BTS.SPGroupID": "a publisher that directs a message to a send port group; the engine only compares it",
     "BTS.SPTransportID": "a publisher that directs a message to one send port; the engine only compares it",
     "BTS.SPName": _SENDING,
     "BTS.SPID": _SENDING,

@@ -232,6 +232,7 @@ def test_every_argument_of_a_definition_is_told() -> None:
     for method in (
         Application.send_port,
         Application.receive_port,
+        Application.send_port_group,
         Application("orders").receive_port("OrdersIn").location,
     ):
         for name in inspect.signature(method).parameters:

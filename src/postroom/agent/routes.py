@@ -70,6 +70,8 @@ class Routes:
 
     def _suspended(self, message_ids: npt.NDArray[np.void], pair: int) -> SuspendedRow:
         subscriber: Subscriber = self._subscribers[int(self._subscriber_of[pair])]
+        group = subscriber.group_name
+        through = "" if group is None else f", or the send port group {group} that the message comes through,"
         return SuspendedRow(
             message_id=uuid.UUID(bytes=bytes(message_ids[self.messages[pair]])),
             instance_id=uuid.UUID(bytes=bytes(self._instance_ids[pair])),
@@ -81,5 +83,6 @@ class Routes:
             task=Task.DELIVER,
             cause=Cause.PORT_STOPPED,
             error_code="PORT_STOPPED",
-            error_description=f"The subscriber {subscriber.service_name} is enlisted but stopped.",
+            error_description=f"The subscriber {subscriber.service_name}{through} is enlisted but stopped.",
+            group_id=subscriber.group_id,
         )

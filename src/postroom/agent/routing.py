@@ -38,6 +38,9 @@ class Subscriber:
     service_name: str
     priority: int
     started: bool
+    group_id: uuid.UUID | None = None
+    group_name: str | None = None
+    """The send port group that it is met through."""
 
 
 class RoutingTable:
@@ -89,7 +92,7 @@ class RoutingTable:
             self.subscribers = {}
             self._index = SubscriptionIndex()
         for one in changed:
-            subscription_id, host_id, service_class, service_id, name, priority, state, _ = one
+            subscription_id, host_id, service_class, service_id, name, priority, group_id, group, state, _ = one
             if not _is_live(one):
                 if subscription_id in self._index:
                     self._index.remove(subscription_id)
@@ -103,6 +106,8 @@ class RoutingTable:
                 service_name=name,
                 priority=priority,
                 started=state == _STARTED,
+                group_id=group_id,
+                group_name=group,
             )
             if subscription_id in filters:
                 self._index.add(subscription_id, filters[subscription_id])

@@ -11,6 +11,7 @@ from postroom.application.definition import (
     ReceiveLocationDefinition,
     ReceivePortDefinition,
     SendPortDefinition,
+    SendPortGroupDefinition,
     SendPortState,
 )
 from postroom.application.load import load
@@ -25,6 +26,7 @@ __all__ = [
     "ReceivePortDefinition",
     "Retry",
     "SendPortDefinition",
+    "SendPortGroupDefinition",
     "SendPortState",
     "conflicts",
     "load",

@@ -6,6 +6,7 @@ with an application can be said at once (check.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,17 @@ class DeclaredSendPort:
     host: str
     state: SendPortState
     route_failures: bool
+    description: str
+    place: Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredSendPortGroup:
+    name: str
+    members: tuple[DeclaredSendPort | str, ...]
+    filter: Filter | str | None
+    state: SendPortState
+    description: str
     place: Place
 
 
@@ -97,6 +109,7 @@ class Application:
         self.properties: list[DeclaredProperty] = []
         self.receive_ports: list[ReceivePort] = []
         self.send_ports: list[DeclaredSendPort] = []
+        self.send_port_groups: list[DeclaredSendPortGroup] = []
 
     def host(self, name: str) -> None:
         """A host that locations and ports of this application can name. The host ``Main`` is always there."""
@@ -127,23 +140,47 @@ class Application:
         host: str = DEFAULT_HOST,
         state: SendPortState = "started",
         route_failures: bool = False,
-    ) -> None:
+        description: str = "",
+    ) -> DeclaredSendPort:
         """A send port, which gets every message that meets ``filter`` (a Python expression, or text) and every message
         that is directed to it. ``priority`` is 1 (first) to 10. With ``route_failures`` what cannot be sent is
         published as an error message instead of suspended."""
-        self.send_ports.append(
-            DeclaredSendPort(
-                name=name,
-                adapter=adapter,
-                filter=filter,
-                retry=retry,
-                priority=priority,
-                host=host,
-                state=state,
-                route_failures=route_failures,
-                place=here(),
-            )
+        port = DeclaredSendPort(
+            name=name,
+            adapter=adapter,
+            filter=filter,
+            retry=retry,
+            priority=priority,
+            host=host,
+            state=state,
+            route_failures=route_failures,
+            description=description,
+            place=here(),
         )
+        self.send_ports.append(port)
+        return port
+
+    def send_port_group(
+        self,
+        name: str,
+        members: Sequence[DeclaredSendPort | str],
+        *,
+        filter: Filter | str | None = None,
+        state: SendPortState = "started",
+        description: str = "",
+    ) -> DeclaredSendPortGroup:
+        """Send ports of this application that get messages together: every member gets a copy of each message that
+        meets ``filter`` and of each that is directed to the group, besides what it gets by itself.
+
+        app.send_port_group("Everyone", [europe, "Audit"], filter=Region == "EU")
+        """
+        # What cannot be a list of members is kept as the only one, and told with the other problems.
+        given = tuple(members) if isinstance(members, list | tuple | set | frozenset) else (members,)
+        group = DeclaredSendPortGroup(
+            name=name, members=given, filter=filter, state=state, description=description, place=here()
+        )
+        self.send_port_groups.append(group)
+        return group
 
     def definition(self) -> ApplicationDefinition:
         """The application as it is stored; DefinitionRefused with every problem if it has any."""

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol, get_args
+from typing import TYPE_CHECKING, Protocol
 
-from postroom.adapters import AnyAdapter
-from postroom.application.definition import DEFAULT_HOST, SendPortState
+from postroom.application.check_fields import (
+    adapter_problems,
+    description_problems,
+    filter_problems,
+    host_problems,
+    name_problems,
+    state_problems,
+)
+from postroom.application.check_groups import group_problems
+from postroom.application.definition import DEFAULT_HOST
 from postroom.application.known_properties import known_properties, property_problems
-from postroom.application.names import host_name_problem, name_problem
+from postroom.application.names import host_name_problem
 from postroom.application.place import Place
 from postroom.application.retry import Retry
-from postroom.errors import DefinitionError, Problem
-from postroom.filters.expression import MAX_GROUPS, Filter
-from postroom.filters.text import parse
+from postroom.errors import Problem
 from postroom.pipelines import ReceivePipeline
 from postroom.properties import Property
 
@@ -29,7 +35,7 @@ def problems_of(application: Application, excused: Collection[object] = ()) -> l
     def add(place: Place, texts: Iterable[str]) -> None:
         found.extend(Problem(text, place.file, place.line) for text in texts)
 
-    add(application.place, _name_problems("application", application.name))
+    add(application.place, name_problems("application", application.name))
     hosts = {DEFAULT_HOST.lower(), *(name.lower() for name in excused if isinstance(name, str))}
     for host in application.hosts:
         if text := host_name_problem(host.name):
@@ -44,21 +50,23 @@ def problems_of(application: Application, excused: Collection[object] = ()) -> l
     for receive_port in application.receive_ports:
         texts = _route_failures_problems(receive_port.route_failures)
         add(receive_port.place, (f"{_called('receive port', receive_port)}: {text}" for text in texts))
-        add(receive_port.place, _name_problems("receive port", receive_port.name))
+        add(receive_port.place, name_problems("receive port", receive_port.name))
     for location in locations:
         add(
             location.place, (f"{_called('location', location)}: {text}" for text in _location_problems(location, hosts))
         )
-        add(location.place, _name_problems("location", location.name))
+        add(location.place, name_problems("location", location.name))
     known = known_properties(application, excused)
     for port in application.send_ports:
         add(port.place, (f"{_called('send port', port)}: {text}" for text in _send_port_problems(port, hosts, known)))
-        add(port.place, _name_problems("send port", port.name))
+        add(port.place, name_problems("send port", port.name))
+    found += group_problems(application, excused, known)
 
     found += _twice("hosts", application.hosts, "Declare it once.", lower=True)
     found += _twice("receive ports", application.receive_ports, "Chain the locations: .location(...).location(...).")
     found += _twice("locations", locations, "The name of a location is unique among all receive ports.")
     found += _twice("send ports", application.send_ports, "Give one of them another name.")
+    found += _twice("send port groups", application.send_port_groups, "Give one of them another name.")
     found += property_problems(application, excused)
     return sorted(dict.fromkeys(found), key=lambda problem: (problem.file, problem.line))
 
@@ -72,11 +80,6 @@ class _Declared(Protocol):
 
 def _called(what: str, declared: _Declared) -> str:
     return f"{what} {declared.name!r}"
-
-
-def _name_problems(what: str, name: object) -> Iterator[str]:
-    if text := name_problem(name):
-        yield f"{what}: {text}."
 
 
 def _twice(what: str, declared: Iterable[_Declared], advice: str, *, lower: bool = False) -> Iterator[Problem]:
@@ -95,61 +98,32 @@ def _twice(what: str, declared: Iterable[_Declared], advice: str, *, lower: bool
 
 
 def _location_problems(location: DeclaredLocation, hosts: Collection[str]) -> Iterator[str]:
-    yield from _adapter_problems(location.adapter, "receives", "receive")
+    yield from adapter_problems(location.adapter, "receives", "receive")
     if location.pipeline is not None:
         if isinstance(location.pipeline, ReceivePipeline):
             yield from (f"pipeline: {text}" for text in location.pipeline.problems())
         else:
             yield f"{location.pipeline!r} is not a pipeline, such as pipelines.Json(...)."
-    yield from _host_problems(location.host, hosts)
+    yield from host_problems(location.host, hosts)
     if not isinstance(location.enabled, bool):
         yield f"enabled is {location.enabled!r}, but must be True or False."
 
 
 def _send_port_problems(port: DeclaredSendPort, hosts: Collection[str], known: list[Property]) -> Iterator[str]:
-    yield from _adapter_problems(port.adapter, "sends", "send")
-    yield from _filter_problems(port.filter, known)
+    yield from adapter_problems(port.adapter, "sends", "send")
+    yield from filter_problems(port.filter, known)
     if isinstance(port.retry, Retry):
         yield from port.retry.problems()
     else:
         yield f"retry is {port.retry!r}, but must be something like Retry(count=3, interval=60)."
     if type(port.priority) is not int or not 1 <= port.priority <= 10:
         yield f"priority is {port.priority!r}, but must be between 1 (first) and 10."
-    yield from _host_problems(port.host, hosts)
-    if port.state not in get_args(SendPortState):
-        yield f"state is {port.state!r}, but must be one of {', '.join(get_args(SendPortState))}."
+    yield from host_problems(port.host, hosts)
+    yield from state_problems(port.state)
+    yield from description_problems(port.description)
     yield from _route_failures_problems(port.route_failures)
 
 
 def _route_failures_problems(route_failures: object) -> Iterator[str]:
     if not isinstance(route_failures, bool):
         yield f"route_failures is {route_failures!r}, but must be True or False."
-
-
-def _adapter_problems(adapter: object, side: str, verb: str) -> Iterator[str]:
-    if not isinstance(adapter, AnyAdapter):
-        yield f"{adapter!r} is not an adapter, such as adapters.File(...)."
-        return
-    if not getattr(adapter, side):
-        yield f"the adapter {adapter.kind!r} cannot {verb}."
-    yield from (f"adapter: {text}" for text in adapter.problems())
-
-
-def _host_problems(host: object, hosts: Collection[str]) -> Iterator[str]:
-    if not isinstance(host, str) or host.lower() not in hosts:
-        yield f"there is no host {host!r}; declare it with app.host({host!r})."
-
-
-def _filter_problems(filter: object, known: list[Property]) -> Iterator[str]:
-    if isinstance(filter, str):
-        try:
-            filter = parse(filter, known)
-        except DefinitionError as error:
-            yield "filter: " + "\n".join(line for line in (f"{error.what} {error.hint}".rstrip(), error.why) if line)
-            return
-    if isinstance(filter, Filter):
-        if len(filter.groups) >= MAX_GROUPS:
-            # The port's subscription has one more group, for messages that name its transport.
-            yield f"filter: it has {len(filter.groups):,} groups, but a port's may have at most {MAX_GROUPS - 1:,}."
-    elif filter is not None:
-        yield f"filter is {filter!r}, but must be a comparison of properties, or its text."

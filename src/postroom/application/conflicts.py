@@ -1,11 +1,13 @@
 """What stands between an application and those that are deployed already.
 
-Names of ports and locations are unique in the whole deployment (SPT-14, ORS-07); a property has one type in all of it.
+Names of ports, groups and locations are unique in the whole deployment (SPT-14, ORS-07); a property has one type in all
+of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from postroom.application.definition import ApplicationDefinition
 from postroom.application.place import Place
@@ -17,23 +19,39 @@ def conflicts(new: ApplicationDefinition, deployed: Iterable[ApplicationDefiniti
     found = []
     for other in deployed:
         if other.name != new.name:
-            taken = {(what, name) for what, name, _ in _names(other)}
+            taken = {(kind.shared_with, name): kind.what for kind, name, _ in _names(other)}
             found += [
-                Problem(f"the application {other.name!r} has a {what} named {name!r} already.", place.file, place.line)
-                for what, name, place in _names(new)
-                if (what, name) in taken
+                Problem(
+                    f"the application {other.name!r} has a {taken[kind.shared_with, name]} named {name!r} already.",
+                    place.file,
+                    place.line,
+                )
+                for kind, name, place in _names(new)
+                if (kind.shared_with, name) in taken
             ]
             found += _types(new, other)
     return found
 
 
-def _names(application: ApplicationDefinition) -> Iterator[tuple[str, str, Place]]:
+class _Kind(NamedTuple):
+    what: str
+    shared_with: str
+    """Kinds whose names are one set: a send port and a send port group cannot have the same."""
+
+
+_RECEIVE_PORT, _LOCATION = _Kind("receive port", "receive port"), _Kind("receive location", "receive location")
+_SEND_PORT, _GROUP = _Kind("send port", "send port"), _Kind("send port group", "send port")
+
+
+def _names(application: ApplicationDefinition) -> Iterator[tuple[_Kind, str, Place]]:
     for receive_port in application.receive_ports:
-        yield "receive port", receive_port.name, receive_port.place
+        yield _RECEIVE_PORT, receive_port.name, receive_port.place
         for location in receive_port.locations:
-            yield "receive location", location.name, location.place
+            yield _LOCATION, location.name, location.place
     for send_port in application.send_ports:
-        yield "send port", send_port.name, send_port.place
+        yield _SEND_PORT, send_port.name, send_port.place
+    for group in application.send_port_groups:
+        yield _GROUP, group.name, group.place
 
 
 def _types(new: ApplicationDefinition, other: ApplicationDefinition) -> Iterator[Problem]:

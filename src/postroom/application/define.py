@@ -12,15 +12,22 @@ from postroom.application.definition import (
     ReceiveLocationDefinition,
     ReceivePortDefinition,
     SendPortDefinition,
+    SendPortGroupDefinition,
 )
 from postroom.application.known_properties import known_properties, own_properties
 from postroom.errors import DefinitionRefused
+from postroom.filters.expression import Filter
 from postroom.filters.text import parse
 from postroom.pipelines import PassThrough
 from postroom.properties import Property
 
 if TYPE_CHECKING:
-    from postroom.application.application import Application, DeclaredLocation, DeclaredSendPort
+    from postroom.application.application import (
+        Application,
+        DeclaredLocation,
+        DeclaredSendPort,
+        DeclaredSendPortGroup,
+    )
 
 
 def define(application: Application) -> ApplicationDefinition:
@@ -51,6 +58,7 @@ def define(application: Application) -> ApplicationDefinition:
         ),
         receive_ports=receive_ports,
         send_ports=send_ports,
+        send_port_groups=tuple(_group_definition(group, known) for group in application.send_port_groups),
     )
 
 
@@ -71,11 +79,28 @@ def _send_port_definition(
     return SendPortDefinition(
         name=port.name,
         adapter=port.adapter,
-        filter=parse(port.filter, known) if isinstance(port.filter, str) else port.filter,
+        filter=_filter(port.filter, known),
         retry=port.retry,
         priority=port.priority,
         host=spelling[port.host.lower()],
         state=port.state,
         route_failures=port.route_failures,
+        description=port.description,
         place=port.place,
     )
+
+
+def _group_definition(group: DeclaredSendPortGroup, known: list[Property]) -> SendPortGroupDefinition:
+    return SendPortGroupDefinition(
+        name=group.name,
+        # Their order means nothing, and must not look like a change.
+        members=tuple(sorted(member if isinstance(member, str) else member.name for member in group.members)),
+        filter=_filter(group.filter, known),
+        state=group.state,
+        description=group.description,
+        place=group.place,
+    )
+
+
+def _filter(declared: Filter | str | None, known: list[Property]) -> Filter | None:
+    return parse(declared, known) if isinstance(declared, str) else declared

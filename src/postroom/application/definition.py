@@ -71,6 +71,21 @@ class SendPortDefinition(_Placed):
     host: str
     state: SendPortState = "started"
     route_failures: bool = False
+    description: str = ""
+
+    @field_serializer("filter")
+    def _filter_as_text(self, filter: Filter | None) -> str | None:
+        return None if filter is None else format_filter(filter)
+
+
+class SendPortGroupDefinition(_Placed):
+    """A send port group; ``members`` are names of send ports of the same application."""
+
+    name: str
+    members: tuple[str, ...] = ()
+    filter: InstanceOf[Filter] | None = None
+    state: SendPortState = "started"
+    description: str = ""
 
     @field_serializer("filter")
     def _filter_as_text(self, filter: Filter | None) -> str | None:
@@ -104,6 +119,7 @@ class ApplicationDefinition(_Placed):
     hosts: tuple[HostDefinition, ...] = ()
     receive_ports: tuple[ReceivePortDefinition, ...] = ()
     send_ports: tuple[SendPortDefinition, ...] = ()
+    send_port_groups: tuple[SendPortGroupDefinition, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -111,7 +127,11 @@ class ApplicationDefinition(_Placed):
         if not isinstance(source, Mapping):
             return source
         known = [*SYSTEM_PROPERTIES.values(), *map(_read_property, source.get("properties", ()))]
-        return {**source, "send_ports": [_with_filter(port, known) for port in source.get("send_ports", ())]}
+        filtered = {
+            field: [_with_filter(one, known) for one in source.get(field, ())]
+            for field in ("send_ports", "send_port_groups")
+        }
+        return {**source, **filtered}
 
     def stored(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -130,7 +150,7 @@ class ApplicationDefinition(_Placed):
             ) from None
 
 
-def _with_filter(port: Any, known: list[Property]) -> Any:
-    if isinstance(port, Mapping) and isinstance(port.get("filter"), str):
-        return {**port, "filter": parse(port["filter"], known)}
-    return port
+def _with_filter(filtered: Any, known: list[Property]) -> Any:
+    if isinstance(filtered, Mapping) and isinstance(filtered.get("filter"), str):
+        return {**filtered, "filter": parse(filtered["filter"], known)}
+    return filtered

@@ -20,7 +20,7 @@ from postroom.properties import Property
 from postroom.system_properties import SYSTEM_PROPERTIES
 
 if TYPE_CHECKING:
-    from postroom.application.application import Application
+    from postroom.application.application import Application, DeclaredSendPort, DeclaredSendPortGroup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +42,11 @@ def uses(application: Application) -> Iterator[Use]:
             if isinstance(location.pipeline, ReceivePipeline):
                 for prop in location.pipeline.promotes:
                     yield Use(property=prop, place=location.place, makes_known=True)
-    for send_port in application.send_ports:
-        if isinstance(send_port.filter, Filter):
-            for prop in compared(send_port.filter):
-                yield Use(property=prop, place=send_port.place, makes_known=False)
+    filters: list[DeclaredSendPort | DeclaredSendPortGroup] = [*application.send_ports, *application.send_port_groups]
+    for filtered in filters:
+        if isinstance(filtered.filter, Filter):
+            for prop in compared(filtered.filter):
+                yield Use(property=prop, place=filtered.place, makes_known=False)
 
 
 def compared(filter: Filter) -> Iterator[Property]:

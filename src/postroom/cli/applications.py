@@ -94,7 +94,7 @@ def list_(frame: Frame) -> None:
 
     with opened(frame) as connection:
         rows = [asdict(one) for one in list_applications(connection)]
-    columns = ["name", "receive_ports", "locations", "send_ports", "applied_at"]
+    columns = ["name", "receive_ports", "locations", "send_ports", "send_port_groups", "applied_at"]
     show_rows(rows, columns, frame.output, empty="No applications. Apply one: postroom apply APP")
 
 

@@ -43,6 +43,7 @@ COMMANDS: dict[str, Lazy] = {
         "postroom.cli.pipeline:pipeline", "Run the receive locations of a host on Spark, and look at them."
     ),
     "port": Lazy("postroom.cli.ports:port", "List, enlist, start, stop and unenlist send ports."),
+    "group": Lazy("postroom.cli.groups:group", "List, enlist, start, stop and unenlist send port groups."),
     "location": Lazy("postroom.cli.locations:location", "List, enable and disable receive locations."),
     "subscription": Lazy(
         "postroom.cli.subscriptions:subscription", "Look at subscriptions, and try messages against them."

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from postroom.messagebox.connection import Connection
-    from postroom.operations.ports import PortChange, PortListing
+    from postroom.operations.ports import PortListing
+    from postroom.operations.states import StateChange
 
 _NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
@@ -83,7 +84,7 @@ def enlist(frame: Frame, names: tuple[str, ...]) -> None:
     """
     from postroom.operations import ports
 
-    _change(frame, names, ports.enlist)
+    change_states(frame, names, ports.enlist)
 
 
 @port.command()
@@ -99,7 +100,7 @@ def start(frame: Frame, names: tuple[str, ...]) -> None:
     """
     from postroom.operations import ports
 
-    _change(frame, names, ports.start)
+    change_states(frame, names, ports.start)
 
 
 @port.command()
@@ -115,7 +116,7 @@ def stop(frame: Frame, names: tuple[str, ...]) -> None:
     """
     from postroom.operations import ports
 
-    _change(frame, names, ports.stop)
+    change_states(frame, names, ports.stop)
 
 
 @port.command()
@@ -131,10 +132,11 @@ def unenlist(frame: Frame, names: tuple[str, ...]) -> None:
     """
     from postroom.operations import ports
 
-    _change(frame, names, ports.unenlist)
+    change_states(frame, names, ports.unenlist)
 
 
-def _change(frame: Frame, names: tuple[str, ...], change: Callable[[Connection, str], PortChange]) -> None:
+def change_states(frame: Frame, names: tuple[str, ...], change: Callable[[Connection, str], StateChange]) -> None:
+    """Does the same to each, and shows what it came to."""
     with opened(frame) as connection:
         rows = [
             {
@@ -170,4 +172,6 @@ def _row(listing: PortListing) -> dict[str, Any]:
         "port_id": port.port_id,
         "transport_id": port.transport_id,
         "subscription_id": port.subscription_id,
+        "groups": listing.groups,
+        "description": port.description,
     }

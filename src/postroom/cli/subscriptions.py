@@ -51,7 +51,7 @@ def list_(
         found = list_subscriptions(
             connection, subscription_type=type_, service=service, instance_id=instance, limit=limit
         )
-    columns = ["subscription_id", "service_name", "type", "state", "host", "priority", "filter"]
+    columns = ["subscription_id", "service_name", "group", "type", "state", "host", "priority", "filter"]
     show_rows([_row(one) for one in found], columns, frame.output, empty="No subscriptions.")
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Any
 
 from postroom.errors import NotFound
@@ -79,6 +80,53 @@ class SendPort:
     subscription_id: int | None
     route_failures: bool = False
     """Failures are published instead of suspended."""
+    description: str = ""
+
+
+class Destiny(Enum):
+    """What happens to a message, by the states of a send port group and of its member (SPT-13)."""
+
+    DELIVERED = "delivered"
+    SUSPENDED = "suspended"
+    NONE = "nothing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupMember:
+    """A send port in a group; its subscription through the group is there while both are enlisted."""
+
+    port_id: uuid.UUID
+    port_name: str
+    port_state: PortState
+    subscription_id: int | None
+
+    @property
+    def is_enlisted(self) -> bool:
+        return self.port_state is not PortState.BOUND
+
+
+@dataclass(frozen=True, kw_only=True)
+class SendPortGroup:
+    """A send port group. Its state and those of its members are independent of each other."""
+
+    group_id: uuid.UUID
+    application: str
+    name: str
+    description: str
+    filter: str | None
+    state: PortState
+    members: tuple[GroupMember, ...]
+
+    @property
+    def is_enlisted(self) -> bool:
+        return self.state is not PortState.BOUND
+
+    def destiny(self, member: GroupMember) -> Destiny:
+        """What happens to messages that come to a member through this group."""
+        states = {self.state, member.port_state}
+        if PortState.BOUND in states:
+            return Destiny.NONE
+        return Destiny.SUSPENDED if PortState.STOPPED in states else Destiny.DELIVERED
 
 
 def hosts(connection: Connection) -> list[Host]:
@@ -130,14 +178,43 @@ def send_ports(
     """The send ports, of one host or of all, by name."""
     rows = connection.execute(
         "SELECT id, name, host_id, transport_id, adapter, uri, filter, priority, retry_count, retry_interval, state,"
-        "       subscription_id, route_failures"
+        "       subscription_id, route_failures, description"
         "  FROM management.send_ports"
         " WHERE host_id = coalesce(%s, host_id) AND (%s::uuid[] IS NULL OR id = ANY (%s)) ORDER BY name",
         (host_id, ids, ids),
     )
     names = (
         *("port_id", "name", "host_id", "transport_id", "adapter", "uri", "filter", "priority", "retry_count"),
-        *("retry_interval", "state", "subscription_id", "route_failures"),
+        *("retry_interval", "state", "subscription_id", "route_failures", "description"),
     )
     ports = (dict(zip(names, row, strict=True)) for row in rows)
     return [SendPort(**{**port, "state": PortState(port["state"])}) for port in ports]
+
+
+def send_port_groups(connection: Connection, *, member: uuid.UUID | None = None) -> list[SendPortGroup]:
+    """The send port groups, all or those that a send port is a member of, by name."""
+    members: defaultdict[uuid.UUID, list[GroupMember]] = defaultdict(list)
+    for group_id, port_id, name, state, subscription_id in connection.execute(
+        "SELECT m.group_id, p.id, p.name, p.state, m.subscription_id"
+        "  FROM management.send_port_group_members m JOIN management.send_ports p ON p.id = m.port_id ORDER BY p.name"
+    ):
+        members[group_id].append(
+            GroupMember(port_id=port_id, port_name=name, port_state=PortState(state), subscription_id=subscription_id)
+        )
+    rows = connection.execute(
+        "SELECT g.id, a.name, g.name, g.description, g.filter, g.state"
+        "  FROM management.send_port_groups g JOIN management.applications a ON a.id = g.application_id ORDER BY g.name"
+    )
+    groups = [
+        SendPortGroup(
+            group_id=group_id,
+            application=application,
+            name=name,
+            description=description,
+            filter=filter,
+            state=PortState(state),
+            members=tuple(members[group_id]),
+        )
+        for group_id, application, name, description, filter, state in rows
+    ]
+    return [group for group in groups if member is None or any(one.port_id == member for one in group.members)]

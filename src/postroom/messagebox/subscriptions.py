@@ -7,7 +7,7 @@ import uuid
 from postroom.filters.access import predicate_tables
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter
-from postroom.messagebox.configuration import Host, ServiceClass
+from postroom.messagebox.configuration import Host, SendPortGroup, ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.stored_values import to_stored
 
@@ -21,8 +21,11 @@ def create_subscription(
     service_name: str,
     filter: Filter,
     priority: int,
+    group: SendPortGroup | None = None,
 ) -> int:
-    """An activation subscription, stopped, through the host's own procedures; inside the caller's transaction."""
+    """An activation subscription, stopped, through the host's own procedures; inside the caller's transaction.
+
+    ``group`` is the send port group that it comes through."""
     name = host.name.lower()
     row = connection.execute(
         f"SELECT create_subscription_{name}(%s::smallint, %s, %s, %s, %s::smallint)",
@@ -30,6 +33,11 @@ def create_subscription(
     ).fetchone()
     assert row is not None
     subscription_id = int(row[0])
+    if group is not None:
+        connection.execute(
+            "UPDATE subscriptions SET group_id = %s, group_name = %s WHERE id = %s",
+            (group.group_id, group.name, subscription_id),
+        )
     with connection.cursor() as cursor:
         cursor.executemany(
             f"SELECT insert_predicate_{name}(%s, %s, %s::smallint, %s, %s::smallint, %s, %s::bigint, %s::numeric,"

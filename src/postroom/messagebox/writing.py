@@ -30,6 +30,7 @@ QUEUE = ("host_id", "message_id", "subscription_id", "service_class", "service_i
 SUSPENDED = (
     *("host_id", "message_id", "subscription_id", "service_class", "service_id", "instance_id", "priority", "task"),
     *("resumable", "cause", "error_code", "error_description", "adapter", "uri", "related_instance_id"),
+    "group_id",
 )
 
 
@@ -69,6 +70,7 @@ class SuspendedRow:
     adapter: str | None = None
     uri: str | None = None
     related_instance_id: uuid.UUID | None = None
+    group_id: uuid.UUID | None = None
 
 
 def write_message(connection: Connection, message: Message, context: str, *, with_fragments: bool = True) -> None:
@@ -180,6 +182,7 @@ def _suspended(one: SuspendedRow) -> bytes:
         text(one.adapter),
         text(one.uri),
         None if one.related_instance_id is None else one.related_instance_id.bytes,
+        None if one.group_id is None else one.group_id.bytes,
     )
 
 

@@ -19,6 +19,7 @@ class ApplicationListing:
     receive_ports: int
     locations: int
     send_ports: int
+    send_port_groups: int
     applied_at: datetime
 
 

@@ -20,6 +20,7 @@ from postroom.filters.text import format_filter
 from postroom.messagebox.configuration import ReceiveLocation, SendPort
 from postroom.operations.deployed import Deployed
 from postroom.operations.discretion import discreet
+from postroom.operations.group_comparison import group_problems, group_steps
 from postroom.operations.plans import Action, Difference, Kind, Plan, Step
 from postroom.system_properties import SYSTEM_PROPERTIES
 from postroom.values import ValueType
@@ -42,11 +43,13 @@ def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path) -
             *_receive_ports(definition, deployed),
             *_locations(definition, deployed, home),
             *_send_ports(definition, deployed, home),
+            *group_steps(definition, deployed),
         ),
         problems=(
             *conflicts(definition, deployed.others),
             *_type_problems(definition, deployed),
             *_removal_problems(definition, deployed),
+            *group_problems(definition, deployed),
         ),
     )
 
@@ -68,14 +71,18 @@ def _type_problems(definition: ApplicationDefinition, deployed: Deployed) -> Ite
                 definition.place.file,
                 definition.place.line,
             )
-        for port in definition.send_ports:
-            groups = () if port.filter is None else port.filter.groups
+        filtered = [
+            *(("send port", port.name, port.filter, port.place) for port in definition.send_ports),
+            *(("send port group", group.name, group.filter, group.place) for group in definition.send_port_groups),
+        ]
+        for what, name, filter, place in filtered:
+            groups = () if filter is None else filter.groups
             if any(predicate.property.key == prop.key for group in groups for predicate in group):
                 yield Problem(
-                    f"send port {port.name!r}: the filter compares {prop.dotted} with values of type "
+                    f"{what} {name!r}: the filter compares {prop.dotted} with values of type "
                     f"{_type(prop.value_type)}, but it is deployed as {_type(there)}.",
-                    port.place.file,
-                    port.place.line,
+                    place.file,
+                    place.line,
                 )
 
 
@@ -228,6 +235,7 @@ def send_port_fields(port: SendPortDefinition, home: Path) -> dict[str, Any]:
         "retry count": port.retry.count,
         "retry interval": timedelta(seconds=port.retry.interval),
         _ROUTE_FAILURES: port.route_failures,
+        "description": port.description,
     }
 
 
@@ -241,6 +249,7 @@ def _deployed_send_port(port: SendPort, host: str) -> dict[str, Any]:
         "retry count": port.retry_count,
         "retry interval": port.retry_interval,
         _ROUTE_FAILURES: port.route_failures,
+        "description": port.description,
     }
 
 

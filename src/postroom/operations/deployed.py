@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.application import ApplicationDefinition
-from postroom.messagebox.configuration import Host, ReceiveLocation, SendPort, hosts, receive_locations, send_ports
+from postroom.messagebox.configuration import (
+    Host,
+    ReceiveLocation,
+    SendPort,
+    SendPortGroup,
+    hosts,
+    receive_locations,
+    send_port_groups,
+    send_ports,
+)
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.values import ValueType
@@ -22,7 +31,7 @@ class ReceivePort:
 
 @dataclass(frozen=True, kw_only=True)
 class Deployed:
-    """The whole deployment; ports and locations are those of one application."""
+    """The whole deployment; ports, groups and locations are those of one application."""
 
     hosts: dict[str, Host]
     """By name in lower case: hosts differ by more than case."""
@@ -33,6 +42,7 @@ class Deployed:
     receive_ports: dict[str, ReceivePort]
     locations: dict[str, ReceiveLocation]
     send_ports: dict[str, SendPort]
+    send_port_groups: dict[str, SendPortGroup]
     unfinished_files: dict[str, int]
     """Per location: how many files it has taken and not yet published."""
 
@@ -73,5 +83,6 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
         receive_ports=own,
         locations={one.name: one for one in receive_locations(connection) if one.port_name in own},
         send_ports={one.name: one for one in send_ports(connection) if one.name in own_send_ports},
+        send_port_groups={one.name: one for one in send_port_groups(connection) if one.application == application},
         unfinished_files=dict(connection.execute(statement("queries/unfinished_files")).fetchall()),
     )

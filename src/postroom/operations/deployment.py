@@ -14,16 +14,40 @@ from pathlib import Path
 
 from psycopg.types.json import Jsonb
 
-from postroom.application import DEFAULT_HOST, ApplicationDefinition, SendPortDefinition
+from postroom.application import (
+    DEFAULT_HOST,
+    ApplicationDefinition,
+    SendPortDefinition,
+    SendPortGroupDefinition,
+)
 from postroom.errors import DefinitionRefused
-from postroom.messagebox.configuration import PortState, SendPort, hosts, send_ports
+from postroom.messagebox.configuration import (
+    PortState,
+    SendPort,
+    SendPortGroup,
+    hosts,
+    send_port_groups,
+    send_ports,
+)
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.migrate import create_host
 from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import deploy_property
 from postroom.operations.comparison import compare, location_fields, send_port_fields
 from postroom.operations.deployed import Deployed, read_deployed
-from postroom.operations.enlistment import enlist_port, start_port, subscribe_again, unenlist_port
+from postroom.operations.enlistment import (
+    add_member,
+    enlist_group,
+    enlist_port,
+    remove_member,
+    start_group,
+    start_port,
+    subscribe_again,
+    subscribe_group_again,
+    unenlist_group,
+    unenlist_port,
+)
+from postroom.operations.group_comparison import group_fields
 from postroom.operations.plans import Action, Kind, Plan
 from postroom.system_properties import SYSTEM_PROPERTIES
 
@@ -87,6 +111,7 @@ class _Deployment:
         self._store_receive_ports()
         self._store_locations()
         self._store_send_ports()
+        self._store_groups()
 
     def _deploy_properties(self) -> None:
         wanted = {**SYSTEM_PROPERTIES, **{prop.key: prop for prop in self._definition.properties}}
@@ -114,6 +139,7 @@ class _Deployment:
         """What is not declared any more. Instances stay, and can be terminated, or resumed when it is declared again.
 
         Receive ports go later, because a location may move from one to another."""
+        self._remove_groups_and_members()
         for step in self._plan.of(Kind.SEND_PORT, Action.REMOVE):
             port = self._deployed.send_ports[step.name]
             if port.state is not PortState.BOUND:
@@ -121,6 +147,17 @@ class _Deployment:
             self._connection.execute("DELETE FROM send_ports WHERE id = %s", (port.port_id,))
         for step in self._plan.of(Kind.LOCATION, Action.REMOVE):
             self._connection.execute("DELETE FROM receive_locations WHERE name = %s", (step.name,))
+
+    def _remove_groups_and_members(self) -> None:
+        declared = {group.name: group for group in self._definition.send_port_groups}
+        for group in self._deployed.send_port_groups.values():
+            if group.name not in declared:
+                unenlist_group(self._connection, group)
+                self._connection.execute("DELETE FROM send_port_groups WHERE id = %s", (group.group_id,))
+                continue
+            for member in group.members:
+                if member.port_name not in declared[group.name].members:
+                    remove_member(self._connection, group, member.port_id)
 
     def _store_receive_ports(self) -> None:
         declared = {port.name: port for port in self._definition.receive_ports}
@@ -184,6 +221,7 @@ class _Deployment:
                 "retry_count": fields["retry count"],
                 "retry_interval": fields["retry interval"],
                 "route_failures": port.route_failures,
+                "description": fields["description"],
             },
         ).fetchone()
         assert row is not None
@@ -196,6 +234,40 @@ class _Deployment:
             stored = enlist_port(self._connection, stored)
         if declared.state == "started":
             start_port(self._connection, stored)
+
+    def _store_groups(self) -> None:
+        """New groups, changed filters, and members that came; those that left went before their ports."""
+        for step in self._plan.of(Kind.SEND_PORT_GROUP, Action.CREATE, Action.CHANGE):
+            declared = next(one for one in self._definition.send_port_groups if one.name == step.name)
+            group = self._store_group(declared)
+            if step.action is Action.CREATE:
+                if declared.state != "bound":
+                    group = enlist_group(self._connection, group)
+                if declared.state == "started":
+                    start_group(self._connection, group)
+            elif "filter" in {difference.field for difference in step.differences}:
+                subscribe_group_again(self._connection, group)
+
+    def _store_group(self, declared: SendPortGroupDefinition) -> SendPortGroup:
+        fields = group_fields(declared)
+        row = self._connection.execute(
+            statement("queries/store_send_port_group"),
+            {
+                "id": _id(Kind.SEND_PORT_GROUP, declared.name),
+                "application_id": self._application_id,
+                "name": declared.name,
+                "description": fields["description"],
+                "filter": fields["filter"],
+            },
+        ).fetchone()
+        assert row is not None
+        group_id: uuid.UUID = row[0]
+        (group,) = (one for one in send_port_groups(self._connection) if one.group_id == group_id)
+        there = {member.port_name for member in group.members}
+        for port in send_ports(self._connection):
+            if port.name in declared.members and port.name not in there:
+                group = add_member(self._connection, group, port)
+        return group
 
 
 def _id(kind: Kind, name: str) -> uuid.UUID:

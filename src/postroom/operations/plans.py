@@ -23,6 +23,7 @@ class Kind(StrEnum):
     RECEIVE_PORT = "receive port"
     LOCATION = "location"
     SEND_PORT = "send port"
+    SEND_PORT_GROUP = "send port group"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,4 @@
-"""Send ports: list, enlist, start, stop, unenlist (SPT-01 … 08).
-
-    bound ──enlist──► stopped ──start──► started          start on a bound port enlists it first
-      ▲                  │  ▲               │             unenlist on a started port stops it first
-      └────unenlist──────┘  └─────stop──────┘
+"""Send ports: list, enlist, start, stop, unenlist (SPT-01 … 08, SPT-12).
 
 Every change takes the routing lock exclusively: no publish under way can leave a message behind.
 """
@@ -14,20 +10,11 @@ from dataclasses import dataclass
 
 from postroom.agent.wake_up import WakeUp
 from postroom.errors import NotFound, StateError
-from postroom.messagebox.configuration import PortState, SendPort, send_ports
+from postroom.messagebox.configuration import PortState, SendPort, send_port_groups, send_ports
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.statements import statement
 from postroom.operations.enlistment import enlist_port, host_of, start_port, stop_port, unenlist_port
-
-
-@dataclass(frozen=True, kw_only=True)
-class PortChange:
-    """What an operation on a port did."""
-
-    name: str
-    before: PortState
-    after: PortState
-    resumed: int = 0
+from postroom.operations.states import StateChange, refuse_unless_allowed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +27,14 @@ class PortListing:
     waiting: int
     retrying: int
     suspended: int
+    groups: tuple[str, ...] = ()
+    """The send port groups that it is a member of."""
 
 
 def list_ports(connection: Connection, *, application: str | None = None) -> list[PortListing]:
     """Every send port, by name."""
     ports = {port.port_id: port for port in send_ports(connection)}
+    groups = send_port_groups(connection)
     rows = connection.execute(statement("queries/list_send_ports"), {"application": application})
     return [
         PortListing(
@@ -54,33 +44,34 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
             waiting=waiting,
             retrying=retrying,
             suspended=suspended,
+            groups=tuple(group.name for group in groups if port_id in {one.port_id for one in group.members}),
         )
         for port_id, owner, host, waiting, retrying, suspended in rows
         if port_id in ports
     ]
 
 
-def enlist(connection: Connection, name: str) -> PortChange:
+def enlist(connection: Connection, name: str) -> StateChange:
     """Bound becomes stopped: the port has a subscription, whose matches are suspended until it is started."""
-    return _change(connection, name, "enlist", {PortState.BOUND: _enlist})
+    return _change(connection, name, "enlist", lambda c, port: (enlist_port(c, port), 0))
 
 
-def start(connection: Connection, name: str) -> PortChange:
+def start(connection: Connection, name: str) -> StateChange:
     """The port's matches are served; what was suspended because it was stopped is taken up again, in order."""
-    change = _change(connection, name, "start", {PortState.BOUND: _enlist_and_start, PortState.STOPPED: start_port})
+    change = _change(connection, name, "start", _start)
     if change.resumed:
         WakeUp(connection).send([host_of(connection, port_named(connection, name)).name])
     return change
 
 
-def stop(connection: Connection, name: str) -> PortChange:
+def stop(connection: Connection, name: str) -> StateChange:
     """New matches are suspended. What is in the work queue already is still delivered."""
-    return _change(connection, name, "stop", {PortState.STARTED: _stop})
+    return _change(connection, name, "stop", lambda c, port: (stop_port(c, port), 0))
 
 
-def unenlist(connection: Connection, name: str) -> PortChange:
+def unenlist(connection: Connection, name: str) -> StateChange:
     """The subscription goes; instances that exist stay, and can be resumed or terminated."""
-    return _change(connection, name, "unenlist", {PortState.STOPPED: _unenlist, PortState.STARTED: _unenlist})
+    return _change(connection, name, "unenlist", _unenlist)
 
 
 def port_named(connection: Connection, name: str) -> SendPort:
@@ -95,40 +86,31 @@ def port_named(connection: Connection, name: str) -> SendPort:
     )
 
 
+#: Gives the port as it is afterwards, and how many messages were resumed.
 _Step = Callable[[Connection, SendPort], tuple[SendPort, int]]
 
-_FROM = {
-    PortState.BOUND: ("enlist", "start"),
-    PortState.STOPPED: ("start", "unenlist"),
-    PortState.STARTED: ("stop", "unenlist"),
-}
 
-
-def _change(connection: Connection, name: str, operation: str, allowed: dict[PortState, _Step]) -> PortChange:
-    def work(connection: Connection) -> PortChange:
+def _change(connection: Connection, name: str, operation: str, step: _Step) -> StateChange:
+    def work(connection: Connection) -> StateChange:
         connection.execute("SELECT change_routing()")
         port = port_named(connection, name)
-        if port.state not in allowed:
-            state = port.state.name.lower()
-            hint = ", ".join(f"'{other}'" for other in _FROM[port.state])
-            raise StateError(f"Port {name!r} is {state}; it cannot {operation}.", hint=f"What it can do now: {hint}.")
-        after, resumed = allowed[port.state](connection, port)
-        return PortChange(name=port.name, before=port.state, after=after.state, resumed=resumed)
+        refuse_unless_allowed(operation, f"Port {name!r}", port.state)
+        after, resumed = step(connection, port)
+        return StateChange(name=port.name, before=port.state, after=after.state, resumed=resumed)
 
     return transaction(connection, work)
 
 
-def _enlist(connection: Connection, port: SendPort) -> tuple[SendPort, int]:
-    return enlist_port(connection, port), 0
-
-
-def _enlist_and_start(connection: Connection, port: SendPort) -> tuple[SendPort, int]:
-    return start_port(connection, enlist_port(connection, port))
-
-
-def _stop(connection: Connection, port: SendPort) -> tuple[SendPort, int]:
-    return stop_port(connection, port), 0
+def _start(connection: Connection, port: SendPort) -> tuple[SendPort, int]:
+    return start_port(connection, enlist_port(connection, port) if port.state is PortState.BOUND else port)
 
 
 def _unenlist(connection: Connection, port: SendPort) -> tuple[SendPort, int]:
+    for group in send_port_groups(connection, member=port.port_id):
+        if group.is_enlisted and [one.port_id for one in group.members if one.is_enlisted] == [port.port_id]:
+            raise StateError(
+                f"Port {port.name!r} cannot unenlist: it is the last enlisted member of the group {group.name!r}.",
+                why=f"The group is {group.state.name.lower()}, and would have nobody to give its messages to.",
+                hint=f"Unenlist the group first: postroom group unenlist {group.name!r}",
+            )
     return unenlist_port(connection, port), 0

@@ -104,7 +104,7 @@ def subscriber_called(connection: Connection, called: str, properties: list[Prop
                 return _unenlisted(port, host_names[port.host_id], properties)
         raise
     return Subscriber(
-        name=found.service_name,
+        name=found.service_name if found.group is None else f"{found.service_name} through {found.group}",
         state=found.state.name.lower(),
         host=found.host,
         subscription_id=found.subscription_id,

@@ -50,6 +50,8 @@ class Subscription:
     valid_from: datetime | None
     start_window: time | None
     end_window: time | None
+    group: str | None = None
+    """The send port group that the service receives through, if it is not by itself."""
 
 
 def list_subscriptions(
@@ -109,6 +111,7 @@ def _read(connection: Connection, **conditions: Any) -> list[Subscription]:
 _FIELDS = (
     *("subscription_id", "instance_id", "service_class", "service_id", "service_name", "host", "priority", "state"),
     *("ordered_delivery", "request_response", "filter", "created_at", "valid_from", "start_window", "end_window"),
+    "group",
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from postroom.agent.receiving import Receiver
@@ -11,7 +12,7 @@ from postroom.agent.routing import RoutingTable
 from postroom.errors import PublishFailed
 from postroom.message import Message
 from postroom.messagebox.connection import connect
-from postroom.operations import ports
+from postroom.operations import groups, ports
 from tests.support.box import Box, Region, interchange
 
 
@@ -86,3 +87,47 @@ def test_every_publish_falls_before_or_after_an_unenlist(box: Box) -> None:
             outcomes += publisher.result()
     assert box.count("work_queue") == outcomes["accepted"]
     assert box.count("suspended_queue WHERE cause = 3") == outcomes["refused"]
+
+
+def test_no_message_through_a_group_is_left_behind_by_a_start(box: Box) -> None:
+    """Port and group are stopped and started by two operators; whoever starts last takes everything up (SPT-13)."""
+    location = box.add_location()
+    box.add_port("P")
+    box.add_group("G", ["P"], "exists(Region)")
+    running = threading.Barrier(3)
+    stop = threading.Event()
+
+    def change(stop_it: Callable[..., object], start_it: Callable[..., object], name: str) -> None:
+        with connect(box.url) as connection:
+            running.wait(60)
+            for _ in range(40):
+                stop_it(connection, name)
+                start_it(connection, name)
+
+    def publish(streaming: bool) -> int:
+        published = 0
+        with connect(box.url, user=box.host().role_name) as connection:
+            agent = box.agent(connection=connection)
+            receiver = Receiver(connection, RoutingTable())
+            while not stop.is_set():
+                if streaming:
+                    published += receiver.receive(location, [interchange(b'{"region":"EU"}')])[0].published
+                else:
+                    agent.publish([Message.of(b"", promoted={Region: "EU"})])
+                    published += 1
+        return published
+
+    with ThreadPoolExecutor() as pool:
+        publishers = [pool.submit(publish, streaming) for streaming in (True, False)]
+        operators = [
+            pool.submit(change, ports.stop, ports.start, "P"),
+            pool.submit(change, groups.stop, groups.start, "G"),
+        ]
+        running.wait(60)
+        for operator in operators:
+            operator.result()
+        stop.set()
+        published = sum(publisher.result() for publisher in publishers)
+    assert box.count("suspended_queue") == 0
+    assert box.count("work_queue") == published
+    assert box.one("SELECT count(DISTINCT message_id) FROM work_queue") == published

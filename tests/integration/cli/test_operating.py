@@ -13,6 +13,7 @@ from tests.integration.cli.conftest import Run
 
 LISTINGS = [
     ("application", "list"),
+    ("group", "list"),
     ("host", "list"),
     ("instance", "list"),
     ("instance", "list", "--group-by", "port"),
@@ -202,3 +203,46 @@ def test_a_login_that_may_not_is_told_so(applied: Run, database: str) -> None:
     refused = applied("--database", database.replace("postgres@", f"{role[0]}@"), "port", "stop", "Europe")
     assert refused.code == ExitCode.STATE
     assert "The login may not do that." in refused.err
+
+
+def test_groups_go_through_their_states_and_show_what_they_come_to(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "app.py"
+    path.write_text(
+        "from postroom import Application, Property, adapters\n"
+        "Region = Property('Orders.Region', str)\n"
+        "app = Application('orders')\n"
+        "app.property(Region)\n"
+        "one = app.send_port('One', adapters.Null())\n"
+        "app.send_port('Two', adapters.Null(), state='stopped', description='The second')\n"
+        "app.send_port_group('Everyone', [one, 'Two'], filter=Region == 'EU')\n"
+    )
+    assert run("apply", path).code == ExitCode.OK
+    [listed] = run("group", "list", "-o", "json").json
+    assert (listed["name"], listed["members"], listed["state"]) == ("Everyone", ["One", "Two"], "started")
+    assert run("group", "list", "--application", "other", "-o", "json").json == []
+    shown = run("group", "show", "Everyone", "-o", "json").json
+    assert [(one["member"], one["through_the_group"]) for one in shown["members"]] == [
+        ("One", "delivered"),
+        ("Two", "suspended"),
+    ]
+    assert "suspended" in run("group", "show", "Everyone").out
+    assert run("port", "show", "Two", "-o", "json").json["groups"] == ["Everyone"]
+    assert run("publish", path, "-p", "Region=EU", "-o", "json").json[0]["subscribers"] == ["One", "Two"]
+    assert run("group", "stop", "Everyone", "-o", "json").json == [
+        {"name": "Everyone", "before": "started", "after": "stopped", "resumed": 0}
+    ]
+    assert run("port", "start", "Two", "-o", "json").json[0]["resumed"] == 0
+    assert run("group", "start", "Everyone", "-o", "json").json[0]["resumed"] == 1
+    [through] = run("subscription", "list", "--service", "Two", "-o", "json").json[1:]
+    assert (through["group"], through["state"]) == ("Everyone", "started")
+    explained = run("explain", "-p", "Orders.Region=EU").out
+    assert "Two through Everyone" in explained
+    refused = run("group", "enlist", "Everyone")
+    assert refused.code == ExitCode.STATE
+    assert refused.err.splitlines()[0] == "Error: Send port group 'Everyone' is started; it cannot enlist."
+    assert run("port", "unenlist", "One").code == ExitCode.OK
+    last = run("port", "unenlist", "Two")
+    assert last.code == ExitCode.STATE
+    assert "postroom group unenlist 'Everyone'" in last.err
+    assert run("group", "unenlist", "Everyone").code == ExitCode.OK
+    assert run("port", "unenlist", "Two").code == ExitCode.OK

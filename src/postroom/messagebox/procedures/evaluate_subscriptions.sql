@@ -26,9 +26,14 @@ BEGIN
         RETURNING 1
     ), suspended AS (
         INSERT INTO suspended_queue (host_id, message_id, subscription_id, service_class, service_id, instance_id,
-                                     priority, enqueued_at, suspended_at, cause, error_code, error_description)
+                                     priority, enqueued_at, suspended_at, cause, error_code, error_description,
+                                     group_id)
         SELECT host_id, p_message_id, id, service_class, service_id, the_instance, priority, p_now, p_now,
-               1, 'PORT_STOPPED', 'The subscriber ' || service_name || ' is enlisted but stopped.'
+               1, 'PORT_STOPPED',
+               'The subscriber ' || service_name
+               || coalesce(', or the send port group ' || group_name || ' that the message comes through,', '')
+               || ' is enlisted but stopped.',
+               group_id
           FROM found WHERE state = 2 ORDER BY id
         RETURNING 1
     )

@@ -1,4 +1,5 @@
--- A port was started: what was suspended because it was stopped goes back into the work queue under its old numbers.
+-- A port was started: what was suspended because it was stopped goes back into the work queue under its old numbers. What
+-- came through a send port group stays until that is started, too.
 -- Index: suspended_queue_stopped. Called under the exclusive routing lock.
 CREATE OR REPLACE FUNCTION messagebox.resume_stopped(p_service_id uuid) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
@@ -6,7 +7,11 @@ DECLARE
     resumed_count bigint;
 BEGIN
     WITH resumed AS (
-        DELETE FROM suspended_queue WHERE service_id = p_service_id AND cause = 1 RETURNING *
+        DELETE FROM suspended_queue q
+         WHERE q.service_id = p_service_id AND q.cause = 1
+           AND (q.group_id IS NULL
+                OR EXISTS (SELECT 1 FROM send_port_groups g WHERE g.id = q.group_id AND g.state = 3))
+        RETURNING *
     )
     INSERT INTO work_queue (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
                             priority, task, attempt, enqueued_at)

@@ -4,6 +4,7 @@ SELECT a.name,
        (SELECT count(*) FROM receive_locations l JOIN receive_ports r ON r.id = l.receive_port_id
          WHERE r.application_id = a.id) AS locations,
        (SELECT count(*) FROM send_ports s WHERE s.application_id = a.id) AS send_ports,
+       (SELECT count(*) FROM send_port_groups g WHERE g.application_id = a.id) AS send_port_groups,
        a.applied_at
   FROM applications a
  ORDER BY a.name

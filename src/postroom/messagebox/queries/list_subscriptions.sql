@@ -1,7 +1,7 @@
 -- The subscriptions that can be matched, by service; every condition is optional.
 -- Reads the subscriptions whole.
 SELECT s.id, s.instance_id, s.service_class, s.service_id, s.service_name, h.name, s.priority, s.state, s.ordered,
-       s.request_response, s.filter, s.created_at, s.valid_from, s.start_window, s.end_window
+       s.request_response, s.filter, s.created_at, s.valid_from, s.start_window, s.end_window, s.group_name
   FROM subscriptions s
   JOIN hosts h ON h.id = s.host_id
  WHERE s.removed_at IS NULL

@@ -1,11 +1,11 @@
 -- A send port as it is declared now. One that is there keeps its ids, its state and its subscription; a new one is bound.
 -- Index: send_ports (name).
 INSERT INTO send_ports (id, application_id, host_id, name, transport_id, adapter, uri, filter, priority, retry_count,
-                        retry_interval, route_failures)
+                        retry_interval, route_failures, description)
 VALUES (%(id)s, %(application_id)s, %(host_id)s, %(name)s, %(transport_id)s, %(adapter)s, %(uri)s, %(filter)s,
-        %(priority)s, %(retry_count)s, %(retry_interval)s, %(route_failures)s)
+        %(priority)s, %(retry_count)s, %(retry_interval)s, %(route_failures)s, %(description)s)
     ON CONFLICT (name) DO UPDATE
        SET host_id = excluded.host_id, adapter = excluded.adapter, uri = excluded.uri, filter = excluded.filter,
            priority = excluded.priority, retry_count = excluded.retry_count, retry_interval = excluded.retry_interval,
-           route_failures = excluded.route_failures
+           route_failures = excluded.route_failures, description = excluded.description
 RETURNING id

@@ -8,5 +8,5 @@ CREATE TABLE messagebox.__HOST___q_suspended PARTITION OF messagebox.suspended_q
 GRANT INSERT (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task)
     ON messagebox.__HOST___q TO __HOSTS_ROLE__;
 GRANT INSERT (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, resumable,
-              cause, error_code, error_description, adapter, uri, related_instance_id)
+              cause, error_code, error_description, adapter, uri, related_instance_id, group_id)
     ON messagebox.__HOST___q_suspended TO __HOSTS_ROLE__;

@@ -1,0 +1,65 @@
+"""What can be wrong with one field of a declaration; a sentence for each thing that is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import get_args
+
+from postroom.adapters import AnyAdapter
+from postroom.application.definition import SendPortState
+from postroom.application.names import name_problem
+from postroom.errors import DefinitionError
+from postroom.filters.expression import MAX_GROUPS, Filter
+from postroom.filters.text import parse
+from postroom.properties import Property
+
+#: As long as BizTalk allows (SPT-14).
+MAX_DESCRIPTION_LENGTH = 256
+
+
+def name_problems(what: str, name: object) -> Iterator[str]:
+    if text := name_problem(name):
+        yield f"{what}: {text}."
+
+
+def adapter_problems(adapter: object, side: str, verb: str) -> Iterator[str]:
+    if not isinstance(adapter, AnyAdapter):
+        yield f"{adapter!r} is not an adapter, such as adapters.File(...)."
+        return
+    if not getattr(adapter, side):
+        yield f"the adapter {adapter.kind!r} cannot {verb}."
+    yield from (f"adapter: {text}" for text in adapter.problems())
+
+
+def host_problems(host: object, hosts: Collection[str]) -> Iterator[str]:
+    if not isinstance(host, str) or host.lower() not in hosts:
+        yield f"there is no host {host!r}; declare it with app.host({host!r})."
+
+
+def filter_problems(filter: object, known: list[Property]) -> Iterator[str]:
+    if isinstance(filter, str):
+        try:
+            filter = parse(filter, known)
+        except DefinitionError as error:
+            yield "filter: " + "\n".join(line for line in (f"{error.what} {error.hint}".rstrip(), error.why) if line)
+            return
+    if isinstance(filter, Filter):
+        if len(filter.groups) >= MAX_GROUPS:
+            # The port's subscription has one more group, for messages that name its transport.
+            yield f"filter: it has {len(filter.groups):,} groups, but a port's may have at most {MAX_GROUPS - 1:,}."
+    elif filter is not None:
+        yield f"filter is {filter!r}, but must be a comparison of properties, or its text."
+
+
+def state_problems(state: object) -> Iterator[str]:
+    if state not in get_args(SendPortState):
+        yield f"state is {state!r}, but must be one of {', '.join(get_args(SendPortState))}."
+
+
+def description_problems(description: object) -> Iterator[str]:
+    if not isinstance(description, str):
+        yield f"description is {description!r}, which is not text."
+    elif len(description) > MAX_DESCRIPTION_LENGTH:
+        yield f"description has {len(description)} characters, but may have at most {MAX_DESCRIPTION_LENGTH}."
+    elif not description.isprintable():
+        yield f"description {description!r} has a control character in it."

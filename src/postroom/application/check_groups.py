@@ -1,0 +1,64 @@
+"""What can be wrong with the send port groups of an application (SPT-10, SPT-14)."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from postroom.application.check_fields import description_problems, filter_problems, name_problems, state_problems
+from postroom.errors import Problem
+from postroom.properties import Property
+
+if TYPE_CHECKING:
+    from postroom.application.application import Application, DeclaredSendPort, DeclaredSendPortGroup
+
+
+def group_problems(application: Application, excused: Collection[object], known: list[Property]) -> Iterator[Problem]:
+    """Every problem of every group; names in ``excused`` count as ports that there are."""
+    ports = {port.name: port for port in application.send_ports if isinstance(port.name, str)}
+    for group in application.send_port_groups:
+        texts = [
+            *(f"send port group {group.name!r}: {text}" for text in _problems(group, ports, excused, known)),
+            *name_problems("send port group", group.name),
+        ]
+        if isinstance(group.name, str) and group.name in ports:
+            place = ports[group.name].place
+            texts.append(
+                f"a send port and a send port group are both named {group.name!r}; the port is in "
+                f"{place.file}:{place.line}. Give one of them another name."
+            )
+        yield from (Problem(text, group.place.file, group.place.line) for text in texts)
+
+
+def _problems(
+    group: DeclaredSendPortGroup,
+    ports: dict[str, DeclaredSendPort],
+    excused: Collection[object],
+    known: list[Property],
+) -> Iterator[str]:
+    yield from _member_problems(group.members, ports, excused)
+    yield from filter_problems(group.filter, known)
+    yield from state_problems(group.state)
+    yield from description_problems(group.description)
+
+
+def _member_problems(
+    members: Sequence[object], ports: dict[str, DeclaredSendPort], excused: Collection[object]
+) -> Iterator[str]:
+    names = []
+    for member in members:
+        name = getattr(member, "name", member)
+        if not isinstance(name, str):
+            yield f"members has {member!r}, which is neither a send port nor the name of one."
+            continue
+        names.append(name)
+        if name not in ports and name not in excused:
+            yield f"there is no send port {name!r} in this application{_near(name, ports)}."
+    yield from (f"send port {name!r} is a member {count} times." for name, count in Counter(names).items() if count > 1)
+
+
+def _near(name: str, ports: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, ports, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,159 @@
+"""`postroom group`: send port groups and their states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.opening import opened
+from postroom.cli.output import Format, show_record, show_rows, to_json
+from postroom.cli.ports import change_states
+
+if TYPE_CHECKING:
+    from postroom.messagebox.configuration import SendPortGroup
+
+_NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
+
+
+@click.group()
+def group() -> None:
+    """List, enlist, start, stop and unenlist send port groups.
+
+    A group and its members have states of their own: what comes through a group is sent while both are started. Members
+    are declared in the application, and come and go when it is applied.
+
+    \b
+    Example:
+      postroom group stop Everyone
+    """
+
+
+@group.command("list")
+@click.option("--application", metavar="NAME", help="Only the groups of one application.")
+@frame_options
+@pass_frame
+def list_(frame: Frame, application: str | None) -> None:
+    """List the send port groups.
+
+    \b
+    Example:
+      postroom group list --application orders
+    """
+    from postroom.operations.groups import list_groups
+
+    with opened(frame) as connection:
+        rows = [_row(one) for one in list_groups(connection, application=application)]
+    columns = ["name", "state", "application", "members", "filter"]
+    empty = "No send port groups. Declare one with app.send_port_group(...), and apply the application."
+    show_rows(rows, columns, frame.output, empty=empty)
+
+
+@group.command()
+@click.argument("name")
+@frame_options
+@pass_frame
+def show(frame: Frame, name: str) -> None:
+    """Show all about one send port group, and what becomes of messages that come through it.
+
+    \b
+    Example:
+      postroom group show Everyone
+    """
+    from postroom.operations.groups import group_named
+
+    with opened(frame) as connection:
+        found = group_named(connection, name)
+    members = [
+        {
+            "member": one.port_name,
+            "state": one.port_state.name.lower(),
+            "through_the_group": found.destiny(one).value,
+            "subscription_id": one.subscription_id,
+        }
+        for one in found.members
+    ]
+    if frame.output is Format.JSON:
+        click.echo(to_json({**_row(found), "members": members}))
+        return
+    show_record({key: value for key, value in _row(found).items() if key != "members"}, frame.output)
+    click.echo()
+    columns = ["member", "state", "through_the_group", "subscription_id"]
+    show_rows(members, columns, frame.output, empty="It has no members.")
+
+
+@group.command()
+@_NAMES
+@frame_options
+@pass_frame
+def enlist(frame: Frame, names: tuple[str, ...]) -> None:
+    """Give the members of bound groups subscriptions; what matches is kept, suspended, until the group is started.
+
+    \b
+    Example:
+      postroom group enlist Everyone
+    """
+    from postroom.operations import groups
+
+    change_states(frame, names, groups.enlist)
+
+
+@group.command()
+@_NAMES
+@frame_options
+@pass_frame
+def start(frame: Frame, names: tuple[str, ...]) -> None:
+    """Start groups: what comes through them is sent by the members that are started, beginning with what was kept.
+
+    \b
+    Example:
+      postroom group start Everyone
+    """
+    from postroom.operations import groups
+
+    change_states(frame, names, groups.start)
+
+
+@group.command()
+@_NAMES
+@frame_options
+@pass_frame
+def stop(frame: Frame, names: tuple[str, ...]) -> None:
+    """Stop groups: what comes through them is kept, suspended. Their members go on with what they get by themselves.
+
+    \b
+    Example:
+      postroom group stop Everyone
+    """
+    from postroom.operations import groups
+
+    change_states(frame, names, groups.stop)
+
+
+@group.command()
+@_NAMES
+@frame_options
+@pass_frame
+def unenlist(frame: Frame, names: tuple[str, ...]) -> None:
+    """Take the subscriptions through groups away; instances stay.
+
+    \b
+    Example:
+      postroom group unenlist Everyone
+    """
+    from postroom.operations import groups
+
+    change_states(frame, names, groups.unenlist)
+
+
+def _row(group: SendPortGroup) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "state": group.state.name.lower(),
+        "application": group.application,
+        "members": [member.port_name for member in group.members],
+        "filter": group.filter,
+        "description": group.description,
+        "group_id": group.group_id,
+    }

@@ -1,0 +1,21 @@
+-- A send port group was started: what was suspended on its way through it goes back into the work queue under its old
+-- numbers, for the ports that are started. Says how much that is for each host.
+-- Index: suspended_queue_stopped_group. Called under the exclusive routing lock.
+CREATE OR REPLACE FUNCTION messagebox.resume_stopped_group(p_group_id uuid)
+RETURNS TABLE (host_id smallint, resumed_count bigint)
+LANGUAGE sql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
+    WITH resumed AS (
+        DELETE FROM suspended_queue q
+         WHERE q.group_id = p_group_id AND q.cause = 1
+           AND EXISTS (SELECT 1 FROM send_ports p WHERE p.id = q.service_id AND p.state = 3)
+        RETURNING *
+    ), queued AS (
+        INSERT INTO work_queue AS w (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
+                                     priority, task, attempt, enqueued_at)
+        SELECT seq, r.host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task,
+               attempt, enqueued_at
+          FROM resumed r ORDER BY seq
+        RETURNING w.host_id
+    )
+    SELECT q.host_id, count(*) FROM queued q GROUP BY q.host_id;
+$$;

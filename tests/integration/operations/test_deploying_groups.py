@@ -1,0 +1,243 @@
+"""Applying applications with send port groups: what changes, what stays, what is refused (SPT-09 … 12)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom import Application, Property, adapters
+from postroom.agent.publishing import MessageAgent
+from postroom.agent.routing import RoutingTable
+from postroom.application import SendPortState
+from postroom.errors import DefinitionRefused, PublishFailed
+from postroom.message import Message
+from postroom.messagebox.configuration import PortState, SendPortGroup, host_named, send_port_groups
+from postroom.messagebox.connection import Connection
+from postroom.operations import groups, ports
+from postroom.operations.deployment import apply, plan
+from postroom.operations.plans import Action, Kind, Plan
+from postroom.system_properties import BTS
+
+HOME = Path("/srv/orders")
+Region = Property("Orders.Region", str)
+
+
+def orders(
+    members: tuple[str, ...] | None = ("A", "B"),
+    *,
+    filter: Any = Region == "EU",
+    state: SendPortState = "started",
+    port_state: SendPortState = "started",
+    ports: tuple[str, ...] = ("A", "B", "C"),
+    priority: int = 5,
+    description: str = "",
+) -> Application:
+    app = Application("orders")
+    app.property(Region)
+    for port in ports:
+        app.send_port(port, adapters.Null(), state=port_state, priority=priority)
+    if members is not None:
+        app.send_port_group("G", members, filter=filter, state=state, description=description)
+    return app
+
+
+def deploy(connection: Connection, app: Application) -> Plan:
+    return apply(connection, app.definition(), home=HOME)
+
+
+def problems(connection: Connection, app: Application) -> list[str]:
+    """What plan says; apply refuses it in the same words, and changes nothing."""
+    planned = plan(connection, app.definition(), home=HOME).problems
+    before = send_port_groups(connection)
+    with pytest.raises(DefinitionRefused) as caught:
+        deploy(connection, app)
+    assert caught.value.problems == planned
+    assert send_port_groups(connection) == before
+    assert all(problem.file == __file__ and problem.line for problem in planned)
+    return [problem.text for problem in planned]
+
+
+def publish(connection: Connection, region: str = "EU") -> tuple[str, ...]:
+    agent = MessageAgent(connection, host_named(connection, "Main"), RoutingTable())
+    try:
+        return agent.publish([Message.of(b"", promoted={Region: region})])[0].subscribers
+    except PublishFailed:
+        return ()
+
+
+def the_group(connection: Connection) -> SendPortGroup:
+    (group,) = send_port_groups(connection)
+    return group
+
+
+def test_a_first_apply_makes_the_group_and_messages_flow(connection: Connection) -> None:
+    done = deploy(connection, orders())
+    (step,) = done.of(Kind.SEND_PORT_GROUP, Action.CREATE)
+    assert (step.name, step.note) == ("G", "started")
+    assert publish(connection) == ("A", "B")
+    group = the_group(connection)
+    assert (group.state, group.application) == (PortState.STARTED, "orders")
+    agent = MessageAgent(connection, host_named(connection, "Main"))
+    [published] = agent.publish([Message.of(b"", promoted={BTS.SPGroupID: str(group.group_id)})])
+    assert published.subscribers == ("A", "B")
+    assert deploy(connection, orders()).changes == ()
+
+
+@pytest.mark.parametrize("state", ["bound", "stopped", "started"])
+def test_a_new_group_gets_the_state_that_it_declares_and_keeps_what_an_operator_decided(
+    connection: Connection, state: SendPortState
+) -> None:
+    deploy(connection, orders(state=state))
+    assert the_group(connection).state is PortState[state.upper()]
+    assert publish(connection) == (() if state == "bound" else ("A", "B"))
+    if state == "started":
+        groups.stop(connection, "G")
+        (step,) = deploy(connection, orders(filter=Region == "US")).of(Kind.SEND_PORT_GROUP, Action.CHANGE)
+        assert step.note == "stays stopped"
+        assert the_group(connection).state is PortState.STOPPED
+
+
+def test_another_filter_takes_the_place_of_the_old_one_at_once(connection: Connection) -> None:
+    deploy(connection, orders())
+    publish(connection)
+    group_id = the_group(connection).group_id
+    (step,) = deploy(connection, orders(filter=Region == "US")).of(Kind.SEND_PORT_GROUP, Action.CHANGE)
+    assert [(one.field, one.before, one.after) for one in step.differences] == [
+        ("filter", "Orders.Region == 'EU'", "Orders.Region == 'US'")
+    ]
+    assert (publish(connection, "EU"), publish(connection, "US")) == ((), ("A", "B"))
+    assert the_group(connection).group_id == group_id
+    assert _count(connection, "work_queue") == 4, "what was queued under the old filter is still there"
+
+
+def test_a_description_changes_without_another_subscription(connection: Connection) -> None:
+    deploy(connection, orders())
+    before = [member.subscription_id for member in the_group(connection).members]
+    (step,) = deploy(connection, orders(description="All of them")).of(Kind.SEND_PORT_GROUP, Action.CHANGE)
+    assert [one.field for one in step.differences] == ["description"]
+    assert [member.subscription_id for member in the_group(connection).members] == before
+    assert the_group(connection).description == "All of them"
+
+
+def test_another_priority_of_a_port_counts_through_its_groups_too(connection: Connection) -> None:
+    deploy(connection, orders())
+    deploy(connection, orders(priority=2))
+    publish(connection)
+    assert _values(connection, "SELECT DISTINCT priority FROM work_queue") == [2]
+    assert publish(connection) == ("A", "B")
+
+
+def test_a_member_that_comes_has_its_subscription_at_once(connection: Connection) -> None:
+    deploy(connection, orders())
+    (step,) = deploy(connection, orders(("A", "B", "C"))).of(Kind.SEND_PORT_GROUP, Action.CHANGE)
+    assert [(one.field, one.before, one.after) for one in step.differences] == [("members", "A, B", "A, B, C")]
+    assert publish(connection) == ("A", "B", "C")
+    assert _count(connection, "suspended_queue") == 0
+
+
+def test_a_new_port_may_be_a_member_at_once(connection: Connection) -> None:
+    deploy(connection, orders(("A",), ports=("A",)))
+    deploy(connection, orders(("A", "B"), ports=("A", "B")))
+    assert publish(connection) == ("A", "B")
+
+
+def test_a_member_leaves_only_when_it_is_stopped(connection: Connection) -> None:
+    """SPT-12."""
+    deploy(connection, orders())
+    assert problems(connection, orders(("A",))) == [
+        "send port group 'G': send port 'B' is to leave it, but is started. Stop it first: postroom port stop 'B'"
+    ]
+    ports.stop(connection, "B")
+    deploy(connection, orders(("A",)))
+    assert publish(connection) == ("A",)
+    assert dict(_states(connection))["B"] == PortState.STOPPED
+
+
+def test_a_group_in_use_keeps_an_enlisted_member(connection: Connection) -> None:
+    """SPT-12, by way of the definition."""
+    deploy(connection, orders(("A",)))
+    ports.stop(connection, "A")
+    for app in (orders(()), orders((), ports=("B", "C"))):
+        (said,) = problems(connection, app)
+        assert "it is started, and would lose its last enlisted member. Unenlist the group first" in said
+    deploy(connection, orders(("B",)))
+    groups.unenlist(connection, "G")
+    ports.stop(connection, "B")
+    deploy(connection, orders(()))
+    assert the_group(connection).members == ()
+
+
+def test_a_group_cannot_begin_started_with_nobody_to_receive(connection: Connection) -> None:
+    """SPT-11."""
+    for app in (orders(()), orders(port_state="bound")):
+        (said,) = problems(connection, app)
+        assert said.startswith("send port group 'G': it is to be started, but none of its members is enlisted.")
+    deploy(connection, orders(port_state="bound", state="stopped"))
+    assert _count(connection, "subscriptions WHERE removed_at IS NULL") == 0
+
+
+def test_a_port_is_removed_together_with_its_membership(connection: Connection) -> None:
+    """SPT-09: it leaves its groups and is unenlisted first, in the same transaction; its instances stay."""
+    deploy(connection, orders())
+    publish(connection)
+    done = deploy(connection, orders(("A",), ports=("A", "C")))
+    (step,) = done.of(Kind.SEND_PORT, Action.REMOVE)
+    assert (step.name, step.note) == ("B", "is started: unenlisted first; its instances stay")
+    assert publish(connection) == ("A",)
+    assert _count(connection, "work_queue") == 3
+    # Declared again it is the same port, and gets what was left for it.
+    deploy(connection, orders())
+    assert publish(connection) == ("A", "B")
+
+
+def test_a_removed_group_leaves_its_members_and_their_instances(connection: Connection) -> None:
+    deploy(connection, orders())
+    groups.stop(connection, "G")
+    publish(connection)
+    done = deploy(connection, orders(None))
+    (step,) = done.of(Kind.SEND_PORT_GROUP, Action.REMOVE)
+    assert (step.name, step.note) == ("G", "is stopped: unenlisted first; instances stay")
+    assert send_port_groups(connection) == []
+    assert publish(connection) == ()
+    assert _count(connection, "suspended_queue WHERE cause = 1") == 2
+    # Declared again it is the same group, so that what it kept is taken up.
+    deploy(connection, orders())
+    assert _count(connection, "suspended_queue WHERE cause = 1") == 0
+    assert _count(connection, "work_queue") == 2
+
+
+def test_a_filter_with_another_type_than_is_deployed_is_told_for_groups_too(connection: Connection) -> None:
+    deploy(connection, orders())
+    app = Application("orders")
+    other = Property("Orders.Region", int)
+    app.property(other)
+    for port in ("A", "B", "C"):
+        app.send_port(port, adapters.Null())
+    app.send_port_group("G", ["A", "B"], filter=other == 5)
+    assert [text for text in problems(connection, app) if "filter" in text] == [
+        "send port group 'G': the filter compares Orders.Region with values of type int, but it is deployed as str."
+    ]
+
+
+def test_what_becomes_of_a_message_through_the_group_can_be_asked(connection: Connection) -> None:
+    deploy(connection, orders())
+    ports.stop(connection, "B")
+    group = the_group(connection)
+    assert {member.port_name: group.destiny(member).value for member in group.members} == {
+        "A": "delivered",
+        "B": "suspended",
+    }
+
+
+def _count(connection: Connection, table: str) -> int:
+    return int(_values(connection, f"SELECT count(*) FROM {table}")[0])
+
+
+def _values(connection: Connection, query: str) -> list[Any]:
+    return [value for (value,) in connection.execute(query.encode())]
+
+
+def _states(connection: Connection) -> list[tuple[str, PortState]]:
+    return [(one.port.name, one.port.state) for one in ports.list_ports(connection)]

@@ -1,0 +1,233 @@
+"""Send port groups: who gets what in which states, and which changes of state are refused (SUB-15, 16; SPT-11 … 13)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from postroom.errors import NotFound, PublishFailed, StateError
+from postroom.message import Message
+from postroom.messagebox.configuration import PortState, send_port_groups, send_ports
+from postroom.operations import groups, ports
+from postroom.operations.subscriptions import list_subscriptions
+from postroom.system_properties import BTS
+from tests.support.box import Box, Region
+
+WORK, SUSPENDED, NOBODY = "work queue", "suspended", "nobody"
+
+#: SPT-13: what becomes of a message to the port itself and of one through the group, by the states of group and port.
+MATRIX = {
+    ("bound", "bound"): (NOBODY, NOBODY),
+    ("bound", "stopped"): (SUSPENDED, NOBODY),
+    ("bound", "started"): (WORK, NOBODY),
+    ("stopped", "bound"): (NOBODY, NOBODY),
+    ("stopped", "stopped"): (SUSPENDED, SUSPENDED),
+    ("stopped", "started"): (WORK, SUSPENDED),
+    ("started", "bound"): (NOBODY, NOBODY),
+    ("started", "stopped"): (SUSPENDED, SUSPENDED),
+    ("started", "started"): (WORK, WORK),
+}
+
+Publish = Callable[[Box, str], None]
+
+
+def by_index(box: Box, region: str) -> None:
+    with suppress(PublishFailed):
+        box.agent().publish([Message.of(b"", promoted={Region: region})])
+
+
+def by_sql(box: Box, region: str) -> None:
+    with suppress(PublishFailed):
+        box.agent(warm=False).publish([Message.of(b"", promoted={Region: region})])
+
+
+def by_stream(box: Box, region: str) -> None:
+    box.receive(box.add_location(port=region, name=region), json.dumps({"region": region}).encode())
+
+
+def for_port(box: Box, name: str = "P") -> list[str]:
+    """Where the messages for a port are."""
+    rows = box.connection.execute(
+        "SELECT i.state, i.cause FROM instances i JOIN send_ports p ON p.id = i.service_id WHERE p.name = %s", (name,)
+    )
+    found = []
+    for state, cause in rows:
+        assert (state, cause) in ((1, None), (4, 1)), "ready to run, or suspended because something is stopped"
+        found.append(WORK if state == 1 else SUSPENDED)
+    return sorted(found)
+
+
+def grouped(box: Box, *, group: str = "started", port: str = "started") -> None:
+    """A port with a filter of its own in a group with another. A second member lets the group be in any state."""
+    box.add_port("P", "Region == 'direct' or Region == 'both'", state=port)
+    box.add_port("Other", state="stopped")
+    box.add_group("G", ["P", "Other"], "Region == 'group' or Region == 'both'", state=group)
+
+
+def states(box: Box) -> dict[str, str]:
+    found = [(port.name, port.state) for port in send_ports(box.connection)]
+    found += [(group.name, group.state) for group in send_port_groups(box.connection)]
+    return {name: state.name.lower() for name, state in found}
+
+
+@pytest.mark.parametrize("publish", [by_index, by_sql, by_stream], ids=["index", "sql", "stream"])
+@pytest.mark.parametrize(("group", "port"), MATRIX, ids=[f"group_{g}-port_{p}" for g, p in MATRIX])
+def test_every_pair_of_states(box: Box, group: str, port: str, publish: Publish) -> None:
+    grouped(box, group=group, port=port)
+    direct, through_the_group = MATRIX[group, port]
+    publish(box, "direct")
+    assert for_port(box) == [where for where in (direct,) if where != NOBODY]
+    publish(box, "group")
+    assert for_port(box) == sorted(where for where in MATRIX[group, port] if where != NOBODY)
+    publish(box, "both")
+    assert for_port(box) == sorted(2 * [where for where in (direct, through_the_group) if where != NOBODY])
+    assert states(box) == {"P": port, "Other": "stopped", "G": group}
+
+
+@pytest.mark.parametrize("warm", [True, False], ids=["index", "sql"])
+def test_a_port_that_is_met_twice_gets_two_copies(box: Box, warm: bool) -> None:
+    """SUB-15: once by itself and once through each of its groups."""
+    grouped(box)
+    box.add_group("Second", ["P"], "exists(Region)")
+    [published] = box.agent(warm=warm).publish([Message.of(b"x", promoted={Region: "both"})])
+    assert published.subscribers == ("Other", "P", "P", "P")
+    assert for_port(box) == [WORK, WORK, WORK]
+    assert box.one("SELECT count(DISTINCT instance_id) FROM work_queue") == 3
+    assert box.one("SELECT sum(total) FROM message_ref_counts") == 4
+
+
+def test_a_message_that_names_the_group_reaches_every_member(box: Box) -> None:
+    """SUB-16, FLT-04: with or without a filter."""
+    for name in ("One", "Two", "Three"):
+        box.add_port(name)
+    group_id = box.add_group("G", ["One", "Two"])
+    [published] = box.agent().publish([Message.of(b"x", promoted={BTS.SPGroupID: str(group_id)})])
+    assert published.subscribers == ("One", "Two")
+    assert box.queued() == {"One": 1, "Two": 1}
+
+
+def test_the_subscriptions_of_members_say_through_which_group(box: Box) -> None:
+    grouped(box)
+    found = [(one.service_name, one.group, one.state.name) for one in list_subscriptions(box.connection)]
+    assert sorted(found, key=str) == [
+        ("Other", "G", "STOPPED"),
+        ("Other", None, "STOPPED"),
+        ("P", "G", "STARTED"),
+        ("P", None, "STARTED"),
+    ]
+    (through,) = (one for one in list_subscriptions(box.connection, service="P") if one.group == "G")
+    group_id = send_port_groups(box.connection)[0].group_id
+    assert through.filter == (f"BTS.SPGroupID == '{group_id}' or Orders.Region == 'group' or Orders.Region == 'both'")
+
+
+# -- resuming ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("publish", [by_index, by_sql, by_stream], ids=["index", "sql", "stream"])
+@pytest.mark.parametrize("first", ["port", "group"])
+def test_what_waits_for_both_is_resumed_by_whichever_starts_last(box: Box, publish: Publish, first: str) -> None:
+    grouped(box, group="stopped", port="stopped")
+    publish(box, "both")
+    numbers = box.one(
+        "SELECT array_agg(seq ORDER BY seq) FROM suspended_queue WHERE service_id <> %s", _id(box, "Other")
+    )
+    assert for_port(box) == [SUSPENDED, SUSPENDED]
+    if first == "port":
+        assert ports.start(box.connection, "P").resumed == 1, "what came to it directly"
+        assert for_port(box) == [SUSPENDED, WORK]
+        assert groups.start(box.connection, "G").resumed == 1
+    else:
+        assert groups.start(box.connection, "G").resumed == 0
+        assert for_port(box) == [SUSPENDED, SUSPENDED]
+        assert ports.start(box.connection, "P").resumed == 2
+    assert for_port(box) == [WORK, WORK]
+    assert box.one("SELECT array_agg(seq ORDER BY seq) FROM work_queue") == numbers, "under their old numbers"
+
+
+def test_an_operator_may_resume_what_a_stopped_group_keeps(box: Box) -> None:
+    grouped(box, group="stopped")
+    by_index(box, "group")
+    [instance] = box.connection.execute(
+        "SELECT instance_id FROM suspended_queue WHERE service_id = %s", (_id(box, "P"),)
+    ).fetchall()
+    assert box.one("SELECT count(*) FROM resume_instances(%s)", list(instance)) == 1
+    assert for_port(box) == [WORK]
+
+
+def test_what_a_group_kept_is_still_its_own_after_it_was_unenlisted_and_started_again(box: Box) -> None:
+    grouped(box, group="stopped")
+    by_index(box, "group")
+    groups.unenlist(box.connection, "G")
+    ports.stop(box.connection, "P")
+    assert ports.start(box.connection, "P").resumed == 0, "the group is not started"
+    groups.enlist(box.connection, "G")
+    assert groups.start(box.connection, "G").resumed == 1
+
+
+# -- refusals ------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_goes_through_the_states_of_a_port_and_no_others(box: Box) -> None:
+    grouped(box, group="bound")
+    allowed = {"bound": ("enlist", "start"), "stopped": ("start", "unenlist"), "started": ("stop", "unenlist")}
+    operations = {"enlist": groups.enlist, "start": groups.start, "stop": groups.stop, "unenlist": groups.unenlist}
+    ways = {"bound": [], "stopped": [groups.enlist], "started": [groups.start]}
+    for state, way in ways.items():
+        for name, operation in operations.items():
+            if states(box)["G"] != "bound":
+                groups.unenlist(box.connection, "G")
+            for step in way:
+                step(box.connection, "G")
+            if name in allowed[state]:
+                assert operation(box.connection, "G").before is PortState[state.upper()]
+            else:
+                with pytest.raises(StateError, match=f"Send port group 'G' is {state}; it cannot {name}"):
+                    operation(box.connection, "G")
+    assert states(box)["P"] == "started", "SPT-11: a group never changes its members"
+
+
+def test_a_group_starts_only_with_an_enlisted_member(box: Box) -> None:
+    """SPT-11."""
+    box.add_port("P", state="bound")
+    box.add_group("Empty", [], "exists(Region)", state="stopped")
+    box.add_group("Idle", ["P"], "exists(Region)", state="stopped")
+    assert list_subscriptions(box.connection) == []
+    for name in ("Empty", "Idle"):
+        with pytest.raises(StateError, match="none of its members is enlisted"):
+            groups.start(box.connection, name)
+    with pytest.raises(PublishFailed):
+        box.agent().publish([Message.of(b"", promoted={Region: "EU"})])
+    ports.enlist(box.connection, "P")
+    assert [(one.service_name, one.group) for one in list_subscriptions(box.connection)] == [("P", None), ("P", "Idle")]
+    groups.start(box.connection, "Idle")
+    by_index(box, "EU")
+    assert for_port(box) == [SUSPENDED], "it is enlisted, but stopped"
+
+
+def test_the_last_enlisted_member_cannot_be_unenlisted(box: Box) -> None:
+    """SPT-12."""
+    grouped(box)
+    ports.unenlist(box.connection, "Other")
+    for state in ("started", "stopped"):
+        assert states(box)["G"] == state
+        with pytest.raises(StateError, match="last enlisted member of the group 'G'"):
+            ports.unenlist(box.connection, "P")
+        if state == "started":
+            groups.stop(box.connection, "G")
+    groups.unenlist(box.connection, "G")
+    ports.unenlist(box.connection, "P")
+    assert list_subscriptions(box.connection) == []
+
+
+def test_a_group_that_is_not_there_is_said_with_those_that_are(box: Box) -> None:
+    grouped(box)
+    with pytest.raises(NotFound, match="'Nobody'") as caught:
+        groups.start(box.connection, "Nobody")
+    assert caught.value.hint == "The send port groups are: G."
+
+
+def _id(box: Box, name: str) -> object:
+    return box.one("SELECT id FROM send_ports WHERE name = %s", name)

@@ -1,0 +1,130 @@
+"""Send port groups as they are declared, and everything that can be wrong with them (SPT-10, SPT-14)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom import Application, Property, adapters
+from postroom.application import ApplicationDefinition, conflicts, load
+from postroom.application.check import problems_of
+from postroom.errors import DefinitionRefused
+
+Region = Property("Orders.Region", str)
+NULL = adapters.Null()
+
+
+def problems(declare: Callable[[Any], object]) -> list[str]:
+    app = Application("orders")
+    app.property(Region)
+    app.send_port("Europe", NULL)
+    app.send_port("Audit", NULL)
+    declare(app)
+    found = problems_of(app)
+    assert all(problem.file == __file__ and problem.line for problem in found)
+    return [problem.text for problem in found]
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        lambda app: app.send_port_group("Everyone", ["Europe", "Audit"], filter=Region == "EU"),
+        lambda app: app.send_port_group("Everyone", [app.send_port("x", NULL), "Audit"], filter="exists(Region)"),
+        lambda app: app.send_port_group("Everyone", {"Europe"}),
+        lambda app: app.send_port_group("Nobody", [], state="bound"),
+        lambda app: [app.send_port_group(name, ["Europe"]) for name in ("One", "Two")],
+        lambda app: [app.send_port_group("Same", ["Europe"]), app.receive_port("Same")],
+        lambda app: app.send_port_group("Everyone", ["Later"]) and app.send_port("Later", NULL),
+        lambda app: app.send_port_group("Everyone", ["Europe"], description="x" * 256),
+        lambda app: app.send_port("x", NULL, description="Für alle, die's angeht"),
+    ],
+)
+def test_what_is_right_has_no_problems(declare: Callable[[Any], object]) -> None:
+    assert problems(declare) == []
+
+
+@pytest.mark.parametrize(
+    ("declare", "said"),
+    [
+        (lambda app: app.send_port_group("G", ["Europa"]), "no send port 'Europa' in .*; did you mean 'Europe'?"),
+        (lambda app: app.send_port_group("G", "Nobody"), "group 'G': there is no send port 'Nobody'"),
+        (lambda app: app.send_port_group("G", [5]), "members has 5, which is neither"),
+        (lambda app: app.send_port_group("G", None), "members has None"),
+        (lambda app: app.send_port_group("G", ["Europe", "Europe"]), "'Europe' is a member 2 times"),
+        (lambda app: app.send_port_group("", ["Europe"]), "send port group: the name is empty"),
+        (lambda app: app.send_port_group("Europe", ["Audit"]), r"a send port and a send port group .*:\d+\. Give"),
+        (lambda app: [app.send_port_group("G", ["Audit"]) for _ in "ab"], "two send port groups named 'G'"),
+        (lambda app: app.send_port_group("G", ["Europe"], filter=""), "group 'G': filter: .*empty"),
+        (lambda app: app.send_port_group("G", ["Europe"], filter="Regoin == 'EU'"), "no property Regoin"),
+        (lambda app: app.send_port_group("G", ["Europe"], filter=Property("A.B", str) == "x"), "A.B is not known"),
+        (lambda app: app.send_port_group("G", ["Europe"], filter=5), "filter is 5"),
+        (lambda app: app.send_port_group("G", ["Europe"], state="running"), "state is 'running'"),
+        (lambda app: app.send_port_group("G", ["Europe"], description="x" * 257), "257 characters.*at most 256"),
+        (lambda app: app.send_port_group("G", ["Europe"], description=7), "description is 7"),
+        (lambda app: app.send_port("x", NULL, description="x" * 257), "send port 'x': description has 257"),
+        (lambda app: app.send_port("x", NULL, description="a\nb"), "control character"),
+    ],
+)
+def test_each_thing_that_can_be_wrong_is_told(declare: Callable[[Any], object], said: str) -> None:
+    found = problems(declare)
+    assert len(found) == 1, found
+    assert re.search(said, found[0]), found[0]
+
+
+def definition(name: str = "orders", group: str = "Everyone", port: str = "Europe") -> ApplicationDefinition:
+    app = Application(name)
+    app.property(Region)
+    europe = app.send_port(port, NULL, description="What goes to Europe")
+    app.send_port(f"{port}2", NULL)
+    app.send_port_group(group, [f"{port}2", europe], filter=Region == "EU", state="stopped", description="All")
+    return app.definition()
+
+
+def test_a_group_is_stored_by_the_names_of_its_members_and_read_back() -> None:
+    written = definition()
+    (group,) = written.send_port_groups
+    assert group.members == ("Europe", "Europe2")
+    assert written.stored()["send_port_groups"] == [
+        {
+            "name": "Everyone",
+            "members": ["Europe", "Europe2"],
+            "filter": "Orders.Region == 'EU'",
+            "state": "stopped",
+            "description": "All",
+        }
+    ]
+    assert ApplicationDefinition.from_stored(written.stored()) == written
+
+
+def test_what_was_stored_before_there_were_groups_is_still_read() -> None:
+    stored = definition().stored()
+    del stored["send_port_groups"]
+    for port in stored["send_ports"]:
+        del port["description"]
+    assert ApplicationDefinition.from_stored(stored).send_port_groups == ()
+
+
+def test_ports_and_groups_share_their_names_with_those_of_other_applications() -> None:
+    old = definition("old", group="Everyone", port="Europe")
+    found = conflicts(definition("new", group="Europe", port="Everyone"), [old])
+    assert [problem.text for problem in found] == [
+        "the application 'old' has a send port group named 'Everyone' already.",
+        "the application 'old' has a send port named 'Europe' already.",
+    ]
+
+
+def test_a_member_whose_declaration_failed_is_not_missed_as_well(tmp_path: Path) -> None:
+    file = tmp_path / "app.py"
+    file.write_text(
+        "from postroom import Application, adapters\n"
+        "app = Application('orders')\n"
+        "app.send_port('Europe', adapters.File())\n"
+        "app.send_port_group('Everyone', ['Europe'])\n"
+    )
+    with pytest.raises(DefinitionRefused) as caught:
+        load(file)
+    assert [problem.line for problem in caught.value.problems] == [3]
