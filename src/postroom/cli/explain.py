@@ -33,7 +33,7 @@ from postroom.cli.output import Format, to_json
     type=click.IntRange(min=1),
     default=10,
     show_default=True,
-    help="Explain so many documents of a file, at most.",
+    help="Explain so many documents of one file or message, at most.",
 )
 @frame_options
 @pass_frame
@@ -51,9 +51,10 @@ def explain(
     """Show where a message goes and why: every subscriber, the nearest misses first.
 
     Each predicate is true or false, with the value that it met. All subscribers are compared and counted; the nearest
-    are shown. The message is a stored one (its id, or that of one of
-    its instances), one that a receive location would make of a file, or one that has just the given properties. Given
-    properties are added to those of a message or a file, to see what would happen. Nothing is published.
+    are shown. The message is a stored one (its id, or that of one of its instances), one that a receive location would
+    make of a file, or one that has just the given properties. A stored one that was suspended before it was read is
+    read as its location would read it now. Given properties are added to those of a message or a file, to see what
+    would happen. Nothing is published.
 
     \b
     Examples:
@@ -75,7 +76,7 @@ def explain(
         limits = Limits(takers=limit, misses=nearest)
         if message_id is not None:
             meant = message_meant_by(connection, message_id)
-            explained = [explain_message(connection, meant, extra=extra, limits=limits)]
+            explained = explain_message(connection, meant, extra=extra, documents=documents + 1, limits=limits)
         elif file is not None:
             explained = explain_file(
                 connection, file, location=location, extra=extra, documents=documents + 1, limits=limits
@@ -91,6 +92,6 @@ def explain(
             click.echo()
         show_explanation(one)
     if not explained:
-        click.echo("The file has no documents in it.")
+        click.echo("There are no documents in it.")
     if more:
-        click.echo(f"\nThe file has more than {documents} documents; --documents explains more of them.")
+        click.echo(f"\nThere are more than {documents} documents in it; --documents explains more of them.")

@@ -1,6 +1,6 @@
 """Why a message goes where it goes: every subscriber, predicate by predicate, the nearest misses first.
 
-    explain_message(connection, message_id).subscribers[0].explanation.nearest
+    explain_message(connection, message_id)[0].subscribers[0].explanation.nearest
 
 Send ports that are not enlisted are there too, by the filter that they would have. Of very many subscribers all are
 compared and counted, and the first and the nearest are kept.
@@ -31,6 +31,7 @@ from postroom.messagebox.connection import Connection
 from postroom.operations.messages import StoredMessage, message_with_id
 from postroom.operations.properties import deployed_properties
 from postroom.operations.subscribers import Subscriber, all_subscribers, is_directed
+from postroom.operations.unread import unread
 from postroom.pipelines import load_pipeline
 from postroom.system_properties import BTS, FILE, ErrorReport
 
@@ -93,14 +94,29 @@ class MessageExplanation:
 
 
 def explain_message(
-    connection: Connection, message_id: uuid.UUID, *, extra: Context | None = None, limits: Limits | None = None
-) -> MessageExplanation:
+    connection: Connection,
+    message_id: uuid.UUID,
+    *,
+    extra: Context | None = None,
+    documents: int | None = None,
+    limits: Limits | None = None,
+) -> list[MessageExplanation]:
     """A stored message against the subscriptions of now; when it was published there may have been others.
 
-    ``extra`` says what would happen if it were in the context, too."""
+    One that was suspended before its pipeline had read it has no properties of its own yet: it is read as it would be
+    if it were resumed now, and gives the first ``documents`` that come of it. ``extra`` says what would happen if it
+    were in the context, too."""
     message = message_with_id(connection, message_id)
-    context = _with(message.context, extra or Context())
-    return explain_context(connection, context, title=_title(message), limits=limits)
+    pending = unread(connection, message)
+    if pending is None:
+        context = _with(message.context, extra or Context())
+        return [explain_context(connection, context, title=_title(message), limits=limits)]
+    if pending.location is None:
+        return [MessageExplanation(title=_title(message), context=message.context, failure=pending.nowhere)]
+    title = f"{_title(message)}, as {pending.location.name} reads it now"
+    # A failure is not routed from here: it is one instance, which would be suspended once more.
+    found = _documents(pending.location, pending.interchange, title, extra or Context(), route_failures=False)
+    return _explained(connection, list(islice(found, documents)), limits or Limits())
 
 
 def explain_context(
@@ -124,8 +140,10 @@ def explain_file(
 
     Nothing is published. ``extra`` is added to every context, in place of what the pipeline promotes."""
     where = _location(connection, location)
-    given = list(islice(_documents(where, path, extra or Context()), documents))
-    return _explained(connection, given, limits or Limits())
+    found = _documents(
+        where, _as_if_found(where, path), path.name, extra or Context(), route_failures=where.route_failures
+    )
+    return _explained(connection, list(islice(found, documents)), limits or Limits())
 
 
 def explain_subscriber(subscriber: Subscriber, context: Context) -> SubscriberExplanation:
@@ -164,31 +182,38 @@ class _Given:
     routed: bool = False
 
 
-def _documents(where: ReceiveLocation, path: Path, extra: Context) -> Iterator[_Given]:
+def _as_if_found(where: ReceiveLocation, path: Path) -> Interchange:
+    """A file from anywhere as if it stood in the location's folder."""
     try:
         body = FileSlice(path=path, length=path.stat().st_size)
     except OSError as error:
         raise NotFound(f"{path} cannot be read.", why=f"{error.strerror}.", hint="Give the path of a file.") from None
-    # As if it had been found in the location's folder.
     received = Context().write(FILE.ReceivedFileName, f"{where.uri.rpartition('/')[0]}/{path.name}")
-    interchange = Interchange(interchange_id=uuid.uuid4(), body=body, context=received)
+    return Interchange(interchange_id=uuid.uuid4(), body=body, context=received)
+
+
+def _documents(
+    where: ReceiveLocation, interchange: Interchange, name: str, extra: Context, *, route_failures: bool
+) -> Iterator[_Given]:
     stamped = stamp(where, interchange)
     for chunk in chunks_of(load_pipeline(where.pipeline), interchange, Progress()):
         if chunk.refusal is not None:
-            yield from _unreadable(where, path.name, stamped, chunk.refusal)
+            yield from _unreadable(where, name, stamped, chunk.refusal, route=route_failures)
         for bad in chunk.failures:
-            yield from _unreadable(where, f"{path.name}, document {bad.number}", stamped, bad.failure)
+            yield from _unreadable(where, f"{name}, document {bad.number}", stamped, bad.failure, route=route_failures)
         columns = value_columns(chunk.documents)
         for row in range(chunk.rows):
             context = snapshot(stamped, columns, row)
-            title = f"{path.name}, document {context[BTS.InterchangeSequenceNumber]}"
+            title = f"{name}, document {context[BTS.InterchangeSequenceNumber]}"
             yield _Given(title=title, context=_with(context, extra))
 
 
-def _unreadable(where: ReceiveLocation, title: str, context: Context, failure: MessageFailure) -> Iterator[_Given]:
+def _unreadable(
+    where: ReceiveLocation, title: str, context: Context, failure: MessageFailure, *, route: bool
+) -> Iterator[_Given]:
     """Why it cannot be read; and the error message about it, if the port would publish one."""
-    yield _Given(title=title, context=context, failure=failure, routed=where.route_failures)
-    if where.route_failures:
+    yield _Given(title=title, context=context, failure=failure, routed=route)
+    if route:
         error = Failure(
             code=failure.code,
             description=str(failure),

@@ -12,6 +12,7 @@ from postroom import pipelines
 from postroom.errors import DefinitionError, NotFound, PipelineFailure
 from postroom.filters.explain import Reason
 from postroom.message import Context, Message
+from postroom.operations import ports
 from postroom.operations.explaining import (
     Limits,
     MessageExplanation,
@@ -40,7 +41,7 @@ def test_receivers_come_first_then_the_nearest_misses(box: Box) -> None:
     box.add_port("Directed")
     message = Message.of(b"", promoted={Region: "EU", Total: Decimal(1)})
     box.agent().publish([message])
-    explained = explain_message(box.connection, message.message_id)
+    [explained] = explain_message(box.connection, message.message_id)
     assert explained.context == message.context
     assert explained.accepted
     assert verdicts(explained) == [
@@ -145,6 +146,55 @@ def test_what_an_adapter_writes_is_there_but_not_routed_by(box: Box, tmp_path: P
     [explained] = explain_file(box.connection, path)
     [predicate] = explained.subscribers[0].explanation.nearest.predicates
     assert (predicate.reason, predicate.met) == (Reason.NOT_PROMOTED, "file:///in/order.json")
+
+
+def stored(box: Box, code: str) -> uuid.UUID:
+    """The one message that is suspended by its receive location with this error."""
+    found = box.one("SELECT message_id FROM suspended_queue WHERE error_code = %s AND resumable", code)
+    assert isinstance(found, uuid.UUID)
+    return found
+
+
+def test_what_was_suspended_unread_is_read_as_if_it_were_resumed_now(box: Box) -> None:
+    location = box.add_location(pipelines.Json(promote=PROMOTE))
+    box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'", state="bound")
+    box.add_port("Europe", "Region == 'EU'")
+    box.receive(location, b'{"region": "MARS", "total": 3}')
+    ports.start(box.connection, "Audit")
+    message_id = stored(box, "ROUTING")
+    [explained] = explain_message(box.connection, message_id)
+    assert explained.title == f"Message {message_id}, as drop reads it now, document 1"
+    assert (explained.context[Region], explained.context[Total]) == ("MARS", Decimal(3))
+    assert explained.context[BTS.SourceParty] == "test"
+    assert verdicts(explained) == [("Audit", Verdict.RECEIVES), ("Europe", Verdict.MISSES)]
+    [missed] = explained.subscribers[1].explanation.nearest.predicates
+    assert (missed.reason, missed.met) == (Reason.DIFFERS, "MARS")
+    [changed] = explain_message(box.connection, message_id, extra=Context().promote(Region, "EU"))
+    assert ("Europe", Verdict.RECEIVES) in verdicts(changed)
+
+
+def test_what_still_cannot_be_read_has_its_reason_and_no_receivers(box: Box) -> None:
+    location = box.add_location(pipelines.Json(promote=PROMOTE))
+    box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
+    box.receive(location, b'{"region": ')
+    message_id = stored(box, "PIPELINE")
+    [explained] = explain_message(box.connection, message_id)
+    assert isinstance(explained.failure, PipelineFailure)
+    assert not explained.subscribers
+    assert not explained.accepted
+    box.connection.execute("UPDATE suspended_queue SET service_id = %s", (uuid.uuid4(),))
+    [nowhere] = explain_message(box.connection, message_id)
+    assert nowhere.failure is not None
+    assert "not deployed any more" in nowhere.failure.what
+
+
+def test_an_unread_list_gives_its_first_documents(box: Box) -> None:
+    location = box.add_location(pipelines.JsonLines(promote=PROMOTE, recoverable=False))
+    box.add_port("Europe", "Region == 'EU'")
+    box.receive(location, b'{"region": "EU"}\n{"region": "US"}\n{"region": "JP"}\n')
+    first, second = explain_message(box.connection, stored(box, "ROUTING"), documents=2)
+    assert [one.context[Region] for one in (first, second)] == ["EU", "US"]
+    assert (first.accepted, second.accepted) == (True, False)
 
 
 def test_a_message_that_is_gone_is_said_to_be(box: Box) -> None:

@@ -1,0 +1,62 @@
+"""Messages that no pipeline has read yet: what is stored of them is what came in, suspended as a whole."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from postroom.agent.interchange import Interchange
+from postroom.errors import PipelineFailure
+from postroom.message import Body, Bytes, Context
+from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.writing import Task
+from postroom.operations.messages import StoredMessage, StoredPart, read_part, referring_instances
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unread:
+    """A stored message that begins with its receive pipeline when it is resumed."""
+
+    location: ReceiveLocation | None
+    """None if it is not deployed any more."""
+    interchange: Interchange
+
+    @property
+    def nowhere(self) -> PipelineFailure:
+        """Why it cannot be read without a location."""
+        return PipelineFailure(
+            "The receive location of this message is not deployed any more.",
+            hint="Apply an application with that location, or terminate the instance.",
+        )
+
+
+def unread(connection: Connection, message: StoredMessage) -> Unread | None:
+    """The message as its location would take it up again; None if it was read, and has the context that is stored."""
+    for instance in referring_instances(connection, message.message_id):
+        if instance.task is Task.RECEIVE:
+            known = (one for one in receive_locations(connection) if one.location_id == instance.service_id)
+            body = next((_StoredBody(connection, part) for part in message.parts if part.is_body), Bytes(b""))
+            return Unread(
+                location=next(known, None),
+                interchange=Interchange(
+                    interchange_id=uuid.uuid4(), body=body, context=Context(written=message.context.written)
+                ),
+            )
+    return None
+
+
+@dataclass(frozen=True)
+class _StoredBody(Body):
+    """A body that is read from the MessageBox, a piece at a time."""
+
+    connection: Connection
+    part: StoredPart
+
+    @property
+    def size(self) -> int:
+        return self.part.size
+
+    def chunks(self) -> Iterator[bytes]:
+        return read_part(self.connection, self.part)
