@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from postroom.agent.routing import RoutingTable
-from postroom.errors import BadValue, PublishFailed, PublishResult
+from postroom.errors import BadValue
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.stored_values import to_stored
-from postroom.values import ValueType, type_of
+from postroom.values import ValueType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,18 +142,16 @@ def insert_properties(connection: Connection, batch_id: uuid.UUID, messages: Seq
         )
 
 
-def check_types(deployed: Mapping[str, ValueType], messages: Sequence[Message]) -> None:
-    """Every promoted value has the type that its property is deployed with."""
-    results = []
-    for message in messages:
+def wrong_types(deployed: Mapping[str, ValueType], messages: Sequence[Message]) -> dict[int, BadValue]:
+    """The messages of a batch with a promoted value of another type than its property is deployed with; by their place
+    in the batch, each with what is wrong."""
+    found = {}
+    for row, message in enumerate(messages):
         wrong = [
             f"{key.rpartition('#')[2]} is deployed as {wanted.python_type.__name__}, not {type(value).__name__}"
             for key, value in message.context.promoted.items()
-            if (wanted := deployed.get(key)) is not None and wanted is not type_of(value)
+            if (wanted := deployed.get(key)) is not None and wanted.python_type is not type(value)
         ]
-        failure = (
-            BadValue(f"A promoted value has another type than its property: {'; '.join(wrong)}.") if wrong else None
-        )
-        results.append(PublishResult(message.message_id, failure))
-    if any(result.failure for result in results):
-        raise PublishFailed(results)
+        if wrong:
+            found[row] = BadValue(f"A promoted value has another type than its property: {'; '.join(wrong)}.")
+    return found

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import psycopg
 
 from postroom.agent.acknowledgements import is_acknowledgement
-from postroom.agent.finding import IndexFinder, SqlFinder, check_types
+from postroom.agent.finding import Found, IndexFinder, SqlFinder, wrong_types
 from postroom.agent.identity import Kind, derive_id, unit_for_key
 from postroom.agent.reports import RoutingFailureReport, write_reports
 from postroom.agent.routing import RoutingTable
 from postroom.agent.wake_up import WakeUp
-from postroom.errors import PublishFailed, PublishResult, RoutingFailure, StateError
+from postroom.errors import BadValue, PublishFailed, PublishResult, RoutingFailure, StateError
 from postroom.message import FRAGMENT_SIZE, Message, Part
 from postroom.messagebox.configuration import Host, ServiceClass
 from postroom.messagebox.connection import Connection, transaction
@@ -68,11 +68,15 @@ class MessageAgent:
         ids = [message.message_id for message in messages]
         if len(set(ids)) != len(ids):
             raise StateError("The same message is twice in one batch.", hint="Publish each message once.")
-        check_types(self._finder.deployed(self._connection), messages)
+        wrong = wrong_types(self._finder.deployed(self._connection), messages)
+        if any(not _is_to_be_kept(messages[row]) for row in wrong):
+            raise PublishFailed(
+                [PublishResult(message.message_id, wrong.get(row)) for row, message in enumerate(messages)]
+            )
         unit = uuid.uuid4() if key is None else unit_for_key(key)
         while True:
             try:
-                published, hosts = transaction(self._connection, lambda c: self._write(c, messages, unit, key))
+                published, hosts = transaction(self._connection, lambda c: self._write(c, messages, wrong, unit, key))
                 break
             except psycopg.Error as error:
                 if error.sqlstate == _STALE:
@@ -94,7 +98,12 @@ class MessageAgent:
         return published
 
     def _write(
-        self, connection: Connection, messages: Sequence[Message], unit: uuid.UUID, key: str | None
+        self,
+        connection: Connection,
+        messages: Sequence[Message],
+        wrong: Mapping[int, BadValue],
+        unit: uuid.UUID,
+        key: str | None,
     ) -> tuple[list[Published], set[str]]:
         if key is not None:
             before = self._receipt(connection, unit)
@@ -105,17 +114,15 @@ class MessageAgent:
         for message in messages:
             if not is_acknowledgement(message.context):
                 _write_large_bodies(connection, message)
-        found = self._finder.find(connection, batch_id, messages)
+        found = self._find(connection, batch_id, messages, wrong)
         if not all(found.subscribers) and not self._finder.is_current(connection):
             self._finder.catch_up(connection)
-            found = self._finder.find(connection, batch_id, messages)
+            found = self._find(connection, batch_id, messages, wrong)
         unroutable = {row for row, subscribers in enumerate(found.subscribers) if not subscribers}
         # Nobody asked to be told: no failure, no report, no trace (NRF-11).
-        dropped = {row for row in unroutable if is_acknowledgement(messages[row].context)}
+        dropped = {row for row in unroutable if row not in wrong and is_acknowledgement(messages[row].context)}
         unroutable -= dropped
-        refused = {
-            row for row in unroutable if messages[row].context.get(BTS.SuspendMessageOnRoutingFailure) is not True
-        }
+        refused = {row for row in unroutable if not _is_to_be_kept(messages[row])}
         if refused:
             raise _Unroutable(refused)
         number = 0
@@ -124,7 +131,7 @@ class MessageAgent:
         for row, message in enumerate(messages):
             subscribers = found.subscribers[row]
             if row in unroutable:
-                self._suspend(connection, message, unit, number)
+                self._suspend(connection, message, unit, number, wrong.get(row))
                 number += 2
             elif row not in dropped:
                 if is_acknowledgement(message.context):
@@ -146,6 +153,17 @@ class MessageAgent:
             _keep_answer(connection, unit, published)
         return published, hosts
 
+    def _find(
+        self, connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message], wrong: Mapping[int, BadValue]
+    ) -> Found:
+        """The subscribers of each message; of one with a wrong value there are none."""
+        if not wrong:
+            return self._finder.find(connection, batch_id, messages)
+        right = [message for row, message in enumerate(messages) if row not in wrong]
+        found = self._finder.find(connection, batch_id, right)
+        subscribers = iter(found.subscribers)
+        return replace(found, subscribers=[[] if row in wrong else next(subscribers) for row in range(len(messages))])
+
     def _receipt(self, connection: Connection, unit: uuid.UUID) -> list[Published] | None:
         """Takes the receipt of this unit, or gives the answer of the publish that took it before."""
         taken = connection.execute(
@@ -164,8 +182,11 @@ class MessageAgent:
             for one in row[0]["published"]
         ]
 
-    def _suspend(self, connection: Connection, message: Message, unit: uuid.UUID, number: int) -> None:
-        """Nobody subscribes and the message says to keep it: suspended as it is, to be published on resume."""
+    def _suspend(
+        self, connection: Connection, message: Message, unit: uuid.UUID, number: int, wrong: BadValue | None
+    ) -> None:
+        """The message says to keep it. If nobody subscribes it is suspended as it is, to be published on resume; if a
+        value is wrong no resume can help."""
         write_message(connection, message, message.context.to_json(), with_fragments=False)
         instance_id = derive_id(unit, Kind.INSTANCE, number)
         row = SuspendedRow(
@@ -176,11 +197,12 @@ class MessageAgent:
             service_id=None,
             task=Task.PUBLISH,
             cause=Cause.FAILURE,
-            error_code=RoutingFailure.code,
-            error_description=_nobody_subscribes(message),
+            error_code=RoutingFailure.code if wrong is None else wrong.code,
+            error_description=_nobody_subscribes(message) if wrong is None else wrong.what,
+            resumable=wrong is None,
         )
-        report = self._new_report(message, unit, number, related=instance_id)
-        write_reports(connection, self._host, [report], suspended=[row], messages=[message])
+        reports = [] if wrong else [self._new_report(message, unit, number, related=instance_id)]
+        write_reports(connection, self._host, reports, suspended=[row], messages=[message])
 
     def _report(self, messages: Sequence[Message], rows: set[int]) -> None:
         """The routing failure reports of a publish that was refused; the messages themselves are not kept."""
@@ -260,6 +282,10 @@ def _results(messages: Sequence[Message], refused: set[int]) -> list[PublishResu
         )
         for row, message in enumerate(messages)
     ]
+
+
+def _is_to_be_kept(message: Message) -> bool:
+    return message.context.get(BTS.SuspendMessageOnRoutingFailure) is True
 
 
 def _nobody_subscribes(message: Message) -> str:

@@ -131,8 +131,26 @@ def test_a_value_of_another_type_than_deployed_is_refused_with_its_name(box: Box
         box.agent(warm=warm).publish([order(), wrong])
     failure = refused.value.results[1].failure
     assert isinstance(failure, BadValue)
-    assert "Priority" in failure.what
+    assert "Priority is deployed as int, not str" in failure.what
     assert refused.value.results[0].failure is None
+    assert (box.count("spool"), box.count("suspended_queue")) == (0, 0)
+
+
+def test_a_message_with_a_wrong_value_that_says_to_be_kept_is_suspended_and_the_others_go_on(
+    box: Box, warm: bool
+) -> None:
+    box.add_port("All", "exists(Region) or exists(Total)")
+    keep = {BTS.SuspendMessageOnRoutingFailure: True}
+    large = b"x" * (FRAGMENT_SIZE + 1)
+    wrong = Message.of(large, promoted={Property("Orders.Region", int): 5, Total: Decimal(1), **keep})
+    results = box.agent(warm=warm).publish([order(), wrong, order()])
+    assert [(one.subscribers, one.suspended) for one in results] == [(("All",), False), ((), True), (("All",), False)]
+    assert box.queued() == {"All": 2}
+    assert box.suspended() == [("BAD_VALUE", False)]
+    assert "Region is deployed as str, not int" in box.one("SELECT error_description FROM suspended_queue")
+    assert box.one("SELECT message_id FROM suspended_queue") == wrong.message_id
+    assert box.one("SELECT sum(length(body)) FROM fragments") == len(large)
+    assert check(box.connection) == []
 
 
 def test_a_message_and_its_changed_copy_are_two_messages(box: Box, warm: bool) -> None:

@@ -60,6 +60,19 @@ def test_a_bad_line_is_suspended_alone_with_its_bytes(box: Box) -> None:
     assert "Line 2" in box.one("SELECT error_description FROM suspended_queue")
 
 
+def test_a_value_of_the_wrong_type_suspends_its_message_with_the_reason_and_no_other(box: Box) -> None:
+    box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
+    location = box.add_location()
+    wrong = b'{"region": "EU", "total": "a lot", "priority": 1}'
+    first, second = box.receive(location, b"\n".join([line(), wrong, line()]), line("US"))
+    assert (first.published, first.suspended, second.published, second.suspended) == (2, 1, 1, 0)
+    assert box.suspended() == [("PIPELINE", True)]
+    assert box.one(SUSPENDED_BODY) == wrong
+    why = box.one("SELECT error_description FROM suspended_queue")
+    assert "Orders.Total cannot be promoted from 'total'" in why
+    assert "'a lot' is not a decimal number" in why
+
+
 def test_an_unroutable_line_is_suspended_after_the_pipeline_with_a_report(box: Box) -> None:
     location = box.add_location()
     box.add_port("Europe", "Region == 'EU'")
