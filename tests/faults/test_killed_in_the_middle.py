@@ -34,7 +34,7 @@ def ask(url: str, query: str) -> int:
 
 def pid_of(output: str, name: str) -> int:
     """The newest process of that name that the supervisor has told of."""
-    lines = [line for line in output.splitlines() if line.startswith(f"{name} runs as process")]
+    lines = [line for line in output.splitlines() if line.startswith(f"{name} starts as process")]
     return int(lines[-1].split()[-1]) if lines else 0
 
 

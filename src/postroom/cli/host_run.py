@@ -22,9 +22,13 @@ def run(frame: Frame, name: str) -> None:
 
     from postroom.agent.resuming import ResumedInbound
     from postroom.hosts import run_host
+    from postroom.messagebox.configuration import host_named
+    from postroom.messagebox.connection import connect
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with frame.messagebox() as url:
+        with connect(url) as connection:
+            name = host_named(connection, name).name
         click.echo(f"Host {name} works; Ctrl-C ends it.")
         # On a server of one's own the URL says who logs in; the embedded one trusts everybody on the machine.
         instance = run_host(

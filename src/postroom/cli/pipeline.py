@@ -33,11 +33,15 @@ def run(frame: Frame, host: str, master: str | None, once: bool) -> None:
     """
     import logging
 
+    from postroom.messagebox.configuration import host_named
+    from postroom.messagebox.connection import connect
     from postroom.spark.pipeline_process import run_pipeline
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with frame.messagebox() as url:
-        click.echo(f"The receive locations of {host} are served; Ctrl-C ends it.")
+        with connect(url) as connection:
+            host = host_named(connection, host).name
+        click.echo(f"Spark starts for the receive locations of {host}; Ctrl-C ends it.")
         run_pipeline(url, host, frame.home.absolute(), master=master, once=once, as_role=frame.database is None)
         click.echo(f"The receive locations of {host} have ended.")
 

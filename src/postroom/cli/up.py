@@ -34,7 +34,8 @@ def up(frame: Frame, app: Path, master: str | None) -> None:
     home = frame.home.absolute()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+        # Not in the handler itself: the main thread may be inside the event's own lock at this moment.
+        signal.signal(number, lambda *_: threading.Thread(target=stop.set, daemon=True).start())
     with deployed(definition, home, database=frame.database, master=master, say=say) as supervisor:
         say(f"{definition.name} is up in {home}; Ctrl-C ends it.")
         supervisor.run(stop)

@@ -53,7 +53,8 @@ def _signals(stopping: threading.Event) -> Iterator[None]:
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        stopping.set()
+        # Not here: the main thread may be inside the event's own lock at this moment.
+        threading.Thread(target=stopping.set, daemon=True).start()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -11,6 +11,8 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import migrate
 from postroom.operations.deployment import apply
+from postroom.operations.home import held_home
+from postroom.operations.receiving import make_watched_folders
 from postroom.operations.supervisor import Say, Supervisor
 
 
@@ -19,13 +21,13 @@ def deployed(
     definition: ApplicationDefinition, home: Path, *, database: str | None, master: str | None, say: Say
 ) -> Iterator[Supervisor]:
     """The application applied to its MessageBox, and a supervisor that is ready to run what it needs."""
-    home.mkdir(parents=True, exist_ok=True)
-    if database is not None:
-        yield _apply(definition, database, home, None, master, say)
-        return
-    say("Starting PostgreSQL")
-    with EmbeddedServer(server_folder(home)) as server:
-        yield _apply(definition, server.url(), home, server, master, say)
+    with held_home(home):
+        if database is not None:
+            yield _apply(definition, database, home, None, master, say)
+            return
+        say("Starting PostgreSQL")
+        with EmbeddedServer(server_folder(home)) as server:
+            yield _apply(definition, server.url(), home, server, master, say)
 
 
 def _apply(
@@ -39,5 +41,7 @@ def _apply(
     migrate(url)
     with connect(url, application_name="postroom apply") as connection:
         apply(connection, definition, home=home)
+        for problem in make_watched_folders(connection, home):
+            say(problem)
     say(f"Application {definition.name} is deployed")
     return Supervisor(url, home, server=server, master=master, say=say)

@@ -23,9 +23,11 @@ from postroom.messagebox.configuration import hosts, receive_locations
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.embedded.postmaster import Guard
+from postroom.operations.receiving import served_locations
 
 _LOOK_SECONDS = 0.2
 _LOOK_FOR_HOSTS_SECONDS = 5.0
+_LOOK_AT_LOCATIONS_SECONDS = 1.0
 _STOP_SECONDS = 30.0
 _LONGEST_PAUSE = 30.0
 #: A process that ran this long before it ended is started again without a pause.
@@ -114,6 +116,8 @@ class Supervisor:
         self._say = say
         self._children: list[_Child] = []
         self._look_again = 0.0
+        self._look_at_locations = 0.0
+        self._served: set[str] = set()
 
     def run(self, stop: threading.Event) -> None:
         """Supervises until ``stop`` is set, then ends everything in good order."""
@@ -123,8 +127,10 @@ class Supervisor:
                 self._look_for_hosts()
                 for child in self._children:
                     self._look_after(child)
+                self._tell_of_locations()
                 stop.wait(_LOOK_SECONDS)
         finally:
+            self._say("Stopping: pipelines, then hosts" + (", then PostgreSQL" if self._server is not None else ""))
             self._end()
 
     def pids(self) -> dict[str, int]:
@@ -163,6 +169,20 @@ class Supervisor:
             log=self._home / ".postroom" / "logs" / f"{kind}-{host.lower()}.log",
         )
 
+    def _tell_of_locations(self) -> None:
+        """A process that runs is not yet one that takes in files: Spark has to start first."""
+        if time.monotonic() < self._look_at_locations:
+            return
+        self._look_at_locations = time.monotonic() + _LOOK_AT_LOCATIONS_SECONDS
+        try:
+            with connect(self.url, application_name="postroom up") as connection:
+                served = {location.name: location.uri for location in served_locations(connection)}
+        except (Unavailable, psycopg.OperationalError):
+            return  # told by those who look after it
+        for name in sorted(served.keys() - self._served):
+            self._say(f"{name}: receiving {served[name]}")
+        self._served = set(served)
+
     def _look_after_server(self) -> None:
         if self._server is not None and self._server.pid is None:
             self._say("PostgreSQL is gone; starting it again")
@@ -178,7 +198,7 @@ class Supervisor:
         if child.process is None and time.monotonic() >= child.not_before:
             child.start()
             assert child.process is not None
-            self._say(f"{child.name} runs as process {child.process.pid}")
+            self._say(f"{child.name} starts as process {child.process.pid}")
 
     def _end(self) -> None:
         # Pipelines first: what they have published in the meantime can still be delivered.

@@ -60,6 +60,11 @@ class Scan:
     problems: tuple[str, ...] = ()
 
 
+def claimer_lock(location_id: uuid.UUID) -> int:
+    """The half of the advisory lock that stands for a location."""
+    return zlib.crc32(location_id.bytes) - (1 << 31)
+
+
 class Claimer:
     """Claims the files of one location, as long as it is the only one to do so: it holds a lock on its session."""
 
@@ -83,7 +88,7 @@ class Claimer:
         settle = timedelta(seconds=self._definition.settle)
         self._arriving = Settling(settle, clock)
         self._moved = Settling(settle, clock)  # files that changed while they were picked up
-        self._lock = zlib.crc32(location.location_id.bytes) - (1 << 31)
+        self._lock = claimer_lock(location.location_id)
         self._active = False
         self._recovered_at: datetime | None = None
         self._problems: dict[str, None] = {}

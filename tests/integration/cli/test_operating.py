@@ -177,6 +177,9 @@ def test_a_host_is_shown_with_its_queues(suspended: Run) -> None:
     described = suspended("host", "show", "Main", "-o", "json").json
     assert described["queues"]["suspended"] == 1
     assert suspended("host", "show", "nowhere").code == ExitCode.NOT_FOUND
+    for kind in ("host", "pipeline"):
+        ran = suspended(kind, "run", "nowhere")
+        assert (ran.code, ran.out) == (ExitCode.NOT_FOUND, "")
 
 
 def test_a_location_is_disabled_and_enabled(applied: Run) -> None:

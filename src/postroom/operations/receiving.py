@@ -1,0 +1,33 @@
+"""Receive locations while they are served: their folders, and when files are taken in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from postroom.adapters import File
+from postroom.adapters.file.folder import make_folder
+from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
+from postroom.spark.claims import CLAIMER_LOCK, claimer_lock
+
+
+def served_locations(connection: Connection) -> list[ReceiveLocation]:
+    """Those for which a process takes in files now: it holds the location's lock."""
+    held = {lock for (lock,) in connection.execute(statement("queries/held_locks"), (CLAIMER_LOCK,))}
+    return [one for one in receive_locations(connection) if claimer_lock(one.location_id) % (1 << 32) in held]
+
+
+def make_watched_folders(connection: Connection, home: Path) -> list[str]:
+    """The folders that locations watch, so that files can be dropped before anybody looks.
+
+    Returns what cannot be made, in words: that is a matter of its location, which goes on trying."""
+    problems = []
+    for location in receive_locations(connection):
+        if location.adapter["kind"] == "file":
+            folder = File(**location.adapter).folder(home)
+            try:
+                make_folder(folder)
+            except OSError as error:
+                problems.append(f"{location.name}: {folder} cannot be made: {error.strerror or error}")
+    return problems

@@ -1,0 +1,55 @@
+"""What `up` tells of receive locations."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from postroom.messagebox.connection import connect
+from postroom.operations.receiving import make_watched_folders, served_locations
+from postroom.operations.supervisor import Supervisor
+from postroom.spark.claims import Claimer
+from tests.support.box import Box
+from tests.support.file_location import add_file_location
+
+
+def test_a_location_is_served_while_somebody_claims_for_it(box: Box, tmp_path: Path) -> None:
+    location = add_file_location(box, tmp_path / "in")
+    add_file_location(box, tmp_path / "other", name="other")
+    assert served_locations(box.connection) == []
+    with connect(box.url) as connection:
+        claimer = Claimer(connection, location, tmp_path)
+        assert claimer.scan().active
+        assert served_locations(box.connection) == [location]
+        claimer.release()
+        assert served_locations(box.connection) == []
+
+
+def test_the_folders_are_there_before_anybody_looks(box: Box, tmp_path: Path) -> None:
+    add_file_location(box, tmp_path / "deep" / "in")
+    (tmp_path / "file").touch()
+    add_file_location(box, tmp_path / "file" / "in", name="other")
+    [problem] = make_watched_folders(box.connection, tmp_path)
+    assert (tmp_path / "deep" / "in").is_dir()
+    assert problem == f"other: {tmp_path / 'file' / 'in'} cannot be made: Not a directory"
+
+
+def test_the_supervisor_says_when_files_are_taken_in_and_when_it_stops(box: Box, tmp_path: Path) -> None:
+    """With hosts that nobody has to run: what it says is about the database alone."""
+    location = add_file_location(box, tmp_path / "in")
+    stop = threading.Event()
+    said: list[str] = []
+
+    def say(what: str) -> None:
+        said.append(what)
+        if "receiving" in what:
+            stop.set()
+
+    class OnlyLooking(Supervisor):
+        def _wanted(self):  # type: ignore[no-untyped-def]
+            return []
+
+    with connect(box.url) as connection:
+        Claimer(connection, location, tmp_path).scan()
+        OnlyLooking(box.url, tmp_path, say=say).run(stop)
+    assert said == [f"drop: receiving {location.uri}", "Stopping: pipelines, then hosts"]
