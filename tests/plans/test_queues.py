@@ -61,6 +61,7 @@ def test_dequeue_walks_the_index_of_unclaimed_rows(full: Box) -> None:
             claim(full)
         assert read.whole("default_q", "spool", "parts") == 0
         assert read.entries("default_q_service_class_priority_seq_idx") <= 2 * LIMIT
+        assert read.entries("spool_pkey") == read.entries("parts_pkey") == LIMIT, "one look for each, no walk"
 
 
 def test_dequeue_does_not_walk_what_it_has_claimed_before(full: Box) -> None:
