@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 
 from postroom.clock import Clock
 from postroom.hosts.loop import Loop
@@ -63,8 +64,7 @@ class Completer:
         self._batch = self._batch or self._take()
         if not self._batch:
             return
-        claims = _by_claim(self._batch)
-        self.counts += self._write(list(claims.items()))
+        self.counts += self._write(_by_claim(self._batch))
         settled, self._batch = self._batch, []
         self._work.settle([claimed.seq for claimed, _ in settled])
         if delays := [outcome.delay for _, outcome in settled if isinstance(outcome, Retry)]:
@@ -80,32 +80,33 @@ class Completer:
             self._idle = False
         return [self._outcomes.popleft() for _ in range(min(len(self._outcomes), _AT_A_TIME))]
 
-    def _write(self, claims: list[tuple[uuid.UUID, _Outcomes]]) -> Counter[str]:
-        connection = self._connection.get()
-        if len(claims) == 1 and claims[0][1].is_one_call:
-            return self._write_all(connection, claims)
-        return transaction(connection, lambda it: self._write_all(it, claims))
+    def _write(self, claims: dict[uuid.UUID, _Outcomes]) -> Counter[str]:
+        calls = list(self._calls(claims))
 
-    def _write_all(self, connection: Connection, claims: Iterable[tuple[uuid.UUID, _Outcomes]]) -> Counter[str]:
-        counts: Counter[str] = Counter()
-        now = self._clock() if self._clock else None
-        for claim_id, given in claims:
-            counts.update(given.others)
-            stored = 0
-            if given.completed:
-                counts["completed"] += (n := self._queues.complete(connection, claim_id, given.completed))
-                stored += n
-            if given.released:
-                counts["released"] += (n := self._queues.release(connection, claim_id, given.released))
-                stored += n
-            if given.retries:
-                counts["retried"] += (n := self._queues.retry(connection, claim_id, given.retries, now))
-                stored += n
-            if given.suspensions:
-                counts["suspended"] += (n := self._queues.suspend(connection, claim_id, given.suspensions, now))
-                stored += n
-            counts["discarded"] += given.size - stored
+        def write(connection: Connection) -> Counter[str]:
+            counts = Counter(name for given in claims.values() for name in given.others)
+            for name, call in calls:
+                counts[name] += call(connection)
+            return counts
+
+        connection = self._connection.get()
+        # What is one statement needs no transaction around it, and none of its waits.
+        counts = write(connection) if len(calls) == 1 else transaction(connection, write)
+        counts["discarded"] += sum(given.size for given in claims.values()) - counts.total()
         return counts
+
+    def _calls(self, claims: dict[uuid.UUID, _Outcomes]) -> Iterator[tuple[str, Callable[[Connection], int]]]:
+        """What is to be called, and what it counts."""
+        queues, now = self._queues, self._clock() if self._clock else None
+        if completed := {claim_id: given.completed for claim_id, given in claims.items() if given.completed}:
+            yield "completed", partial(queues.complete_claims, claims=completed)
+        for claim_id, given in claims.items():
+            if given.released:
+                yield "released", partial(queues.release, claim_id=claim_id, seqs=given.released)
+            if given.retries:
+                yield "retried", partial(queues.retry, claim_id=claim_id, retries=given.retries, now=now)
+            if given.suspensions:
+                yield "suspended", partial(queues.suspend, claim_id=claim_id, suspensions=given.suspensions, now=now)
 
 
 @dataclass
@@ -121,11 +122,8 @@ class _Outcomes:
 
     @property
     def size(self) -> int:
-        return len(self.completed) + len(self.released) + len(self.retries) + len(self.suspensions)
-
-    @property
-    def is_one_call(self) -> bool:
-        return sum(map(bool, (self.completed, self.released, self.retries, self.suspensions))) <= 1
+        stored = (self.completed, self.released, self.retries, self.suspensions)
+        return sum(map(len, stored)) + len(self.others)
 
 
 def _by_claim(batch: Iterable[tuple[ClaimedMessage, Outcome]]) -> dict[uuid.UUID, _Outcomes]:

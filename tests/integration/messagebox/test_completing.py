@@ -1,0 +1,56 @@
+"""The outcomes of several claims are stored by one statement."""
+
+from __future__ import annotations
+
+import uuid
+
+from postroom.message import Message
+from postroom.messagebox.check import check
+from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.queues import HostQueues
+from tests.support.box import Box, Region
+
+QUEUES = HostQueues("Default")
+
+
+def claim(box: Box, limit: int) -> tuple[uuid.UUID, list[int]]:
+    claim_id = uuid.uuid4()
+    rows = QUEUES.dequeue(box.connection, claim_id=claim_id, host_instance=1, service_class=4, limit=limit)
+    return claim_id, [row.seq for row in rows]
+
+
+def publish(box: Box, count: int) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.agent().publish([Message.of(b"x", promoted={Region: "EU"}) for _ in range(count)])
+
+
+def test_several_claims_are_completed_together(box: Box) -> None:
+    publish(box, 5)
+    claims = dict((claim(box, 2), claim(box, 3)))
+    assert QUEUES.complete_claims(box.connection, claims) == 5
+    assert box.count("work_queue") == 0
+    run_all_jobs_once(box.connection)
+    assert box.count("spool") == 0
+    assert check(box.connection) == []
+
+
+def test_of_a_claim_that_was_taken_over_nothing_is_completed_and_of_the_others_everything(box: Box) -> None:
+    publish(box, 5)
+    (lost, seqs), kept = claim(box, 2), claim(box, 3)
+    QUEUES.release(box.connection, lost)
+    other, again = claim(box, 2)
+    assert again == seqs
+    assert QUEUES.complete_claims(box.connection, dict(((lost, seqs), kept))) == 3
+    assert QUEUES.complete(box.connection, other, seqs) == 2
+    run_all_jobs_once(box.connection)
+    assert box.count("spool") == 0
+
+
+def test_what_was_completed_is_not_completed_again(box: Box) -> None:
+    """As after a connection that broke before the answer came: the same outcomes are stored once more."""
+    publish(box, 4)
+    claims = dict((claim(box, 2), claim(box, 2)))
+    assert QUEUES.complete_claims(box.connection, claims) == 4
+    assert QUEUES.complete_claims(box.connection, claims) == 0
+    run_all_jobs_once(box.connection)
+    assert check(box.connection) == []
