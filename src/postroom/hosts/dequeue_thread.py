@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
+from datetime import timedelta
 
 from postroom.hosts.completer import Completer
-from postroom.hosts.outcomes import Verdict
 from postroom.hosts.service import Service
 from postroom.hosts.thread_connections import ThreadConnections
 from postroom.hosts.work_in_hand import WorkInHand
+from postroom.messagebox.queues import ClaimedMessage, Retry
 
-_MOST_AT_A_TIME = 16
-_QUICK_SECONDS = 0.001
+#: After a defect: a second, twice as long each time, four minutes at most.
+_FIRST_DELAY = timedelta(seconds=1)
+_DOUBLINGS = 8
 _log = logging.getLogger(__name__)
 
 
@@ -38,20 +39,23 @@ class DequeueThread:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        handle, store = self._service.handle, self._completer.store
-        at_a_time = 1
-        while taken := self._work.take_some(at_a_time):
-            started = time.monotonic()
-            for claimed in taken:
-                try:
-                    outcome = handle(claimed, self._connections)
-                except Exception:
-                    # A service answers for its messages; what it lets through is a defect of its own.
-                    _log.exception("message %s was not handled; it goes back into the queue", claimed.message_id)
-                    outcome = Verdict.RELEASE
-                store(claimed, outcome)
-            # A thread that is quick takes more at a time, because every look costs all threads a moment. One that is
-            # slow takes one, so that nothing waits behind it that another thread could deliver.
-            quick = time.monotonic() - started < _QUICK_SECONDS * len(taken)
-            at_a_time = min(2 * at_a_time, _MOST_AT_A_TIME) if quick else 1
+        take, handle, store = self._work.take, self._service.handle, self._completer.store
+        while (claimed := take()) is not None:
+            try:
+                outcome = handle(claimed, self._connections)
+            except Exception as error:
+                _log.exception("message %s was not handled; it is tried again later", claimed.message_id)
+                outcome = _later(claimed, error)
+            store(claimed, outcome)
         self._connections.close()
+
+
+def _later(claimed: ClaimedMessage, error: Exception) -> Retry:
+    """A service answers for its messages; what it lets through is a defect of its own. The message is kept, and comes
+    back, but not at once: it would be back before anybody could do something about it, again and again."""
+    return Retry(
+        delay=_FIRST_DELAY * 2 ** min(claimed.attempt, _DOUBLINGS),
+        code="UNEXPECTED",
+        description=f"The host could not handle the message.\n{type(error).__name__}: {error}\n"
+        "The traceback is in the host's log.",
+    )

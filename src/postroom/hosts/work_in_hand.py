@@ -9,12 +9,18 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 
 from postroom.messagebox.queues import ClaimedMessage
 
 
 class WorkInHand:
-    """A bounded queue in memory that knows what was taken from it and is not settled yet."""
+    """A bounded queue in memory that knows what is in it, or was taken from it, and is not settled yet.
+
+    A thread takes without a lock whatever waits, because for every message a lock costs more than all the rest of the
+    taking: popping from a deque is one step for all threads. Whoever pops a message has it, be that a thread or
+    ``shut``.
+    """
 
     def __init__(self, capacity: int) -> None:
         # In two halves: while the threads work on the one, the other is fetched. Never less at a time, because polling
@@ -26,6 +32,8 @@ class WorkInHand:
         self._emptied = threading.Condition(self._lock)
         self._settled = threading.Condition(self._lock)
         self._waiting: deque[ClaimedMessage] = deque()
+        # Somebody wants to know when no more than this many wait.
+        self._looked_out_for = -1
         self._held: set[int] = set()
         self._generation = 0
         self._open = False
@@ -40,6 +48,8 @@ class WorkInHand:
         """
         most, changed = (0, self._emptied) if when_empty else (self._half, self._room_made)
         with self._lock:
+            # Before the look, so that whoever takes after it looks too.
+            self._looked_out_for = max(self._looked_out_for, most)
             if not self._has_room(most):
                 changed.wait(timeout)
             return self._half if self._has_room(most) else 0, self._generation
@@ -47,39 +57,50 @@ class WorkInHand:
     def _has_room(self, most: int) -> bool:
         if not self._open or self._ended:
             return False
+        waiting = len(self._waiting)
         # What is done but not stored counts too: a slow MessageBox must slow down its threads.
-        return len(self._waiting) <= most and len(self._held) <= 4 * self._half
+        return waiting <= most and len(self._held) - waiting <= 4 * self._half
 
     def put(self, claimed: Sequence[ClaimedMessage], generation: int) -> bool:
         """False, and nothing is put in, if it was shut since the generation was read."""
         with self._lock:
             if not self._open or self._generation != generation:
                 return False
+            self._held.update([one.seq for one in claimed])
             self._waiting.extend(claimed)
-            self._arrived.notify_all()
+            self._arrived.notify(len(claimed))
             return True
 
     # -- the threads' side -------------------------------------------------------------------------------------
 
     def take(self) -> ClaimedMessage | None:
         """The next message, when there is one; None when there will be none any more."""
-        return next(iter(self.take_some(1)), None)
-
-    def take_some(self, most: int) -> list[ClaimedMessage]:
-        """The next messages, as many as wait and no more than asked for; none when there will be none any more."""
-        with self._lock:
-            while not self._waiting:
-                if self._ended:
-                    return []
-                self._arrived.wait()
-            before = len(self._waiting)
-            taken = [self._waiting.popleft() for _ in range(min(most, before))]
-            self._held.update([claimed.seq for claimed in taken])
-            if len(self._waiting) <= self._half < before:
-                self._room_made.notify()
-            if not self._waiting:
-                self._emptied.notify()
+        while True:
+            try:
+                taken = self._waiting.popleft()
+            except IndexError:
+                if not self._something_arrives():
+                    return None
+                continue
+            if len(self._waiting) <= self._looked_out_for:
+                self._say_that_there_is_room()
             return taken
+
+    def _something_arrives(self) -> bool:
+        """Waits until there is something, which another thread may take first; False if there will be nothing."""
+        with self._lock:
+            while not self._waiting and not self._ended:
+                self._arrived.wait()
+            return bool(self._waiting)
+
+    def _say_that_there_is_room(self) -> None:
+        with self._lock:
+            self._room_made.notify()
+            if self._waiting:
+                self._looked_out_for = 0
+            else:
+                self._looked_out_for = -1
+                self._emptied.notify()
 
     # -- the completer's side ----------------------------------------------------------------------------------
 
@@ -99,8 +120,13 @@ class WorkInHand:
         with self._lock:
             self._open = False
             self._generation += 1
-            forgotten = list(self._waiting)
-            self._waiting.clear()
+            forgotten = []
+            while self._waiting:
+                with suppress(IndexError):  # a thread was quicker, and has it
+                    forgotten.append(self._waiting.popleft())
+            self._held.difference_update([one.seq for one in forgotten])
+            if not self._held:
+                self._settled.notify_all()
             return forgotten
 
     def reopen(self) -> None:
@@ -124,6 +150,6 @@ class WorkInHand:
 
     @property
     def held(self) -> list[int]:
-        """What was taken and is not settled."""
+        """What is in memory and not settled."""
         with self._lock:
             return list(self._held)

@@ -85,6 +85,33 @@ def test_what_is_not_settled_takes_room_too() -> None:
     assert work.wait_for_room(0.0)[0] == 1
 
 
+def test_of_what_many_threads_take_nothing_is_lost_and_nothing_taken_twice() -> None:
+    """Taking needs no lock, so it races with putting, with other threads, and with being shut."""
+    work = opened(100)
+    got: list[int] = []
+
+    def take_all() -> None:
+        while (message := work.take()) is not None:
+            got.append(message.seq)
+
+    threads = [threading.Thread(target=take_all) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    forgotten: list[int] = []
+    for first in range(0, 20_000, 50):
+        assert work.put(claimed(*range(first, first + 50)), work.wait_for_room(30.0)[1])
+        if first % 1000 == 0:
+            forgotten += [message.seq for message in work.shut()]
+            work.reopen()
+        work.settle(got[:])
+    work.end()
+    for thread in threads:
+        thread.join(10)
+    assert sorted(got + forgotten) == list(range(20_000))
+    work.settle(got)
+    assert work.held == []
+
+
 def test_shut_forgets_what_waits_and_remembers_what_is_under_way() -> None:
     work = opened(10)
     work.put(claimed(1, 2, 3), 0)
@@ -126,6 +153,17 @@ def test_waiting_for_room_ends_when_room_is_made() -> None:
     taken(work, 1)
     thread.join(10)
     assert rooms == [1]
+
+
+def test_a_helper_is_told_when_the_last_one_is_taken() -> None:
+    work = opened(4)
+    work.put(claimed(1, 2, 3, 4), 0)
+    rooms: list[int] = []
+    thread = threading.Thread(target=lambda: rooms.append(work.wait_for_room(30.0, when_empty=True)[0]))
+    thread.start()
+    taken(work, 4)
+    thread.join(10)
+    assert rooms == [2]
 
 
 def test_it_knows_when_everything_is_settled() -> None:
