@@ -88,15 +88,16 @@ class Client:
         *,
         promoted: Mapping[Property, object] | None = None,
         written: Mapping[Property, object] | None = None,
+        predicates: Mapping[Property, object] | None = None,
         content_type: str = "application/octet-stream",
         key: str | None = None,
     ) -> Published:
         """Publishes one message and says who receives it.
 
-        Only ``promoted`` properties take part in routing; ``written`` ones are carried along. See ``publish_many`` for
-        ``key``.
+        Only ``promoted`` properties take part in routing; ``written`` ones are carried along. Only hosts whose
+        application properties equal all ``predicates`` receive it. See ``publish_many`` for ``key``.
         """
-        message = Message.of(body, promoted=promoted, written=written, content_type=content_type)
+        message = Message.of(body, promoted=promoted, written=written, predicates=predicates, content_type=content_type)
         (published,) = self.publish_many([message], key=key)
         return published
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 from postroom.errors import BadValue
+from postroom.filters.authorisation import MessagePredicate
 from postroom.filters.expression import Comparable
 from postroom.properties import Property
 from postroom.values import Value, ValueType, check_value, type_of, value_from_json, value_to_json
@@ -101,13 +102,21 @@ class Context(Mapping[Comparable, Value]):
 
     Immutable: ``write`` and ``promote`` return another context. Only promoted properties take part in routing.
     Reading a property that is absent with ``get`` gives None; there are no nulls in a context.
+
+    A context may carry message predicates: what a host has to show for itself before it may receive the message.
     """
 
-    __slots__ = ("_promoted", "_written")
+    __slots__ = ("_predicates", "_promoted", "_written")
 
-    def __init__(self, promoted: Mapping[str, Value] | None = None, written: Mapping[str, Value] | None = None) -> None:
+    def __init__(
+        self,
+        promoted: Mapping[str, Value] | None = None,
+        written: Mapping[str, Value] | None = None,
+        predicates: Iterable[MessagePredicate] = (),
+    ) -> None:
         self._promoted: Mapping[str, Value] = MappingProxyType(dict(promoted or {}))
         self._written: Mapping[str, Value] = MappingProxyType(dict(written or {}))
+        self._predicates: frozenset[MessagePredicate] = frozenset(predicates)
 
     @property
     def promoted(self) -> Mapping[str, Value]:
@@ -119,13 +128,23 @@ class Context(Mapping[Comparable, Value]):
         """The values that are carried but invisible to routing, by property key."""
         return self._written
 
+    @property
+    def predicates(self) -> frozenset[MessagePredicate]:
+        """What a host must have among its application properties, all of it, to receive the message."""
+        return self._predicates
+
+    def require(self, prop: Property, value: object) -> Context:
+        """With one more message predicate: only hosts whose application property ``prop`` equals ``value`` receive the
+        message. ``message.context.require(Thumbprint, "A909…")``"""
+        return Context(self._promoted, self._written, {*self._predicates, (prop.key, prop.check(value))})
+
     def promote(self, prop: Property, value: object) -> Context:
         """With ``prop`` promoted to ``value``; None removes the property."""
         if value is None:
             return self._without(prop.key)
         checked = prop.check(value)
         rest = self._without(prop.key)
-        return Context({**rest._promoted, prop.key: checked}, rest._written)
+        return Context({**rest._promoted, prop.key: checked}, rest._written, rest._predicates)
 
     def write(self, prop: Property, value: object) -> Context:
         """With ``prop`` written (and no longer promoted); None removes the property."""
@@ -133,18 +152,20 @@ class Context(Mapping[Comparable, Value]):
             return self._without(prop.key)
         checked = prop.check(value, promoted=False)
         rest = self._without(prop.key)
-        return Context(rest._promoted, {**rest._written, prop.key: checked})
+        return Context(rest._promoted, {**rest._written, prop.key: checked}, rest._predicates)
 
     def demote_all(self) -> Context:
         """With every promoted property merely written: still readable, no longer routable."""
-        return Context({}, {**self._written, **self._promoted})
+        return Context({}, {**self._written, **self._promoted}, self._predicates)
 
     def is_promoted(self, prop: Comparable) -> bool:
         return prop.key in self._promoted
 
     def _without(self, key: str) -> Context:
         return Context(
-            {k: v for k, v in self._promoted.items() if k != key}, {k: v for k, v in self._written.items() if k != key}
+            {k: v for k, v in self._promoted.items() if k != key},
+            {k: v for k, v in self._written.items() if k != key},
+            self._predicates,
         )
 
     def __getitem__(self, prop: Comparable) -> Value:
@@ -165,32 +186,48 @@ class Context(Mapping[Comparable, Value]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Context):
             return NotImplemented
-        return dict(self._promoted) == dict(other._promoted) and dict(self._written) == dict(other._written)
+        return (
+            dict(self._promoted) == dict(other._promoted)
+            and dict(self._written) == dict(other._written)
+            and self._predicates == other._predicates
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"Context(promoted={dict(self._promoted)!r}, written={dict(self._written)!r})"
+        required = f", predicates={sorted(self._predicates, key=str)!r}" if self._predicates else ""
+        return f"Context(promoted={dict(self._promoted)!r}, written={dict(self._written)!r}{required})"
 
     def to_json(self) -> str:
-        """The stored form: ``{"promoted": {key: value}, "written": {key: value}}``."""
-        return json.dumps(
-            {
-                "promoted": {key: value_to_json(value) for key, value in self._promoted.items()},
-                "written": {key: value_to_json(value) for key, value in self._written.items()},
-            },
-            ensure_ascii=False,
-            separators=(",", ":"),
-        )
+        """The stored form: ``{"promoted": {key: value}, "written": {key: value}}``, and with message predicates
+        ``"predicates": [[key, value]]``."""
+        stored: dict[str, object] = {
+            "promoted": {key: value_to_json(value) for key, value in self._promoted.items()},
+            "written": {key: value_to_json(value) for key, value in self._written.items()},
+        }
+        if self._predicates:
+            stored["predicates"] = predicates_to_json(self._predicates)
+        return json.dumps(stored, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, stored: str | bytes | Mapping[str, Mapping[str, object]]) -> Context:
+    def from_json(cls, stored: str | bytes | Mapping[str, Any]) -> Context:
         """The inverse of ``to_json``; takes the text or the object that PostgreSQL's driver made of it."""
         decoded = json.loads(stored) if isinstance(stored, str | bytes) else stored
         return cls(
             {key: value_from_json(value) for key, value in decoded.get("promoted", {}).items()},
             {key: value_from_json(value) for key, value in decoded.get("written", {}).items()},
+            predicates_from_json(decoded.get("predicates", ())),
         )
+
+
+def predicates_to_json(predicates: Iterable[MessagePredicate]) -> list[list[object]]:
+    """Message predicates as they are stored, in an order of their own."""
+    return sorted(([key, value_to_json(value)] for key, value in predicates), key=str)
+
+
+def predicates_from_json(stored: Iterable[Any]) -> frozenset[MessagePredicate]:
+    """The inverse of ``predicates_to_json``."""
+    return frozenset((key, value_from_json(value)) for key, value in stored)
 
 
 def stored_message(
@@ -248,11 +285,15 @@ class Message:
         *,
         promoted: Mapping[Property, object] | None = None,
         written: Mapping[Property, object] | None = None,
+        predicates: Mapping[Property, object] | None = None,
         parts: Iterable[Part] = (),
         content_type: str = "application/octet-stream",
     ) -> Message:
-        """A new message: ``Message.of(b"...", promoted={Region: "EU"})``; ``parts`` follow the body."""
+        """A new message: ``Message.of(b"...", promoted={Region: "EU"})``; ``parts`` follow the body. ``predicates`` are
+        what hosts must show to receive it (``Context.require``)."""
         context = Context()
+        for prop, value in (predicates or {}).items():
+            context = context.require(prop, value)
         for prop, value in (written or {}).items():
             context = context.write(prop, value)
         for prop, value in (promoted or {}).items():

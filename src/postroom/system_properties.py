@@ -75,6 +75,8 @@ class BTS:
     MessageID = _bts("MessageID", str)
     MessageType = _bts("MessageType", str)
     Operation = _bts("Operation", str)
+    OriginatorPID = _bts("OriginatorPID", str)  # the party that a message is from; not in the published schema
+    OriginatorSID = _bts("OriginatorSID", str)  # the account that published it; not in the published schema
     OutboundTransportCLSID = _bts("OutboundTransportCLSID", str)
     OutboundTransportLocation = _bts("OutboundTransportLocation", str)
     OutboundTransportType = _bts("OutboundTransportType", str)

@@ -14,16 +14,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from postroom.agent.batch_failures import BatchFailures, nobody_subscribes
+from postroom.agent.authorised import Authorisation, routing_failure
+from postroom.agent.batch_failures import BatchFailures
 from postroom.agent.chunks import Chunk
 from postroom.agent.contexts import stored_contexts
 from postroom.agent.documents import BODY, Documents
 from postroom.agent.identity import Kind, Units
+from postroom.agent.originator import batch_originators, stored_originator
 from postroom.agent.reports import RoutingFailureReport
 from postroom.agent.routes import Routes
 from postroom.agent.routing import RoutingTable
 from postroom.clock import Clock, system_clock
-from postroom.errors import MessageFailure
+from postroom.errors import MessageFailure, RoutingFailure
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.copying import BIGINT, UUID, constant
@@ -52,7 +54,7 @@ class Batch:
         *,
         clock: Clock = system_clock,
     ) -> None:
-        self._documents = Documents(location, content_type, chunks)
+        self._documents = Documents(location, content_type, chunks, routing.login)
         self._routing = routing
         self._route(clock)
 
@@ -65,17 +67,22 @@ class Batch:
             if rows
             else (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
         )
+        predicates = [stamp.predicates for stamp in documents.stamps]
+        allowed, barred = Authorisation(self._routing, predicates, documents.chunk_of).allowed(found, ids)
+        if allowed is not None:
+            found, ids = found[allowed], ids[allowed]
         refusals: dict[int, MessageFailure] = {
             number: chunk.refusal for number, chunk in enumerate(documents.chunks) if chunk.refusal is not None
         }
-        unroutable: list[int] = []
+        unroutable: dict[int, RoutingFailure] = {}
         for row in np.setdiff1d(np.arange(rows), found).tolist():
             chunk = int(documents.chunk_of[row])
-            if documents.chunks[chunk].recoverable:
-                unroutable.append(row)
-            elif chunk not in refusals:
-                refusals[chunk] = nobody_subscribes(documents.message_type(row))
-                unroutable.append(row)
+            if documents.chunks[chunk].recoverable or chunk not in refusals:
+                unroutable[row] = routing_failure(
+                    documents.message_type(row), documents.stamps[chunk].predicates, barred.get(row, ())
+                )
+                if not documents.chunks[chunk].recoverable:
+                    refusals[chunk] = unroutable[row]
         kept = ~np.isin(documents.chunk_of, list(refusals))
         routed = kept[found]
         self._failures = BatchFailures(
@@ -105,7 +112,10 @@ class Batch:
             self._write_documents(connection)
         others = self._failures.messages
         if others:
-            write_messages(connection, [(message, message.context.to_json()) for message in others])
+            login = self._routing.login
+            originators = [stored_originator(message.context, login) for message in others]
+            contexts = [(message, message.context.to_json()) for message in others]
+            write_messages(connection, contexts, originators=originators)
 
     def _write_documents(self, connection: Connection) -> None:
         documents, table = self._documents, self._documents.table
@@ -124,7 +134,14 @@ class Batch:
         shared = [documents.stamps[chunk] for chunk in documents.chunk_of[self._kept].tolist()]
         columns = {key: column.take(pa.array(self._kept)) for key, column in documents.columns.items()}
         contexts = stored_contexts(shared, columns, len(self._kept))
-        write_spool(connection, (UUID, self._message_ids), (UUID, self._part_ids), constant(BODY), contexts)
+        write_spool(
+            connection,
+            (UUID, self._message_ids),
+            (UUID, self._part_ids),
+            constant(BODY),
+            contexts,
+            batch_originators(shared, columns, self._routing.login),
+        )
 
     def _copy_parts(self, connection: Connection, ids: npt.NDArray[np.void], bodies: list[bytes]) -> None:
         if bodies:

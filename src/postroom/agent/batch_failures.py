@@ -7,7 +7,7 @@ At a receive port that routes failures each becomes an error message, if somebod
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,7 +59,7 @@ class _Failed:
 class BatchFailures:
     """The failures of a batch.
 
-    ``refusals`` are the chunks that fail as a whole. ``unroutable`` are rows that nobody subscribes to: all of a
+    ``refusals`` are the chunks that fail as a whole. ``unroutable`` are rows that nobody may receive, and why: all of a
     recoverable interchange, the first of any other. Their instances count from ``first_instance``."""
 
     def __init__(
@@ -67,7 +67,7 @@ class BatchFailures:
         documents: Documents,
         *,
         refusals: Mapping[int, MessageFailure],
-        unroutable: Sequence[int],
+        unroutable: Mapping[int, RoutingFailure],
         first_instance: int,
         routing: RoutingTable,
         clock: Clock,
@@ -100,7 +100,7 @@ class BatchFailures:
 
     # -- finding -----------------------------------------------------------------------------------------------
 
-    def _refused(self, refusals: Mapping[int, MessageFailure], unroutable: Sequence[int]) -> Iterator[_Failed]:
+    def _refused(self, refusals: Mapping[int, MessageFailure], unroutable: Iterable[int]) -> Iterator[_Failed]:
         rows = {int(self._documents.chunk_of[row]): row for row in unroutable}
         for number, failure in refusals.items():
             chunk = self._documents.chunks[number]
@@ -130,10 +130,10 @@ class BatchFailures:
                     body=Bytes(bad.body),
                 )
 
-    def _unroutable_documents(self, unroutable: Sequence[int]) -> Iterator[_Failed]:
+    def _unroutable_documents(self, unroutable: Mapping[int, RoutingFailure]) -> Iterator[_Failed]:
         """Those of recoverable interchanges: kept as they came out of the pipeline."""
         numbers = self._documents.numbers
-        for row in unroutable:
+        for row, failure in unroutable.items():
             chunk = int(self._documents.chunk_of[row])
             if not self._documents.chunks[chunk].recoverable:
                 continue
@@ -143,7 +143,7 @@ class BatchFailures:
                 chunk=chunk,
                 number=int(numbers[row]),
                 instance_id=instance_id,
-                failure=nobody_subscribes(self._documents.message_type(row)),
+                failure=failure,
                 task=Task.PUBLISH,
                 context=found.context,
                 row=row,
@@ -251,12 +251,6 @@ class BatchFailures:
         parts = [part.part_id for message in self._originals for part in message.parts]
         write_references(connection, "part", part_log, _ids(parts), np.ones(len(parts), dtype=np.int64))
         self._errors.write_routes(connection, message_log=message_log, part_log=part_log)
-
-
-def nobody_subscribes(message_type: str | None) -> RoutingFailure:
-    """The failure of a message that nobody wants."""
-    of_type = f" of type {message_type}" if message_type else ""
-    return RoutingFailure(f"The published message{of_type} could not be routed because no subscribers were found.")
 
 
 def _per_chunk(failed: Sequence[_Failed], documents: Documents) -> npt.NDArray[np.int64]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from postroom.message import Context
+from postroom.message import Context, predicates_to_json
 from postroom.values import Value, value_to_json
 
 
@@ -45,7 +45,8 @@ def _ends(context: Context) -> tuple[str, str]:
     promoted = ",".join(f"{json.dumps(key)}:{_text(value)}" for key, value in context.promoted.items())
     written = ",".join(f"{json.dumps(key)}:{_text(value)}" for key, value in context.written.items())
     assert promoted, "a received message always has promoted system properties"
-    return f'\x01{{"promoted":{{{promoted}', f'}},"written":{{{written}}}}}'
+    required = f',"predicates":{json.dumps(predicates_to_json(context.predicates))}' if context.predicates else ""
+    return f'\x01{{"promoted":{{{promoted}', f'}},"written":{{{written}}}{required}}}'
 
 
 def _fragments(key: str, column: pa.Array) -> list[str]:

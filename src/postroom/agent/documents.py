@@ -12,6 +12,7 @@ import pyarrow as pa
 from postroom.agent.chunks import Chunk
 from postroom.agent.identity import unit_for_chunk
 from postroom.agent.interchange import stamp
+from postroom.agent.originator import Login, believed, believed_columns
 from postroom.agent.reports import snapshot
 from postroom.filters.columns import Columns
 from postroom.message import Body, Bytes, Context, FileSlice, Part
@@ -28,17 +29,17 @@ _OWN_COLUMNS = ("number", "body", "offset", "length", "message_type")
 class Documents:
     """What the pipeline made of some chunks; a document is a row."""
 
-    def __init__(self, location: ReceiveLocation, content_type: str, chunks: Sequence[Chunk]) -> None:
+    def __init__(self, location: ReceiveLocation, content_type: str, chunks: Sequence[Chunk], login: Login) -> None:
         self.location = location
         self.content_type = content_type
         self.chunks = list(chunks)
-        self.stamps = [stamp(location, chunk.interchange) for chunk in chunks]
+        self.stamps = [believed(stamp(location, chunk.interchange), login) for chunk in chunks]
         self.units = [unit_for_chunk(chunk.interchange.interchange_id, chunk.number) for chunk in chunks]
         self.table = _concatenated(self.chunks)
         #: The chunk of each row.
         self.chunk_of = np.repeat(np.arange(len(chunks)), [chunk.rows for chunk in chunks])
         #: The promoted values that the pipeline gave, by property key.
-        self.columns = value_columns(self.table)
+        self.columns = believed_columns(value_columns(self.table), login)
 
     @property
     def promoted(self) -> Columns:

@@ -97,7 +97,10 @@ class Failure:
         if self.adapter is not None:
             written[ErrorReport.FailureAdapter.key] = self.adapter
         return Context(
-            {prop.key: _cut(value) for prop, value in promoted.items() if value is not None}, {**demoted, **written}
+            {prop.key: _cut(value) for prop, value in promoted.items() if value is not None},
+            {**demoted, **written},
+            # Whoever may not have the message may not have the error message either.
+            original.predicates,
         )
 
 

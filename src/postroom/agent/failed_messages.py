@@ -12,7 +12,7 @@ import uuid
 import psycopg
 
 from postroom.agent.error_reports import Failure, is_error_report
-from postroom.agent.finding import SqlFinder
+from postroom.agent.finding import SqlFinder, clear_predicates
 from postroom.agent.identity import Kind, derive_id, unit_for_failure
 from postroom.agent.wake_up import WakeUp
 from postroom.message import Message
@@ -37,7 +37,7 @@ class FailedMessages:
         ClaimLost if another host instance has the message by now."""
         if claimed.context is None:
             return False
-        original = StoredContext(claimed.context, {})
+        original = StoredContext(claimed.context, {}, claimed.originator)
         if is_error_report(original):
             return False
         unit = unit_for_failure(claimed.instance_id)
@@ -71,4 +71,5 @@ class FailedMessages:
         ):
             raise ClaimLost("The message was given to another host instance.")
         self._finder.clear(connection, batch_id)
+        clear_predicates(connection, batch_id, [error])
         return {one.host_name for one in subscribers if one.started} if subscribers else None

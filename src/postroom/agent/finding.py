@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from postroom.agent.routing import RoutingTable
+from postroom.agent.authorised import Barred
+from postroom.agent.originator import Login, read_login
+from postroom.agent.routing import RoutingTable, Subscriber
 from postroom.errors import BadValue
+from postroom.filters.authorisation import NOTHING_TO_SHOW, comparable_text, may_receive
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
@@ -32,12 +36,16 @@ class Found:
 
     version: int
     subscribers: list[list[FoundSubscriber]]
+    barred: Barred = field(default_factory=dict)
+    """For messages that lost subscribers: the hosts that may not receive them, by the message's number."""
 
 
 class Finder(Protocol):
     """Finds subscribers inside the publish transaction."""
 
     def deployed(self, connection: Connection) -> Mapping[str, ValueType]: ...
+
+    def login(self, connection: Connection) -> Login: ...
 
     def find(self, connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> Found: ...
 
@@ -61,13 +69,24 @@ class IndexFinder:
             self._routing.catch_up(connection)
         return self._routing.value_types
 
+    def login(self, connection: Connection) -> Login:
+        return self._routing.login
+
     def find(self, connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> Found:
         routing = self._routing
-        subscribers = [
-            [routing.subscribers[one] for one in routing.match_one(message.context.promoted)] for message in messages
-        ]
+        subscribers: list[list[Subscriber]] = []
+        barred: dict[int, set[str]] = {}
+        for row, message in enumerate(messages):
+            found = [routing.subscribers[one] for one in routing.match_one(message.context.promoted)]
+            if message.context.predicates:
+                found, refused = authorised(routing, message, found)
+                if refused:
+                    barred[row] = {routing.host_names[one.host_id] for one in refused}
+            subscribers.append(found)
+        insert_predicates(connection, batch_id, messages)
         return Found(
             version=routing.version,
+            barred=barred,
             subscribers=[
                 [
                     FoundSubscriber(
@@ -93,6 +112,19 @@ class IndexFinder:
         pass
 
 
+def authorised(
+    routing: RoutingTable, message: Message, found: Sequence[Subscriber]
+) -> tuple[list[Subscriber], list[Subscriber]]:
+    """Those of the subscribers whose hosts may receive the message, and the others."""
+    predicates = message.context.predicates
+    kept: list[Subscriber] = []
+    refused: list[Subscriber] = []
+    for one in found:
+        shown = routing.application_properties.get(one.host_id, NOTHING_TO_SHOW)
+        (kept if may_receive(predicates, shown) else refused).append(one)
+    return kept, refused
+
+
 class SqlFinder:
     """Asks the MessageBox (find_subscriptions), for publishers without a warm index: the command line, a one-off."""
 
@@ -102,21 +134,30 @@ class SqlFinder:
             for key, value_type in connection.execute("SELECT key, value_type FROM properties")
         }
 
+    def login(self, connection: Connection) -> Login:
+        return read_login(connection)
+
     def find(self, connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> Found:
         insert_properties(connection, batch_id, messages)
+        insert_predicates(connection, batch_id, messages)
         # Under the lock from here on: what is found cannot change before the publish commits.
         row = connection.execute("SELECT version FROM lock_routing()").fetchone()
         assert row is not None
         found: dict[uuid.UUID, list[FoundSubscriber]] = {message.message_id: [] for message in messages}
-        for message_id, subscription_id, name, host, started in connection.execute(
-            statement("queries/find_subscribers"), (batch_id,)
+        rows = {message.message_id: row for row, message in enumerate(messages)}
+        barred: defaultdict[int, set[str]] = defaultdict(set)
+        for message_id, subscription_id, name, host, started, may in connection.execute(
+            statement("queries/find_subscribers"), {"batch": batch_id}
         ):
+            if not may:
+                barred[rows[message_id]].add(host.lower())
+                continue
             found[message_id].append(
                 FoundSubscriber(
                     subscription_id=subscription_id, service_name=name, host_name=host.lower(), started=started
                 )
             )
-        return Found(version=row[0], subscribers=[found[message.message_id] for message in messages])
+        return Found(version=row[0], subscribers=[found[message.message_id] for message in messages], barred=barred)
 
     def is_current(self, connection: Connection) -> bool:
         return True
@@ -126,7 +167,6 @@ class SqlFinder:
 
     def clear(self, connection: Connection, batch_id: uuid.UUID) -> None:
         connection.execute("DELETE FROM message_properties WHERE batch_id = %s", (batch_id,))
-        connection.execute("DELETE FROM message_predicates WHERE batch_id = %s", (batch_id,))
 
 
 def insert_properties(connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> None:
@@ -140,6 +180,28 @@ def insert_properties(connection: Connection, batch_id: uuid.UUID, messages: Seq
                 for key, value in message.context.promoted.items()
             ],
         )
+
+
+def insert_predicates(connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> None:
+    """The message predicates of a batch, for evaluate_subscriptions to compare; nothing if there are none."""
+    rows = [
+        (batch_id, message.message_id, key, comparable_text(value))
+        for message in messages
+        for key, value in message.context.predicates
+    ]
+    if rows:
+        with connection.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO message_predicates (batch_id, message_id, property_key, value) VALUES (%s, %s, %s, %s)"
+                " ON CONFLICT DO NOTHING",
+                rows,
+            )
+
+
+def clear_predicates(connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> None:
+    """What ``insert_predicates`` wrote goes."""
+    if any(message.context.predicates for message in messages):
+        connection.execute("DELETE FROM message_predicates WHERE batch_id = %s", (batch_id,))
 
 
 def wrong_types(deployed: Mapping[str, ValueType], messages: Sequence[Message]) -> dict[int, BadValue]:

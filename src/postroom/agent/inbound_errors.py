@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from postroom.agent.authorised import Authorisation
 from postroom.agent.error_reports import Failure
 from postroom.agent.identity import Kind, Units, derive_id, unit_for_failure
 from postroom.agent.routes import Routes
@@ -38,6 +39,10 @@ class InboundErrors:
     def __init__(self, failed: Sequence[FailedInbound], routing: RoutingTable) -> None:
         contexts = [one.failure.context(one.original) for one in failed]
         rows, ids = routing.match(columns_of([context.promoted for context in contexts]), len(contexts))
+        predicates = [context.predicates for context in contexts]
+        allowed, _ = Authorisation(routing, predicates, np.arange(len(contexts))).allowed(rows, ids)
+        if allowed is not None:
+            rows, ids = rows[allowed], ids[allowed]
         wanted = np.unique(rows)
         units = [unit_for_failure(failed[row].failure.instance_id) for row in wanted.tolist()]
         positions = np.searchsorted(wanted, rows)

@@ -18,8 +18,10 @@ from dataclasses import dataclass, replace
 import psycopg
 
 from postroom.agent.acknowledgements import is_acknowledgement
-from postroom.agent.finding import Found, IndexFinder, SqlFinder, wrong_types
+from postroom.agent.authorised import routing_failure
+from postroom.agent.finding import Found, IndexFinder, SqlFinder, clear_predicates, wrong_types
 from postroom.agent.identity import Kind, derive_id, unit_for_key
+from postroom.agent.originator import Login, believed, names_originator, stored_originator
 from postroom.agent.reports import RoutingFailureReport, write_reports
 from postroom.agent.routing import RoutingTable
 from postroom.agent.wake_up import WakeUp
@@ -73,6 +75,9 @@ class MessageAgent:
             raise PublishFailed(
                 [PublishResult(message.message_id, wrong.get(row)) for row, message in enumerate(messages)]
             )
+        if any(names_originator(message.context) for message in messages):
+            login = self._finder.login(self._connection)
+            messages = [replace(message, context=believed(message.context, login)) for message in messages]
         unit = uuid.uuid4() if key is None else unit_for_key(key)
         while True:
             try:
@@ -88,12 +93,13 @@ class MessageAgent:
                         hint="Publish a new Message, or pass key= to make a repeated publish harmless.",
                     ) from error
                 elif error.sqlstate == _NOBODY:
-                    raise PublishFailed(_results(messages, set(range(len(messages))))) from error
+                    failures = {row: routing_failure(_type_of(message)) for row, message in enumerate(messages)}
+                    raise PublishFailed(_results(messages, failures)) from error
                 else:
                     raise
             except _Unroutable as refused:
-                self._report(messages, refused.rows)
-                raise PublishFailed(_results(messages, refused.rows)) from None
+                self._report(messages, refused.failures)
+                raise PublishFailed(_results(messages, refused.failures)) from None
         self._wake_up.send(hosts)
         return published
 
@@ -124,14 +130,14 @@ class MessageAgent:
         unroutable -= dropped
         refused = {row for row in unroutable if not _is_to_be_kept(messages[row])}
         if refused:
-            raise _Unroutable(refused)
+            raise _Unroutable({row: _failure(messages[row], found, row) for row in refused})
         number = 0
         published: list[Published] = []
         hosts: set[str] = set()
         for row, message in enumerate(messages):
             subscribers = found.subscribers[row]
             if row in unroutable:
-                self._suspend(connection, message, unit, number, wrong.get(row))
+                self._suspend(connection, message, unit, number, wrong.get(row) or _failure(message, found, row))
                 number += 2
             elif row not in dropped:
                 if is_acknowledgement(message.context):
@@ -149,6 +155,7 @@ class MessageAgent:
                 )
             )
         self._finder.clear(connection, batch_id)
+        clear_predicates(connection, batch_id, messages)
         if key is not None:
             _keep_answer(connection, unit, published)
         return published, hosts
@@ -159,10 +166,14 @@ class MessageAgent:
         """The subscribers of each message; of one with a wrong value there are none."""
         if not wrong:
             return self._finder.find(connection, batch_id, messages)
-        right = [message for row, message in enumerate(messages) if row not in wrong]
-        found = self._finder.find(connection, batch_id, right)
+        right = [row for row in range(len(messages)) if row not in wrong]
+        found = self._finder.find(connection, batch_id, [messages[row] for row in right])
         subscribers = iter(found.subscribers)
-        return replace(found, subscribers=[[] if row in wrong else next(subscribers) for row in range(len(messages))])
+        return replace(
+            found,
+            subscribers=[[] if row in wrong else next(subscribers) for row in range(len(messages))],
+            barred={right[row]: hosts for row, hosts in found.barred.items()},
+        )
 
     def _receipt(self, connection: Connection, unit: uuid.UUID) -> list[Published] | None:
         """Takes the receipt of this unit, or gives the answer of the publish that took it before."""
@@ -183,11 +194,18 @@ class MessageAgent:
         ]
 
     def _suspend(
-        self, connection: Connection, message: Message, unit: uuid.UUID, number: int, wrong: BadValue | None
+        self,
+        connection: Connection,
+        message: Message,
+        unit: uuid.UUID,
+        number: int,
+        failure: RoutingFailure | BadValue,
     ) -> None:
         """The message says to keep it. If nobody subscribes it is suspended as it is, to be published on resume; if a
         value is wrong no resume can help."""
-        write_message(connection, message, message.context.to_json(), with_fragments=False)
+        login = self._finder.login(connection) if names_originator(message.context) else Login()
+        originator = stored_originator(message.context, login)
+        write_message(connection, message, message.context.to_json(), originator=originator, with_fragments=False)
         instance_id = derive_id(unit, Kind.INSTANCE, number)
         row = SuspendedRow(
             message_id=message.message_id,
@@ -197,21 +215,26 @@ class MessageAgent:
             service_id=None,
             task=Task.PUBLISH,
             cause=Cause.FAILURE,
-            error_code=RoutingFailure.code if wrong is None else wrong.code,
-            error_description=_nobody_subscribes(message) if wrong is None else wrong.what,
-            resumable=wrong is None,
+            error_code=failure.code,
+            error_description=str(failure) if isinstance(failure, RoutingFailure) else failure.what,
+            resumable=isinstance(failure, RoutingFailure),
         )
-        reports = [] if wrong else [self._new_report(message, unit, number, related=instance_id)]
+        reports = []
+        if isinstance(failure, RoutingFailure):
+            reports = [self._new_report(message, unit, number, failure, related=instance_id)]
         write_reports(connection, self._host, reports, suspended=[row], messages=[message])
 
-    def _report(self, messages: Sequence[Message], rows: set[int]) -> None:
+    def _report(self, messages: Sequence[Message], failures: Mapping[int, RoutingFailure]) -> None:
         """The routing failure reports of a publish that was refused; the messages themselves are not kept."""
         unit = uuid.uuid4()  # not the publish's own: it may be tried, and refused, again
-        reports = [self._new_report(messages[row], unit, row, related=None) for row in sorted(rows)]
+        reports = [
+            self._new_report(messages[row], unit, row, failure, related=None)
+            for row, failure in sorted(failures.items())
+        ]
         transaction(self._connection, lambda c: write_reports(c, self._host, reports))
 
     def _new_report(
-        self, message: Message, unit: uuid.UUID, number: int, *, related: uuid.UUID | None
+        self, message: Message, unit: uuid.UUID, number: int, failure: RoutingFailure, *, related: uuid.UUID | None
     ) -> RoutingFailureReport:
         return RoutingFailureReport(
             message_id=derive_id(unit, Kind.REPORT, number),
@@ -219,14 +242,14 @@ class MessageAgent:
             related_instance_id=related,
             host_id=self._host.host_id,
             context=message.context,
-            description=_nobody_subscribes(message),
+            description=failure.what,
         )
 
 
 class _Unroutable(Exception):
-    def __init__(self, rows: set[int]) -> None:
-        super().__init__(rows)
-        self.rows = rows
+    def __init__(self, failures: Mapping[int, RoutingFailure]) -> None:
+        super().__init__(failures)
+        self.failures = failures
 
 
 def _insert(
@@ -274,13 +297,9 @@ def _keep_answer(connection: Connection, unit: uuid.UUID, published: Sequence[Pu
     )
 
 
-def _results(messages: Sequence[Message], refused: set[int]) -> list[PublishResult]:
+def _results(messages: Sequence[Message], failures: Mapping[int, RoutingFailure]) -> list[PublishResult]:
     return [
-        PublishResult(
-            message_id=message.message_id,
-            failure=RoutingFailure(_nobody_subscribes(message)) if row in refused else None,
-        )
-        for row, message in enumerate(messages)
+        PublishResult(message_id=message.message_id, failure=failures.get(row)) for row, message in enumerate(messages)
     ]
 
 
@@ -288,7 +307,9 @@ def _is_to_be_kept(message: Message) -> bool:
     return message.context.get(BTS.SuspendMessageOnRoutingFailure) is True
 
 
-def _nobody_subscribes(message: Message) -> str:
-    message_type = message.context.get(BTS.MessageType)
-    of_type = f" of type {message_type}" if message_type else ""
-    return f"The published message{of_type} could not be routed because no subscribers were found."
+def _failure(message: Message, found: Found, row: int) -> RoutingFailure:
+    return routing_failure(_type_of(message), message.context.predicates, found.barred.get(row, ()))
+
+
+def _type_of(message: Message) -> object:
+    return message.context.get(BTS.MessageType)

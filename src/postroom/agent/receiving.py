@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import psycopg
+
 from postroom.agent.batch import Batch
 from postroom.agent.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, Progress, chunks_of
 from postroom.agent.interchange import Interchange
@@ -78,7 +80,8 @@ class Receiver:
             batch = transaction(
                 self._connection, lambda c: self._write(c, location, content_type, group, lock_first=False)
             )
-        except StaleRouting:
+        except (StaleRouting, psycopg.errors.InsufficientPrivilege):
+            # The subscriptions changed, or the login is not trusted any more and may not write whom it publishes for.
             # Once more under the lock: nothing can change now. Rare, so that the plain repetition is good enough.
             batch = transaction(
                 self._connection, lambda c: self._write(c, location, content_type, group, lock_first=True)

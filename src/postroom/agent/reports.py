@@ -48,8 +48,8 @@ class RoutingFailureReport:
 class Unroutable(RoutingFailure):
     """A message that nobody subscribes to, with its context as it was, and the report about it once there is one."""
 
-    def __init__(self, what: str, context: Context) -> None:
-        super().__init__(what)
+    def __init__(self, what: str, context: Context, *, why: str = "", hint: str = "") -> None:
+        super().__init__(what, why=why, hint=hint)
         self.context = context
         self.report_id: uuid.UUID | None = None
 
@@ -80,5 +80,7 @@ def snapshot(shared: Context, columns: Mapping[str, pa.Array], row: int) -> Cont
     own = {key: column[row].as_py() for key, column in columns.items()}
     values = {key: plain_decimal(value) if isinstance(value, Decimal) else value for key, value in own.items()}
     return Context(
-        {**shared.promoted, **{key: value for key, value in values.items() if value is not None}}, shared.written
+        {**shared.promoted, **{key: value for key, value in values.items() if value is not None}},
+        shared.written,
+        shared.predicates,
     )

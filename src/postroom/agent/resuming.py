@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 import psycopg
 
+from postroom.agent.authorised import routing_failure
+from postroom.agent.finding import authorised, clear_predicates, insert_predicates
 from postroom.agent.identity import Kind, derive_id
 from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import StaleRouting, receive_again
@@ -24,6 +26,7 @@ from postroom.messagebox.configuration import ReceiveLocation, host_named, recei
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import ClaimedMessage
 from postroom.messagebox.writing import Task
+from postroom.system_properties import BTS
 
 _STALE, _NOBODY = "PR001", "PR002"
 
@@ -76,7 +79,8 @@ class ResumedInbound:
         """The original bytes through the location's pipeline, from its start (NRF-05)."""
         location = _location(connection, location_id)
         body = Bytes(b"") if message.body is None else message.body.body
-        resumed = Interchange(interchange_id=uuid.uuid4(), body=body, context=Context(written=message.context.written))
+        kept = Context(written=message.context.written, predicates=message.context.predicates)
+        resumed = Interchange(interchange_id=uuid.uuid4(), body=body, context=kept)
 
         def work(connection: Connection) -> set[str]:
             hosts = receive_again(connection, self._routing, location, resumed)
@@ -98,6 +102,12 @@ class ResumedInbound:
             if not found:
                 what = "The message still could not be routed because no subscribers were found."
                 raise Unroutable(what, message.context)
+            found, refused = authorised(self._routing, message, found)
+            if not found:
+                barred = {self._routing.host_names[one.host_id] for one in refused}
+                failure = routing_failure(message.context.get(BTS.MessageType), message.context.predicates, barred)
+                raise Unroutable(failure.what, message.context, why=failure.why, hint=failure.hint)
+            insert_predicates(connection, unit, [message])
             connection.execute(
                 "SELECT route_message(%s, %s, %s, %s, %s, %s)",
                 (
@@ -106,6 +116,7 @@ class ResumedInbound:
                     [derive_id(unit, Kind.INSTANCE, number) for number in range(len(found))],
                 ),
             )
+            clear_predicates(connection, unit, [message])
             complete(connection)
             return {self._routing.host_names[one.host_id] for one in found if one.started}
 

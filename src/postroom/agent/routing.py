@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from postroom.agent.originator import Login, read_login
+from postroom.filters.authorisation import ApplicationProperties
 from postroom.filters.columns import Columns
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.filters.index import SubscriptionIndex
+from postroom.messagebox.configuration import application_properties
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.stored_values import StoredValue, from_stored
@@ -44,7 +47,10 @@ class Subscriber:
 
 
 class RoutingTable:
-    """The subscriptions of a MessageBox as of one routing version."""
+    """The subscriptions of a MessageBox as of one routing version, and what its hosts are authorised to receive.
+
+    ``login`` is that of the connection which the table was read with, and whether it is trusted.
+    """
 
     def __init__(self) -> None:
         self.version = 0
@@ -52,6 +58,8 @@ class RoutingTable:
         self.value_types: dict[str, ValueType] = {}
         self.subscribers: dict[int, Subscriber] = {}
         self.host_names: dict[int, str] = {}
+        self.application_properties: dict[int, ApplicationProperties] = {}
+        self.login = Login()
         self._index = SubscriptionIndex()
 
     def match(self, columns: Columns, rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -80,11 +88,15 @@ class RoutingTable:
         # After the changes: a property that a new filter names was deployed before it.
         properties = _read_properties(connection, self.properties)
         host_names = {i: name.lower() for i, name in connection.execute("SELECT id, name FROM hosts")}
+        shown = application_properties(connection)
+        login = read_login(connection)
         filters = read_filters(connection, added, properties)
         self._take_over(changed, filters, everything=everything)
         self.properties = properties
         self.value_types = {key: prop.value_type for key, prop in properties.items()}
         self.host_names = host_names
+        self.application_properties = shown
+        self.login = login
         self.version = version
 
     def _take_over(self, changed: list[tuple[Any, ...]], filters: Mapping[int, Filter], *, everything: bool) -> None:

@@ -16,6 +16,8 @@ from postroom.application.place import Place, here
 from postroom.application.retry import Retry
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from postroom.adapters import AnyAdapter
     from postroom.application.definition import ApplicationDefinition
     from postroom.filters.expression import Filter
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class DeclaredHost:
     name: str
+    properties: Mapping[Property, object] | None
+    trusted: bool | None
     place: Place
 
 
@@ -111,9 +115,16 @@ class Application:
         self.send_ports: list[DeclaredSendPort] = []
         self.send_port_groups: list[DeclaredSendPortGroup] = []
 
-    def host(self, name: str) -> None:
-        """A host that locations and ports of this application can name. The host ``Main`` is always there."""
-        self.hosts.append(DeclaredHost(name=name, place=here()))
+    def host(
+        self, name: str, *, properties: Mapping[Property, object] | None = None, trusted: bool | None = None
+    ) -> None:
+        """A host that locations and ports of this application can name. The host ``Main`` is always there.
+
+        ``properties`` are what it can show for itself (a value, or a list of values, each): messages that ask for that
+        go to no other host. A ``trusted`` host is believed when it says on whose behalf it publishes. What an
+        application leaves out is left to the other applications that declare the host.
+        """
+        self.hosts.append(DeclaredHost(name=name, properties=properties, trusted=trusted, place=here()))
 
     def property(self, *properties: Property) -> None:
         """Properties that filters may compare although no pipeline of this application promotes them, because programs

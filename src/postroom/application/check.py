@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from postroom.application.check_fields import (
@@ -19,12 +19,12 @@ from postroom.application.known_properties import known_properties, property_pro
 from postroom.application.names import host_name_problem
 from postroom.application.place import Place
 from postroom.application.retry import Retry
-from postroom.errors import Problem
+from postroom.errors import BadValue, Problem
 from postroom.pipelines import ReceivePipeline
 from postroom.properties import Property
 
 if TYPE_CHECKING:
-    from postroom.application.application import Application, DeclaredLocation, DeclaredSendPort
+    from postroom.application.application import Application, DeclaredHost, DeclaredLocation, DeclaredSendPort
 
 
 def problems_of(application: Application, excused: Collection[object] = ()) -> list[Problem]:
@@ -42,6 +42,7 @@ def problems_of(application: Application, excused: Collection[object] = ()) -> l
             add(host.place, [f"{text}."])
         else:
             hosts.add(host.name.lower())
+        add(host.place, (f"{_called('host', host)}: {text}" for text in _host_statement_problems(host)))
     for declared in application.properties:
         if not isinstance(declared.property, Property):
             add(declared.place, [f"{declared.property!r} is not a property; write app.property(Region)."])
@@ -69,6 +70,30 @@ def problems_of(application: Application, excused: Collection[object] = ()) -> l
     found += _twice("send port groups", application.send_port_groups, "Give one of them another name.")
     found += property_problems(application, excused)
     return sorted(dict.fromkeys(found), key=lambda problem: (problem.file, problem.line))
+
+
+def several(given: object) -> Sequence[object]:
+    """What a host shows of one property: a value, or a list of them."""
+    return given if isinstance(given, list | tuple) else (given,)
+
+
+def _host_statement_problems(host: DeclaredHost) -> Iterator[str]:
+    if host.trusted not in (None, True, False):
+        yield f"trusted is {host.trusted!r}, but must be True or False."
+    if host.properties is None:
+        return
+    if not isinstance(host.properties, Mapping):
+        yield f"properties is {host.properties!r}, but must be something like {{Thumbprint: 'A909'}}."
+        return
+    for prop, given in host.properties.items():
+        if not isinstance(prop, Property):
+            yield f"{prop!r} is not a property; write properties={{Thumbprint: 'A909'}}."
+            continue
+        for value in several(given):
+            try:
+                prop.check(value)
+            except BadValue as error:
+                yield error.what
 
 
 class _Declared(Protocol):

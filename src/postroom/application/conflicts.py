@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from postroom.application.definition import ApplicationDefinition
+from postroom.application.definition import ApplicationDefinition, HostDefinition
 from postroom.application.place import Place
 from postroom.errors import Problem
+from postroom.filters.authorisation import ApplicationProperties, comparable_text
 
 
 def conflicts(new: ApplicationDefinition, deployed: Iterable[ApplicationDefinition]) -> list[Problem]:
@@ -30,6 +31,7 @@ def conflicts(new: ApplicationDefinition, deployed: Iterable[ApplicationDefiniti
                 if (kind.shared_with, name) in taken
             ]
             found += _types(new, other)
+            found += _hosts(new, other)
     return found
 
 
@@ -52,6 +54,27 @@ def _names(application: ApplicationDefinition) -> Iterator[tuple[_Kind, str, Pla
         yield _SEND_PORT, send_port.name, send_port.place
     for group in application.send_port_groups:
         yield _GROUP, group.name, group.place
+
+
+def _hosts(new: ApplicationDefinition, other: ApplicationDefinition) -> Iterator[Problem]:
+    """A host is one thing, whoever declares it: two applications may not say two things about it."""
+    theirs = {host.name.lower(): host for host in other.hosts}
+    for host in new.hosts:
+        there = theirs.get(host.name.lower())
+        if there is None:
+            continue
+        if None not in (host.trusted, there.trusted) and host.trusted is not there.trusted:
+            said = "trusted" if there.trusted else "not trusted"
+            text = f"host {host.name!r}: the application {other.name!r} says that it is {said}."
+            yield Problem(text, host.place.file, host.place.line)
+        if host.properties is not None and there.properties is not None and shown(host) != shown(there):
+            text = f"host {host.name!r}: the application {other.name!r} says that it has other properties."
+            yield Problem(text, host.place.file, host.place.line)
+
+
+def shown(host: HostDefinition) -> ApplicationProperties:
+    """What a host can show for itself, as far as one application says."""
+    return frozenset((one.property.key, comparable_text(one.value)) for one in host.properties or ())
 
 
 def _types(new: ApplicationDefinition, other: ApplicationDefinition) -> Iterator[Problem]:

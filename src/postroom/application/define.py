@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from postroom.application.check import problems_of
+from postroom.application.check import problems_of, several
 from postroom.application.definition import (
     DEFAULT_HOST,
     ApplicationDefinition,
+    ApplicationProperty,
     HostDefinition,
     ReceiveLocationDefinition,
     ReceivePortDefinition,
@@ -16,6 +17,7 @@ from postroom.application.definition import (
 )
 from postroom.application.known_properties import known_properties, own_properties
 from postroom.errors import DefinitionRefused
+from postroom.filters.authorisation import comparable_text
 from postroom.filters.expression import Filter
 from postroom.filters.text import parse
 from postroom.pipelines import PassThrough
@@ -24,6 +26,7 @@ from postroom.properties import Property
 if TYPE_CHECKING:
     from postroom.application.application import (
         Application,
+        DeclaredHost,
         DeclaredLocation,
         DeclaredSendPort,
         DeclaredSendPortGroup,
@@ -47,19 +50,32 @@ def define(application: Application) -> ApplicationDefinition:
         for port in application.receive_ports
     )
     send_ports = tuple(_send_port_definition(port, spelling, known) for port in application.send_ports)
-    places = {host.name: host.place for host in application.hosts}
+    declared = {host.name: host for host in application.hosts}
     used = {location.host for port in receive_ports for location in port.locations} | {p.host for p in send_ports}
     return ApplicationDefinition(
         name=application.name,
         place=application.place,
         properties=own_properties(application),
         hosts=tuple(
-            HostDefinition(name=name, place=places.get(name, application.place)) for name in sorted({*places, *used})
+            _host_definition(declared[name]) if name in declared else HostDefinition(name=name, place=application.place)
+            for name in sorted({*declared, *used})
         ),
         receive_ports=receive_ports,
         send_ports=send_ports,
         send_port_groups=tuple(_group_definition(group, known) for group in application.send_port_groups),
     )
+
+
+def _host_definition(host: DeclaredHost) -> HostDefinition:
+    properties = None
+    if host.properties is not None:
+        values = {
+            (prop.key, comparable_text(checked)): ApplicationProperty(property=prop, value=checked)
+            for prop, given in host.properties.items()
+            for checked in map(prop.check, several(given))
+        }
+        properties = tuple(values[key] for key in sorted(values))
+    return HostDefinition(name=host.name, properties=properties, trusted=host.trusted, place=host.place)
 
 
 def _location_definition(location: DeclaredLocation, spelling: dict[str, str]) -> ReceiveLocationDefinition:

@@ -26,7 +26,7 @@ from postroom.filters.text import format_filter, parse
 from postroom.pipelines import ReceivePipeline
 from postroom.properties import Property
 from postroom.system_properties import SYSTEM_PROPERTIES
-from postroom.values import ValueType
+from postroom.values import Value, ValueType, value_from_json, value_to_json
 
 #: The host of every location and port that names no other.
 DEFAULT_HOST = "Main"
@@ -42,8 +42,39 @@ class _Placed(_Definition):
     place: Place = Field(default=Place(), exclude=True, repr=False)
 
 
+def _read_property(source: object) -> Property:
+    if isinstance(source, Property):
+        return source
+    if isinstance(source, Mapping) and source.keys() == {"key", "type"}:
+        return Property.from_key(source["key"], ValueType(source["type"]))
+    raise ValueError(f"{source!r} is not a stored property")
+
+
+def _write_property(prop: Property) -> dict[str, Any]:
+    return {"key": prop.key, "type": int(prop.value_type)}
+
+
+def _read_value(source: object) -> Value:
+    return value_from_json(source) if isinstance(source, Mapping) else source  # type: ignore[return-value]
+
+
+StoredProperty = Annotated[Property, PlainValidator(_read_property), PlainSerializer(_write_property)]
+StoredValue = Annotated[Any, PlainValidator(_read_value), PlainSerializer(value_to_json)]
+
+
+class ApplicationProperty(_Definition):
+    """One thing that a host can show for itself."""
+
+    property: StoredProperty
+    value: StoredValue
+
+
 class HostDefinition(_Placed):
+    """A host. None is what the application leaves to others to say."""
+
     name: str
+    properties: tuple[ApplicationProperty, ...] | None = None
+    trusted: bool | None = None
 
 
 class ReceiveLocationDefinition(_Placed):
@@ -90,21 +121,6 @@ class SendPortGroupDefinition(_Placed):
     @field_serializer("filter")
     def _filter_as_text(self, filter: Filter | None) -> str | None:
         return None if filter is None else format_filter(filter)
-
-
-def _read_property(source: object) -> Property:
-    if isinstance(source, Property):
-        return source
-    if isinstance(source, Mapping) and source.keys() == {"key", "type"}:
-        return Property.from_key(source["key"], ValueType(source["type"]))
-    raise ValueError(f"{source!r} is not a stored property")
-
-
-def _write_property(prop: Property) -> dict[str, Any]:
-    return {"key": prop.key, "type": int(prop.value_type)}
-
-
-StoredProperty = Annotated[Property, PlainValidator(_read_property), PlainSerializer(_write_property)]
 
 
 class ApplicationDefinition(_Placed):

@@ -67,7 +67,7 @@ def message_of(claimed: ClaimedMessage, reader: ClaimReader, added: Mapping[str,
             f"Message {claimed.message_id} is not in the spool.",
             hint="Run 'postroom check'. Terminate the instance and have the message sent again.",
         )
-    context = StoredContext(claimed.context, added)
+    context = StoredContext(claimed.context, added, claimed.originator)
     parts: tuple[Part, ...]
     if claimed.part_count == 1 and claimed.body is not None:
         assert claimed.body_part_id is not None

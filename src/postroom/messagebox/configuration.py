@@ -11,6 +11,7 @@ from enum import Enum, IntEnum
 from typing import Any
 
 from postroom.errors import NotFound
+from postroom.filters.authorisation import ApplicationProperties
 from postroom.messagebox.connection import Connection
 
 
@@ -47,6 +48,7 @@ class Host:
     name: str
     role_name: str
     is_default: bool
+    trusted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +132,19 @@ class SendPortGroup:
 
 
 def hosts(connection: Connection) -> list[Host]:
-    rows = connection.execute("SELECT id, name, role_name, is_default FROM management.hosts ORDER BY id")
-    return [Host(host_id=i, name=name, role_name=role, is_default=default) for i, name, role, default in rows]
+    rows = connection.execute("SELECT id, name, role_name, is_default, trusted FROM management.hosts ORDER BY id")
+    return [
+        Host(host_id=i, name=name, role_name=role, is_default=default, trusted=trusted)
+        for i, name, role, default, trusted in rows
+    ]
+
+
+def application_properties(connection: Connection) -> dict[int, ApplicationProperties]:
+    """What each host can show for itself, by its id."""
+    shown: defaultdict[int, set[tuple[str, str]]] = defaultdict(set)
+    for host_id, key, text in connection.execute("SELECT host_id, property_key, value FROM application_properties"):
+        shown[host_id].add((key, text))
+    return {host_id: frozenset(texts) for host_id, texts in shown.items()}
 
 
 def host_named(connection: Connection, name: str) -> Host:

@@ -16,6 +16,9 @@ from postroom.messagebox.statements import names_in, statement
 
 _HOST_PROCEDURES = "procedures/host"
 
+#: The roles of a MessageBox beside those of its hosts: whoever has none of them may nothing.
+_GROUPS = ("hosts", "trusted", "operators", "administrators")
+
 
 def migrate(url: str) -> None:
     """Creates or upgrades the MessageBox in the database at ``url``; does nothing if it is up to date."""
@@ -36,7 +39,7 @@ def create_host(connection: Connection, name: str, *, is_default: bool = False) 
     ).fetchone()
     assert row is not None
     host_id = int(row[0])
-    _create_role(connection, role, login=True, member_of=_hosts_role(connection))
+    _create_role(connection, role, login=True, member_of=group_role(connection, "hosts"))
     connection.execute(_for_host(connection, f"{_HOST_PROCEDURES}/create_queues", name, host_id, role))
     _apply_host_procedures(connection, name, host_id, role)
     return host_id
@@ -77,12 +80,12 @@ def _apply_schema(connection: Connection) -> None:
 
 
 def _apply_procedures(connection: Connection) -> None:
-    hosts_role = _hosts_role(connection)
-    _create_role(connection, hosts_role, login=False)
+    for group in _GROUPS:
+        _create_role(connection, group_role(connection, group), login=False)
     # Functions call each other; their bodies are checked when they run.
     connection.execute("SET LOCAL check_function_bodies = off")
     for name in (*names_in("procedures/jobs"), *names_in("procedures")):
-        connection.execute(statement(name).replace("__HOSTS_ROLE__", hosts_role))
+        connection.execute(_with_groups(connection, name))
     for host_id, name, role in connection.execute("SELECT id, name, role_name FROM management.hosts").fetchall():
         _apply_host_procedures(connection, name, host_id, role)
     connection.execute("UPDATE management.schema_version SET procedures = %s", (_procedures_hash(),))
@@ -100,12 +103,19 @@ def _for_host(connection: Connection, name: str, host: str, host_id: int, role: 
     if not (host.isascii() and host.isidentifier()):
         raise DefinitionError(f"{host!r} is not the name of a host.", hint="Use letters, digits and underscores.")
     return (
-        statement(name)
-        .replace("__HOSTS_ROLE__", _hosts_role(connection))
+        _with_groups(connection, name)
         .replace("__HOST_ID__", str(host_id))
         .replace("__HOST__", host.lower())
         .replace("__ROLE__", role)
     )
+
+
+def _with_groups(connection: Connection, name: str) -> str:
+    """A statement with the names of this MessageBox's roles in it: __HOSTS_ROLE__ and the like."""
+    text = statement(name)
+    for group in _GROUPS:
+        text = text.replace(f"__{group.upper()}_ROLE__", group_role(connection, group))
+    return text
 
 
 def _create_role(connection: Connection, role: str, *, login: bool, member_of: str | None = None) -> None:
@@ -126,8 +136,9 @@ def _box_id(connection: Connection) -> str:
     return str(row[0])
 
 
-def _hosts_role(connection: Connection) -> str:
-    return f"postroom_{_box_id(connection)}_hosts"
+def group_role(connection: Connection, group: str) -> str:
+    """The role of all hosts, of trusted hosts, of operators or of administrators of this MessageBox."""
+    return f"postroom_{_box_id(connection)}_{group}"
 
 
 def _number(name: str) -> int:

@@ -39,6 +39,7 @@ class ClaimedMessage(NamedTuple):
 
     A tuple and not a dataclass: one is made for every message, and a frozen dataclass costs ten times as much.
     ``context`` is None only if the message is gone; ``body`` is None if there is none, or if it stands in fragments.
+    ``originator_sid`` and ``originator_pid`` are what the MessageBox says of who it is from, whatever its context does.
     """
 
     claim_id: uuid.UUID
@@ -56,6 +57,15 @@ class ClaimedMessage(NamedTuple):
     content_type: str | None
     charset: str | None
     body: bytes | None
+    originator_sid: str | None
+    originator_pid: str | None
+
+    @property
+    def originator(self) -> tuple[str, str] | None:
+        """Who the message is from; None only if it is gone."""
+        if self.originator_sid is None or self.originator_pid is None:
+            return None
+        return self.originator_sid, self.originator_pid
 
     @property
     def service_id(self) -> uuid.UUID | None:

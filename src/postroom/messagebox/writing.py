@@ -25,6 +25,10 @@ from postroom.messagebox.copying import (
 )
 
 SPOOL = ("message_id", "part_ids", "body_part_id", "body_part_name", "context")
+#: Only trusted logins may write these.
+ORIGINATOR = ("originator_sid", "originator_pid")
+#: Who a message is from, as far as a trusted login says so.
+StoredOriginator = tuple[str | None, str | None]
 PARTS = ("part_id", "name", "content_type", "charset", "size", "body")
 QUEUE = ("host_id", "message_id", "subscription_id", "service_class", "service_id", "instance_id", "priority")
 SUSPENDED = (
@@ -73,22 +77,37 @@ class SuspendedRow:
     group_id: uuid.UUID | None = None
 
 
-def write_message(connection: Connection, message: Message, context: str, *, with_fragments: bool = True) -> None:
+def write_message(
+    connection: Connection,
+    message: Message,
+    context: str,
+    *,
+    originator: StoredOriginator | None = None,
+    with_fragments: bool = True,
+) -> None:
     """The spool row and all parts of one message, large ones in fragments, unless those are written already."""
-    write_messages(connection, [(message, context)], with_fragments=with_fragments)
+    write_messages(connection, [(message, context)], originators=[originator], with_fragments=with_fragments)
 
 
 def write_messages(
-    connection: Connection, messages: Sequence[tuple[Message, str]], *, with_fragments: bool = True
+    connection: Connection,
+    messages: Sequence[tuple[Message, str]],
+    *,
+    originators: Sequence[StoredOriginator | None] = (),
+    with_fragments: bool = True,
 ) -> None:
-    """The same for several messages with their stored contexts."""
+    """The same for several messages with their stored contexts. Only trusted logins may say who they are from."""
     parts = [part for message, _ in messages for part in message.parts]
     if parts:
         copy_rows(connection, "parts", PARTS, map(_part, parts))
     for part in parts:
         if part.body.size > FRAGMENT_SIZE and with_fragments:
             write_fragments(connection, part.part_id, part.body)
-    copy_rows(connection, "spool", SPOOL, (_spool(message, context) for message, context in messages))
+    if any(originators):
+        rows = (_spool(*one, who or (None, None)) for one, who in zip(messages, originators, strict=True))
+        copy_rows(connection, "spool", (*SPOOL, *ORIGINATOR), rows)
+    else:
+        copy_rows(connection, "spool", SPOOL, (_spool(*one) for one in messages))
 
 
 def write_part(connection: Connection, part: Part) -> None:
@@ -109,7 +128,7 @@ def _part(part: Part) -> bytes:
     )
 
 
-def _spool(message: Message, context: str) -> bytes:
+def _spool(message: Message, context: str, originator: Sequence[str | None] = ()) -> bytes:
     body = message.body
     return row(
         message.message_id.bytes,
@@ -117,6 +136,7 @@ def _spool(message: Message, context: str) -> bytes:
         body.part_id.bytes if body else None,
         body.name.encode() if body else None,
         jsonb(context),
+        *map(_text, originator),
     )
 
 
@@ -144,12 +164,42 @@ def write_parts(connection: Connection, columns: Sequence[Column], bodies: Seque
     copy_rows(connection, "parts", names, rows_with_tail(columns, bodies))
 
 
-def write_spool(connection: Connection, ids: Column, part_ids: Column, name: Column, contexts: Sequence[bytes]) -> None:
-    """Many messages of one part each; the contexts are encoded as jsonb fields already."""
+def write_spool(
+    connection: Connection,
+    ids: Column,
+    part_ids: Column,
+    name: Column,
+    contexts: Sequence[bytes],
+    originators: Sequence[StoredOriginator] | None = None,
+) -> None:
+    """Many messages of one part each; the contexts are encoded as jsonb fields already. Trusted logins may say who each
+    is from."""
+    if originators is not None:
+        _write_spool_with_originators(connection, ids, part_ids, name, contexts, originators)
+        return
     arrays = np.empty(len(contexts), dtype=[("head", "V24"), ("id", "V16")])
     arrays["head"] = np.void(uuid_array([b"\0" * 16])[:-16])
     arrays["id"] = part_ids[1]
     copy_rows(connection, "spool", SPOOL, rows_with_tail([ids, ("V40", arrays.view("V40")), part_ids, name], contexts))
+
+
+def _write_spool_with_originators(
+    connection: Connection,
+    ids: Column,
+    part_ids: Column,
+    name: Column,
+    contexts: Sequence[bytes],
+    originators: Sequence[StoredOriginator],
+) -> None:
+    """Row by row: three columns of any width."""
+    named = np.asarray(name[1]).tobytes()
+    rows = (
+        row(message_id, uuid_array([part_id]), part_id, named, context, *map(_text, originator))
+        for message_id, part_id, context, originator in zip(
+            map(bytes, np.asarray(ids[1])), map(bytes, np.asarray(part_ids[1])), contexts, originators, strict=True
+        )
+    )
+    copy_rows(connection, "spool", (*SPOOL, *ORIGINATOR), rows)
 
 
 def write_work_queue(connection: Connection, host: str, columns: Sequence[Column], rows: int) -> None:
@@ -162,10 +212,11 @@ def write_suspended(connection: Connection, host: str, rows: Iterable[SuspendedR
     copy_rows(connection, f"{host}_q_suspended", SUSPENDED, map(_suspended, rows))
 
 
-def _suspended(one: SuspendedRow) -> bytes:
-    def text(value: str | None) -> bytes | None:
-        return None if value is None else value.replace("\0", "\\0").encode("utf-8", "replace")
+def _text(value: str | None) -> bytes | None:
+    return None if value is None else value.replace("\0", "\\0").encode("utf-8", "replace")
 
+
+def _suspended(one: SuspendedRow) -> bytes:
     return row(
         one.host_id.to_bytes(2, "big"),
         one.message_id.bytes,
@@ -177,10 +228,10 @@ def _suspended(one: SuspendedRow) -> bytes:
         one.task.to_bytes(2, "big"),
         one.resumable.to_bytes(1, "big"),
         one.cause.to_bytes(2, "big"),
-        text(one.error_code),
-        text(one.error_description),
-        text(one.adapter),
-        text(one.uri),
+        _text(one.error_code),
+        _text(one.error_description),
+        _text(one.adapter),
+        _text(one.uri),
         None if one.related_instance_id is None else one.related_instance_id.bytes,
         None if one.group_id is None else one.group_id.bytes,
     )

@@ -15,9 +15,12 @@ from postroom.application import (
     SendPortDefinition,
     conflicts,
 )
+from postroom.application.conflicts import shown
 from postroom.errors import Problem
+from postroom.filters.authorisation import NOTHING_TO_SHOW, ApplicationProperties
 from postroom.filters.text import format_filter
 from postroom.messagebox.configuration import ReceiveLocation, SendPort
+from postroom.namespaces import dotted_name, split_key
 from postroom.operations.deployed import Deployed
 from postroom.operations.discretion import discreet
 from postroom.operations.group_comparison import group_problems, group_steps
@@ -117,7 +120,43 @@ def _application(definition: ApplicationDefinition, deployed: Deployed) -> Step:
 def _hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
     for name in dict.fromkeys((DEFAULT_HOST, *(host.name for host in definition.hosts))):
         known = deployed.hosts.get(name.lower())
-        yield Step(kind=Kind.HOST, name=known.name if known else name, action=Action.KEEP if known else Action.CREATE)
+        trusted, properties = host_statements(definition, deployed, name)
+        before = (False, NOTHING_TO_SHOW)
+        if known is not None:
+            before = known.trusted, deployed.application_properties.get(known.host_id, NOTHING_TO_SHOW)
+        differences = tuple(
+            Difference(field=field, before=old, after=new)
+            for field, old, new in (
+                ("trusted", _yes(before[0]), _yes(trusted)),
+                ("properties", _shown(before[1]), _shown(properties)),
+            )
+            if old != new
+        )
+        action = Action.CREATE if known is None else Action.CHANGE if differences else Action.KEEP
+        yield Step(kind=Kind.HOST, name=known.name if known else name, action=action, differences=differences)
+
+
+def host_statements(
+    definition: ApplicationDefinition, deployed: Deployed, name: str
+) -> tuple[bool, ApplicationProperties]:
+    """Is the host trusted, and what can it show? What this application says, or else another one."""
+    trusted: bool | None = None
+    properties: ApplicationProperties | None = None
+    for application in (definition, *deployed.others):
+        for host in application.hosts:
+            if host.name.lower() == name.lower():
+                trusted = host.trusted if trusted is None else trusted
+                if properties is None and host.properties is not None:
+                    properties = shown(host)
+    return trusted is True, properties or NOTHING_TO_SHOW
+
+
+def _yes(flag: bool) -> str:
+    return "yes" if flag else "no"
+
+
+def _shown(properties: ApplicationProperties) -> str:
+    return ", ".join(f"{dotted_name(*split_key(key))} = {text!r}" for key, text in sorted(properties)) or "none"
 
 
 def _properties(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.application import ApplicationDefinition
+from postroom.filters.authorisation import ApplicationProperties
 from postroom.messagebox.configuration import (
     Host,
     ReceiveLocation,
     SendPort,
     SendPortGroup,
+    application_properties,
     hosts,
     receive_locations,
     send_port_groups,
@@ -35,6 +37,8 @@ class Deployed:
 
     hosts: dict[str, Host]
     """By name in lower case: hosts differ by more than case."""
+    application_properties: dict[int, ApplicationProperties]
+    """What each host can show for itself, by its id."""
     properties: dict[str, ValueType]
     definition: dict[str, Any] | None
     """The application as it was applied last; None if it never was."""
@@ -72,6 +76,7 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
     }
     return Deployed(
         hosts={host.name.lower(): host for host in hosts(connection)},
+        application_properties=application_properties(connection),
         properties={
             key: ValueType(value_type)
             for key, value_type in connection.execute("SELECT key, value_type FROM properties")

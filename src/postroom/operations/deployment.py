@@ -21,6 +21,7 @@ from postroom.application import (
     SendPortGroupDefinition,
 )
 from postroom.errors import DefinitionRefused
+from postroom.filters.authorisation import ApplicationProperties
 from postroom.messagebox.configuration import (
     PortState,
     SendPort,
@@ -33,7 +34,7 @@ from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.migrate import create_host
 from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import deploy_property
-from postroom.operations.comparison import compare, location_fields, send_port_fields
+from postroom.operations.comparison import compare, host_statements, location_fields, send_port_fields
 from postroom.operations.deployed import Deployed, read_deployed
 from postroom.operations.enlistment import (
     add_member,
@@ -124,6 +125,21 @@ class _Deployment:
         for step in self._plan.of(Kind.HOST, Action.CREATE):
             is_default = not has_default and step.name == DEFAULT_HOST
             create_host(self._connection, step.name, is_default=is_default)
+        known = {host.name.lower(): host for host in hosts(self._connection)}
+        for step in self._plan.of(Kind.HOST, Action.CREATE, Action.CHANGE):
+            host = known[step.name.lower()]
+            trusted, properties = host_statements(self._definition, self._deployed, host.name)
+            if trusted is not host.trusted:
+                self._connection.execute("SELECT set_trust(%s::smallint, %s)", (host.host_id, trusted))
+            self._store_application_properties(host.host_id, properties)
+
+    def _store_application_properties(self, host_id: int, properties: ApplicationProperties) -> None:
+        self._connection.execute("DELETE FROM application_properties WHERE host_id = %s", (host_id,))
+        with self._connection.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO application_properties (host_id, property_key, value) VALUES (%s, %s, %s)",
+                [(host_id, key, text) for key, text in sorted(properties)],
+            )
 
     def _store_application(self) -> uuid.UUID:
         row = self._connection.execute(

@@ -387,3 +387,66 @@ def test_routing_of_failures_follows_the_declaration(connection: Connection) -> 
     assert send_ports(connection)[0].route_failures
     assert send_ports(connection)[0].subscription_id == subscription, "it subscribes to the same as before"
     assert deploy(connection, app(route_failures=True)).changes == ()
+
+
+Thumbprint = Property("Security.Thumbprint", str)
+Level = Property("Security.Level", int)
+
+
+def guarded(name: str = "guarded", **host: Any) -> Application:
+    app = Application(name)
+    app.host("Secure", **host)
+    return app
+
+
+def of_secure(connection: Connection) -> tuple[bool, set[tuple[str, str]]]:
+    host = host_named(connection, "Secure")
+    shown = connection.execute(
+        "SELECT property_key, value FROM application_properties WHERE host_id = %s", (host.host_id,)
+    )
+    return host.trusted, set(shown.fetchall())
+
+
+def test_a_host_is_trusted_and_shows_what_the_application_says(connection: Connection) -> None:
+    deploy(connection, guarded(trusted=True, properties={Thumbprint: "T", Level: [1, 2]}))
+    assert of_secure(connection) == (
+        True,
+        {("Security#Thumbprint", "T"), ("Security#Level", "1"), ("Security#Level", "2")},
+    )
+    assert deploy(connection, guarded(trusted=True, properties={Level: [2, 1], Thumbprint: "T"})).changes == ()
+    changed = deploy(connection, guarded(properties={Thumbprint: "U"}))
+    (step,) = changed.of(Kind.HOST, Action.CHANGE)
+    assert [(one.field, one.before, one.after) for one in step.differences] == [
+        ("trusted", "yes", "no"),
+        (
+            "properties",
+            "Security.Level = '1', Security.Level = '2', Security.Thumbprint = 'T'",
+            "Security.Thumbprint = 'U'",
+        ),
+    ]
+    assert of_secure(connection) == (False, {("Security#Thumbprint", "U")})
+
+
+def test_what_an_application_leaves_out_is_left_to_the_others(connection: Connection) -> None:
+    deploy(connection, guarded(trusted=True))
+    deploy(connection, guarded("second", properties={Thumbprint: "T"}))
+    deploy(connection, guarded("third"))
+    assert of_secure(connection) == (True, {("Security#Thumbprint", "T")})
+
+
+def test_two_applications_may_not_say_two_things_about_a_host(connection: Connection) -> None:
+    deploy(connection, guarded(trusted=True, properties={Thumbprint: "T"}))
+    problems = plan(
+        connection, guarded("second", trusted=False, properties={Thumbprint: "U"}).definition(), home=HOME
+    ).problems
+    assert [problem.text for problem in problems] == [
+        "host 'Secure': the application 'guarded' says that it is trusted.",
+        "host 'Secure': the application 'guarded' says that it has other properties.",
+    ]
+
+
+def test_a_change_of_hosts_is_a_change_of_routing(connection: Connection) -> None:
+    deploy(connection, guarded())
+    before = connection.execute("SELECT version FROM routing_version").fetchone()
+    deploy(connection, guarded(properties={Thumbprint: "T"}))
+    assert connection.execute("SELECT version FROM routing_version").fetchone() > before  # type: ignore[operator]

@@ -28,6 +28,8 @@ def claimed(*seqs: int) -> list[ClaimedMessage]:
         content_type=None,
         charset=None,
         body=None,
+        originator_sid=None,
+        originator_pid=None,
     )
     return [one._replace(seq=seq) for seq in seqs]
 

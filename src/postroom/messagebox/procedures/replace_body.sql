@@ -17,11 +17,11 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context)
+    INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context, originator_sid, originator_pid)
     SELECT p_message_id,
            CASE WHEN s.body_part_id IS NULL THEN s.part_ids || p_part_id
                 ELSE array_replace(s.part_ids, s.body_part_id, p_part_id) END,
-           p_part_id, p_part_name, s.context
+           p_part_id, p_part_name, s.context, coalesce(s.originator_sid, s.published_by), s.originator_pid
       FROM spool s WHERE s.message_id = old_message
     RETURNING part_ids INTO STRICT new_parts;
     UPDATE suspended_queue SET message_id = p_message_id WHERE instance_id = p_instance_id;

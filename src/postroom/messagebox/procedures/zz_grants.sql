@@ -1,18 +1,22 @@
 -- What every host may do. Messages may be inserted, and only inserted; reading them goes through each host's own
--- procedures. Internal procedures are for nobody but their owner.
+-- procedures. Internal procedures are for nobody but their owner. Everything is taken back first: a right that is not
+-- here any more is gone after the next migration.
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messagebox FROM PUBLIC, __HOSTS_ROLE__;
+REVOKE ALL ON ALL TABLES IN SCHEMA messagebox, management FROM __HOSTS_ROLE__, __TRUSTED_ROLE__;
 GRANT USAGE ON SCHEMA messagebox, management TO __HOSTS_ROLE__;
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messagebox FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
     messagebox.lock_routing, messagebox.find_subscriptions, messagebox.predicate_holds, messagebox.route_message,
     messagebox.insert_message, messagebox.take_receipts, messagebox.read_receipts, messagebox.keep_outcome,
-    messagebox.report_of, messagebox.serves_location, messagebox.runs_host,
+    messagebox.report_of, messagebox.serves_location, messagebox.runs_host, messagebox.own_hosts, messagebox.is_trusted,
     messagebox.insert_part, messagebox.flip_ref_count_log, messagebox.fold_ref_count_log, messagebox.message_cleanup,
     messagebox.parts_cleanup, messagebox.purge_subscriptions, messagebox.dead_processes_cleanup,
     messagebox.operate_on_instances, messagebox.purge_receipts
     TO __HOSTS_ROLE__;
 
--- Who published is filled by the server from the login: published_by and published_at are not in the grant.
+-- Who published is filled by the server from the login: published_by and published_at are not in the grant. On whose
+-- behalf is for trusted hosts alone to say (ADR 0077).
 GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context) ON messagebox.spool TO __HOSTS_ROLE__;
+GRANT INSERT (originator_sid, originator_pid) ON messagebox.spool TO __TRUSTED_ROLE__;
 GRANT INSERT ON messagebox.parts, messagebox.fragments, messagebox.message_ref_count_log_1,
     messagebox.message_ref_count_log_2, messagebox.part_ref_count_log_1, messagebox.part_ref_count_log_2,
     messagebox.message_properties, messagebox.message_predicates TO __HOSTS_ROLE__;
@@ -21,12 +25,14 @@ GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.claim_number TO __
 
 -- The routing index in memory, and the files that the host's own locations have claimed.
 GRANT SELECT ON messagebox.routing_version, messagebox.subscriptions, messagebox.predicate_groups,
-    messagebox.predicates, messagebox.active_ref_count_log TO __HOSTS_ROLE__;
+    messagebox.predicates, messagebox.application_properties, messagebox.active_ref_count_log TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.claims TO __HOSTS_ROLE__;
-GRANT SELECT ON ALL TABLES IN SCHEMA management TO __HOSTS_ROLE__;
+GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
+    management.properties, management.receive_ports, management.receive_locations, management.send_ports,
+    management.host_instances, management.job_runs TO __HOSTS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON management.host_instances, management.job_runs TO __HOSTS_ROLE__;
 
--- Claims and instances are those of the host itself: a row of another host is not there for it.
+-- Claims, instances, ports and locations are those of the host itself: a row of another host is not there for it.
 ALTER TABLE messagebox.claims ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_locations ON messagebox.claims;
 CREATE POLICY own_locations ON messagebox.claims TO __HOSTS_ROLE__
@@ -35,3 +41,11 @@ ALTER TABLE management.host_instances ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_instances ON management.host_instances;
 CREATE POLICY own_instances ON management.host_instances TO __HOSTS_ROLE__
     USING (messagebox.runs_host(host_id)) WITH CHECK (messagebox.runs_host(host_id));
+ALTER TABLE management.send_ports ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_ports ON management.send_ports;
+CREATE POLICY own_ports ON management.send_ports FOR SELECT TO __HOSTS_ROLE__
+    USING (former_host_ids || host_id && (SELECT messagebox.own_hosts()));
+ALTER TABLE management.receive_locations ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_locations ON management.receive_locations;
+CREATE POLICY own_locations ON management.receive_locations FOR SELECT TO __HOSTS_ROLE__
+    USING (former_host_ids || host_id && (SELECT messagebox.own_hosts()));

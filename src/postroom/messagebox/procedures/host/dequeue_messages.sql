@@ -2,6 +2,7 @@
 -- class, best priority and lowest number first, and returns them with context and body part. All in one call, because a
 -- host that asks twice waits twice; every row also says which routing version is the present one. A row that another
 -- thread is claiming is skipped, not awaited.
+-- Who a message is from comes beside its context: what a trusted host said, or else the login that published it, and Guest.
 -- A row whose message is gone, which must not be, comes with a null context, so that it does not stay claimed for ever.
 -- Index: the partial one over unclaimed rows (service_class, priority, seq), walked in its order. Sequential and bitmap
 -- scans and sorts are off: with a statistic from when the queue was empty all of a long queue would be read and sorted.
@@ -14,7 +15,7 @@ CREATE OR REPLACE FUNCTION messagebox.dequeue_messages___HOST__(
 ) RETURNS TABLE (
     routing_version bigint, seq bigint, message_id uuid, service bytea, instance_id uuid, task smallint,
     attempt integer, context text, part_count integer, body_part_id uuid, body_part_name text, content_type text,
-    charset text, body bytea)
+    charset text, body bytea, originator_sid text, originator_pid text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
@@ -31,7 +32,8 @@ BEGIN
      RETURNING q.seq, q.message_id, q.service_id, q.instance_id, q.task, q.attempt, q.priority
     )
     SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt, s.context::text,
-           cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset, p.body
+           cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset, p.body,
+           coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest')
       FROM claimed c
      CROSS JOIN routing_version v
       LEFT JOIN spool s ON s.message_id = c.message_id

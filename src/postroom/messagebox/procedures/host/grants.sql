@@ -1,3 +1,11 @@
+-- Into the queues of host __HOST__ any host may insert (and only insert) references to messages; the columns that say
+-- who works on a row are not in the grant.
+GRANT INSERT (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task)
+    ON messagebox.__HOST___q TO __HOSTS_ROLE__;
+GRANT INSERT (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, resumable,
+              cause, error_code, error_description, adapter, uri, related_instance_id, group_id)
+    ON messagebox.__HOST___q_suspended TO __HOSTS_ROLE__;
+
 -- What host __HOST__ alone may do: its own procedures. Nobody else may call them.
 REVOKE ALL ON FUNCTION
     messagebox.create_subscription___HOST__, messagebox.insert_predicate___HOST__, messagebox.dequeue_messages___HOST__,

@@ -1,0 +1,94 @@
+"""Who a message is from: the account that published it and the party that it names (SEC-07 … 10).
+
+Whom to believe is decided by the MessageBox, by the rights of the login: only a trusted host can store another identity
+than its own (ADR 0077). What is here keeps routing and stored contexts in step with that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from postroom.message import Context
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.writing import StoredOriginator
+from postroom.system_properties import BTS
+
+#: The party of whom nobody said, or could prove, who they are.
+GUEST = "Guest"
+#: BizTalk's other name for it: the security identifier of the anonymous login.
+ANONYMOUS = "s-1-5-7"
+
+_SID, _PID = BTS.OriginatorSID.key, BTS.OriginatorPID.key
+
+
+@dataclass(frozen=True, kw_only=True)
+class Login:
+    """The account that a publisher is logged in with, and whether it may publish on behalf of others."""
+
+    account: str = ""
+    trusted: bool = False
+
+
+def read_login(connection: Connection) -> Login:
+    row = connection.execute("SELECT session_user::text, is_trusted()").fetchone()
+    assert row is not None
+    return Login(account=row[0], trusted=row[1])
+
+
+def names_originator(context: Context) -> bool:
+    """Does the context say who the message is from? Most do not, and nothing has to be done about those."""
+    return any(key in values for values in (context.promoted, context.written) for key in (_SID, _PID))
+
+
+def believed(context: Context, login: Login) -> Context:
+    """The context with what the MessageBox will say about its originator; one that says nothing stays as it is."""
+    if not names_originator(context):
+        return context
+    for prop, default in ((BTS.OriginatorSID, login.account), (BTS.OriginatorPID, GUEST)):
+        if prop in context and (not login.trusted or not context[prop]):
+            change = context.promote if context.is_promoted(prop) else context.write
+            context = change(prop, default)
+    return context
+
+
+def believed_columns(columns: Mapping[str, pa.Array], login: Login) -> dict[str, pa.Array]:
+    """The same for the values that a pipeline promoted, a column of a batch each."""
+    defaults = {_SID: login.account, _PID: GUEST}
+    return {
+        key: column
+        if key not in defaults or login.trusted
+        else pa.repeat(pa.scalar(defaults[key], pa.string()), len(column))
+        for key, column in columns.items()
+    }
+
+
+def stored_originator(context: Context, login: Login) -> StoredOriginator | None:
+    """What a trusted login stores beside the context; None if there is nothing to store."""
+    if not login.trusted or not names_originator(context):
+        return None
+    sid, pid = context.get(BTS.OriginatorSID), context.get(BTS.OriginatorPID)
+    return (str(sid) if sid else None), (str(pid) if pid else None)
+
+
+def batch_originators(
+    shared: Sequence[Context], columns: Mapping[str, pa.Array], login: Login
+) -> list[StoredOriginator] | None:
+    """The same for the rows of a batch: each row's shared context, and what the pipeline promoted for it."""
+    if not login.trusted:
+        return None
+    own = {key: columns[key].to_pylist() for key in (_SID, _PID) if key in columns}
+    if not own and not any(map(names_originator, _distinct(shared))):
+        return None
+    known = {id(context): stored_originator(context, login) or (None, None) for context in _distinct(shared)}
+    pairs = [known[id(context)] for context in shared]
+    sids = own.get(_SID) or [None] * len(shared)
+    pids = own.get(_PID) or [None] * len(shared)
+    return [(sid or pair[0], pid or pair[1]) for pair, sid, pid in zip(pairs, sids, pids, strict=True)]
+
+
+def _distinct(shared: Sequence[Context]) -> list[Context]:
+    """Rows of one interchange hold the same object."""
+    return list({id(context): context for context in shared}.values())

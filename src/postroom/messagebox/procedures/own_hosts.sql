@@ -1,0 +1,6 @@
+-- The hosts that the login runs: row security on the definitions of ports and locations asks it, once a statement.
+-- Reads the hosts whole.
+CREATE OR REPLACE FUNCTION messagebox.own_hosts() RETURNS smallint[]
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+    SELECT coalesce(array_agg(h.id), '{}') FROM hosts h WHERE pg_has_role(session_user, h.role_name, 'member');
+$$;

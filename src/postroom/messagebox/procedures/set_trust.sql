@@ -1,0 +1,28 @@
+-- A host is believed, from now on or no longer, when it says on whose behalf it publishes. Refuses (42501) to trust a
+-- host that shares a login with one that is not trusted, and the other way round: the login would decide (SEC-09).
+-- Locks: changes the routing (advisory (7001, 0) exclusive), because publishers keep in mind whether they are trusted.
+CREATE OR REPLACE FUNCTION messagebox.set_trust(p_host_id smallint, p_trusted boolean) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+DECLARE
+    host_role text;
+    shared text;
+    elsewhere text;
+BEGIN
+    PERFORM change_routing();
+    UPDATE hosts SET trusted = p_trusted WHERE id = p_host_id RETURNING role_name INTO STRICT host_role;
+    SELECT l.rolname, other.name INTO shared, elsewhere
+      FROM pg_auth_members m
+      JOIN pg_roles r ON r.oid = m.roleid AND r.rolname = host_role
+      JOIN pg_roles l ON l.oid = m.member AND NOT l.rolsuper AND l.rolname <> current_user
+      JOIN hosts other ON other.trusted <> p_trusted AND pg_has_role(l.rolname, other.role_name, 'member')
+     LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'the login % also runs the host %', shared, elsewhere
+            USING ERRCODE = '42501', HINT = 'Hosts that are trusted and hosts that are not may not share a login.';
+    END IF;
+    IF p_trusted THEN
+        EXECUTE format('GRANT %I TO %I', '__TRUSTED_ROLE__', host_role);
+    ELSE
+        EXECUTE format('REVOKE %I FROM %I', '__TRUSTED_ROLE__', host_role);
+    END IF;
+END $$;

@@ -1,0 +1,166 @@
+"""Who a message is from: decided by the login, not by what the message says (SEC-07 … 10, ACC-71)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from psycopg import errors
+
+from postroom import pipelines
+from postroom.agent.interchange import Interchange
+from postroom.agent.originator import GUEST
+from postroom.agent.publishing import MessageAgent
+from postroom.agent.receiving import Receiver
+from postroom.agent.routing import RoutingTable
+from postroom.message import Bytes, Context, Message
+from postroom.messagebox.check import check
+from postroom.messagebox.connection import connect
+from postroom.operations.instance_changes import resume
+from postroom.system_properties import BTS
+from tests.integration.hosts.conftest import StartHost
+from tests.support.box import Box, Region
+from tests.support.senders import Recorder
+from tests.support.waiting import wait_until
+
+FORGED = Context().write(BTS.OriginatorSID, "CONTOSO\\boss").write(BTS.OriginatorPID, "Contoso")
+
+
+@pytest.fixture(params=[False, True], ids=["untrusted", "trusted"])
+def trusted(request: pytest.FixtureRequest, box: Box) -> bool:
+    box.connection.execute("SELECT set_trust(%s::smallint, %s)", (box.host().host_id, request.param))
+    return bool(request.param)
+
+
+def expected(box: Box, *, trusted: bool) -> tuple[str, str]:
+    return ("CONTOSO\\boss", "Contoso") if trusted else (box.host().role_name, GUEST)
+
+
+def delivered(box: Box, start_host: StartHost) -> list[tuple[Any, Any]]:
+    """What the adapters of the receiving host see of the identities, once everything is sent."""
+    recorder = Recorder()
+    start_host(recorder)
+    wait_until(lambda: box.count("work_queue") == 0)
+    return [
+        (one.message.context.get(BTS.OriginatorSID), one.message.context.get(BTS.OriginatorPID))
+        for one in recorder.sent
+    ]
+
+
+@pytest.mark.parametrize("warm", [True, False], ids=["index", "procedure"])
+def test_in_the_direct_lane(box: Box, trusted: bool, warm: bool, start_host: StartHost) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    with connect(box.url, user=box.host().role_name) as connection:
+        agent = MessageAgent(connection, box.host(), RoutingTable() if warm else None)
+        agent.publish([Message(context=FORGED.promote(Region, "EU"))])
+    assert delivered(box, start_host) == [expected(box, trusted=trusted)]
+
+
+def test_in_the_streaming_lane(box: Box, trusted: bool, start_host: StartHost) -> None:
+    location = box.add_location()
+    box.add_port("Europe", "Region == 'EU'")
+    with connect(box.url, user=box.host().role_name) as connection:
+        interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(b'{"region":"EU"}\n' * 2), context=FORGED)
+        Receiver(connection, RoutingTable()).receive(location, [interchange])
+    assert delivered(box, start_host) == [expected(box, trusted=trusted)] * 2
+    assert check(box.connection) == []
+
+
+def test_routing_goes_by_what_is_believed(box: Box, trusted: bool) -> None:
+    """A pipeline that promotes the party from the document, and a subscription to that party."""
+    location = box.add_location(pipelines.JsonLines(promote={Region: "region", BTS.OriginatorPID: "party"}))
+    box.add_port("Contoso", "BTS.OriginatorPID == 'Contoso'")
+    box.add_port("Guests", "BTS.OriginatorPID == 'Guest'")
+    box.receive(location, b'{"region":"EU","party":"Contoso"}')
+    box.connection.execute("SELECT 1")
+    with connect(box.url, user=box.host().role_name) as connection:
+        promoted = Context().promote(BTS.OriginatorPID, "Contoso")
+        MessageAgent(connection, box.host(), RoutingTable()).publish([Message(context=promoted)])
+    assert box.queued() == ({"Contoso": 2} if trusted else {"Guests": 2})
+
+
+def test_what_a_trusted_host_leaves_out_is_the_host_and_guest(box: Box, trusted: bool, start_host: StartHost) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    with connect(box.url, user=box.host().role_name) as connection:
+        agent = MessageAgent(connection, box.host(), RoutingTable())
+        agent.publish([Message(context=Context().promote(Region, "EU"))])
+        agent.publish([Message(context=Context().promote(Region, "EU").write(BTS.OriginatorSID, ""))])
+    assert delivered(box, start_host) == [(box.host().role_name, GUEST)] * 2
+
+
+def test_a_mended_and_resumed_message_is_still_from_the_same(box: Box, trusted: bool, start_host: StartHost) -> None:
+    box.add_port("Europe", "Region == 'EU'", state="stopped")
+    with connect(box.url, user=box.host().role_name) as connection:
+        agent = MessageAgent(connection, box.host(), RoutingTable())
+        agent.publish([Message(context=FORGED.promote(Region, "EU"), parts=Message.of(b"old").parts)])
+    resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"), body=b"new")
+    assert delivered(box, start_host) == [expected(box, trusted=trusted)]
+
+
+def test_an_untrusted_login_cannot_write_it_by_any_statement(box: Box, trusted: bool) -> None:
+    insert = "INSERT INTO spool (message_id, part_ids, context, {}) VALUES (gen_random_uuid(), '{{}}', '{{}}', 'me')"
+    copy = "COPY spool (message_id, part_ids, context, originator_sid) FROM STDIN"
+    with connect(box.url, user=box.host().role_name) as connection:
+        for column in ("originator_sid", "originator_pid", "published_by"):
+            if trusted and column != "published_by":
+                connection.execute(insert.format(column))
+                continue
+            with pytest.raises(errors.InsufficientPrivilege):
+                connection.execute(insert.format(column))
+        with connection.cursor() as cursor:
+            if trusted:
+                with cursor.copy(copy) as rows:
+                    rows.write(f"{uuid.uuid4()}\t{{}}\t{{}}\tCONTOSO\n")
+            else:
+                with pytest.raises(errors.InsufficientPrivilege), cursor.copy(copy):
+                    pass
+
+
+def test_whatever_the_stored_context_says_the_receiver_learns_the_truth(box: Box, start_host: StartHost) -> None:
+    """An untrusted host that goes around the Message Agent and writes the rows itself."""
+    box.add_port("Europe", "Region == 'EU'")
+    message_id = uuid.uuid4()
+    with connect(box.url, user=box.host().role_name) as connection, connection.transaction():
+        connection.execute(
+            "INSERT INTO spool (message_id, part_ids, context) VALUES (%s, '{}', %s)", (message_id, FORGED.to_json())
+        )
+        connection.execute(
+            "INSERT INTO default_q (host_id, message_id, service_class, service_id, instance_id, priority)"
+            " SELECT host_id, %s, service_class, service_id, gen_random_uuid(), 5 FROM subscriptions",
+            (message_id,),
+        )
+        connection.execute("INSERT INTO message_ref_count_log_1 VALUES (%s, 1)", (message_id,))
+    assert delivered(box, start_host) == [(box.host().role_name, GUEST)]
+
+
+def test_trust_that_is_taken_away_between_two_batches(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The routing table still thinks that it is trusted; the MessageBox refuses, and the batch is written again."""
+    box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host().host_id,))
+    location = box.add_location()
+    box.add_port("Europe", "Region == 'EU'")
+    with connect(box.url, user=box.host().role_name) as connection:
+        routing = RoutingTable()
+        receiver = Receiver(connection, routing)
+
+        def interchange() -> Interchange:
+            return Interchange(interchange_id=uuid.uuid4(), body=Bytes(b'{"region":"EU"}'), context=FORGED)
+
+        receiver.receive(location, [interchange()])
+        box.connection.execute("SELECT set_trust(%s::smallint, false)", (box.host().host_id,))
+        catch_up = routing.catch_up
+        late = iter([lambda _: None])
+        monkeypatch.setattr(routing, "catch_up", lambda connection: next(late, catch_up)(connection))
+        receiver.receive(location, [interchange()])
+    stored = box.connection.execute("SELECT originator_sid FROM spool ORDER BY published_at").fetchall()
+    assert stored == [("CONTOSO\\boss",), (None,)]
+
+
+def test_a_login_may_not_run_a_trusted_host_and_another(box: Box) -> None:
+    other = box.add_host("Other")
+    box.connection.execute("CREATE ROLE shared LOGIN")
+    for host in (box.host(), other):
+        box.connection.execute(f"GRANT {host.role_name} TO shared")
+    with pytest.raises(errors.InsufficientPrivilege, match="shared also runs the host Other"):
+        box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host().host_id,))
+    assert box.one("SELECT count(*) FROM hosts WHERE trusted") == 0

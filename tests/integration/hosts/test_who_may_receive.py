@@ -1,0 +1,170 @@
+"""Message predicates in both lanes: only hosts that show what is asked for get it (SEC-01 … 06, NRF-17, ACC-70)."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from postroom.agent.interchange import Interchange
+from postroom.agent.receiving import Receiver
+from postroom.agent.resuming import ResumedInbound
+from postroom.agent.routing import RoutingTable
+from postroom.errors import PublishFailed
+from postroom.message import Bytes, Context, Message
+from postroom.messagebox.check import check
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import connect
+from postroom.messagebox.stored_context import StoredContext
+from postroom.operations.instance_changes import resume
+from postroom.properties import Property
+from postroom.system_properties import BTS
+from tests.integration.hosts.conftest import StartHost
+from tests.support.box import Box, Region
+from tests.support.senders import Recorder
+from tests.support.waiting import wait_until
+
+Thumbprint = Property("Security.Thumbprint", str)
+Level = Property("Security.Level", int)
+
+
+@pytest.fixture(params=["index", "procedure"])
+def warm(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "index")
+
+
+@pytest.fixture
+def two_hosts(box: Box) -> Box:
+    """Host Secure shows the thumbprint T and the levels 1 and 2, host Default nothing; each has a port for EU."""
+    secure = box.add_host("Secure")
+    shows(box, secure.host_id, {Thumbprint.key: ["T"], Level.key: ["1", "2"]})
+    box.add_port("Open", "Region == 'EU'")
+    box.add_port("Closed", "Region == 'EU'", host="Secure")
+    return box
+
+
+def shows(box: Box, host_id: int, properties: dict[str, list[str]]) -> None:
+    with box.connection.transaction():
+        box.connection.execute("SELECT change_routing()")
+        box.connection.execute("DELETE FROM application_properties WHERE host_id = %s", (host_id,))
+        for key, values in properties.items():
+            for value in values:
+                box.connection.execute("INSERT INTO application_properties VALUES (%s, %s, %s)", (host_id, key, value))
+
+
+def order(**predicates: object) -> Message:
+    known = {"thumbprint": Thumbprint, "level": Level}
+    return Message.of(
+        b"{}", promoted={Region: "EU"}, predicates={known[name]: value for name, value in predicates.items()}
+    )
+
+
+def receive(box: Box, location: ReceiveLocation, body: bytes, context: Context) -> None:
+    with connect(box.url, user=box.host().role_name) as connection:
+        interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(body), context=context)
+        Receiver(connection, RoutingTable()).receive(location, [interchange])
+
+
+def test_only_the_host_that_shows_it_gets_the_message(two_hosts: Box, warm: bool) -> None:
+    [published] = two_hosts.agent(warm=warm).publish([order(thumbprint="T")])
+    assert published.subscribers == ("Closed",)
+    assert two_hosts.queued() == {"Closed": 1}
+    assert two_hosts.count("message_predicates") == 0
+    assert check(two_hosts.connection) == []
+
+
+def test_without_predicates_everybody_gets_it(two_hosts: Box, warm: bool) -> None:
+    two_hosts.agent(warm=warm).publish([order()])
+    assert two_hosts.queued() == {"Closed": 1, "Open": 1}
+
+
+def test_all_predicates_have_to_hold_and_a_host_may_show_several_values(two_hosts: Box, warm: bool) -> None:
+    agent = two_hosts.agent(warm=warm)
+    agent.publish([order(thumbprint="T", level=2)])
+    assert two_hosts.queued() == {"Closed": 1}
+    with pytest.raises(PublishFailed):
+        agent.publish([order(thumbprint="T", level=3)])
+
+
+def test_if_no_subscriber_may_receive_it_that_is_a_routing_failure_that_says_so(two_hosts: Box, warm: bool) -> None:
+    agent = two_hosts.agent(warm=warm)
+    with pytest.raises(PublishFailed) as refused:
+        agent.publish([order(), order(thumbprint="X")])
+    good, bad = refused.value.results
+    assert good.failure is None
+    assert bad.failure is not None
+    assert "no host that subscribes is authorised" in bad.failure.what
+    assert bad.failure.why == "It asks for Security.Thumbprint = 'X'; the hosts default, secure do not show that."
+    (report,) = two_hosts.connection.execute("SELECT cause, resumable, error_description FROM suspended_queue")
+    assert report[:2] == (3, False)
+    assert "authorised" in report[2]
+    assert two_hosts.queued() == {}
+    assert check(two_hosts.connection) == []
+
+
+def test_a_suspended_message_keeps_its_predicates_and_waits_for_a_host_that_may(
+    two_hosts: Box, warm: bool, start_host: StartHost
+) -> None:
+    box = two_hosts
+    message = order(thumbprint="X")
+    message = Message(context=message.context.promote(BTS.SuspendMessageOnRoutingFailure, True), parts=message.parts)
+    [published] = box.agent(warm=warm).publish([message])
+    assert published.suspended
+    stored = StoredContext(box.one("SELECT context::text FROM spool WHERE body_part_id IS NOT NULL"), {})
+    assert stored.predicates == {(Thumbprint.key, "X")}
+    instance_id = box.one("SELECT instance_id FROM suspended_queue WHERE resumable")
+    recorder = Recorder()
+    start_host(recorder, inbound=ResumedInbound("Default"))
+    resume(box.connection, instance_id)
+    wait_until(lambda: ("ROUTING", True) in box.suspended())
+    assert "authorised" in box.one("SELECT error_description FROM suspended_queue WHERE resumable")
+    shows(box, box.host().host_id, {Thumbprint.key: ["X"]})
+    resume(box.connection, instance_id)
+    wait_until(lambda: len(recorder.sent) == 1)
+    assert box.count("message_predicates") == 0
+
+
+def test_the_streaming_lane_asks_the_same(two_hosts: Box) -> None:
+    location = two_hosts.add_location()
+    asked = Context().require(Thumbprint, "T")
+    receive(two_hosts, location, b'{"region":"EU"}\n{"region":"EU"}', asked)
+    receive(two_hosts, location, b'{"region":"EU"}', Context())
+    assert two_hosts.queued() == {"Closed": 3, "Open": 1}
+    contexts = [StoredContext(text, {}) for (text,) in two_hosts.connection.execute("SELECT context::text FROM spool")]
+    assert sorted(len(context.predicates) for context in contexts) == [0, 1, 1]
+    assert check(two_hosts.connection) == []
+
+
+def test_the_streaming_lane_mixes_interchanges_of_many_kinds_in_one_transaction(two_hosts: Box) -> None:
+    box = two_hosts
+    location = box.add_location()
+    contexts = [Context(), Context().require(Thumbprint, "T"), Context().require(Thumbprint, "X"), Context()]
+    with connect(box.url, user=box.host().role_name) as connection:
+        received = Receiver(connection, RoutingTable()).receive(
+            location,
+            [
+                Interchange(interchange_id=uuid.uuid4(), body=Bytes(b'{"region":"EU"}'), context=context)
+                for context in contexts
+            ],
+        )
+    assert [(one.published, one.suspended) for one in received] == [(1, 0), (1, 0), (0, 1), (1, 0)]
+    assert box.queued() == {"Closed": 3, "Open": 2}
+    assert check(box.connection) == []
+
+
+def test_in_the_streaming_lane_too_it_is_a_routing_failure_that_says_so(two_hosts: Box) -> None:
+    receive(two_hosts, two_hosts.add_location(), b'{"region":"EU"}', Context().require(Level, 7))
+    assert two_hosts.suspended() == [("ROUTING", True), ("ROUTING", False)]
+    reasons = [text for (text,) in two_hosts.connection.execute("SELECT error_description FROM suspended_queue")]
+    assert all("no host that subscribes is authorised" in reason for reason in reasons)
+    assert two_hosts.queued() == {}
+
+
+def test_a_change_of_what_a_host_shows_is_known_to_the_next_publish(two_hosts: Box) -> None:
+    agent = two_hosts.agent()
+    agent.publish([order(thumbprint="T")])
+    shows(two_hosts, two_hosts.host("Secure").host_id, {})
+    with pytest.raises(PublishFailed):
+        agent.publish([order(thumbprint="T")])
+    shows(two_hosts, two_hosts.host().host_id, {Thumbprint.key: ["T"]})
+    assert agent.publish([order(thumbprint="T")])[0].subscribers == ("Open",)
