@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -138,6 +139,7 @@ def subscriber_as_plain(subscriber: SubscriberExplanation) -> dict[str, Any]:
         "state": subscriber.state,
         "host": subscriber.host,
         "subscription_id": subscriber.subscription_id,
+        "not_started": [one._asdict() for one in subscriber.not_started],
         **filter_as_plain(subscriber.explanation),
     }
 
@@ -227,13 +229,21 @@ def _in_words(subscriber: SubscriberExplanation) -> str:
         case Verdict.RECEIVES:
             return "receives it"
         case Verdict.SUSPENDS:
-            return f"keeps it suspended until it is started: postroom port start {subscriber.name}"
+            return f"keeps it suspended until {_are_started(subscriber, 'is')}"
         case Verdict.NOT_ENLISTED:
-            return f"would receive it, if it were enlisted: postroom port start {subscriber.name}"
+            return f"would receive it, if {_are_started(subscriber, 'were')}"
         case _ if subscriber.directed_only:
             return "has no filter: it receives only what is directed to it"
         case _:
             return f"misses it by {failed_in_words(subscriber.explanation.nearest)}"
+
+
+def _are_started(subscriber: SubscriberExplanation, verb: str) -> str:
+    """``group Everyone is started: postroom group start Everyone``"""
+    waiting = subscriber.not_started
+    several = {"is": "are"}.get(verb, verb) if len(waiting) > 1 else verb
+    commands = "; ".join(f"postroom {one.kind} start {shlex.quote(one.name)}" for one in waiting)
+    return f"{' and '.join(f'{one.kind} {one.name}' for one in waiting)} {several} started: {commands}"
 
 
 def failed_in_words(group: GroupExplanation) -> str:

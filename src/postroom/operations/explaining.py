@@ -30,7 +30,7 @@ from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.operations.messages import StoredMessage, message_with_id
 from postroom.operations.properties import deployed_properties
-from postroom.operations.subscribers import Subscriber, all_subscribers, is_directed
+from postroom.operations.subscribers import Startable, Subscriber, all_subscribers, is_directed
 from postroom.operations.unread import unread
 from postroom.pipelines import load_pipeline
 from postroom.system_properties import BTS, FILE, ErrorReport
@@ -71,6 +71,8 @@ class SubscriberExplanation:
     """The subscriber has no filter: only messages that name it reach it."""
     explanation: Explanation
     verdict: Verdict
+    not_started: tuple[Startable, ...] = ()
+    """What has to be started before it receives anything."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +160,7 @@ def explain_subscriber(subscriber: Subscriber, context: Context) -> SubscriberEx
         directed_only=not subscriber.own_groups,
         explanation=explanation,
         verdict=_verdict(subscriber, holds=explanation.holds),
+        not_started=subscriber.not_started,
     )
 
 

@@ -1,21 +1,25 @@
-"""Whoever could receive a message: activation subscriptions, and send ports that would have one if they were enlisted.
+"""Whoever could receive a message: activation subscriptions, and those that send ports would have, were they enlisted.
 
-There may be very many, so they come in batches, each read when the one before it has been dealt with.
+A send port has one of its own and one through each of its groups. There may be very many, so they come in batches, each
+read when the one before it has been dealt with.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import NamedTuple
 
 from postroom.agent.routing import read_filters
 from postroom.errors import NotFound
 from postroom.filters.expression import Filter, Group
 from postroom.message import Context
-from postroom.messagebox.configuration import PortState, SendPort, hosts, send_ports
+from postroom.messagebox.configuration import PortState, SendPort, SendPortGroup, hosts, send_port_groups, send_ports
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.operations.enlistment import subscription_filter
+from postroom.operations.enlistment import group_filter, subscription_filter
 from postroom.operations.subscriptions import SubscriptionState, as_written, filters_of, subscription_called
 from postroom.properties import Property
 from postroom.system_properties import BTS
@@ -24,6 +28,13 @@ _AT_A_TIME = 2_000
 
 #: Who is meant, rather than what the message is.
 _DIRECTS = frozenset({BTS.SPTransportID.key, BTS.SPGroupID.key})
+
+
+class Startable(NamedTuple):
+    """A send port or a send port group: ``Startable("group", "Everyone")``."""
+
+    kind: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +47,8 @@ class Subscriber:
     subscription_id: int | None
     filter: Filter
     text: str = ""
+    not_started: tuple[Startable, ...] = ()
+    """What has to be started before it receives anything."""
 
     @property
     def own_groups(self) -> tuple[Group, ...]:
@@ -49,13 +62,7 @@ class Subscriber:
 
     def as_written(self, properties: Iterable[Property]) -> Subscriber:
         """With the predicates in the order of the text, which people know; in their own where the two differ."""
-        return Subscriber(
-            name=self.name,
-            state=self.state,
-            host=self.host,
-            subscription_id=self.subscription_id,
-            filter=as_written(self.filter, self.text, properties) if self.text else self.filter,
-        )
+        return replace(self, filter=as_written(self.filter, self.text, properties)) if self.text else self
 
 
 def is_directed(context: Context) -> bool:
@@ -66,6 +73,7 @@ def is_directed(context: Context) -> bool:
 def all_subscribers(connection: Connection, properties: list[Property]) -> Iterator[list[Subscriber]]:
     """Everybody, in batches."""
     by_key = {prop.key: prop for prop in properties}
+    ports = _Ports(connection, properties)
     after = 0
     while True:
         rows = connection.execute(
@@ -76,50 +84,90 @@ def all_subscribers(connection: Connection, properties: list[Property]) -> Itera
         filters = read_filters(connection, [row[0] for row in rows], by_key)
         yield [
             Subscriber(
-                name=name,
+                name=_through(name, group),
                 state=SubscriptionState(state).name.lower(),
                 host=host,
                 subscription_id=subscription_id,
                 filter=filters[subscription_id],
                 text=text,
+                not_started=() if state == SubscriptionState.STARTED else ports.not_started(service_id, group),
             )
-            for subscription_id, name, host, state, text in rows
+            for subscription_id, service_id, name, group, host, state, text in rows
             if subscription_id in filters  # else it was removed and purged in this very moment
         ]
         after = rows[-1][0]
-    host_names = {host.host_id: host.name for host in hosts(connection)}
-    bound = [port for port in send_ports(connection) if port.state is PortState.BOUND]
-    for start in range(0, len(bound), _AT_A_TIME):
-        yield [_unenlisted(port, host_names[port.host_id], properties) for port in bound[start : start + _AT_A_TIME]]
+    unenlisted = ports.unenlisted()
+    while batch := list(islice(unenlisted, _AT_A_TIME)):
+        yield batch
 
 
 def subscriber_called(connection: Connection, called: str, properties: list[Property]) -> Subscriber:
     """The subscription with that id, or of the service of that name; or the send port, enlisted or not."""
+    ports = _Ports(connection, properties)
     try:
         found = subscription_called(connection, called)
     except NotFound:
-        for port in send_ports(connection):
-            if port.name == called:
-                host_names = {host.host_id: host.name for host in hosts(connection)}
-                return _unenlisted(port, host_names[port.host_id], properties)
+        for subscriber in ports.unenlisted():
+            if subscriber.name == called:
+                return subscriber
         raise
     return Subscriber(
-        name=found.service_name if found.group is None else f"{found.service_name} through {found.group}",
+        name=_through(found.service_name, found.group),
         state=found.state.name.lower(),
         host=found.host,
         subscription_id=found.subscription_id,
         filter=filters_of(connection, [found])[found.subscription_id],
+        not_started=()
+        if found.state is SubscriptionState.STARTED
+        else ports.not_started(found.service_id, found.group),
     )
 
 
-def _unenlisted(port: SendPort, host: str, properties: list[Property]) -> Subscriber:
-    return Subscriber(
-        name=port.name,
-        state=PortState.BOUND.name.lower(),
-        host=host,
-        subscription_id=None,
-        filter=subscription_filter(port, properties),
-    )
+class _Ports:
+    """The send ports and their groups: what would subscribe, and what holds back a subscription that does."""
+
+    def __init__(self, connection: Connection, properties: list[Property]) -> None:
+        self._properties = properties
+        self._hosts = {host.host_id: host.name for host in hosts(connection)}
+        self._ports = {port.port_id: port for port in send_ports(connection)}
+        self._groups = {group.name: group for group in send_port_groups(connection)}
+
+    def not_started(self, service_id: uuid.UUID, group: str | None) -> tuple[Startable, ...]:
+        """Which of the two, the port and the group that it is subscribed through, are not started."""
+        found: list[Startable] = []
+        port = self._ports.get(service_id)
+        if port is not None and port.state is not PortState.STARTED:
+            found.append(Startable("port", port.name))
+        through = self._groups.get(group or "")
+        if through is not None and through.state is not PortState.STARTED:
+            found.append(Startable("group", through.name))
+        return tuple(found)
+
+    def unenlisted(self) -> Iterator[Subscriber]:
+        """The ports that have no subscription, and the members of groups that have none through them."""
+        for port in self._ports.values():
+            if port.state is PortState.BOUND:
+                yield self._subscriber(port, None, subscription_filter(port, self._properties))
+        for group in self._groups.values():
+            filter = group_filter(group, self._properties)
+            for member in group.members:
+                if member.subscription_id is None and member.port_id in self._ports:
+                    yield self._subscriber(self._ports[member.port_id], group, filter)
+
+    def _subscriber(self, port: SendPort, group: SendPortGroup | None, filter: Filter) -> Subscriber:
+        name = None if group is None else group.name
+        return Subscriber(
+            name=_through(port.name, name),
+            state=PortState.BOUND.name.lower(),
+            host=self._hosts[port.host_id],
+            subscription_id=None,
+            filter=filter,
+            not_started=self.not_started(port.port_id, name),
+        )
+
+
+def _through(port: str, group: str | None) -> str:
+    return port if group is None else f"{port} through {group}"
 
 
 def _directs(group: Group) -> bool:

@@ -85,7 +85,7 @@ A message with these properties
 ✓ Europe  receives it  (started on Main)
     ✓ Orders.Region == 'EU'  is 'EU'
 
-○ Audit  would receive it, if it were enlisted: postroom port start Audit  (not enlisted)
+○ Audit  would receive it, if port Audit were started: postroom port start Audit  (not enlisted)
     ✓ BTS.ReceivePortName == 'OrdersIn'  is 'OrdersIn'
 
 ✗ BigOrders  misses it by one predicate  (started on Main)
@@ -159,7 +159,7 @@ def test_a_port_that_is_not_enlisted_is_tried_by_its_filter(applied: Run) -> Non
     hit = applied("subscription", "test", "Europe", "-p", "Region=EU")
     assert (hit.code, hit.out.splitlines()[0]) == (
         ExitCode.OK,
-        "○ Europe  would receive it, if it were enlisted: postroom port start Europe  (not enlisted)",
+        "○ Europe  would receive it, if port Europe were started: postroom port start Europe  (not enlisted)",
     )
 
 

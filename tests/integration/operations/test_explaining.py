@@ -138,6 +138,32 @@ def test_of_very_many_subscribers_all_are_counted_and_the_nearest_are_kept(box: 
     assert [len(group.predicates) for group in explained.subscribers[0].explanation.groups] == [1, 1]
 
 
+def test_a_member_of_a_group_says_what_holds_it_back(box: Box) -> None:
+    box.add_port("Awake", "Region == 'US'")
+    box.add_port("Asleep", "Region == 'US'", state="stopped")
+    box.add_port("Bound", "Region == 'US'", state="bound")
+    members = ("Awake", "Asleep", "Bound")
+    box.add_group("Open", members, "Region == 'EU'")
+    box.add_group("Shut", members, "Region == 'EU'", state="stopped")
+    box.add_group("Away", members, "Region == 'EU'", state="bound")
+    explained = explain_context(box.connection, Context().promote(Region, "EU"), title="")
+    found = {one.name: (one.verdict, [" ".join(each) for each in one.not_started]) for one in explained.subscribers}
+    assert found == {
+        "Awake through Open": (Verdict.RECEIVES, []),
+        "Asleep through Open": (Verdict.SUSPENDS, ["port Asleep"]),
+        "Awake through Shut": (Verdict.SUSPENDS, ["group Shut"]),
+        "Asleep through Shut": (Verdict.SUSPENDS, ["port Asleep", "group Shut"]),
+        "Bound through Open": (Verdict.NOT_ENLISTED, ["port Bound"]),
+        "Bound through Shut": (Verdict.NOT_ENLISTED, ["port Bound", "group Shut"]),
+        "Awake through Away": (Verdict.NOT_ENLISTED, ["group Away"]),
+        "Asleep through Away": (Verdict.NOT_ENLISTED, ["port Asleep", "group Away"]),
+        "Bound through Away": (Verdict.NOT_ENLISTED, ["port Bound", "group Away"]),
+        "Awake": (Verdict.MISSES, []),
+        "Asleep": (Verdict.MISSES, ["port Asleep"]),
+        "Bound": (Verdict.MISSES, ["port Bound"]),
+    }
+
+
 def test_what_an_adapter_writes_is_there_but_not_routed_by(box: Box, tmp_path: Path) -> None:
     box.add_port("ByName", "FILE.ReceivedFileName == 'file:///in/order.json'")
     box.add_location(pipelines.PassThrough())
