@@ -89,7 +89,7 @@ def test_locations_come_and_go_while_it_runs(
         wait_for_messages(box, 4)
         wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
         counts = process.stop()
-    assert counts == {"files": 4, "published": 4, "suspended": 0, "empty": 0}
+    assert counts == {"files": 4, "published": 4, "suspended": 0, "routed": 0, "empty": 0}
     sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name IN ('postroom claims', 'postroom stream')"
     wait_until(lambda: box.one(sessions) == 0, what="no session left over")
 
@@ -166,7 +166,7 @@ def test_once_takes_in_what_is_there_and_ends(
         (folder / f"{number}.json").write_bytes(ORDER)
     (folder / "bad.json").write_bytes(b"{")
     process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
-    assert process.run_once(threading.Event()) == {"files": 4, "published": 3, "suspended": 1, "empty": 0}
+    assert process.run_once(threading.Event()) == {"files": 4, "published": 3, "suspended": 1, "routed": 0, "empty": 0}
     assert not list(folder.glob("*.json"))
     assert box.queued() == {"Europe": 3}
     nothing = PipelineProcess(session, box.host(), login=login, home=tmp_path)

@@ -85,20 +85,24 @@ def test_a_large_body_travels_by_reference(box: Box, folder: Path, claim: Claim,
     assert b"".join(body for (body,) in fragments) == content
 
 
-def test_bad_files_are_suspended_and_the_tally_says_so(
-    box: Box, folder: Path, claim: Claim, start_stream: StartStream
+@pytest.mark.parametrize("routed", [False, True])
+def test_bad_files_are_suspended_or_routed_and_the_tally_says_so(
+    box: Box, folder: Path, claim: Claim, start_stream: StartStream, routed: bool
 ) -> None:
     box.add_port("Europe", "Region == 'EU'")
-    location = add_file_location(box, folder, pipeline=pipelines.JsonLines(promote=PROMOTE))
+    box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'")
+    location = add_file_location(box, folder, pipeline=pipelines.JsonLines(promote=PROMOTE), route_failures=routed)
     (folder / "mixed.jsonl").write_bytes(order(1) + b"\n{broken\n" + order(2, "NOWHERE") + b"\n" + order(3))
     claim(location)
     query = start_stream(location, once=True)
     assert query.awaitTermination(60)
     assert query.exception() is None
     [tally] = [p.observedMetrics["tally"] for p in query.recentProgress if p.observedMetrics]
-    assert (tally["files"], tally["published"], tally["suspended"], tally["empty"]) == (1, 2, 2, 0)
-    assert box.queued() == {"Europe": 2}
-    assert sorted(code for code, _ in box.suspended()) == ["PIPELINE", "ROUTING", "ROUTING"]
+    assert (tally["files"], tally["published"], tally["empty"]) == (1, 2, 0)
+    assert (tally["suspended"], tally["routed"]) == ((0, 2) if routed else (2, 0))
+    assert box.queued() == ({"Europe": 2, "Errors": 2} if routed else {"Europe": 2})
+    reports = ["ROUTING"]
+    assert sorted(code for code, _ in box.suspended()) == (reports if routed else ["PIPELINE", "ROUTING", *reports])
     assert box.count("claims") == 0
 
 

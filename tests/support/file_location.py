@@ -21,9 +21,12 @@ def add_file_location(
     settle: float = 0.0,
     archive: Path | None = None,
     pipeline: ReceivePipeline | None = None,
+    route_failures: bool = False,
 ) -> ReceiveLocation:
     """A location that takes files from `folder`, of the host that the box has."""
-    location = box.add_location(pipeline or pipelines.Json(promote=PROMOTE), port=f"{name}In", name=name)
+    location = box.add_location(
+        pipeline or pipelines.Json(promote=PROMOTE), port=f"{name}In", name=name, route_failures=route_failures
+    )
     adapter = adapters.File(folder, pattern=pattern, settle=settle, archive=archive)
     box.connection.execute(
         "UPDATE receive_locations SET adapter = %s, uri = %s WHERE id = %s",

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from postroom.agent.documents import Documents
 from postroom.agent.error_reports import Failure, type_in
-from postroom.agent.identity import Kind, derive_id
+from postroom.agent.identity import Kind, derive_id, id_array
 from postroom.agent.inbound_errors import FailedInbound, InboundErrors
 from postroom.agent.reports import RoutingFailureReport
 from postroom.agent.routing import RoutingTable
@@ -247,16 +247,12 @@ class BatchFailures:
         if suspended:
             write_suspended(connection, host, suspended)
         once = [message.message_id for message in self._originals] + [report.message_id for report in self.reports]
-        write_references(connection, "message", message_log, _ids(once), np.ones(len(once), dtype=np.int64))
+        write_references(connection, "message", message_log, id_array(once), np.ones(len(once), dtype=np.int64))
         parts = [part.part_id for message in self._originals for part in message.parts]
-        write_references(connection, "part", part_log, _ids(parts), np.ones(len(parts), dtype=np.int64))
+        write_references(connection, "part", part_log, id_array(parts), np.ones(len(parts), dtype=np.int64))
         self._errors.write_routes(connection, message_log=message_log, part_log=part_log)
 
 
 def _per_chunk(failed: Sequence[_Failed], documents: Documents) -> npt.NDArray[np.int64]:
     chunks = np.array([one.chunk for one in failed], dtype=np.int64)
     return np.bincount(chunks, minlength=len(documents.chunks))
-
-
-def _ids(ids: Sequence[uuid.UUID]) -> npt.NDArray[np.void]:
-    return np.frombuffer(b"".join(one.bytes for one in ids), dtype="V16")

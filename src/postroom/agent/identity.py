@@ -66,6 +66,11 @@ def derive_id(unit: uuid.UUID, kind: Kind, number: int) -> uuid.UUID:
     return uuid.UUID(int=high << 64 | low | kind << NUMBER_BITS | number)
 
 
+def id_array(ids: Sequence[uuid.UUID]) -> Ids:
+    """Ids that are at hand one by one, as an array."""
+    return np.frombuffer(b"".join(one.bytes for one in ids), dtype="V16")
+
+
 def unit_for_key(key: str) -> uuid.UUID:
     """The unit that a caller's own key names: the same key, the same unit."""
     check_value(ValueType.STR, key)

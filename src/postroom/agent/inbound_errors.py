@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from postroom.agent.authorised import Authorisation
 from postroom.agent.error_reports import Failure
-from postroom.agent.identity import Kind, Units, derive_id, unit_for_failure
+from postroom.agent.identity import Kind, Units, derive_id, id_array, unit_for_failure
 from postroom.agent.routes import Routes
 from postroom.agent.routing import RoutingTable
 from postroom.filters.columns import columns_of
@@ -65,14 +64,10 @@ class InboundErrors:
         """Queue rows and references; the messages themselves are written with the others of the batch."""
         if not self.messages:
             return
-        ids = _array([message.message_id for message in self.messages])
+        ids = id_array([message.message_id for message in self.messages])
         self._routes.write(connection, ids)
         counts = np.bincount(self._routes.messages, minlength=len(ids))
         write_references(connection, "message", message_log, ids, counts)
-        parts = _array([part.part_id for message in self.messages for part in message.parts])
+        parts = id_array([part.part_id for message in self.messages for part in message.parts])
         per_part = np.repeat(counts, [len(message.parts) for message in self.messages])
         write_references(connection, "part", part_log, parts, per_part)
-
-
-def _array(ids: Sequence[uuid.UUID]) -> npt.NDArray[np.void]:
-    return np.frombuffer(b"".join(one.bytes for one in ids), dtype="V16")

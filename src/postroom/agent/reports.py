@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from postroom.agent.contexts import plain_decimal
+from postroom.agent.identity import id_array
 from postroom.errors import RoutingFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration import Host, ServiceClass
@@ -71,8 +72,7 @@ def write_reports(
     ids = [message.message_id for message in messages] + [report.message_id for report in reports]
     parts = [part.part_id for message in messages for part in message.parts]
     for kind, number, what in (("message", log[0], ids), ("part", log[1], parts)):
-        array = np.frombuffer(b"".join(one.bytes for one in what), dtype="V16")
-        write_references(connection, kind, number, array, np.ones(len(what), dtype=np.int64))
+        write_references(connection, kind, number, id_array(what), np.ones(len(what), dtype=np.int64))
 
 
 def snapshot(shared: Context, columns: Mapping[str, pa.Array], row: int) -> Context:

@@ -22,8 +22,9 @@ MAX_FILES = 1_000
 
 #: The name under which a query's progress tells how much was received.
 TALLY = "tally"
-#: What it tells: files, messages published, instances suspended, and files without any document.
-TALLIED = ("files", "published", "suspended", "empty")
+#: What it tells: files, messages published, instances suspended, failures that became error messages, and files without
+#: any document.
+TALLIED = ("files", "published", "suspended", "routed", "empty")
 
 
 def start_stream(
@@ -68,9 +69,7 @@ def start_stream(
             .observe(
                 TALLY,
                 functions.count("*").alias("files"),
-                functions.sum("published").alias("published"),
-                functions.sum("suspended").alias("suspended"),
-                functions.sum("empty").alias("empty"),
+                *(functions.sum(name).alias(name) for name in TALLIED[1:]),
             )
         )
         writer = (

@@ -31,9 +31,9 @@ from postroom.system_properties import FILE
 _log = logging.getLogger(__name__)
 
 #: A task's rows: what became of each claimed file.
-TALLY_SCHEMA = "interchange_id string, published long, suspended long, empty long"
+TALLY_SCHEMA = "interchange_id string, published long, suspended long, routed long, empty long"
 _TALLY = pa.schema(
-    [("interchange_id", pa.string()), ("published", pa.int64()), ("suspended", pa.int64()), ("empty", pa.int64())]
+    [("interchange_id", pa.string()), *((name, pa.int64()) for name in ("published", "suspended", "routed", "empty"))]
 )
 
 #: Errors of the database that are about the content of one file and would come again with it.
@@ -58,6 +58,7 @@ class ReceiveTask:
                         "interchange_id": str(one.interchange_id),
                         "published": one.published,
                         "suspended": one.suspended,
+                        "routed": one.routed,
                         "empty": int(one.empty),
                     }
                     for one in received

@@ -130,7 +130,7 @@ class RunningLocation:
                 self.counts.update(done)
                 self._pause = _FIRST_PAUSE
                 if done["files"]:
-                    text = "%s: %d files, %d messages published, %d suspended, %d files empty"
+                    text = "%s: %d files, %d messages published, %d suspended, %d failures routed, %d files empty"
                     _log.info(text, self.location.name, *done.values())
 
     # -- claiming ----------------------------------------------------------------------------------------------
