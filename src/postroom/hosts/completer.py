@@ -91,7 +91,7 @@ class Completer:
 
         connection = self._connection.get()
         # What is one statement needs no transaction around it, and none of its waits.
-        counts = write(connection) if len(calls) == 1 else transaction(connection, write)
+        counts = write(connection) if len(calls) <= 1 else transaction(connection, write)
         counts["discarded"] += sum(given.size for given in claims.values()) - counts.total()
         return counts
 
