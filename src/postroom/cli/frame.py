@@ -32,6 +32,8 @@ class Frame:
 
     home: Path = Path()
     database: str | None = None
+    database_from: str = "--database"
+    """Where the address of the database comes from; a variable is easily forgotten."""
     output: Format = Format.TABLE
 
     @contextmanager
@@ -51,7 +53,7 @@ class Frame:
             raise NotFound(
                 f"There is no MessageBox in {self.home.absolute()}.",
                 why="Neither --database nor POSTROOM_DATABASE is given, and no embedded one was ever started there.",
-                hint="Name its folder with --home, or make one: postroom up APP --home DIR",
+                hint="Name its folder with --home, or make one: postroom apply APP --home DIR, or postroom up APP.",
             )
         with EmbeddedServer(folder) as server:
             yield server.url()
@@ -75,7 +77,8 @@ def chosen_output(context: click.Context) -> Format:
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     if value is not None:
         assert parameter.name is not None
-        context.obj = replace(context.ensure_object(Frame), **{parameter.name: value})
+        chosen = {parameter.name: value} | ({"database_from": "--database"} if parameter.name == "database" else {})
+        context.obj = replace(context.ensure_object(Frame), **chosen)
         context.meta[_OUTPUT] = context.obj.output
 
 

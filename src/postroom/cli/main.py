@@ -78,7 +78,7 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    frame = Frame(database=os.environ.get("POSTROOM_DATABASE") or None)
+    frame = Frame(database=os.environ.get("POSTROOM_DATABASE") or None, database_from="POSTROOM_DATABASE")
     try:
         with cli.make_context("postroom", given, obj=frame) as context:
             try:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from postroom.cli.frame import Frame
-from postroom.errors import StateError, Unavailable
+from postroom.errors import DefinitionError, StateError, Unavailable
 
 if TYPE_CHECKING:
     from postroom.messagebox.connection import Connection
@@ -22,10 +22,12 @@ def opened(frame: Frame, *, create: bool = False) -> Iterator[Connection]:
     from postroom.operations.opening import open_messagebox
 
     with frame.messagebox(create=create) as url:
-        if create:
-            migrate(url)
+        with _told_where_from(frame):
+            if create:
+                migrate(url)
+            messagebox = open_messagebox(url, application_name="postroom command line")
         try:
-            with open_messagebox(url, application_name="postroom command line") as connection:
+            with messagebox as connection:
                 yield connection
         except psycopg.errors.InsufficientPrivilege as error:
             raise StateError(
@@ -39,6 +41,17 @@ def opened(frame: Frame, *, create: bool = False) -> Iterator[Connection]:
                 why=_first_line(error),
                 hint="Try again; if it goes on, look into the log of PostgreSQL.",
             ) from error
+
+
+@contextmanager
+def _told_where_from(frame: Frame) -> Iterator[None]:
+    """An address that leads nowhere may not be the one that the user is thinking of."""
+    try:
+        yield
+    except (Unavailable, DefinitionError) as error:
+        if frame.database:
+            error.hint = f"{error.hint} The address comes from {frame.database_from}."
+        raise
 
 
 def _first_line(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from postroom.errors import Unavailable
+from postroom.errors import DefinitionError, Unavailable
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 T = TypeVar("T")
@@ -42,7 +43,7 @@ def connect(
     What the URL says goes before ``socket_settings`` (libpq's), and those before the defaults. ``server_settings`` are
     PostgreSQL's own, for this session.
     """
-    given = conninfo_to_dict(url)
+    given = _read_address(url)
     settings: dict[str, Any] = {**_SETTINGS, "application_name": application_name, **(socket_settings or {}), **given}
     # The URL may bring options of its own; without the search path nothing would work.
     options = [_OPTIONS, *(f"-c {name}={value}" for name, value in (server_settings or {}).items())]
@@ -55,11 +56,24 @@ def connect(
         raise Unavailable(
             "The MessageBox cannot be reached.",
             why=str(error).strip().splitlines()[0],
-            hint="Is PostgreSQL running? Check --database (or POSTROOM_DATABASE), or start it with 'postroom up'.",
+            hint="Is PostgreSQL running there? 'postroom up' starts the embedded one.",
         ) from error
     # A statement that comes for the third time is worth preparing; the engine has few, and runs them often.
     connection.prepare_threshold = 3
     return connection
+
+
+def _read_address(url: str) -> dict[str, Any]:
+    try:
+        return conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        # What stands in quotes may be a password.
+        why = re.sub(r'"[^"]*"', '"…"', str(error).strip().partition("\n")[0])
+        raise DefinitionError(
+            "The address of the database cannot be understood.",
+            why=f"PostgreSQL's client says: {why}.",
+            hint="Write it as postgresql://user@server/database.",
+        ) from None
 
 
 def transaction(connection: Connection, work: Callable[[Connection], T]) -> T:

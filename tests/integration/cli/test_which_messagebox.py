@@ -11,6 +11,8 @@ import pytest
 
 from postroom.cli.exit_codes import ExitCode
 from postroom.cli.main import main
+from postroom.client import connect
+from postroom.errors import DefinitionError
 from postroom.messagebox.embedded import EmbeddedServer
 from tests.integration.cli.conftest import Run
 
@@ -40,7 +42,28 @@ def test_the_embedded_one_is_made_by_apply_and_runs_for_each_command(home: Path,
 
 def test_a_server_that_is_not_there_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["port", "list", "--database", "postgresql://127.0.0.1:1/x"]) == ExitCode.UNAVAILABLE
-    assert capsys.readouterr().err.startswith("Error: The MessageBox cannot be reached.")
+    error = capsys.readouterr().err
+    assert error.startswith("Error: The MessageBox cannot be reached.")
+    assert "The address comes from --database." in error
+
+
+def test_a_variable_that_is_forgotten_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("POSTROOM_DATABASE", "postgresql://127.0.0.1:1/x")
+    assert main(["port", "list", "--home", str(tmp_path)]) == ExitCode.UNAVAILABLE
+    assert "The address comes from POSTROOM_DATABASE." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["garbage", "mysql://user:secret@server/x", "postgresql://server/x?colour=secret"])
+def test_what_is_no_address_of_a_database(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["port", "list"], ["pipeline", "show"]):
+        assert main([*command, "--database", address]) == ExitCode.REFUSED
+        error = capsys.readouterr().err
+        assert error.startswith("Error: The address of the database cannot be understood.")
+        assert "secret" not in error
+    with pytest.raises(DefinitionError):
+        connect(address)
 
 
 def test_a_database_that_nothing_was_applied_to(server: EmbeddedServer, capsys: pytest.CaptureFixture[str]) -> None:
