@@ -14,23 +14,29 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 import psycopg
 
 from postroom.agent.publishing import MessageAgent, Published
 from postroom.agent.routing import RoutingTable
-from postroom.errors import NotFound, StateError, Unavailable
+from postroom.errors import BadValue, NotFound, StateError, Unavailable
 from postroom.message import Body, Message
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.operations.hosts import publishing_host
 from postroom.operations.opening import open_messagebox
+from postroom.operations.properties import deployed_properties, property_named
 from postroom.properties import Property
+from postroom.values import type_of
 
 _NAME = "postroom client"
+
+#: Values of properties, which may be given by their names.
+Values = Mapping[Property, object] | Mapping[str, object]
 
 
 def connect(
@@ -50,7 +56,7 @@ def connect(
         raise NotFound(
             f"There is no MessageBox in {Path(home or '.').absolute()}.",
             why="Neither a database nor POSTROOM_DATABASE is given, and no embedded one was ever started there.",
-            hint="Pass database= or home=, or make one: postroom up APP --home DIR",
+            hint="Pass database= or home=, or make one: postroom apply APP --home DIR, or postroom up APP --home DIR",
         )
     server = EmbeddedServer(folder)
     server.start()
@@ -73,6 +79,7 @@ class Client:
         self._server = server
         self._lock = threading.Lock()
         self._routing = RoutingTable()
+        self._known: Mapping[str, Property] = {}
         self._connection = open_messagebox(url, application_name=_NAME)
         try:
             self._host = publishing_host(self._connection, host)
@@ -84,20 +91,36 @@ class Client:
 
     def publish(
         self,
-        body: bytes | Body | None = None,
+        body: bytes | bytearray | memoryview | Body | Message | None = None,
         *,
-        promoted: Mapping[Property, object] | None = None,
-        written: Mapping[Property, object] | None = None,
+        promoted: Values | None = None,
+        written: Values | None = None,
         predicates: Mapping[Property, object] | None = None,
         content_type: str = "application/octet-stream",
         key: str | None = None,
     ) -> Published:
         """Publishes one message and says who receives it.
 
-        Only ``promoted`` properties take part in routing; ``written`` ones are carried along. Only hosts whose
-        application properties equal all ``predicates`` receive it. See ``publish_many`` for ``key``.
+        Only ``promoted`` properties take part in routing; ``written`` ones are carried along. A deployed property may
+        be given by its name (``{"Orders.Region": "EU"}``). Only hosts whose application
+        properties equal all ``predicates`` receive it. See ``publish_many`` for ``key``. A whole Message has all of
+        that already.
         """
-        message = Message.of(body, promoted=promoted, written=written, predicates=predicates, content_type=content_type)
+        if isinstance(body, Message):
+            if promoted or written or predicates:
+                raise BadValue(
+                    "A message that is published whole has its properties already.",
+                    hint="Give them to Message.of(...), or pass the body instead of the message.",
+                )
+            message = body
+        else:
+            message = Message.of(
+                body,
+                promoted=self._by_name(promoted),
+                written=self._by_name(written),
+                predicates=predicates,
+                content_type=content_type,
+            )
         (published,) = self.publish_many([message], key=key)
         return published
 
@@ -108,13 +131,9 @@ class Client:
         the second time gives the first answer. So a publish whose answer was lost can be repeated, and after a lost
         connection is repeated here, once. Without a key, Unavailable says that nobody knows whether it happened.
         """
-        with self._lock:
-            if self._closed:
-                raise StateError("The client is closed.", hint="Connect again.")
-            if self._connection.closed:
-                self._reconnect()
+        with self._opened():
             try:
-                return self._agent.publish(messages, key=key)
+                return self._publish(messages, key)
             except psycopg.OperationalError as error:
                 if not self._connection.closed:
                     raise
@@ -125,7 +144,7 @@ class Client:
                         hint="Give each publish a key= of its own: then it can be repeated without harm.",
                     ) from error
                 self._reconnect()
-                return self._agent.publish(messages, key=key)
+                return self._publish(messages, key)
 
     def close(self) -> None:
         """Gives up the connection, and the share in the embedded server; may be called again."""
@@ -134,6 +153,51 @@ class Client:
             self._connection.close()
             if self._server is not None:
                 self._server.stop()
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        with self._lock:
+            if self._closed:
+                raise StateError("The client is closed.", hint="Connect again.")
+            if self._connection.closed:
+                self._reconnect()
+            yield
+
+    def _publish(self, messages: Sequence[Message], key: str | None) -> list[Published]:
+        # A property that nobody knows is a slip of the pen: no filter can name it, so it would route nothing.
+        unknown = [
+            Property.from_key(name, type_of(value))
+            for message in messages
+            for name, value in message.context.promoted.items()
+            if name not in self._known
+        ]
+        for prop in unknown:
+            self._property_named(prop.dotted)
+        return self._agent.publish(messages, key=key)
+
+    def _by_name(self, values: Values | None) -> dict[Property, object]:
+        """With the properties that the names mean."""
+        named = {prop for prop in values or {} if isinstance(prop, str)}
+        if not named:
+            return cast(dict[Property, object], values or {})
+        with self._opened():
+            meant = {name: self._property_named(name) for name in named}
+        return {meant[prop] if isinstance(prop, str) else prop: value for prop, value in (values or {}).items()}
+
+    def _property_named(self, name: str) -> Property:
+        """A deployed property; what was deployed since the last look is known, too."""
+        try:
+            return property_named(name, self._known.values())
+        except NotFound:
+            try:
+                deployed = deployed_properties(self._connection)
+            except psycopg.OperationalError:
+                if not self._connection.closed:
+                    raise
+                self._reconnect()  # reading does no harm
+                deployed = deployed_properties(self._connection)
+            self._known = {prop.key: prop for prop in deployed}
+            return property_named(name, self._known.values())
 
     def _reconnect(self) -> None:
         if self._server is not None:

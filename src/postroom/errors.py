@@ -142,16 +142,19 @@ class PublishResult:
 
 
 class PublishFailed(PostroomError):
-    """A publish was refused as a whole; nothing of it was kept."""
+    """A publish was refused as a whole; none of its messages was kept."""
 
     code = "PUBLISH"
 
     def __init__(self, results: Sequence[PublishResult]) -> None:
-        failed = [result for result in results if result.failure is not None]
+        failures = [(result.message_id, result.failure) for result in results if result.failure is not None]
+        nobody = any(isinstance(failure, RoutingFailure) for _, failure in failures)
         super().__init__(
-            f"Nothing was published: {len(failed)} of {len(results)} messages cannot be.",
-            why="; ".join(f"{result.message_id}: {result.failure.what}" for result in failed[:3] if result.failure),
-            hint="'postroom explain' shows for a message which subscriptions it misses, and why.",
+            f"Nothing was published: {len(failures)} of {len(results)} messages cannot be.",
+            why="; ".join(f"{message_id}: {failure.what}" for message_id, failure in failures[:3]),
+            hint="'postroom explain' shows for a message which subscriptions it misses, and why."
+            if nobody
+            else next((failure.hint for _, failure in failures if failure.hint), ""),
         )
         self.results = tuple(results)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from postroom.errors import BadValue
 from postroom.filters.authorisation import MessagePredicate
@@ -136,10 +136,12 @@ class Context(Mapping[Comparable, Value]):
     def require(self, prop: Property, value: object) -> Context:
         """With one more message predicate: only hosts whose application property ``prop`` equals ``value`` receive the
         message. ``message.context.require(Thumbprint, "A909…")``"""
+        _must_be_property(prop)
         return Context(self._promoted, self._written, {*self._predicates, (prop.key, prop.check(value))})
 
     def promote(self, prop: Property, value: object) -> Context:
         """With ``prop`` promoted to ``value``; None removes the property."""
+        _must_be_property(prop)
         if value is None:
             return self._without(prop.key)
         checked = prop.check(value)
@@ -148,6 +150,7 @@ class Context(Mapping[Comparable, Value]):
 
     def write(self, prop: Property, value: object) -> Context:
         """With ``prop`` written (and no longer promoted); None removes the property."""
+        _must_be_property(prop)
         if value is None:
             return self._without(prop.key)
         checked = prop.check(value, promoted=False)
@@ -230,6 +233,11 @@ def predicates_from_json(stored: Iterable[Any]) -> frozenset[MessagePredicate]:
     return frozenset((key, value_from_json(value)) for key, value in stored)
 
 
+def _must_be_property(prop: object) -> None:
+    if not isinstance(prop, Property):
+        raise BadValue(f"{prop!r} is not a property.", hint='Pass a Property, such as Property("Orders.Region", str).')
+
+
 def stored_message(
     message_id: uuid.UUID,
     context: Context,
@@ -259,6 +267,22 @@ def stored_message(
     return message
 
 
+def _content(body: object) -> Body:
+    """What a caller gave as a body; everything else than bytes and bodies is a mistake that is made often."""
+    match body:
+        case bytes():
+            return Bytes(body)
+        case bytearray() | memoryview():
+            return Bytes(bytes(body))
+        case str():
+            hint = "Encode it: body.encode()."
+        case _ if callable(getattr(body, "chunks", None)) and hasattr(body, "size"):
+            return cast(Body, body)
+        case _:
+            hint = "Pass bytes, such as json.dumps(...).encode(), or a Body (Bytes, FileSlice)."
+    raise BadValue(f"The body of a message is bytes, not {type(body).__name__}.", hint=hint)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Message:
     """A context and 0 to n parts. If there are parts, exactly one of them is the body part."""
@@ -281,7 +305,7 @@ class Message:
     @classmethod
     def of(
         cls,
-        body: bytes | Body | None = None,
+        body: bytes | bytearray | memoryview | Body | None = None,
         *,
         promoted: Mapping[Property, object] | None = None,
         written: Mapping[Property, object] | None = None,
@@ -298,7 +322,7 @@ class Message:
             context = context.write(prop, value)
         for prop, value in (promoted or {}).items():
             context = context.promote(prop, value)
-        content = Bytes(body) if isinstance(body, bytes) else body
+        content = None if body is None else _content(body)
         first = () if content is None else (Part(body=content, content_type=content_type),)
         return cls(context=context, parts=(*first, *parts))
 

@@ -82,6 +82,49 @@ def test_many_messages_or_none_with_a_result_for_each(client: Client, database: 
     assert [one.subscribers for one in published] == [("Audit", "Europe"), ("Audit",)]
 
 
+def test_properties_by_name(client: Client, database: str) -> None:
+    published = client.publish(b"", promoted={"Orders.Region": "EU"}, written={"Total": Decimal(1)})
+    assert published.subscribers == ("Audit", "Europe")
+    cut_off(database)
+    with pytest.raises(NotFound, match=r"There is no property 'Orders.Regin'") as unknown:
+        client.publish(b"", promoted={"Orders.Regin": "EU"})
+    assert "Orders.Region" in unknown.value.hint
+
+
+def test_a_property_that_is_not_deployed_is_named_until_it_is(client: Client, database: str) -> None:
+    nope = Property("Inv.Nope", str)
+    with pytest.raises(NotFound, match=r"There is no property 'Inv.Nope'"):
+        client.publish(b"", promoted={Region: "EU", nope: "A"})
+    assert count(database, "spool") == 0
+    app = Application("invoices")
+    app.property(nope)
+    with connect(database) as connection:
+        apply(connection, app.definition(), home=Path("/home"))
+    assert client.publish(b"", promoted={Region: "EU", nope: "A"}).subscribers == ("Audit", "Europe")
+
+
+def test_a_value_of_another_type_names_the_property_and_what_to_do(client: Client) -> None:
+    with pytest.raises(PublishFailed) as refused:
+        client.publish(b"", promoted={Property("Orders.Total", str): "much"})
+    assert "Orders.Total is deployed as Decimal, not str" in refused.value.why
+    assert refused.value.hint == "Give each value the type that its property is deployed with."
+
+
+@pytest.mark.parametrize("body", ["text", {"region": "EU"}, 7])
+def test_a_body_is_bytes(client: Client, body: object) -> None:
+    with pytest.raises(BadValue, match=f"is bytes, not {type(body).__name__}") as refused:
+        client.publish(body, promoted={Region: "EU"})  # type: ignore[arg-type]
+    assert "encode()" in refused.value.hint
+
+
+def test_a_whole_message_may_be_published_too(client: Client) -> None:
+    message = Message.of(bytearray(b"{}"), promoted={Region: "EU"})
+    assert client.publish(message, key="k").message_id == message.message_id
+    assert client.publish(Message.of(b"{}"), key="k").repeated
+    with pytest.raises(BadValue, match="has its properties already"):
+        client.publish(Message.of(b"{}"), promoted={Region: "EU"})
+
+
 def test_changes_of_others_are_seen_at_once(client: Client, database: str) -> None:
     client.publish(b"", promoted={Region: "EU"})
     with connect(database) as connection:
@@ -101,12 +144,13 @@ def test_a_publish_with_a_key_survives_a_lost_connection(client: Client, databas
 
 
 def test_without_a_key_nobody_knows_and_the_client_goes_on(client: Client, database: str) -> None:
+    client.publish(b"", promoted={Region: "EU"})
     cut_off(database)
     with pytest.raises(Unavailable, match="may or may not") as lost:
         client.publish(b"", promoted={Region: "EU"})
     assert "key=" in lost.value.hint
     client.publish(b"", promoted={Region: "EU"})
-    assert count(database, "spool") == 1
+    assert count(database, "spool") == 2
 
 
 def test_an_error_that_is_not_a_lost_connection_is_not_repeated(client: Client, database: str) -> None:

@@ -89,3 +89,10 @@ def test_a_change_makes_another_message() -> None:
     assert message.context[Region] == "EU"
     with pytest.raises(AttributeError):
         message.context = changed.context  # type: ignore[misc]
+
+
+def test_only_a_property_can_be_in_a_context() -> None:
+    for change in (Context().promote, Context().write):
+        with pytest.raises(BadValue, match=r"'Orders\.Region' is not a property") as refused:
+            change("Orders.Region", "EU")  # type: ignore[arg-type]
+        assert "Property(" in refused.value.hint

@@ -17,6 +17,7 @@ from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.stored_values import to_stored
+from postroom.properties import Property
 from postroom.values import ValueType
 
 
@@ -210,10 +211,14 @@ def wrong_types(deployed: Mapping[str, ValueType], messages: Sequence[Message]) 
     found = {}
     for row, message in enumerate(messages):
         wrong = [
-            f"{key.rpartition('#')[2]} is deployed as {wanted.python_type.__name__}, not {type(value).__name__}"
+            f"{Property.from_key(key, wanted).dotted} is deployed as {wanted.python_type.__name__},"
+            f" not {type(value).__name__}"
             for key, value in message.context.promoted.items()
             if (wanted := deployed.get(key)) is not None and wanted.python_type is not type(value)
         ]
         if wrong:
-            found[row] = BadValue(f"A promoted value has another type than its property: {'; '.join(wrong)}.")
+            found[row] = BadValue(
+                f"A promoted value has another type than its property: {'; '.join(wrong)}.",
+                hint="Give each value the type that its property is deployed with.",
+            )
     return found

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import psycopg
 
@@ -54,6 +54,8 @@ class Published:
     message_id: uuid.UUID
     subscribers: tuple[str, ...]
     suspended: bool = False
+    repeated: bool = field(default=False, compare=False)
+    """Nothing was published now: this is the answer of the first publish under the same key."""
 
 
 class MessageAgent:
@@ -189,6 +191,7 @@ class MessageAgent:
                 message_id=uuid.UUID(one["message_id"]),
                 subscribers=tuple(one["subscribers"]),
                 suspended=one["suspended"],
+                repeated=True,
             )
             for one in row[0]["published"]
         ]

@@ -75,6 +75,7 @@ def publish(
                 for file, result in zip(files, error.results, strict=True)
             ]
             show_rows(failed, ["file", "failure"], frame.output)
+            error.why = ""  # it stands in the table, by file
             raise
     rows = [
         {
@@ -82,7 +83,9 @@ def publish(
             "message_id": one.message_id,
             "subscribers": list(one.subscribers),
             "suspended": one.suspended,
+            "repeated": one.repeated,
         }
         for file, one in zip(files, published, strict=True)
     ]
-    show_rows(rows, ["file", "message_id", "subscribers", "suspended"], frame.output)
+    repeated = ["repeated"] if any(one.repeated for one in published) else []
+    show_rows(rows, ["file", "message_id", "subscribers", "suspended", *repeated], frame.output)

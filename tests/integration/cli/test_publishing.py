@@ -36,14 +36,19 @@ def test_one_that_nobody_wants_holds_back_all(applied: Run, order: Path) -> None
     assert refused.code == ExitCode.FAILED
     assert "no subscribers were found" in refused.out
     assert "Nothing was published: 2 of 2" in refused.err
+    assert "no subscribers were found" not in refused.err, "it is said once"
     kept = applied("publish", order, "-p", "BTS.SuspendMessageOnRoutingFailure=true", "-o", "json").json
     assert [one["suspended"] for one in kept] == [True]
 
 
 def test_a_key_publishes_once(applied: Run, order: Path) -> None:
-    first = applied("publish", order, "-p", "Region=EU", "--key", "k", "-o", "json").json
-    assert applied("publish", order, "-p", "Region=EU", "--key", "k", "-o", "json").json == first
-    assert len(applied("message", "list", "-o", "json").json) == 1
+    (first,) = applied("publish", order, "-p", "Region=EU", "--key", "k", "-o", "json").json
+    (second,) = applied("publish", order, "-p", "Region=EU", "--key", "k", "-o", "json").json
+    assert (first["repeated"], second) == (False, {**first, "repeated": True})
+    shown = applied("publish", order, "-p", "Region=EU", "--key", "k").out
+    assert [word in shown for word in ("repeated", str(first["message_id"]))] == [True, True]
+    assert "repeated" not in applied("publish", order, "-p", "Region=EU", "--key", "other").out
+    assert len(applied("message", "list", "-o", "json").json) == 2
 
 
 @pytest.mark.parametrize(
