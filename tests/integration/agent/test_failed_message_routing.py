@@ -17,6 +17,7 @@ from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.jobs import run_all_jobs_once
 from postroom.operations import ports
+from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
 from tests.support.box import PROMOTE, Box, Region, interchange
 
@@ -243,4 +244,21 @@ def test_many_failures_of_one_file_go_together(box: Box) -> None:
     assert box.queued() == {"Errors": 2000, "Europe": 1000}
     assert box.count("spool") == 4000, "with the reports"
     assert box.one("SELECT count(DISTINCT instance_id) FROM instances") == 4000
+    consistent(box)
+
+
+@pytest.mark.parametrize("failing", [BAD, GOOD])
+def test_what_came_in_with_a_demand_is_not_shown_to_other_hosts_as_an_error(box: Box, failing: bytes) -> None:
+    """FMR-05: also not what nobody could read. It is suspended instead."""
+    certificate = Property("Hosts.Certificate", str)
+    location = box.add_location(route_failures=True)
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.add_port("Errors", ERRORS)
+    sealed = Interchange(
+        interchange_id=uuid.uuid4(), body=Bytes(failing), context=Context().require(certificate, "A909")
+    )
+    with connect(box.url, user=box.host().role_name) as connection:
+        [received] = Receiver(connection, RoutingTable()).receive(location, [sealed])
+    assert (received.suspended, received.routed) == (1, 0)
+    assert box.queued() == {}
     consistent(box)

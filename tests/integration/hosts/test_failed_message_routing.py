@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -15,7 +15,7 @@ import tests
 from postroom.adapters import Attempt
 from postroom.agent.error_reports import Failure
 from postroom.agent.failed_messages import FailedMessages
-from postroom.agent.finding import Found, SqlFinder
+from postroom.agent.finding import SqlFinder
 from postroom.agent.resuming import ResumedInbound
 from postroom.clock import system_clock
 from postroom.errors import DeliveryRefused
@@ -25,6 +25,7 @@ from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.jobs import run_all_jobs_once
 from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues
 from postroom.operations.instance_changes import resume
+from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
 from tests.integration.hosts.conftest import StartHost
 from tests.integration.hosts.test_takeover import bury_the_dead, locks
@@ -320,27 +321,31 @@ def test_whose_claim_was_taken_over_publishes_no_error(box: Box) -> None:
     assert (box.count("spool"), box.count("work_queue"), box.count("message_properties")) == (1, 1, 0)
 
 
-def test_an_error_message_that_no_host_may_have_is_not_published(box: Box) -> None:
-    """NRF-17: a host without what the message demands is no subscriber, so that the message is suspended after all."""
-    box.add_port("Web", "Orders.Region == 'EU'", route_failures=True)
-    box.add_port("Errors", ERRORS)
-    box.agent().publish([order()])
-
-    class Demanding(SqlFinder):
-        def find(self, connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> Found:
-            found = super().find(connection, batch_id, messages)
-            connection.execute(
-                "INSERT INTO message_predicates VALUES (%s, %s, 'Certificate', 'A909')",
-                (batch_id, messages[0].message_id),
-            )
-            return found
-
-    demanding = FailedMessages(HostQueues("Default"))
-    demanding._finder = Demanding()
-    with connect(box.url, user=box.host().role_name) as connection:
-        claimed = claim(box, connection)
-        assert not demanding.route(connection, claimed, failure(claimed))
-    assert (box.count("spool"), box.count("work_queue"), box.count("message_predicates")) == (1, 1, 0)
+@pytest.mark.parametrize("authorised", [True, False])
+def test_what_the_original_demands_of_a_host_the_error_message_demands_too(
+    box: Box, start_host: StartHost, authorised: bool
+) -> None:
+    """FMR-05, NRF-17: a host without the certificate does not get it; if no other may, the message is suspended."""
+    certificate = Property("Hosts.Certificate", str)
+    box.add_host("Sender")
+    box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True, host="Sender")
+    box.add_port("Errors", ERRORS, state="stopped")
+    if authorised:
+        box.add_port("OwnErrors", ERRORS, state="stopped", host="Sender")
+    with box.connection.transaction():
+        box.connection.execute("SELECT change_routing()")
+        box.connection.execute(
+            "INSERT INTO application_properties VALUES (%s, %s, 'A909')", (box.host("Sender").host_id, certificate.key)
+        )
+    box.agent().publish([Message.of(b"sealed", promoted={Region: "EU"}, predicates={certificate: "A909"})])
+    instance = start_host(Recorder(fails_at("Web")), "Sender")
+    wait_until(lambda: instance.counts["settled" if authorised else "suspended"] == 1)
+    [(service, code)] = box.connection.execute(
+        "SELECT p.name, q.error_code FROM suspended_queue q JOIN send_ports p ON p.id = q.service_id"
+    ).fetchall()
+    assert (service, code) == (("OwnErrors", "PORT_STOPPED") if authorised else ("Web", "DELIVERY"))
+    assert box.count("message_predicates") == 0
+    assert check(box.connection) == []
 
 
 def test_a_message_that_is_gone_has_no_clone(box: Box) -> None:
