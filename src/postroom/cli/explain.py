@@ -22,6 +22,7 @@ from postroom.cli.output import Format, to_json
 @click.option("--location", metavar="NAME", help="Which receive location.  [default: the only one]")
 @click.option("-p", "--property", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A promoted property.")
 @click.option("-w", "--written", multiple=True, metavar="PROPERTY=VALUE", help="A written property.")
+@click.option("-r", "--require", multiple=True, metavar="PROPERTY=VALUE", help="Asked of the hosts that receive it.")
 @click.option(
     "--nearest", type=click.IntRange(min=0), default=20, show_default=True, help="Show so many misses, the nearest."
 )
@@ -44,6 +45,7 @@ def explain(
     location: str | None,
     properties: tuple[str, ...],
     written: tuple[str, ...],
+    require: tuple[str, ...],
     nearest: int,
     limit: int,
     documents: int,
@@ -69,10 +71,10 @@ def explain(
 
     if message_id is not None and file is not None:
         raise click.UsageError("Give the id of a message or --file, not both.")
-    if message_id is None and file is None and not properties and not written:
+    if message_id is None and file is None and not (properties or written or require):
         raise click.UsageError("Give the id of a message, --file or --property.")
     with opened(frame) as connection:
-        extra = context_of(properties, written, deployed_properties(connection))
+        extra = context_of(properties, written, deployed_properties(connection), require)
         limits = Limits(takers=limit, misses=nearest)
         if message_id is not None:
             meant = message_meant_by(connection, message_id)

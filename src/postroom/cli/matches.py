@@ -22,7 +22,10 @@ def show_matched(found: MatchedMessages) -> None:
     if found.messages:
         click.echo()
         rows = [_row(one) for one in found.messages]
-        show_rows(rows, ["message_id", "published_at", "message_type"], Format.TABLE)
+        columns = ["message_id", "published_at", "message_type"]
+        if not all(one.authorised for one in found.messages):
+            columns.append("authorised")
+        show_rows(rows, columns, Format.TABLE)
         if found.matching > len(rows):
             click.echo(f"\n{found.matching - len(rows):,} more match.")
     if found.nearest:
@@ -44,7 +47,12 @@ def matched_as_plain(found: MatchedMessages) -> dict[str, Any]:
 
 
 def _row(one: ComparedMessage) -> dict[str, Any]:
-    return {"message_id": one.message_id, "published_at": one.published_at, "message_type": one.message_type}
+    return {
+        "message_id": one.message_id,
+        "published_at": one.published_at,
+        "message_type": one.message_type,
+        "authorised": one.authorised,
+    }
 
 
 def _misses(one: ComparedMessage) -> str:

@@ -99,15 +99,21 @@ _FILTER = click.option("--filter", "text", metavar="TEXT", help="A filter of its
 @_FILTER
 @click.option("-p", "--property", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A promoted property.")
 @click.option("-w", "--written", multiple=True, metavar="PROPERTY=VALUE", help="A written property.")
+@click.option("-r", "--require", multiple=True, metavar="PROPERTY=VALUE", help="Asked of the host that receives it.")
 @frame_options
 @pass_frame
 def test(
-    frame: Frame, subscription: str | None, text: str | None, properties: tuple[str, ...], written: tuple[str, ...]
+    frame: Frame,
+    subscription: str | None,
+    text: str | None,
+    properties: tuple[str, ...],
+    written: tuple[str, ...],
+    require: tuple[str, ...],
 ) -> None:
     """Try a subscription, or a filter, against a message with the given properties.
 
-    The exit code is 0 if the message meets it and 1 if it does not. A send port that is not enlisted is tried by the
-    filter that it would have.
+    The exit code is 0 if the message meets it and 1 if it does not, or if the host may not receive it. A send port that
+    is not enlisted is tried by the filter that it would have.
 
     \b
     Examples:
@@ -125,15 +131,17 @@ def test(
     _one_of(subscription, text)
     with opened(frame) as connection:
         known = deployed_properties(connection)
-        context = context_of(properties, written, known)
+        context = context_of(properties, written, known, require)
         found = None if subscription is None else subscriber_called(connection, subscription, known)
     if found is not None:
         explained = explain_subscriber(found, context)
         explanation = explained.explanation
+        met = explanation.holds and not explained.unmet
         plain = subscriber_as_plain(explained)
     else:
         filter = parse(text or "", known)
         explanation = explain(filter, context.promoted, context.written)
+        met = explanation.holds
         plain = {"filter": format_filter(filter), "matches": explanation.holds, **filter_as_plain(explanation)}
     if frame.output is Format.JSON:
         click.echo(to_json(plain))
@@ -142,7 +150,7 @@ def test(
     else:
         tell_filter(explanation)
         show_groups(explanation)
-    if not explanation.holds:
+    if not met:
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 
@@ -179,12 +187,10 @@ def explain(frame: Frame, subscription: str | None, text: str | None, limit: int
     _one_of(subscription, text)
     with opened(frame) as connection:
         known = deployed_properties(connection)
-        filter = (
-            parse(text or "", known)
-            if subscription is None
-            else subscriber_called(connection, subscription, known).filter
-        )
-        found = matched_messages(connection, filter, limit=limit, among=among)
+        subscriber = None if subscription is None else subscriber_called(connection, subscription, known)
+        filter = parse(text or "", known) if subscriber is None else subscriber.filter
+        shown = None if subscriber is None else subscriber.shown
+        found = matched_messages(connection, filter, limit=limit, among=among, shown=shown)
     if frame.output is Format.JSON:
         click.echo(to_json({"filter": format_filter(filter), **matched_as_plain(found)}))
     else:

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from postroom.filters.authorisation import MessagePredicate
     from postroom.filters.explain import Explanation, GroupExplanation, PredicateExplanation
     from postroom.message import Context
     from postroom.operations.explaining import MessageExplanation, SubscriberExplanation
@@ -29,6 +32,7 @@ _PLAIN_CHARACTERS = 1_000
 _OTHERS = {
     "receives it": "receive it",
     "keeps it suspended": "keep it suspended",
+    "may not receive it": "would receive it, if their hosts were authorised",
     "would, if enlisted": "would receive it, if they were enlisted",
     "misses it": "miss it by as much or more",
 }
@@ -124,6 +128,7 @@ def as_plain(explained: MessageExplanation) -> dict[str, Any]:
         "accepted": explained.accepted,
         "failure": None if explained.failure is None else explained.failure.what,
         "context": context_rows(explained.context),
+        "requires": _required_rows(explained.context.predicates),
         "counts": {verdict.value: count for verdict, count in explained.counts.items()},
         "not_shown": hidden(explained),
         "subscribers": [subscriber_as_plain(one) for one in explained.subscribers],
@@ -139,6 +144,7 @@ def subscriber_as_plain(subscriber: SubscriberExplanation) -> dict[str, Any]:
         "state": subscriber.state,
         "host": subscriber.host,
         "subscription_id": subscriber.subscription_id,
+        "unmet": _required_rows(subscriber.unmet),
         "not_started": [one._asdict() for one in subscriber.not_started],
         **filter_as_plain(subscriber.explanation),
     }
@@ -191,8 +197,28 @@ def _show_context(context: Context) -> None:
     for name, value, promoted in rows:
         note = "" if promoted else "  (written, not routed by)"
         click.echo(f"  {name:<{width}} = {value}{note}")
+    if context.predicates:
+        click.echo(f"  asks of its receivers: {_required(context.predicates)}")
     if len(context) > len(rows):
         click.echo(f"  and {len(context) - len(rows):,} more properties; -o json shows all")
+
+
+def _required(predicates: Iterable[MessagePredicate]) -> str:
+    from postroom.filters.text import format_value
+
+    rows = sorted((_dotted(key), format_value(value)) for key, value in predicates)
+    return ", ".join(f"{name} = {value}" for name, value in rows)
+
+
+def _required_rows(predicates: Iterable[MessagePredicate]) -> list[dict[str, Any]]:
+    rows = [{"property": _dotted(key), "value": value} for key, value in predicates]
+    return sorted(rows, key=lambda row: (row["property"], str(row["value"])))
+
+
+def _dotted(key: str) -> str:
+    from postroom.namespaces import dotted_name, split_key
+
+    return dotted_name(*split_key(key))
 
 
 def _short(text: str) -> str:
@@ -211,7 +237,7 @@ def mark(good: bool) -> str:
 def _verdict_mark(subscriber: SubscriberExplanation) -> str:
     from postroom.operations.explaining import Verdict
 
-    if subscriber.verdict in (Verdict.SUSPENDS, Verdict.NOT_ENLISTED):
+    if subscriber.verdict in (Verdict.SUSPENDS, Verdict.NOT_AUTHORISED, Verdict.NOT_ENLISTED):
         return click.style("○", fg="yellow")
     return mark(subscriber.explanation.holds)
 
@@ -230,6 +256,8 @@ def _in_words(subscriber: SubscriberExplanation) -> str:
             return "receives it"
         case Verdict.SUSPENDS:
             return f"keeps it suspended until {_are_started(subscriber, 'is')}"
+        case Verdict.NOT_AUTHORISED:
+            return f"may not receive it: host {subscriber.host} does not show {_required(subscriber.unmet)}"
         case Verdict.NOT_ENLISTED:
             return f"would receive it, if {_are_started(subscriber, 'were')}"
         case _ if subscriber.directed_only:

@@ -23,6 +23,7 @@ from postroom.agent.interchange import Interchange, stamp
 from postroom.agent.reports import snapshot
 from postroom.clock import system_clock
 from postroom.errors import DefinitionError, MessageFailure, NotFound
+from postroom.filters.authorisation import MessagePredicate, may_receive, unmet
 from postroom.filters.explain import Explanation, distance, explain
 from postroom.filters.expression import Filter
 from postroom.message import Context, FileSlice
@@ -41,6 +42,7 @@ class Verdict(StrEnum):
 
     RECEIVES = "receives it"
     SUSPENDS = "keeps it suspended"
+    NOT_AUTHORISED = "may not receive it"
     NOT_ENLISTED = "would, if enlisted"
     MISSES = "misses it"
 
@@ -73,6 +75,8 @@ class SubscriberExplanation:
     verdict: Verdict
     not_started: tuple[Startable, ...] = ()
     """What has to be started before it receives anything."""
+    unmet: tuple[MessagePredicate, ...] = ()
+    """What the message asks of its receivers and this one's host cannot show."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,8 +163,9 @@ def explain_subscriber(subscriber: Subscriber, context: Context) -> SubscriberEx
         subscription_id=subscriber.subscription_id,
         directed_only=not subscriber.own_groups,
         explanation=explanation,
-        verdict=_verdict(subscriber, holds=explanation.holds),
+        verdict=_verdict(subscriber, context, holds=explanation.holds),
         not_started=subscriber.not_started,
+        unmet=tuple(unmet(context.predicates, subscriber.shown)),
     )
 
 
@@ -234,7 +239,8 @@ def _with(context: Context, extra: Context) -> Context:
     given = {**extra.promoted, **extra.written}
     promoted = {key: value for key, value in context.promoted.items() if key not in given}
     written = {key: value for key, value in context.written.items() if key not in given}
-    return Context({**promoted, **extra.promoted}, {**written, **extra.written})
+    required = context.predicates | extra.predicates
+    return Context({**promoted, **extra.promoted}, {**written, **extra.written}, required)
 
 
 def _location(connection: Connection, name: str | None) -> ReceiveLocation:
@@ -296,7 +302,7 @@ class _Nearest:
     def consider(self, subscriber: Subscriber) -> None:
         promoted, written = self._context.promoted, self._context.written
         far = distance(subscriber.groups_for(directed=self._directed), promoted, written)
-        verdict = _verdict(subscriber, holds=not far)
+        verdict = _verdict(subscriber, self._context, holds=not far)
         self.counts[verdict] += 1
         kept = self._kept[verdict]
         kept.append((far, subscriber.name, self.counts[verdict], subscriber))
@@ -313,9 +319,11 @@ class _Nearest:
         self._kept[verdict] = sorted(self._kept[verdict])[: self._limits.of(verdict)]
 
 
-def _verdict(subscriber: Subscriber, *, holds: bool) -> Verdict:
+def _verdict(subscriber: Subscriber, context: Context, *, holds: bool) -> Verdict:
     if not holds:
         return Verdict.MISSES
+    if not may_receive(context.predicates, subscriber.shown):
+        return Verdict.NOT_AUTHORISED
     if subscriber.subscription_id is None:
         return Verdict.NOT_ENLISTED
     return Verdict.RECEIVES if subscriber.state == "started" else Verdict.SUSPENDS

@@ -14,6 +14,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
+from postroom.filters.authorisation import ApplicationProperties, may_receive
 from postroom.filters.columns import arrow_type
 from postroom.filters.explain import Explanation, distance, explain
 from postroom.filters.expression import Comparable, Filter
@@ -35,6 +36,8 @@ class ComparedMessage:
     published_at: datetime
     message_type: str | None
     explanation: Explanation
+    authorised: bool
+    """May the subscriber's host receive it?"""
 
 
 @dataclass(kw_only=True)
@@ -48,9 +51,17 @@ class MatchedMessages:
 
 
 def matched_messages(
-    connection: Connection, filter: Filter, *, limit: int = 20, among: int | None = None, misses: int = 3
+    connection: Connection,
+    filter: Filter,
+    *,
+    limit: int = 20,
+    among: int | None = None,
+    misses: int = 3,
+    shown: ApplicationProperties | None = None,
 ) -> MatchedMessages:
-    """The ``limit`` latest matches ``among`` so many messages, the latest (None: all); ``misses`` if there is none."""
+    """The ``limit`` latest matches ``among`` so many messages, the latest (None: all); ``misses`` if there is none.
+
+    ``shown`` is what the subscriber's host can show to be authorised; without it no host is asked."""
     index = SubscriptionIndex()
     index.add(1, filter)
     compared = {each.property.key: each.property for group in filter.groups for each in group}
@@ -62,13 +73,13 @@ def matched_messages(
         found.looked_at += len(batch)
         found.matching += len(rows)
         for row in rows[: limit - len(found.messages)]:
-            found.messages.append(_compared(batch[row], filter))
+            found.messages.append(_compared(batch[row], filter, shown))
         if not found.matching:
             # What is as near comes later stays later: the sort is stable, and the latest come first.
             ranked = [(distance(filter.groups, one.context.promoted, one.context.written), one) for one in batch]
             nearest = sorted([*nearest, *ranked], key=lambda pair: pair[0])[:misses]
     if not found.matching:
-        found.nearest = [_compared(one, filter) for _, one in nearest]
+        found.nearest = [_compared(one, filter, shown) for _, one in nearest]
     return found
 
 
@@ -99,11 +110,12 @@ def _columns(compared: Mapping[str, Comparable], batch: Sequence[Mapping[str, Va
     }
 
 
-def _compared(one: _Stored, filter: Filter) -> ComparedMessage:
+def _compared(one: _Stored, filter: Filter, shown: ApplicationProperties | None) -> ComparedMessage:
     message_type = one.context.get(BTS.MessageType)
     return ComparedMessage(
         message_id=one.message_id,
         published_at=one.published_at,
         message_type=None if message_type is None else str(message_type),
         explanation=explain(filter, one.context.promoted, one.context.written),
+        authorised=shown is None or may_receive(one.context.predicates, shown),
     )

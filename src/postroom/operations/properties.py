@@ -40,8 +40,10 @@ def property_named(name: str, properties: Iterable[Property]) -> Property:
     )
 
 
-def context_of(promoted: Sequence[str], written: Sequence[str], properties: Sequence[Property]) -> Context:
-    """A context from what stands on a command line: ``Orders.Region=EU``."""
+def context_of(
+    promoted: Sequence[str], written: Sequence[str], properties: Sequence[Property], required: Sequence[str] = ()
+) -> Context:
+    """A context from what stands on a command line: ``Orders.Region=EU``; ``required`` is asked of its receivers."""
     context = Context()
     for text in written:
         prop, value = _assignment(text, properties)
@@ -49,7 +51,19 @@ def context_of(promoted: Sequence[str], written: Sequence[str], properties: Sequ
     for text in promoted:
         prop, value = _assignment(text, properties)
         context = context.promote(prop, value_from_text(prop.value_type, value))
+    for text in required:
+        prop, value = _requirement(text, properties)
+        context = context.require(prop, value_from_text(prop.value_type, value))
     return context
+
+
+def _requirement(text: str, properties: Sequence[Property]) -> tuple[Property, str]:
+    """What hosts show need not be routed by, so that nobody may have deployed it: then it is compared as text."""
+    name = text.partition("=")[0].strip()
+    try:
+        return _assignment(text, properties)
+    except NotFound:
+        return _assignment(text, [Property(name, str)])
 
 
 def _assignment(text: str, properties: Sequence[Property]) -> tuple[Property, str]:

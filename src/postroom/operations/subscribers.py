@@ -14,9 +14,18 @@ from typing import NamedTuple
 
 from postroom.agent.routing import read_filters
 from postroom.errors import NotFound
+from postroom.filters.authorisation import NOTHING_TO_SHOW, ApplicationProperties
 from postroom.filters.expression import Filter, Group
 from postroom.message import Context
-from postroom.messagebox.configuration import PortState, SendPort, SendPortGroup, hosts, send_port_groups, send_ports
+from postroom.messagebox.configuration import (
+    PortState,
+    SendPort,
+    SendPortGroup,
+    application_properties,
+    hosts,
+    send_port_groups,
+    send_ports,
+)
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.operations.enlistment import group_filter, subscription_filter
@@ -49,6 +58,8 @@ class Subscriber:
     text: str = ""
     not_started: tuple[Startable, ...] = ()
     """What has to be started before it receives anything."""
+    shown: ApplicationProperties = NOTHING_TO_SHOW
+    """What its host can show to be authorised."""
 
     @property
     def own_groups(self) -> tuple[Group, ...]:
@@ -91,6 +102,7 @@ def all_subscribers(connection: Connection, properties: list[Property]) -> Itera
                 filter=filters[subscription_id],
                 text=text,
                 not_started=() if state == SubscriptionState.STARTED else ports.not_started(service_id, group),
+                shown=ports.shown_by(host),
             )
             for subscription_id, service_id, name, group, host, state, text in rows
             if subscription_id in filters  # else it was removed and purged in this very moment
@@ -120,17 +132,23 @@ def subscriber_called(connection: Connection, called: str, properties: list[Prop
         not_started=()
         if found.state is SubscriptionState.STARTED
         else ports.not_started(found.service_id, found.group),
+        shown=ports.shown_by(found.host),
     )
 
 
 class _Ports:
-    """The send ports and their groups: what would subscribe, and what holds back a subscription that does."""
+    """The send ports with their groups and hosts: what would subscribe, and what holds back those that do."""
 
     def __init__(self, connection: Connection, properties: list[Property]) -> None:
         self._properties = properties
         self._hosts = {host.host_id: host.name for host in hosts(connection)}
+        shown = application_properties(connection)
+        self._shown = {name: shown[host_id] for host_id, name in self._hosts.items() if host_id in shown}
         self._ports = {port.port_id: port for port in send_ports(connection)}
         self._groups = {group.name: group for group in send_port_groups(connection)}
+
+    def shown_by(self, host: str) -> ApplicationProperties:
+        return self._shown.get(host, NOTHING_TO_SHOW)
 
     def not_started(self, service_id: uuid.UUID, group: str | None) -> tuple[Startable, ...]:
         """Which of the two, the port and the group that it is subscribed through, are not started."""
@@ -163,6 +181,7 @@ class _Ports:
             subscription_id=None,
             filter=filter,
             not_started=self.not_started(port.port_id, name),
+            shown=self.shown_by(self._hosts[port.host_id]),
         )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from postroom.cli.exit_codes import ExitCode
-from tests.integration.cli.conftest import Run
+from tests.integration.cli.conftest import APP, Run
 
 
 @pytest.fixture
@@ -176,6 +176,23 @@ def test_long_values_and_large_contexts_are_cut(applied: Run) -> None:
     [explained] = applied("explain", "-w", f"BTS.SourceParty={long}", "-o", "json").json
     [row] = explained["context"]
     assert (len(row["value"]), row["length"]) == (1_001, 5_000)
+
+
+def test_what_is_asked_of_receivers_is_compared_with_their_hosts(applied: Run, app: Path) -> None:
+    shown = applied("explain", "-p", "Region=EU", "--require", "Security.Thumbprint=T")
+    assert "  asks of its receivers: Security.Thumbprint = 'T'\n" in shown.out
+    assert (
+        "○ Europe  may not receive it: host Main does not show Security.Thumbprint = 'T'  (started on Main)"
+        in shown.out
+    )
+    [explained] = applied("explain", "-p", "Region=EU", "-r", "Security.Thumbprint=T", "-o", "json").json
+    assert explained["accepted"] is False
+    assert explained["counts"] == {"may not receive it": 1, "misses it": 2}
+    assert explained["subscribers"][0]["unmet"] == [{"property": "Security.Thumbprint", "value": "T"}]
+    assert applied("subscription", "test", "Europe", "-p", "Region=EU", "-r", "Security.Thumbprint=T").code == 1
+    app.write_text(f"{APP}app.host('Main', properties={{Property('Security.Thumbprint', str): 'T'}})\n")
+    assert applied("apply", app).code == ExitCode.OK
+    assert applied("subscription", "test", "Europe", "-p", "Region=EU", "-r", "Security.Thumbprint=T").code == 0
 
 
 def test_a_subscription_says_what_it_would_match(applied: Run, order: Path) -> None:

@@ -164,6 +164,27 @@ def test_a_member_of_a_group_says_what_holds_it_back(box: Box) -> None:
     }
 
 
+def test_a_host_that_may_not_receive_it_is_told_with_what_it_cannot_show(box: Box) -> None:
+    thumbprint = Property("Security.Thumbprint", str)
+    secure = box.add_host("Secure")
+    box.connection.execute("INSERT INTO application_properties VALUES (%s, %s, 'T')", (secure.host_id, thumbprint.key))
+    box.add_port("Open", "Region == 'EU'")
+    box.add_port("Closed", "Region == 'EU'", host="Secure")
+    box.add_port("Elsewhere", "Region == 'US'")
+    context = Context().promote(Region, "EU").require(thumbprint, "T")
+    explained = explain_context(box.connection, context, title="")
+    assert verdicts(explained) == [
+        ("Closed", Verdict.RECEIVES),
+        ("Open", Verdict.NOT_AUTHORISED),
+        ("Elsewhere", Verdict.MISSES),
+    ]
+    assert [one.unmet for one in explained.subscribers] == [(), ((thumbprint.key, "T"),), ((thumbprint.key, "T"),)]
+    [published] = box.agent().publish([Message(context=context)])
+    assert published.subscribers == ("Closed",)
+    [stored] = explain_message(box.connection, published.message_id, extra=Context().promote(Priority, 1))
+    assert verdicts(stored) == verdicts(explained)
+
+
 def test_what_an_adapter_writes_is_there_but_not_routed_by(box: Box, tmp_path: Path) -> None:
     box.add_port("ByName", "FILE.ReceivedFileName == 'file:///in/order.json'")
     box.add_location(pipelines.PassThrough())

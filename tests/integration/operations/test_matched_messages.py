@@ -70,3 +70,16 @@ def test_a_message_that_only_writes_the_property_is_near(box: Box) -> None:
     box.agent().publish([message])
     [nearest] = matched_messages(box.connection, Region == "EU").nearest
     assert "written ('EU') but not promoted" in nearest.explanation.nearest.predicates[0].words
+
+
+def test_a_message_that_the_host_may_not_receive_is_marked(box: Box) -> None:
+    box.add_port("All", "exists(Region)", host=box.add_host("Secure").name)
+    thumbprint = Property("Security.Thumbprint", str)
+    box.connection.execute(
+        "INSERT INTO application_properties VALUES (%s, %s, 'T')", (box.host("Secure").host_id, thumbprint.key)
+    )
+    box.agent().publish([Message(context=Context().promote(Region, "EU").require(thumbprint, "T"))])
+    shown = frozenset({(thumbprint.key, "T")})
+    for given, authorised in ((None, True), (shown, True), (frozenset(), False)):
+        [one] = matched_messages(box.connection, Region == "EU", shown=given).messages
+        assert one.authorised is authorised
