@@ -16,6 +16,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
@@ -25,8 +26,9 @@ import psycopg
 from postroom.agent.publishing import MessageAgent, Published
 from postroom.agent.routing import RoutingTable
 from postroom.errors import BadValue, NotFound, StateError, Unavailable
-from postroom.message import Body, Message
+from postroom.message import Body, Context, Message
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
+from postroom.operations.addressing import directed_to
 from postroom.operations.hosts import publishing_host
 from postroom.operations.opening import open_messagebox
 from postroom.operations.properties import deployed_properties, property_named
@@ -97,14 +99,15 @@ class Client:
         written: Values | None = None,
         predicates: Mapping[Property, object] | None = None,
         content_type: str = "application/octet-stream",
+        to: str | None = None,
         key: str | None = None,
     ) -> Published:
         """Publishes one message and says who receives it.
 
         Only ``promoted`` properties take part in routing; ``written`` ones are carried along. A deployed property may
-        be given by its name (``{"Orders.Region": "EU"}``). Only hosts whose application
-        properties equal all ``predicates`` receive it. See ``publish_many`` for ``key``. A whole Message has all of
-        that already.
+        be given by its name (``{"Orders.Region": "EU"}``). Only hosts whose application properties equal all
+        ``predicates`` receive it. A whole Message has all of that already. ``to`` is the name of a send port or a send
+        port group that gets the message, besides everybody whose filter it meets. See ``publish_many`` for ``key``.
         """
         if isinstance(body, Message):
             if promoted or written or predicates:
@@ -121,8 +124,15 @@ class Client:
                 predicates=predicates,
                 content_type=content_type,
             )
+        if to is not None:
+            message = replace(message, context=self.directed_to(to, message.context))
         (published,) = self.publish_many([message], key=key)
         return published
+
+    def directed_to(self, name: str, context: Context | None = None) -> Context:
+        """The context with the properties that direct a message to the send port or send port group of that name."""
+        with self._opened():
+            return directed_to(self._connection, name, Context() if context is None else context)
 
     def publish_many(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
         """Publishes all of these messages or none of them.

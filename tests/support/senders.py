@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from postroom.adapters import AnyAdapter, Attempt
+from postroom.adapters import Attempt, PortAdapter
 from postroom.errors import DeliveryFailure
 from postroom.message import Message
 from postroom.system_properties import BTS
@@ -37,7 +37,7 @@ class Recorder:
         self.closed = 0
         self._lock = threading.Lock()
 
-    def build(self, definition: AnyAdapter, home: Path) -> Recorder:
+    def build(self, definition: PortAdapter, home: Path) -> Recorder:
         return self
 
     def open(self) -> None:

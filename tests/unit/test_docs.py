@@ -233,6 +233,7 @@ def test_every_argument_of_a_definition_is_told() -> None:
         Application.send_port,
         Application.receive_port,
         Application.send_port_group,
+        Application.dynamic_send_port,
         Application("orders").receive_port("OrdersIn").location,
     ):
         for name in inspect.signature(method).parameters:

@@ -6,11 +6,22 @@ adapters.Http("https://example.com/orders")
 
 from __future__ import annotations
 
-from postroom.adapters.build import AnyAdapter, build, load_adapter
+from postroom.adapters.build import AnyAdapter, PortAdapter, build, load_adapter
 from postroom.adapters.contract import Attempt, SendAdapter
 from postroom.adapters.definition import AdapterDefinition
 from postroom.adapters.file.definition import File
 from postroom.adapters.http.definition import Http
 from postroom.adapters.null import Null
 
-__all__ = ["AdapterDefinition", "AnyAdapter", "Attempt", "File", "Http", "Null", "SendAdapter", "build", "load_adapter"]
+__all__ = [
+    "AdapterDefinition",
+    "AnyAdapter",
+    "Attempt",
+    "File",
+    "Http",
+    "Null",
+    "PortAdapter",
+    "SendAdapter",
+    "build",
+    "load_adapter",
+]

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from postroom.adapters.contract import SendAdapter
+from postroom.adapters.dynamic.definition import Dynamic
 from postroom.adapters.file.definition import File
 from postroom.adapters.http.definition import Http
 from postroom.adapters.null import Null, NullSender
@@ -18,10 +19,13 @@ from postroom.errors import DefinitionError
 #: Any adapter; ``kind`` tells which.
 AnyAdapter = File | Http | Null
 
-_STORED: TypeAdapter[AnyAdapter] = TypeAdapter(Annotated[AnyAdapter, Field(discriminator="kind")])
+#: What a send port can have: an adapter, or the choice of one for each message.
+PortAdapter = File | Http | Null | Dynamic
+
+_STORED: TypeAdapter[PortAdapter] = TypeAdapter(Annotated[PortAdapter, Field(discriminator="kind")])
 
 
-def load_adapter(stored: Mapping[str, Any]) -> AnyAdapter:
+def load_adapter(stored: Mapping[str, Any]) -> PortAdapter:
     """The definition that ``model_dump(mode="json")`` made ``stored`` of."""
     try:
         return _STORED.validate_python(dict(stored))
@@ -33,7 +37,7 @@ def load_adapter(stored: Mapping[str, Any]) -> AnyAdapter:
         ) from None
 
 
-def build(definition: AnyAdapter, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
+def build(definition: PortAdapter, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
     """The send adapter for a definition, not yet opened; relative paths are taken from ``home``."""
     # What only one adapter needs is imported only for it.
     match definition:
@@ -47,3 +51,7 @@ def build(definition: AnyAdapter, home: Path, *, clock: Clock = system_clock) ->
             return HttpSender(definition, home=home)
         case Null():
             return NullSender()
+        case Dynamic():
+            from postroom.adapters.dynamic.send import DynamicSender
+
+            return DynamicSender(definition, home=home, clock=clock)

@@ -6,10 +6,12 @@ with an application can be said at once (check.py).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from postroom.adapters.dynamic.definition import Dynamic
 from postroom.application.define import define
 from postroom.application.definition import DEFAULT_HOST, SendPortState
 from postroom.application.place import Place, here
@@ -18,7 +20,7 @@ from postroom.application.retry import Retry
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from postroom.adapters import AnyAdapter
+    from postroom.adapters import AnyAdapter, PortAdapter
     from postroom.application.definition import ApplicationDefinition
     from postroom.filters.expression import Filter
     from postroom.pipelines import ReceivePipeline
@@ -52,7 +54,7 @@ class DeclaredLocation:
 @dataclass(frozen=True, kw_only=True)
 class DeclaredSendPort:
     name: str
-    adapter: AnyAdapter
+    adapter: PortAdapter
     filter: Filter | str | None
     retry: Retry
     priority: int
@@ -159,6 +161,43 @@ class Application:
         port = DeclaredSendPort(
             name=name,
             adapter=adapter,
+            filter=filter,
+            retry=retry,
+            priority=priority,
+            host=host,
+            state=state,
+            route_failures=route_failures,
+            description=description,
+            place=here(),
+        )
+        self.send_ports.append(port)
+        return port
+
+    def dynamic_send_port(
+        self,
+        name: str,
+        *,
+        filter: Filter | str | None = None,
+        folders: Sequence[str | os.PathLike[str]] = (".",),
+        urls: Sequence[str] | None = None,
+        timeout: float = 30.0,
+        retry: Retry = Retry(),  # noqa: B008 - frozen
+        priority: int = 5,
+        host: str = DEFAULT_HOST,
+        state: SendPortState = "started",
+        route_failures: bool = False,
+        description: str = "",
+    ) -> DeclaredSendPort:
+        """A send port without an address of its own: every message brings one, in BTS.OutboundTransportLocation.
+
+        Messages may be written as files under ``folders`` (the home folder by default) and posted to URLs that begin
+        like one of ``urls`` (any, by default).
+
+        app.dynamic_send_port("Anywhere", filter=Region == "EU", folders=["out"], urls=["https://example.com/orders"])
+        """
+        port = DeclaredSendPort(
+            name=name,
+            adapter=Dynamic(folders=folders, urls=urls, timeout=timeout),
             filter=filter,
             retry=retry,
             priority=priority,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import get_args
 
-from postroom.adapters import AnyAdapter
+from postroom.adapters import PortAdapter
 from postroom.application.definition import SendPortState
 from postroom.application.names import name_problem
 from postroom.errors import DefinitionError
@@ -23,7 +23,7 @@ def name_problems(what: str, name: object) -> Iterator[str]:
 
 
 def adapter_problems(adapter: object, side: str, verb: str) -> Iterator[str]:
-    if not isinstance(adapter, AnyAdapter):
+    if not isinstance(adapter, PortAdapter):
         yield f"{adapter!r} is not an adapter, such as adapters.File(...)."
         return
     if not getattr(adapter, side):

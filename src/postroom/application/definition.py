@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from postroom.adapters import AnyAdapter
+from postroom.adapters import AnyAdapter, PortAdapter
 from postroom.application.place import Place
 from postroom.application.retry import Retry
 from postroom.errors import DefinitionError
@@ -95,7 +95,7 @@ class ReceivePortDefinition(_Placed):
 
 class SendPortDefinition(_Placed):
     name: str
-    adapter: Annotated[AnyAdapter, Field(discriminator="kind")]
+    adapter: Annotated[PortAdapter, Field(discriminator="kind")]
     filter: InstanceOf[Filter] | None = None
     retry: Retry = Retry()
     priority: int = 5

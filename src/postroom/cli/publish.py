@@ -15,6 +15,7 @@ from postroom.cli.output import show_rows
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("-p", "--promote", multiple=True, metavar="PROPERTY=VALUE", help="A property that is routed by.")
 @click.option("-w", "--write", multiple=True, metavar="PROPERTY=VALUE", help="A property that is only carried along.")
+@click.option("--to", metavar="NAME", help="Direct it to this send port or send port group.")
 @click.option("--key", metavar="KEY", help="The name of this publish: under one key nothing is published twice.")
 @click.option("--content-type", metavar="TYPE", help="What the files are.  [default: by their names]")
 @click.option("--host", metavar="HOST", help="The host on whose behalf to publish.  [default: the default host]")
@@ -25,13 +26,15 @@ def publish(
     files: tuple[str, ...],
     promote: tuple[str, ...],
     write: tuple[str, ...],
+    to: str | None,
     key: str | None,
     content_type: str | None,
     host: str | None,
 ) -> None:
     """Publish each file as one message, all of them or none; - is standard input.
 
-    No receive pipeline looks into the files. Messages that nobody subscribes to are refused; promote
+    No receive pipeline looks into the files. A message that is directed to somebody also reaches everybody else whose
+    filter it meets. Messages that nobody subscribes to are refused; promote
     BTS.SuspendMessageOnRoutingFailure=true to have them kept, suspended.
 
     \b
@@ -44,6 +47,7 @@ def publish(
     from postroom.agent.publishing import MessageAgent
     from postroom.errors import PublishFailed
     from postroom.message import Body, Bytes, FileSlice, Message, Part
+    from postroom.operations.addressing import directed_to
     from postroom.operations.hosts import publishing_host
     from postroom.operations.properties import context_of, deployed_properties
 
@@ -54,6 +58,8 @@ def publish(
 
     with opened(frame) as connection:
         context = context_of(promote, write, deployed_properties(connection))
+        if to is not None:
+            context = directed_to(connection, to, context)
         messages = [
             Message(
                 context=context,

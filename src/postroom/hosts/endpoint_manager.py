@@ -178,7 +178,8 @@ def _failed(port: OpenSendPort, claimed: ClaimedMessage, error: Exception) -> Ou
     terminal = isinstance(error, PostroomError) and not error.transient
     if not terminal and claimed.attempt < port.port.retry_count:
         return Retry(delay=port.port.retry_interval, code=code, description=description)
-    return Suspension(code=code, description=description, adapter=port.kind, uri=port.port.uri)
+    adapter, uri = port.endpoint(claimed.context)
+    return Suspension(code=code, description=description, adapter=adapter, uri=uri)
 
 
 def _after_trouble(error: Exception) -> Retry:

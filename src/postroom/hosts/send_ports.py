@@ -10,13 +10,15 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from postroom.adapters import AnyAdapter, SendAdapter, build, load_adapter
+from postroom.adapters import PortAdapter, SendAdapter, build, load_adapter
+from postroom.adapters.dynamic.addresses import Endpoint, endpoint_of
 from postroom.messagebox.configuration import SendPort, send_ports
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.stored_context import StoredContext
 from postroom.system_properties import BTS
 
 #: From what the configuration says of a port's adapter to the adapter, not yet opened.
-BuildAdapter = Callable[[AnyAdapter, Path], SendAdapter]
+BuildAdapter = Callable[[PortAdapter, Path], SendAdapter]
 
 
 class _SharedAdapter:
@@ -53,10 +55,13 @@ class OpenSendPort:
         self._written: dict[str, str | int] = {
             BTS.SPName.key: port.name,
             BTS.SPID.key: str(port.port_id),
-            BTS.OutboundTransportLocation.key: port.uri,
-            BTS.OutboundTransportType.key: self.kind.upper(),
             BTS.RetryInterval.key: int(port.retry_interval.total_seconds() // 60),
         }
+        if port.is_dynamic:
+            self._written[BTS.IsDynamicSend.key] = True
+        else:
+            self._written[BTS.OutboundTransportLocation.key] = port.uri
+            self._written[BTS.OutboundTransportType.key] = self.kind.upper()
         self._by_attempt: dict[int, dict[str, str | int]] = {}
 
     def written(self, attempt: int) -> dict[str, str | int]:
@@ -66,6 +71,12 @@ class OpenSendPort:
             remaining = max(0, self.port.retry_count - attempt)
             known = self._by_attempt[attempt] = {**self._written, BTS.RetryCount.key: remaining}
         return known
+
+    def endpoint(self, context: str | None) -> Endpoint:
+        """Adapter and address of a message with this stored context: the port's, or those that the message brings."""
+        if self.port.is_dynamic and context is not None:
+            return endpoint_of(StoredContext(context, {}))
+        return Endpoint(self.kind, self.port.uri)
 
 
 class OpenSendPorts:

@@ -84,6 +84,11 @@ class SendPort:
     """Failures are published instead of suspended."""
     description: str = ""
 
+    @property
+    def is_dynamic(self) -> bool:
+        """Does each message bring its own address?"""
+        return bool(self.adapter.get("kind") == "dynamic")
+
 
 class Destiny(Enum):
     """What happens to a message, by the states of a send port group and of its member (SPT-13)."""

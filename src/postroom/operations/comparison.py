@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from postroom.adapters.dynamic.definition import Dynamic
 from postroom.application import (
     DEFAULT_HOST,
     ApplicationDefinition,
@@ -52,6 +53,7 @@ def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path) -
             *conflicts(definition, deployed.others),
             *_type_problems(definition, deployed),
             *_removal_problems(definition, deployed),
+            *_kind_problems(definition, deployed),
             *group_problems(definition, deployed),
         ),
     )
@@ -99,6 +101,20 @@ def _removal_problems(definition: ApplicationDefinition, deployed: Deployed) -> 
                 f"location {name!r} is to be removed, but {taken} not published yet. Let the pipeline finish first.",
                 definition.place.file,
                 definition.place.line,
+            )
+
+
+def _kind_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
+    """A port is static or dynamic for good (SPT-14)."""
+    for port in definition.send_ports:
+        known = deployed.send_ports.get(port.name)
+        if known is not None and known.is_dynamic != isinstance(port.adapter, Dynamic):
+            before, after = ("dynamic", "static") if known.is_dynamic else ("static", "dynamic")
+            yield Problem(
+                f"send port {port.name!r} is deployed as a {before} one and cannot become {after}. Give the new one "
+                "another name, or apply the application without it first.",
+                port.place.file,
+                port.place.line,
             )
 
 

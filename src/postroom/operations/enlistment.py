@@ -34,13 +34,20 @@ _STARTED, _STOPPED = 1, 2
 
 
 def subscription_filter(port: SendPort, properties: list[Property]) -> Filter:
-    """What an enlisted port subscribes to: messages that name its transport, and what its filter says (SUB-08, 09)."""
-    return _directed_or(BTS.SPTransportID == str(port.transport_id), port.filter, properties)
+    """What an enlisted port subscribes to: messages that name its transport, and what its filter says (SUB-08, 09).
+
+    A dynamic port has no transport of its own, and is named itself (SUB-10)."""
+    directed = _names(BTS.SPID, port.port_id) if port.is_dynamic else _names(BTS.SPTransportID, port.transport_id)
+    return _directed_or(directed, port.filter, properties)
 
 
 def group_filter(group: SendPortGroup, properties: list[Property]) -> Filter:
     """What the members of an enlisted group subscribe to: messages that name it, and what its filter says (FLT-04)."""
-    return _directed_or(BTS.SPGroupID == str(group.group_id), group.filter, properties)
+    return _directed_or(_names(BTS.SPGroupID, group.group_id), group.filter, properties)
+
+
+def _names(prop: Property, id: uuid.UUID) -> Filter:
+    return prop == str(id)
 
 
 def _directed_or(directed: Filter, text: str | None, properties: list[Property]) -> Filter:

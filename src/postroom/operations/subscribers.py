@@ -36,7 +36,7 @@ from postroom.system_properties import BTS
 _AT_A_TIME = 2_000
 
 #: Who is meant, rather than what the message is.
-_DIRECTS = frozenset({BTS.SPTransportID.key, BTS.SPGroupID.key})
+_DIRECTS = frozenset({BTS.SPTransportID.key, BTS.SPID.key, BTS.SPGroupID.key})
 
 
 class Startable(NamedTuple):

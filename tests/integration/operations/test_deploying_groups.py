@@ -231,6 +231,39 @@ def test_what_becomes_of_a_message_through_the_group_can_be_asked(connection: Co
     }
 
 
+def test_a_port_is_static_or_dynamic_for_good(connection: Connection) -> None:
+    """SPT-14."""
+
+    def app(*, dynamic: bool, name: str = "Anywhere") -> Application:
+        declared = Application("orders")
+        if dynamic:
+            declared.dynamic_send_port(name, folders=["out"])
+        else:
+            declared.send_port(name, adapters.Null())
+        return declared
+
+    deploy(connection, app(dynamic=True))
+    (said,) = problems(connection, app(dynamic=False))
+    assert said.startswith("send port 'Anywhere' is deployed as a dynamic one and cannot become static.")
+    deploy(connection, app(dynamic=False, name="Other"))
+    deploy(connection, app(dynamic=False))
+    assert "static one and cannot become dynamic" in problems(connection, app(dynamic=True))[0]
+
+
+def test_where_a_dynamic_port_may_send_changes_without_another_subscription(connection: Connection) -> None:
+    def app(folders: list[str]) -> Application:
+        declared = Application("orders")
+        declared.dynamic_send_port("Anywhere", folders=folders)
+        return declared
+
+    deploy(connection, app(["out"]))
+    before = _values(connection, "SELECT subscription_id FROM send_ports")
+    (step,) = deploy(connection, app(["out", "other"])).of(Kind.SEND_PORT, Action.CHANGE)
+    assert [one.field for one in step.differences] == ["adapter folders"]
+    assert _values(connection, "SELECT subscription_id FROM send_ports") == before
+    assert deploy(connection, app(["out", "other"])).changes == ()
+
+
 def _count(connection: Connection, table: str) -> int:
     return int(_values(connection, f"SELECT count(*) FROM {table}")[0])
 

@@ -63,12 +63,12 @@ class File(AdapterDefinition):
 
     def problems(self) -> list[str]:
         found = [
-            *_path_problems("path", self.path),
+            *path_problems("path", self.path),
             *_pattern_problems(self.pattern),
             *template_problems(self.name),
         ]
         if self.archive is not None:
-            found += _path_problems("archive", self.archive)
+            found += path_problems("archive", self.archive)
             if os.path.normpath(self.archive) == os.path.normpath(self.path):
                 found.append(f"archive {self.archive!r} is the watched folder itself: its files would come in again.")
         if not 0 <= self.settle <= _LONGEST_SETTLE:
@@ -98,7 +98,8 @@ def _text(path: str | os.PathLike[str] | None) -> str | None:
     return os.fspath(path) if isinstance(path, os.PathLike) else path
 
 
-def _path_problems(what: str, path: str) -> list[str]:
+def path_problems(what: str, path: str) -> list[str]:
+    """What is wrong with the path of a folder."""
     if not path.strip():
         return [f"{what} is empty."]
     if "\0" in path:

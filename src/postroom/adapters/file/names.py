@@ -31,7 +31,7 @@ from postroom.system_properties import BTS, FILE
 DEFAULT_NAME = "%MessageID%%SourceExtension%"
 
 _MESSAGE_ID = "%MessageID%"
-_MACRO = re.compile(r"%[A-Za-z][A-Za-z0-9_.]*%")
+MACRO = re.compile(r"%[A-Za-z][A-Za-z0-9_.]*%")
 # What is a separator somewhere, cannot be in a name on some file system, or cannot be seen.
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff/\\<>:"|?*]')
 _RESERVED = re.compile(r"(CON|PRN|AUX|NUL|CLOCK\$|COM[0-9]|LPT[0-9])(\..*)?", re.IGNORECASE)
@@ -43,7 +43,7 @@ def template_problems(template: str) -> list[str]:
     """What is wrong with a template, one sentence each."""
     found = [
         f"name {template!r}: there is no macro {macro}; known are {', '.join(sorted(_MACROS))}."
-        for macro in dict.fromkeys(_MACRO.findall(template))
+        for macro in dict.fromkeys(MACRO.findall(template))
         if macro not in _MACROS
     ]
     if not template.strip():
@@ -67,7 +67,7 @@ def file_name(template: str, message: Message, now: datetime) -> str:
         text = _MACROS[macro.group()](message, now) if macro.group() in _MACROS else None
         return macro.group() if text is None else text
 
-    return safe_name(_MACRO.sub(value, template))
+    return safe_name(MACRO.sub(value, template))
 
 
 def safe_name(name: str) -> str:

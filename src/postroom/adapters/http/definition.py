@@ -18,6 +18,7 @@ FROM_ENVIRONMENT = "environment"
 
 _LONGEST_TIMEOUT = 3600.0
 _MOST_CONNECTIONS = 1000
+DEFAULT_CONNECTIONS = 20
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 # What the adapter says itself about each message and about the connection.
@@ -61,7 +62,7 @@ class Http(AdapterDefinition):
         *,
         headers: Mapping[str, str] | None = None,
         timeout: float = 30.0,
-        connections: int = 20,
+        connections: int = DEFAULT_CONNECTIONS,
         ca_file: str | os.PathLike[str] | None = None,
         proxy: str | None = None,
         kind: Literal["http"] = "http",
@@ -77,17 +78,16 @@ class Http(AdapterDefinition):
         )
 
     def problems(self) -> list[str]:
-        found = _url_problems("url", self.url, credentials=False)
+        found = url_problems("url", self.url, credentials=False)
         for name, value in self.headers.items():
             found += _header_problems(name, value)
-        if not 0 < self.timeout <= _LONGEST_TIMEOUT:
-            found.append(f"timeout is {self.timeout:g} seconds, but must be above 0 and at most {_LONGEST_TIMEOUT:g}.")
+        found += timeout_problems(self.timeout)
         if not 1 <= self.connections <= _MOST_CONNECTIONS:
             found.append(f"connections is {self.connections}, but must be between 1 and {_MOST_CONNECTIONS}.")
         if self.ca_file is not None and not self.url.lower().startswith("https:"):
             found.append("ca_file is given, but the URL is not an https one: nothing would be verified.")
         if self.proxy is not None and self.proxy != FROM_ENVIRONMENT:
-            found += _url_problems("proxy", self.proxy, credentials=True)
+            found += url_problems("proxy", self.proxy, credentials=True)
         return found
 
     def address(self, home: Path) -> str:
@@ -99,7 +99,14 @@ def is_header_value(value: str) -> bool:
     return _HEADER_VALUE.fullmatch(value) is not None
 
 
-def _url_problems(what: str, url: str, *, credentials: bool) -> list[str]:
+def timeout_problems(timeout: float) -> list[str]:
+    if 0 < timeout <= _LONGEST_TIMEOUT:
+        return []
+    return [f"timeout is {timeout:g} seconds, but must be above 0 and at most {_LONGEST_TIMEOUT:g}."]
+
+
+def url_problems(what: str, url: str, *, credentials: bool) -> list[str]:
+    """What is wrong with a URL that is to be posted to; nothing of one that has a login in it is repeated."""
     # First, because the others repeat the URL.
     if not credentials and re.match(r"[^/?#]*//[^/?#]*@", url):
         return [f"{what} has a user or a password in it, where every listing would show it; send a header instead."]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,30 +23,67 @@ _REASON_LENGTH = 500
 
 
 class HttpSender:
-    """POSTs the body. A receiver knows a repeat by ``Idempotency-Key``: one key for one message at one send port."""
+    """POSTs the body to the one URL of its port."""
 
     def __init__(self, definition: Http, *, home: Path) -> None:
         self._definition = definition
-        self._ca_file = None if definition.ca_file is None else str(home / definition.ca_file)
+        self._client = HttpClient(
+            timeout=definition.timeout,
+            connections=definition.connections,
+            headers=definition.headers,
+            ca_file=None if definition.ca_file is None else str(home / definition.ca_file),
+            proxy=_proxy_for(definition),
+        )
+
+    def open(self) -> None:
+        self._client.open()
+
+    def send(self, message: Message, attempt: Attempt) -> None:
+        self._client.post(self._definition.url, message, attempt)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class HttpClient:
+    """POSTs bodies to URLs, and keeps connections to where they are.
+
+    A receiver knows a repeat by ``Idempotency-Key``: one key for one message at one send port.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout: float,
+        connections: int,
+        headers: Mapping[str, str] | None = None,
+        ca_file: str | None = None,
+        proxy: str | None = None,
+    ) -> None:
+        self._extra_headers = dict(headers or {})
+        self._proxy = proxy
+        self._settings: dict[str, Any] = {
+            "maxsize": connections,
+            "timeout": urllib3.Timeout(connect=timeout, read=timeout),
+            "cert_reqs": "CERT_REQUIRED",
+            "ca_certs": ca_file,
+        }
         self._pool: urllib3.PoolManager | None = None
 
     def open(self) -> None:
-        settings: dict[str, Any] = {
-            "maxsize": self._definition.connections,
-            "timeout": urllib3.Timeout(connect=self._definition.timeout, read=self._definition.timeout),
-            "cert_reqs": "CERT_REQUIRED",
-            "ca_certs": self._ca_file,
-        }
-        proxy = _proxy_for(self._definition)
-        self._pool = urllib3.PoolManager(**settings) if proxy is None else urllib3.ProxyManager(proxy, **settings)
+        if self._proxy is None:
+            self._pool = urllib3.PoolManager(**self._settings)
+        else:
+            self._pool = urllib3.ProxyManager(self._proxy, **self._settings)
 
-    def send(self, message: Message, attempt: Attempt) -> None:
+    def post(self, url: str, message: Message, attempt: Attempt) -> None:
+        """Returns when the other side has answered that it has it; DeliveryFailure otherwise."""
         assert self._pool is not None, "the adapter has not been opened"
         body = _WholeBody(body_of(message))
         try:
             answer = self._pool.urlopen(
                 "POST",
-                self._definition.url,
+                url,
                 body=iter(body),
                 headers=self._headers(message, body.part, attempt),
                 # The port's policy decides about repeats; a redirect would send the message where nobody declared it.
@@ -55,19 +92,17 @@ class HttpSender:
                 preload_content=False,
             )
         except (HTTPError, OSError) as error:
-            what = f"The message could not be sent to {self._definition.url}."
+            what = f"The message could not be sent to {url}."
             raise DeliveryFailure(what, why=_in_words(error)) from error
         text = _read(answer)
         if not 200 <= answer.status < 300:
             raise DeliveryFailure(
-                f"{self._definition.url} answered {answer.status} {answer.reason or ''}".rstrip() + ".",
+                f"{url} answered {answer.status} {answer.reason or ''}".rstrip() + ".",
                 why=text,
                 hint=_hint(answer),
             )
         if not body.taken:
-            raise DeliveryFailure(
-                f"{self._definition.url} answered {answer.status} before it had taken the whole message."
-            )
+            raise DeliveryFailure(f"{url} answered {answer.status} before it had taken the whole message.")
 
     def close(self) -> None:
         if self._pool is not None:
@@ -76,7 +111,7 @@ class HttpSender:
 
     def _headers(self, message: Message, part: Part, attempt: Attempt) -> urllib3.HTTPHeaderDict:
         headers = urllib3.HTTPHeaderDict({"User-Agent": "postroom", "Content-Type": _content_type(part)})
-        for name, value in self._definition.headers.items():
+        for name, value in self._extra_headers.items():
             headers[name] = value
         headers["Content-Length"] = str(part.body.size)
         headers["Idempotency-Key"] = str(attempt.instance_id)

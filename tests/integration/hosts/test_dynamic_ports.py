@@ -1,0 +1,143 @@
+"""Dynamic send ports in a running host: the message brings its address (SUB-10, SND-17, SND-18)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.adapters.dynamic.definition import Dynamic
+from postroom.errors import PublishFailed
+from postroom.hosts import HostInstance
+from postroom.message import Message
+from postroom.operations.subscriptions import list_subscriptions
+from postroom.properties import Property
+from postroom.system_properties import BTS
+from tests.integration.hosts.conftest import SETTINGS, StartHost
+from tests.support.box import Box, Region
+from tests.support.http_receiver import http_receiver
+from tests.support.senders import Recorder
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def host(box: Box, tmp_path: Path) -> Iterator[HostInstance]:
+    """A running host whose adapters are the real ones."""
+    with HostInstance(box.url, "Default", tmp_path, settings=SETTINGS, as_role=True) as running:
+        yield running
+
+
+def add_port(box: Box, *, filter: str | None = "exists(Region)", retry_count: int = 3, **given: Any) -> None:
+    adapter = Dynamic(**given).model_dump(mode="json")
+    box.add_port("Anywhere", filter, adapter=adapter, retry_count=retry_count, retry_seconds=0)
+
+
+def publish(box: Box, address: str | None, transport_type: str | None = None, body: bytes = b"order") -> None:
+    written: dict[Property, object] = {BTS.OutboundTransportLocation: address}
+    if transport_type is not None:
+        written[BTS.OutboundTransportType] = transport_type
+    if address is None:
+        del written[BTS.OutboundTransportLocation]
+    box.agent().publish([Message.of(body, promoted={Region: "EU"}, written=written)])
+
+
+def suspended(box: Box) -> list[tuple[str, str, str, bool]]:
+    rows = box.connection.execute("SELECT error_code, adapter, uri, resumable FROM suspended_queue").fetchall()
+    return [(code, adapter, uri, resumable) for code, adapter, uri, resumable in rows]
+
+
+def nothing_left(box: Box) -> bool:
+    return box.count("work_queue") + box.count("scheduled_queue") == 0
+
+
+@pytest.mark.usefixtures("host")
+def test_each_message_goes_where_it_says(box: Box, tmp_path: Path) -> None:
+    with http_receiver() as receiver:
+        add_port(box)
+        publish(box, "file:out/one/%MessageID%.txt", body=b"one")
+        publish(box, f"file://{tmp_path}/out/two/", body=b"two")
+        publish(box, "out/three.txt", "FILE", body=b"three")
+        publish(box, receiver.url, body=b"four")
+        publish(box, f"{receiver.url}/elsewhere", "HTTP", body=b"five")
+        wait_until(lambda: nothing_left(box), 30, what="all sent")
+        assert box.count("suspended_queue") == 0
+        assert sorted(one.body for one in receiver.accepted) == [b"five", b"four"]
+    assert [path.read_bytes() for path in (tmp_path / "out" / "one").glob("*.txt")] == [b"one"]
+    assert [path.read_bytes() for path in (tmp_path / "out" / "two").iterdir()] == [b"two"]
+    assert (tmp_path / "out" / "three.txt").read_bytes() == b"three"
+
+
+@pytest.mark.usefixtures("host")
+@pytest.mark.parametrize(
+    ("address", "transport_type", "adapter"),
+    [
+        (None, None, "dynamic"),
+        ("ftp://example.com/a", None, "dynamic"),
+        ("file:out/a", "MSMQ", "dynamic"),
+        ("file:../escaped", None, "file"),
+        ("file:///etc/escaped", None, "file"),
+        ("http://169.254.169.254/", None, "http"),
+    ],
+)
+def test_what_cannot_be_sent_is_suspended_at_once_and_can_be_resumed(
+    box: Box, address: str | None, transport_type: str | None, adapter: str
+) -> None:
+    """No retry: trying again cannot help. Resumable: another configuration of the port can."""
+    add_port(box, urls=["https://example.com/"])
+    publish(box, address, transport_type)
+    wait_until(lambda: suspended(box), 30, what="the message suspended")
+    assert suspended(box) == [("ADDRESS", adapter, address or "", True)]
+
+
+@pytest.mark.usefixtures("host")
+def test_a_port_that_may_go_there_now_sends_what_is_resumed(box: Box, tmp_path: Path) -> None:
+    add_port(box, folders=["out"])
+    publish(box, "file:other/a.txt")
+    wait_until(lambda: suspended(box), 30, what="the message suspended")
+    box.connection.execute(
+        """UPDATE send_ports SET adapter = adapter || '{"folders": ["out", "other"]}' WHERE name = 'Anywhere'"""
+    )
+    box.connection.execute("SELECT change_routing()")
+    box.connection.execute("SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue")
+    wait_until(lambda: (tmp_path / "other" / "a.txt").exists(), 30, what="the file")
+
+
+@pytest.mark.usefixtures("host")
+def test_a_failed_send_is_tried_again_by_the_ports_policy(box: Box) -> None:
+    with http_receiver() as receiver:
+        receiver.fail(times=2)
+        add_port(box)
+        publish(box, receiver.url)
+        wait_until(lambda: len(receiver.accepted) == 1, 30, what="the third attempt")
+        receiver.fail(times=10)
+        publish(box, receiver.url)
+        wait_until(lambda: suspended(box), 30, what="the message suspended")
+        assert suspended(box) == [("DELIVERY", "http", receiver.url, True)]
+
+
+def test_what_the_adapter_finds_in_the_context(box: Box, start_host: StartHost) -> None:
+    add_port(box)
+    recorder = Recorder()
+    start_host(recorder)
+    publish(box, "file:out/a")
+    [sent] = wait_until(lambda: recorder.sent, 30, what="the message")
+    context = sent.message.context
+    assert context[BTS.IsDynamicSend] is True
+    assert context[BTS.OutboundTransportLocation] == "file:out/a"
+    assert BTS.OutboundTransportType not in context
+    assert (context[BTS.SPName], context[BTS.RetryCount]) == ("Anywhere", 3)
+
+
+def test_a_dynamic_port_is_named_by_its_own_id(box: Box) -> None:
+    """SUB-10: it has no transport, so its subscription names the port."""
+    add_port(box, filter=None)
+    port_id, transport_id = box.connection.execute("SELECT id, transport_id FROM send_ports").fetchone() or (None, None)
+    (subscription,) = list_subscriptions(box.connection)
+    assert subscription.filter == f"BTS.SPID == '{port_id}'"
+    agent = box.agent()
+    [published] = agent.publish([Message.of(b"", promoted={BTS.SPID: str(port_id)})])
+    assert published.subscribers == ("Anywhere",)
+    with pytest.raises(PublishFailed):
+        agent.publish([Message.of(b"", promoted={BTS.SPTransportID: str(transport_id)})])

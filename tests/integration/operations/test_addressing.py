@@ -1,0 +1,56 @@
+"""Directing messages by the name of a send port or a send port group (CTX-21, SUB-11, SUB-13)."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.adapters.dynamic.definition import Dynamic
+from postroom.errors import NotFound
+from postroom.message import Context, Message
+from postroom.operations.addressing import directed_to
+from postroom.system_properties import BTS
+from tests.support.box import Box, Region
+
+
+@pytest.fixture
+def directed(box: Box) -> Box:
+    box.add_port("Static", "Region == 'never'")
+    box.add_port("Anywhere", adapter=Dynamic().model_dump(mode="json"))
+    box.add_port("Greedy", "exists(Region)")
+    box.add_group("Everyone", ["Static", "Greedy"])
+    return box
+
+
+@pytest.mark.parametrize(
+    ("name", "promoted", "subscribers"),
+    [
+        ("Static", {BTS.SPTransportID, BTS.SPID}, ("Greedy", "Static")),
+        ("Anywhere", {BTS.SPID}, ("Anywhere", "Greedy")),
+        ("Everyone", {BTS.SPGroupID}, ("Greedy", "Greedy", "Static")),
+    ],
+)
+def test_what_is_promoted_and_who_gets_it(
+    directed: Box, name: str, promoted: set[object], subscribers: tuple[str, ...]
+) -> None:
+    """The port's own filter does not restrict it (SUB-13), and others get it as well (SUB-11)."""
+    context = directed_to(directed.connection, name, Context().promote(Region, "EU"))
+    assert {prop for prop in context if context.is_promoted(prop)} == {Region, *promoted}
+    [published] = directed.agent().publish([Message(context=context)])
+    assert published.subscribers == subscribers
+
+
+def test_an_address_is_promoted_if_it_is_there_and_short_enough(directed: Box) -> None:
+    context = Context().write(BTS.OutboundTransportLocation, "file:out/a").write(BTS.OutboundTransportType, "FILE")
+    context = directed_to(directed.connection, "Anywhere", context)
+    assert context.is_promoted(BTS.OutboundTransportLocation)
+    assert context.is_promoted(BTS.OutboundTransportType)
+    long = Context().write(BTS.OutboundTransportLocation, "https://example.com/" + "a" * 300)
+    long = directed_to(directed.connection, "Anywhere", long)
+    assert not long.is_promoted(BTS.OutboundTransportLocation)
+    assert str(long[BTS.OutboundTransportLocation]).endswith("a")
+
+
+def test_a_name_that_is_not_there_is_said_with_those_that_are(directed: Box) -> None:
+    with pytest.raises(NotFound) as caught:
+        directed_to(directed.connection, "Nobody", Context())
+    assert caught.value.hint == "There are: Anywhere, Greedy, Static, Everyone."

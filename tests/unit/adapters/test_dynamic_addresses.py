@@ -1,0 +1,173 @@
+"""Where the messages of a dynamic send port go, and where they may not (SND-17, SND-18)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from postroom.adapters import File, load_adapter
+from postroom.adapters.dynamic.addresses import AddressRefused, ToFile, ToNowhere, ToUrl, endpoint_of, target_of
+from postroom.adapters.dynamic.definition import Dynamic
+from postroom.errors import DefinitionError
+from postroom.message import Context
+from postroom.system_properties import BTS
+
+
+def context(address: str | None, transport_type: str | None = None) -> Context:
+    return Context().write(BTS.OutboundTransportLocation, address).write(BTS.OutboundTransportType, transport_type)
+
+
+def target(
+    home: Path, address: str | None, transport_type: str | None = None, **definition: object
+) -> ToFile | ToUrl | ToNowhere:
+    return target_of(context(address, transport_type), Dynamic(**definition), home)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home" / "out").mkdir(parents=True)
+    return tmp_path / "home"
+
+
+@pytest.mark.parametrize(
+    ("address", "folder", "name"),
+    [
+        ("file://{home}/out/a.xml", "out", "a.xml"),
+        ("FILE://{home}/out/a.xml", "out", "a.xml"),
+        ("file://localhost{home}/out/a.xml", "out", "a.xml"),
+        ("file://{home}/out/%MessageID%.xml", "out", "%MessageID%.xml"),
+        ("file://{home}/out/%datetime%%20of%20%MessageID%", "out", "%datetime% of %MessageID%"),
+        ("file://{home}/out/", "out", "%MessageID%%SourceExtension%"),
+        ("file://{home}/not/there/yet/a", "not/there/yet", "a"),
+        ("file:out/a.xml", "out", "a.xml"),
+        ("file:a.xml", ".", "a.xml"),
+        ("file:out/../b/a.xml", "b", "a.xml"),
+        ("file://{home}/%6Fut/100%25", "out", "100%"),
+    ],
+)
+def test_a_file_address_names_folder_and_file(home: Path, address: str, folder: str, name: str) -> None:
+    found = target(home, address.format(home=home))
+    assert found == ToFile(folder=Path(os.path.realpath(home / folder)), name=name)
+    assert File(found.folder, name=found.name).problems() == []
+
+
+@pytest.mark.parametrize("url", ["http://example.com/a?b=c", "HTTPS://example.com/", "https://example.com:8443/a/../b"])
+def test_any_url_will_do_by_default(home: Path, url: str) -> None:
+    assert target(home, url) == ToUrl(url=url)
+
+
+@pytest.mark.parametrize(
+    ("address", "transport_type", "kind"),
+    [
+        ("out/a.xml", "FILE", ToFile),
+        ("out/a.xml", "file", ToFile),
+        ("https://example.com/", "HTTP", ToUrl),
+        ("null:", None, ToNowhere),
+        ("https://example.com/", "NULL", ToNowhere),
+        ("file:out/a.xml", "", ToFile),
+    ],
+)
+def test_the_type_wins_over_the_prefix(home: Path, address: str, transport_type: str | None, kind: type) -> None:
+    assert isinstance(target(home, address, transport_type), kind)
+
+
+@pytest.mark.parametrize(
+    ("address", "transport_type", "said"),
+    [
+        (None, None, "no address"),
+        ("", None, "no address"),
+        ("  ", "FILE", "no address"),
+        ("ftp://example.com/a", None, "No adapter is known for the address 'ftp://example.com/a'"),
+        ("out/a.xml", None, "No adapter is known"),
+        ("file:out/a.xml", "FTP", "no adapter 'FTP'"),
+        ("https://example.com/", "FILE", "not the address of a file"),
+        ("file:out/a.xml", "HTTP", "not a URL"),
+        ("https://user:secret@example.com/", None, "user or a password"),
+        ("http://", None, "not a URL"),
+        ("http://exa mple.com", None, "space"),
+        ("file://server/share/a.xml", None, "names the host 'server'"),
+        ("file:///etc/cron.d/a", None, "outside of the folders"),
+        ("file:../a.xml", None, "outside of the folders"),
+        ("file:out/../../a.xml", None, "outside of the folders"),
+        ("file:out/%2e%2e/%2e%2e/a.xml", None, "outside of the folders"),
+        ("../a.xml", "FILE", "outside of the folders"),
+        ("file:///a.xml", None, "outside of the folders"),
+        ("file:leads/out/a.xml", None, "outside of the folders"),
+        ("file:.postroom/postgres/a", None, "hidden folder"),
+        ("file:out/.ssh/a", None, "hidden folder"),
+        ("file:out/.hidden", None, "begins with a dot"),
+        ("file:out/%Nonsense%", None, "no macro %Nonsense%"),
+        ("file:%MessageID%/a", None, "macro stands in the folder"),
+        ("file:out/a%00b", None, "NUL"),
+        ("file:out/a%5Cb", None, "which a file's name may not"),
+    ],
+)
+def test_what_it_cannot_be_sent_to(home: Path, address: str | None, transport_type: str | None, said: str) -> None:
+    (home / "leads").symlink_to(home.parent)
+    with pytest.raises(AddressRefused) as caught:
+        target(home, address, transport_type)
+    assert said in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert caught.value.hint
+    assert not caught.value.transient
+
+
+def test_folders_widen_and_narrow_where_files_go(home: Path) -> None:
+    elsewhere = home.parent / "elsewhere"
+    assert target(home, f"file://{elsewhere}/a", folders=["out", elsewhere]) == ToFile(
+        folder=Path(os.path.realpath(elsewhere)), name="a"
+    )
+    with pytest.raises(AddressRefused, match="may not go"):
+        target(home, f"file://{home}/a", folders=["out"])
+    with pytest.raises(AddressRefused, match="may not go"):
+        target(home, "file:outside/a", folders=["out"])
+    with pytest.raises(AddressRefused, match="may not go"):
+        target(home, "file:out/a", folders=[])
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("https://example.com/orders", True),
+        ("https://example.com:443/orders/1?x=y", True),
+        ("https://EXAMPLE.com/orders/", True),
+        ("https://example.com/ordersheet", False),
+        ("https://example.com/orders/../admin", False),
+        ("https://example.com/orders/%2e%2e/admin", False),
+        ("https://example.com/", False),
+        ("http://example.com/orders", False),
+        ("https://example.com:8443/orders", False),
+        ("https://example.com.evil.org/orders", False),
+        ("http://hooks.example.org/anything", True),
+        ("http://169.254.169.254/latest", False),
+    ],
+)
+def test_urls_narrow_where_messages_are_posted(home: Path, url: str, allowed: bool) -> None:
+    urls = ["https://example.com/orders/", "http://hooks.example.org"]
+    if allowed:
+        assert target(home, url, urls=urls) == ToUrl(url=url)
+    else:
+        with pytest.raises(AddressRefused, match="may not go"):
+            target(home, url, urls=urls)
+
+
+def test_what_a_listing_shows_of_an_endpoint() -> None:
+    assert endpoint_of(context("https://user:secret@example.com/a")) == ("http", "https://(hidden)@example.com/a")
+    assert endpoint_of(context("ftp://example.com")) == ("dynamic", "ftp://example.com")
+    assert endpoint_of(context(None)) == ("dynamic", "")
+    assert endpoint_of(context("a", "FILE")) == ("file", "a")
+
+
+def test_a_definition_says_what_is_wrong_with_it_and_is_read_back() -> None:
+    definition = Dynamic(folders=["out", Path("in")], urls=["https://example.com/"], timeout=5)
+    assert definition.problems() == []
+    assert definition.address(Path("/srv")) == "dynamic:"
+    assert load_adapter(definition.model_dump(mode="json")) == definition
+    wrong = Dynamic(folders=["", "a\0b"], urls=["ftp://x", "https://x/?a=b"], timeout=0)
+    assert len(wrong.problems()) == 5
+    with pytest.raises(DefinitionError, match="folders"):
+        Dynamic(folders="out")
+    with pytest.raises(DefinitionError, match="urls"):
+        Dynamic(urls="https://example.com")
