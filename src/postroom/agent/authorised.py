@@ -18,6 +18,7 @@ from postroom.filters.authorisation import (
 from postroom.namespaces import dotted_name, split_key
 
 if TYPE_CHECKING:
+    from postroom.agent.matching import Matches
     from postroom.agent.routing import RoutingTable
 
 Predicates = frozenset[MessagePredicate]
@@ -34,23 +35,22 @@ class Authorisation:
         self._predicates = predicates
         self._chunk_of = chunk_of
 
-    def allowed(
-        self, rows: npt.NDArray[np.int64], subscription_ids: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.bool_] | None, Barred]:
+    def allowed(self, matches: Matches) -> tuple[npt.NDArray[np.bool_] | None, Barred]:
         """Of every match, whether its host may receive the message (None: all may); and for rows that lost matches the
         hosts that may not."""
+        rows = matches.rows
         if not any(self._predicates) or not len(rows):
             return None, {}
         distinct = list(dict.fromkeys(self._predicates))
         kind = np.array([distinct.index(one) for one in self._predicates])[self._chunk_of[rows]]
-        subscriptions, subscription_of = np.unique(subscription_ids, return_inverse=True)
-        hosts = [self._routing.subscribers[one].host_id for one in subscriptions.tolist()]
+        subscriptions, subscription_of = np.unique(matches.subscription_ids, return_inverse=True)
+        hosts = [matches.subscribers[one].host_id for one in subscriptions.tolist()]
         shown = [self._routing.application_properties.get(one, NOTHING_TO_SHOW) for one in hosts]
         table = np.array([[may_receive(one, properties) for properties in shown] for one in distinct])
         mask: npt.NDArray[np.bool_] = table[kind, subscription_of]
         barred: defaultdict[int, set[str]] = defaultdict(set)
         for pair in np.flatnonzero(~mask).tolist():
-            barred[int(rows[pair])].add(self._routing.host_names[hosts[int(subscription_of[pair])]])
+            barred[int(rows[pair])].add(self._routing.host_names.get(hosts[int(subscription_of[pair])], ""))
         return mask, barred
 
 

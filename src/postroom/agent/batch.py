@@ -20,6 +20,7 @@ from postroom.agent.chunks import Chunk
 from postroom.agent.contexts import stored_contexts
 from postroom.agent.documents import BODY, Documents
 from postroom.agent.identity import Kind, Units
+from postroom.agent.matching import match_batch
 from postroom.agent.originator import batch_originators, stored_originator
 from postroom.agent.reports import RoutingFailureReport
 from postroom.agent.routes import Routes
@@ -47,6 +48,7 @@ class Batch:
 
     def __init__(
         self,
+        connection: Connection,
         location: ReceiveLocation,
         content_type: str,
         chunks: Sequence[Chunk],
@@ -56,26 +58,22 @@ class Batch:
     ) -> None:
         self._documents = Documents(location, content_type, chunks, routing.login)
         self._routing = routing
-        self._route(clock)
+        self._route(connection, clock)
 
-    def _route(self, clock: Clock) -> None:
+    def _route(self, connection: Connection, clock: Clock) -> None:
         """Matches the documents, and takes out of the batch what a standard interchange takes down with it."""
         documents = self._documents
         rows = len(documents.chunk_of)
-        found, ids = (
-            self._routing.match(documents.promoted, rows)
-            if rows
-            else (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-        )
+        matches = match_batch(connection, self._routing, documents.promoted, rows)
         predicates = [stamp.predicates for stamp in documents.stamps]
-        allowed, barred = Authorisation(self._routing, predicates, documents.chunk_of).allowed(found, ids)
+        allowed, barred = Authorisation(self._routing, predicates, documents.chunk_of).allowed(matches)
         if allowed is not None:
-            found, ids = found[allowed], ids[allowed]
+            matches = matches.take(allowed)
         refusals: dict[int, MessageFailure] = {
             number: chunk.refusal for number, chunk in enumerate(documents.chunks) if chunk.refusal is not None
         }
         unroutable: dict[int, RoutingFailure] = {}
-        for row in np.setdiff1d(np.arange(rows), found).tolist():
+        for row in np.setdiff1d(np.arange(rows), matches.rows).tolist():
             chunk = int(documents.chunk_of[row])
             if documents.chunks[chunk].recoverable or chunk not in refusals:
                 unroutable[row] = routing_failure(
@@ -84,24 +82,28 @@ class Batch:
                 if not documents.chunks[chunk].recoverable:
                     refusals[chunk] = unroutable[row]
         kept = ~np.isin(documents.chunk_of, list(refusals))
-        routed = kept[found]
+        matches = matches.take(kept[matches.rows])
         self._failures = BatchFailures(
+            connection,
             documents,
             refusals=refusals,
             unroutable=unroutable,
-            first_instance=int(np.count_nonzero(routed)),
+            first_instance=len(matches.rows),
             routing=self._routing,
             clock=clock,
         )
         kept[self._failures.replaced] = False
         self._kept = np.flatnonzero(kept)
-        messages = (np.cumsum(kept) - 1)[found[routed]]
+        messages = (np.cumsum(kept) - 1)[matches.rows]
         units = Units.of(documents.units).take(documents.chunk_of[self._kept])
         numbers = documents.numbers[self._kept]
         self._message_ids = units.ids(Kind.MESSAGE, numbers)
         self._part_ids = units.ids(Kind.PART, numbers)
         self._routes = Routes(
-            messages=messages, subscription_ids=ids[routed], units=units.take(messages), routing=self._routing
+            messages=messages,
+            matches=matches,
+            units=units.take(messages),
+            host_names=self._routing.host_names,
         )
 
     # -- writing -----------------------------------------------------------------------------------------------

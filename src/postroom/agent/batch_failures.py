@@ -64,6 +64,7 @@ class BatchFailures:
 
     def __init__(
         self,
+        connection: Connection,
         documents: Documents,
         *,
         refusals: Mapping[int, MessageFailure],
@@ -81,7 +82,7 @@ class BatchFailures:
             *self._unroutable_documents(unroutable),
         ]
         routed = failed if documents.location.route_failures else []
-        self._errors = InboundErrors([self._as_error(one) for one in routed], routing)
+        self._errors = InboundErrors(connection, [self._as_error(one) for one in routed], routing)
         errors = [one for one in failed if one.instance_id in self._errors.instances]
         suspended = [one for one in failed if one.instance_id not in self._errors.instances]
         self._suspended = [self._suspended_row(one) for one in suspended]

@@ -12,7 +12,7 @@ import uuid
 import psycopg
 
 from postroom.agent.error_reports import Failure, is_error_report
-from postroom.agent.finding import SqlFinder, clear_predicates
+from postroom.agent.finding import SqlFinder, clear_predicates, instances_for
 from postroom.agent.identity import Kind, derive_id, unit_for_failure
 from postroom.agent.wake_up import WakeUp
 from postroom.message import Message
@@ -20,7 +20,7 @@ from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues
 from postroom.messagebox.stored_context import StoredContext
 
-_NOBODY_MAY = "PR002"
+_STALE, _NOBODY_MAY = "PR001", "PR002"
 
 
 class FailedMessages:
@@ -42,12 +42,15 @@ class FailedMessages:
             return False
         unit = unit_for_failure(claimed.instance_id)
         error = Message(context=failure.context(original), message_id=derive_id(unit, Kind.MESSAGE, 0))
-        try:
-            hosts = transaction(connection, lambda c: self._publish(c, claimed, error, unit))
-        except psycopg.Error as refused:
-            if refused.sqlstate == _NOBODY_MAY:
-                return False
-            raise
+        while True:
+            try:
+                hosts = transaction(connection, lambda c: self._publish(c, claimed, error, unit))
+                break
+            except psycopg.Error as refused:
+                if refused.sqlstate == _NOBODY_MAY:
+                    return False
+                if refused.sqlstate != _STALE:  # an instance that waited for it has just completed
+                    raise
         if hosts is None:
             return False
         WakeUp(connection).send(hosts)
@@ -67,7 +70,9 @@ class FailedMessages:
             error_id=error.message_id,
             context=error.context.to_json(),
             subscription_ids=[one.subscription_id for one in subscribers],
-            instance_ids=[derive_id(unit, Kind.INSTANCE, number) for number in range(len(subscribers))],
+            instance_ids=instances_for(
+                connection, subscribers, [derive_id(unit, Kind.INSTANCE, n) for n in range(len(subscribers))]
+            ),
         ):
             raise ClaimLost("The message was given to another host instance.")
         self._finder.clear(connection, batch_id)

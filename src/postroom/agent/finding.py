@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from postroom.agent.authorised import Barred
+from postroom.agent.convoys import Convoy, locate_instances
+from postroom.agent.correlation import correlations_of, find_waiting, values_of
 from postroom.agent.originator import Login, read_login
-from postroom.agent.routing import RoutingTable, Subscriber
+from postroom.agent.routing import RoutingTable, Subscriber, read_property_lists
 from postroom.errors import BadValue
 from postroom.filters.authorisation import NOTHING_TO_SHOW, comparable_text, may_receive
 from postroom.message import Message
@@ -18,7 +20,7 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.stored_values import to_stored
 from postroom.properties import Property
-from postroom.values import ValueType
+from postroom.values import Value, ValueType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,8 @@ class FoundSubscriber:
     service_name: str
     host_name: str
     started: bool
+    #: The convoy that the message belongs to, if it does.
+    convoy: Convoy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,15 +79,18 @@ class IndexFinder:
 
     def find(self, connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> Found:
         routing = self._routing
-        subscribers: list[list[Subscriber]] = []
+        promoted = [message.context.promoted for message in messages]
+        found = [[routing.subscribers[one] for one in routing.match_one(values)] for values in promoted]
+        if routing.correlation_types:
+            for subscriber, rows in find_waiting(connection, correlations_of(promoted, routing)):
+                for row in rows:
+                    found[row].append(subscriber)
         barred: dict[int, set[str]] = {}
         for row, message in enumerate(messages):
-            found = [routing.subscribers[one] for one in routing.match_one(message.context.promoted)]
             if message.context.predicates:
-                found, refused = authorised(routing, message, found)
+                found[row], refused = authorised(routing, message, found[row])
                 if refused:
-                    barred[row] = {routing.host_names[one.host_id] for one in refused}
-            subscribers.append(found)
+                    barred[row] = {routing.host_names.get(one.host_id, "") for one in refused}
         insert_predicates(connection, batch_id, messages)
         return Found(
             version=routing.version,
@@ -93,12 +100,14 @@ class IndexFinder:
                     FoundSubscriber(
                         subscription_id=one.subscription_id,
                         service_name=one.service_name,
-                        host_name=routing.host_names[one.host_id],
+                        # A host that is not known yet is one that routing does not know either: found again, then.
+                        host_name=routing.host_names.get(one.host_id, ""),
                         started=one.started,
+                        convoy=convoy_of(values, one.convoy_set_id, routing.convoy_sets),
                     )
-                    for one in found
+                    for one in subscribers
                 ]
-                for found in subscribers
+                for subscribers, values in zip(found, promoted, strict=True)
             ],
         )
 
@@ -145,17 +154,22 @@ class SqlFinder:
         row = connection.execute("SELECT version FROM lock_routing()").fetchone()
         assert row is not None
         found: dict[uuid.UUID, list[FoundSubscriber]] = {message.message_id: [] for message in messages}
-        rows = {message.message_id: row for row, message in enumerate(messages)}
+        promoted = {message.message_id: message.context.promoted for message in messages}
+        numbers = {message.message_id: number for number, message in enumerate(messages)}
         barred: defaultdict[int, set[str]] = defaultdict(set)
-        for message_id, subscription_id, name, host, started, may in connection.execute(
-            statement("queries/find_subscribers"), {"batch": batch_id}
-        ):
+        rows = connection.execute(statement("queries/find_subscribers"), {"batch": batch_id}).fetchall()
+        convoy_sets = read_property_lists(connection)["convoy"] if any(one[-1] is not None for one in rows) else {}
+        for message_id, subscription_id, name, host, started, may, convoy_set_id in rows:
             if not may:
-                barred[rows[message_id]].add(host.lower())
+                barred[numbers[message_id]].add(host.lower())
                 continue
             found[message_id].append(
                 FoundSubscriber(
-                    subscription_id=subscription_id, service_name=name, host_name=host.lower(), started=started
+                    subscription_id=subscription_id,
+                    service_name=name,
+                    host_name=host.lower(),
+                    started=started,
+                    convoy=convoy_of(promoted[message_id], convoy_set_id, convoy_sets),
                 )
             )
         return Found(version=row[0], subscribers=[found[message.message_id] for message in messages], barred=barred)
@@ -168,6 +182,29 @@ class SqlFinder:
 
     def clear(self, connection: Connection, batch_id: uuid.UUID) -> None:
         connection.execute("DELETE FROM message_properties WHERE batch_id = %s", (batch_id,))
+
+
+def convoy_of(
+    promoted: Mapping[str, Value], convoy_set_id: int | None, convoy_sets: Mapping[int, Sequence[str]]
+) -> Convoy | None:
+    """The convoy of a message that met a subscription with this convoy set; none if it lacks one of the properties."""
+    if convoy_set_id is None or (values := values_of(promoted, convoy_sets[convoy_set_id])) is None:
+        return None
+    return Convoy(convoy_set_id=convoy_set_id, values=values)
+
+
+def instances_for(
+    connection: Connection, subscribers: Sequence[FoundSubscriber], offered: Sequence[uuid.UUID]
+) -> list[uuid.UUID]:
+    """The instance for each subscriber: the one that is offered, or the one that its convoy has already.
+
+    Inside the publish transaction; for all messages of a batch at once, so that keys are locked in one order."""
+    instances = list(offered)
+    convoys = {number: one.convoy for number, one in enumerate(subscribers) if one.convoy is not None}
+    located = locate_instances(connection, list(convoys.values()), [instances[number] for number in convoys])
+    for number, instance_id in zip(convoys, located, strict=True):
+        instances[number] = instance_id
+    return instances
 
 
 def insert_properties(connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from postroom.agent.authorised import Authorisation
 from postroom.agent.error_reports import Failure
 from postroom.agent.identity import Kind, Units, derive_id, id_array, unit_for_failure
+from postroom.agent.matching import match_batch
 from postroom.agent.routes import Routes
 from postroom.agent.routing import RoutingTable
 from postroom.filters.columns import columns_of
@@ -35,16 +36,17 @@ class FailedInbound:
 class InboundErrors:
     """Which of the failures of a batch somebody wants to hear of, and the error messages about those."""
 
-    def __init__(self, failed: Sequence[FailedInbound], routing: RoutingTable) -> None:
+    def __init__(self, connection: Connection, failed: Sequence[FailedInbound], routing: RoutingTable) -> None:
         contexts = [one.failure.context(one.original) for one in failed]
-        rows, ids = routing.match(columns_of([context.promoted for context in contexts]), len(contexts))
+        columns = columns_of([context.promoted for context in contexts])
+        matches = match_batch(connection, routing, columns, len(contexts))
         predicates = [context.predicates for context in contexts]
-        allowed, _ = Authorisation(routing, predicates, np.arange(len(contexts))).allowed(rows, ids)
+        allowed, _ = Authorisation(routing, predicates, np.arange(len(contexts))).allowed(matches)
         if allowed is not None:
-            rows, ids = rows[allowed], ids[allowed]
-        wanted = np.unique(rows)
+            matches = matches.take(allowed)
+        wanted = np.unique(matches.rows)
         units = [unit_for_failure(failed[row].failure.instance_id) for row in wanted.tolist()]
-        positions = np.searchsorted(wanted, rows)
+        positions = np.searchsorted(wanted, matches.rows)
         #: The instances that are not suspended, because an error message takes their place.
         self.instances = {failed[row].failure.instance_id for row in wanted.tolist()}
         self.messages = [
@@ -52,7 +54,10 @@ class InboundErrors:
             for row, unit in zip(wanted.tolist(), units, strict=True)
         ]
         self._routes = Routes(
-            messages=positions, subscription_ids=ids, units=Units.of(units).take(positions), routing=routing
+            messages=positions,
+            matches=matches,
+            units=Units.of(units).take(positions),
+            host_names=routing.host_names,
         )
 
     @property

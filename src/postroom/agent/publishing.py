@@ -19,7 +19,7 @@ import psycopg
 
 from postroom.agent.acknowledgements import is_acknowledgement
 from postroom.agent.authorised import routing_failure
-from postroom.agent.finding import Found, IndexFinder, SqlFinder, clear_predicates, wrong_types
+from postroom.agent.finding import Found, IndexFinder, SqlFinder, clear_predicates, instances_for, wrong_types
 from postroom.agent.identity import Kind, derive_id, unit_for_key
 from postroom.agent.originator import Login, believed, names_originator, stored_originator
 from postroom.agent.reports import RoutingFailureReport, write_reports
@@ -136,18 +136,22 @@ class MessageAgent:
         number = 0
         published: list[Published] = []
         hosts: set[str] = set()
+        everybody = [one for subscribers in found.subscribers for one in subscribers]
+        offered = [derive_id(unit, Kind.INSTANCE, n) for n in range(len(everybody))]
+        instances = instances_for(connection, everybody, offered)
         for row, message in enumerate(messages):
             subscribers = found.subscribers[row]
             if row in unroutable:
-                self._suspend(connection, message, unit, number, wrong.get(row) or _failure(message, found, row))
-                number += 2
+                # Numbers after those of the subscribers, two each.
+                numbered = len(everybody) + 2 * row
+                self._suspend(connection, message, unit, numbered, wrong.get(row) or _failure(message, found, row))
             elif row not in dropped:
                 if is_acknowledgement(message.context):
                     _write_large_bodies(connection, message)
-                instances = [derive_id(unit, Kind.INSTANCE, number + i) for i in range(len(subscribers))]
-                number += len(instances)
                 ids = [one.subscription_id for one in subscribers]
-                _insert(connection, batch_id, found.version, message, ids, instances)
+                own = instances[number : number + len(ids)]
+                number += len(ids)
+                _insert(connection, batch_id, found.version, message, ids, own)
                 hosts.update(one.host_name for one in subscribers if one.started)
             published.append(
                 Published(

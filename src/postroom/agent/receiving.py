@@ -11,6 +11,7 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import psycopg
 
@@ -18,7 +19,7 @@ from postroom.agent.batch import Batch
 from postroom.agent.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, Progress, chunks_of
 from postroom.agent.interchange import Interchange
 from postroom.agent.reports import Unroutable
-from postroom.agent.routing import RoutingTable
+from postroom.agent.routing import RoutingTable, StaleRouting
 from postroom.agent.wake_up import WakeUp
 from postroom.clock import Clock, system_clock
 from postroom.messagebox.configuration import ReceiveLocation
@@ -37,10 +38,6 @@ class Received:
     """Failures that were published as error messages."""
     empty: bool = False
     """It was a list without documents, of which nothing is kept. Not said again when it is repeated."""
-
-
-class StaleRouting(Exception):
-    """The subscriptions changed between matching and writing; nothing was written."""
 
 
 class Receiver:
@@ -76,16 +73,7 @@ class Receiver:
         return list(outcome.values())
 
     def _publish(self, location: ReceiveLocation, content_type: str, group: list[Chunk]) -> list[Received]:
-        try:
-            batch = transaction(
-                self._connection, lambda c: self._write(c, location, content_type, group, lock_first=False)
-            )
-        except (StaleRouting, psycopg.errors.InsufficientPrivilege):
-            # The subscriptions changed, or the login is not trusted any more and may not write whom it publishes for.
-            # Once more under the lock: nothing can change now. Rare, so that the plain repetition is good enough.
-            batch = transaction(
-                self._connection, lambda c: self._write(c, location, content_type, group, lock_first=True)
-            )
+        batch = self._write_until_current(location, content_type, group)
         if batch is None:
             return []
         self._wake_up.send(batch.hosts)
@@ -100,13 +88,33 @@ class Receiver:
             for one in batch.tallies
         ]
 
+    def _write_until_current(self, location: ReceiveLocation, content_type: str, group: list[Chunk]) -> Batch | None:
+        lock_first = False
+        while True:
+            try:
+                return transaction(
+                    self._connection,
+                    partial(
+                        self._write, location=location, content_type=content_type, group=group, lock_first=lock_first
+                    ),
+                )
+            except StaleRouting:
+                # Once more under the lock: the index cannot change now, only an instance complete. Rare, so that the
+                # plain repetition is good enough.
+                lock_first = True
+            except psycopg.errors.InsufficientPrivilege:
+                # The login is not trusted any more, and may not write whom it publishes for.
+                if lock_first:
+                    raise
+                lock_first = True
+
     def _write(
         self,
         connection: Connection,
+        *,
         location: ReceiveLocation,
         content_type: str,
         group: list[Chunk],
-        *,
         lock_first: bool,
     ) -> Batch | None:
         lock = _lock(connection) if lock_first else None
@@ -115,7 +123,7 @@ class Receiver:
         accepted = _write_receipts(connection, group)
         if not accepted:
             return None
-        batch = Batch(location, content_type, accepted, self._routing, clock=self._clock)
+        batch = Batch(connection, location, content_type, accepted, self._routing, clock=self._clock)
         batch.write_messages(connection)
         lock = lock or _lock(connection)
         if lock[0] != self._routing.version:
@@ -139,7 +147,7 @@ def receive_again(
     routing.catch_up(connection)
     # What fails here is the caller's to route or to suspend, because the message is in the MessageBox already.
     location = replace(location, route_failures=False)
-    batch = Batch(location, pipeline.content_type, chunks, routing)
+    batch = Batch(connection, location, pipeline.content_type, chunks, routing)
     if batch.reports:
         raise Unroutable(batch.reports[0].description, batch.reports[0].context)
     batch.write_messages(connection)

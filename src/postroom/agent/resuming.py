@@ -13,12 +13,12 @@ from collections.abc import Callable
 import psycopg
 
 from postroom.agent.authorised import routing_failure
-from postroom.agent.finding import authorised, clear_predicates, insert_predicates
+from postroom.agent.finding import IndexFinder, clear_predicates, instances_for
 from postroom.agent.identity import Kind, derive_id
 from postroom.agent.interchange import Interchange
-from postroom.agent.receiving import StaleRouting, receive_again
+from postroom.agent.receiving import receive_again
 from postroom.agent.reports import RoutingFailureReport, Unroutable, write_reports
-from postroom.agent.routing import RoutingTable
+from postroom.agent.routing import RoutingTable, StaleRouting
 from postroom.agent.wake_up import WakeUp
 from postroom.errors import PipelineFailure
 from postroom.message import Bytes, Context, Message
@@ -98,27 +98,28 @@ class ResumedInbound:
         unit = uuid.uuid4()
 
         def work(connection: Connection) -> set[str]:
-            found = [self._routing.subscribers[one] for one in self._routing.match_one(message.context.promoted)]
-            if not found:
+            routes = IndexFinder(self._routing).find(connection, unit, [message])
+            [found] = routes.subscribers
+            if not found and not routes.barred:
                 what = "The message still could not be routed because no subscribers were found."
                 raise Unroutable(what, message.context)
-            found, refused = authorised(self._routing, message, found)
             if not found:
-                barred = {self._routing.host_names[one.host_id] for one in refused}
-                failure = routing_failure(message.context.get(BTS.MessageType), message.context.predicates, barred)
+                message_type = message.context.get(BTS.MessageType)
+                failure = routing_failure(message_type, message.context.predicates, routes.barred[0])
                 raise Unroutable(failure.what, message.context, why=failure.why, hint=failure.hint)
-            insert_predicates(connection, unit, [message])
             connection.execute(
                 "SELECT route_message(%s, %s, %s, %s, %s, %s)",
                 (
                     *(unit, self._routing.version, message.message_id, [part.part_id for part in message.parts]),
                     [one.subscription_id for one in found],
-                    [derive_id(unit, Kind.INSTANCE, number) for number in range(len(found))],
+                    instances_for(
+                        connection, found, [derive_id(unit, Kind.INSTANCE, number) for number in range(len(found))]
+                    ),
                 ),
             )
             clear_predicates(connection, unit, [message])
             complete(connection)
-            return {self._routing.host_names[one.host_id] for one in found if one.started}
+            return {one.host_name for one in found if one.started}
 
         while True:
             self._routing.catch_up(connection)

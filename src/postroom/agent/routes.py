@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
+from postroom.agent.convoys import locate_instances
 from postroom.agent.identity import Kind, Units
-from postroom.agent.routing import RoutingTable, Subscriber
+from postroom.agent.matching import Matches
+from postroom.agent.routing import StaleRouting, Subscriber
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.copying import BIGINT, SMALLINT, UUID
 from postroom.messagebox.writing import Cause, SuspendedRow, Task, write_suspended, write_work_queue
 
 
 class Routes:
-    """Pairs of message (its position in the batch) and subscription, each with an instance id of its own."""
+    """Pairs of message (its position among those published) and subscription, each with the id of its instance: one of
+    its own, unless it joins an instance that is there."""
 
     def __init__(
         self,
         *,
         messages: npt.NDArray[np.int64],
-        subscription_ids: npt.NDArray[np.int64],
+        matches: Matches,
         units: Units,
-        routing: RoutingTable,
+        host_names: Mapping[int, str],
     ) -> None:
         self.messages = messages
-        self._subscription_ids = subscription_ids
+        self._matches = matches
+        self._subscription_ids = matches.subscription_ids
         self._instance_ids = units.ids(Kind.INSTANCE, np.arange(len(messages)))
-        distinct, self._subscriber_of = np.unique(subscription_ids, return_inverse=True)
-        self._subscribers = [routing.subscribers[one] for one in distinct.tolist()]
-        self._host_names = routing.host_names
+        distinct, self._subscriber_of = np.unique(matches.subscription_ids, return_inverse=True)
+        self._subscribers = [matches.subscribers[one] for one in distinct.tolist()]
+        self._host_names = host_names
 
     @property
     def hosts(self) -> set[str]:
@@ -38,20 +43,49 @@ class Routes:
         return {self._host_names[one.host_id] for one in self._subscribers if one.started}
 
     def write(self, connection: Connection, message_ids: npt.NDArray[np.void]) -> None:
-        """One row per pair: in the work queue of the subscriber's host, or in the suspended queue if it is stopped."""
+        """One row per pair: in the work queue of the subscriber's host, or in the suspended queue if it is stopped.
+
+        The caller holds the routing lock. StaleRouting if an instance that was found has completed meanwhile."""
         if not self._subscribers:
             return
+        self._join_instances(connection)
         host_ids = np.array([one.host_id for one in self._subscribers])[self._subscriber_of]
         started = np.array([one.started for one in self._subscribers])[self._subscriber_of]
+        joins = np.array([one.joins_instance for one in self._subscribers])[self._subscriber_of]
         for host_id in np.unique(host_ids).tolist():
             host = self._host_names[host_id]
-            self._write_work(connection, host, message_ids, np.flatnonzero((host_ids == host_id) & started))
+            here = (host_ids == host_id) & started
+            self._write_work(connection, host, message_ids, np.flatnonzero(here & ~joins), Task.DELIVER)
+            self._write_work(connection, host, message_ids, np.flatnonzero(here & joins), Task.JOIN_INSTANCE)
             stopped = np.flatnonzero((host_ids == host_id) & ~started)
             if len(stopped):
                 write_suspended(connection, host, [self._suspended(message_ids, pair) for pair in stopped.tolist()])
 
+    def _join_instances(self, connection: Connection) -> None:
+        """Pairs of instance subscriptions, and of convoys, get the id of the instance that they join."""
+        waiting = [one for one in self._subscribers if one.instance_id is not None]
+        if waiting:
+            row = connection.execute(
+                "SELECT lock_instance_subscriptions(%s::bigint[])", ([one.subscription_id for one in waiting],)
+            ).fetchone()
+            if row != (True,):
+                raise StaleRouting
+            ids = b"".join(one.instance_id.bytes if one.instance_id else bytes(16) for one in self._subscribers)
+            joins = np.array([one.instance_id is not None for one in self._subscribers])[self._subscriber_of]
+            self._instance_ids[joins] = np.frombuffer(ids, dtype="V16")[self._subscriber_of[joins]]
+        if self._matches.convoys:
+            pairs = list(self._matches.convoys)
+            offered = [uuid.UUID(bytes=bytes(one)) for one in self._instance_ids[pairs]]
+            located = locate_instances(connection, list(self._matches.convoys.values()), offered)
+            self._instance_ids[pairs] = np.frombuffer(b"".join(one.bytes for one in located), dtype="V16")
+
     def _write_work(
-        self, connection: Connection, host: str, message_ids: npt.NDArray[np.void], pairs: npt.NDArray[np.int64]
+        self,
+        connection: Connection,
+        host: str,
+        message_ids: npt.NDArray[np.void],
+        pairs: npt.NDArray[np.int64],
+        task: Task,
     ) -> None:
         if not len(pairs):
             return
@@ -66,7 +100,7 @@ class Routes:
             (UUID, self._instance_ids[pairs]),
             (SMALLINT, np.array([one.priority for one in self._subscribers])[subscriber_of]),
         ]
-        write_work_queue(connection, host, columns, len(pairs))
+        write_work_queue(connection, host, columns, len(pairs), task=task)
 
     def _suspended(self, message_ids: npt.NDArray[np.void], pair: int) -> SuspendedRow:
         subscriber: Subscriber = self._subscribers[int(self._subscriber_of[pair])]
@@ -80,7 +114,7 @@ class Routes:
             service_class=subscriber.service_class,
             service_id=subscriber.service_id,
             priority=subscriber.priority,
-            task=Task.DELIVER,
+            task=Task.JOIN_INSTANCE if subscriber.joins_instance else Task.DELIVER,
             cause=Cause.PORT_STOPPED,
             error_code="PORT_STOPPED",
             error_description=f"The subscriber {subscriber.service_name}{through} is enlisted but stopped.",

@@ -44,6 +44,19 @@ class Subscriber:
     group_id: uuid.UUID | None = None
     group_name: str | None = None
     """The send port group that it is met through."""
+    #: Of an instance subscription: whose it is.
+    instance_id: uuid.UUID | None = None
+    #: Of an activation subscription that keeps convoys together.
+    convoy_set_id: int | None = None
+
+    @property
+    def joins_instance(self) -> bool:
+        """Whether a match may go to an instance that has other messages already."""
+        return self.instance_id is not None or self.convoy_set_id is not None
+
+
+class StaleRouting(Exception):
+    """The subscriptions changed between matching and writing; nothing was written."""
 
 
 class RoutingTable:
@@ -60,6 +73,10 @@ class RoutingTable:
         self.host_names: dict[int, str] = {}
         self.application_properties: dict[int, ApplicationProperties] = {}
         self.login = Login()
+        #: The property keys by which instance subscriptions wait, by correlation type, in the order of their values.
+        self.correlation_types: dict[int, tuple[str, ...]] = {}
+        #: The property keys that keep convoys together, by convoy set.
+        self.convoy_sets: dict[int, tuple[str, ...]] = {}
         self._index = SubscriptionIndex()
 
     def match(self, columns: Columns, rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -87,6 +104,7 @@ class RoutingTable:
         added = [one[0] for one in changed if _is_live(one) and (everything or one[0] not in self._index)]
         # After the changes: a property that a new filter names was deployed before it.
         properties = _read_properties(connection, self.properties)
+        lists = read_property_lists(connection)
         host_names = {i: name.lower() for i, name in connection.execute("SELECT id, name FROM hosts")}
         shown = application_properties(connection)
         login = read_login(connection)
@@ -97,6 +115,8 @@ class RoutingTable:
         self.host_names = host_names
         self.application_properties = shown
         self.login = login
+        self.correlation_types = lists["correlation"]
+        self.convoy_sets = lists["convoy"]
         self.version = version
 
     def _take_over(self, changed: list[tuple[Any, ...]], filters: Mapping[int, Filter], *, everything: bool) -> None:
@@ -104,7 +124,8 @@ class RoutingTable:
             self.subscribers = {}
             self._index = SubscriptionIndex()
         for one in changed:
-            subscription_id, host_id, service_class, service_id, name, priority, group_id, group, state, _ = one
+            subscription_id, host_id, service_class, service_id, name, priority, *of_ports_and_convoys, state, _ = one
+            group_id, group, convoy_set_id = of_ports_and_convoys
             if not _is_live(one):
                 if subscription_id in self._index:
                     self._index.remove(subscription_id)
@@ -120,6 +141,7 @@ class RoutingTable:
                 started=state == _STARTED,
                 group_id=group_id,
                 group_name=group,
+                convoy_set_id=convoy_set_id,
             )
             if subscription_id in filters:
                 self._index.add(subscription_id, filters[subscription_id])
@@ -135,6 +157,14 @@ def _read_properties(connection: Connection, known: Mapping[str, Property]) -> d
         key: known.get(key) or Property.from_key(key, ValueType(value_type))
         for key, value_type in connection.execute("SELECT key, value_type FROM properties")
     }
+
+
+def read_property_lists(connection: Connection) -> dict[str, dict[int, tuple[str, ...]]]:
+    """The properties of every ``correlation`` type and of every ``convoy`` set."""
+    lists: dict[str, dict[int, tuple[str, ...]]] = {"correlation": {}, "convoy": {}}
+    for kind, number, keys in connection.execute(statement("queries/read_property_lists")):
+        lists[kind][number] = tuple(keys)
+    return lists
 
 
 def read_filters(connection: Connection, ids: list[int], properties: Mapping[str, Property]) -> dict[int, Filter]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -12,6 +13,7 @@ StoredValue = tuple[str | None, int | None, Decimal | None, float | None]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_DOUBLE = struct.Struct(">d")
 NOTHING: StoredValue = (None, None, None, None)
 
 
@@ -30,6 +32,44 @@ def to_stored(value: Value | None) -> StoredValue:
             return None, None, None, value
         case datetime():
             return None, (value - _EPOCH) // _MICROSECOND, None, None
+
+
+def value_key(value: Value) -> str:
+    """The one text that equal values of a type share: what PostgreSQL makes in the generated columns ``value_key``.
+    Only of a float it is the eight bytes, because the two do not always find the same shortest digits."""
+    match value:
+        case str():
+            return value
+        case bool() | int():
+            return str(int(value))
+        case datetime():
+            return str((value - _EPOCH) // _MICROSECOND)
+        case Decimal():
+            return _plain(value)
+        case float():
+            return _DOUBLE.pack(value + 0.0).hex()
+
+
+def from_value_key(value_type: ValueType, key: str) -> Value:
+    """The value of the given type that a value key stands for."""
+    match value_type:
+        case ValueType.STR:
+            return key
+        case ValueType.INT:
+            return int(key)
+        case ValueType.BOOL:
+            return key != "0"
+        case ValueType.DATETIME:
+            return _EPOCH + int(key) * _MICROSECOND
+        case ValueType.DECIMAL:
+            return Decimal(key)
+        case ValueType.FLOAT:
+            return float(_DOUBLE.unpack(bytes.fromhex(key))[0])
+
+
+def _plain(value: Decimal) -> str:
+    text = format(value, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def from_stored(value_type: ValueType, stored: StoredValue) -> Value | None:

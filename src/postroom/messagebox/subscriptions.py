@@ -1,15 +1,13 @@
-"""Creating subscriptions: a filter's predicates, each into the table that it belongs to."""
+"""Subscriptions of send ports, and the properties that filters can use."""
 
 from __future__ import annotations
 
 import uuid
 
-from postroom.filters.access import predicate_tables
 from postroom.filters.expression import Filter
-from postroom.filters.text import format_filter
 from postroom.messagebox.configuration import Host, SendPortGroup, ServiceClass
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.stored_values import to_stored
+from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService
 
 
 def create_subscription(
@@ -26,32 +24,13 @@ def create_subscription(
     """An activation subscription, stopped, through the host's own procedures; inside the caller's transaction.
 
     ``group`` is the send port group that it comes through."""
-    name = host.name.lower()
-    row = connection.execute(
-        f"SELECT create_subscription_{name}(%s::smallint, %s, %s, %s, %s::smallint)",
-        (service_class, service_id, service_name, format_filter(filter), priority),
-    ).fetchone()
-    assert row is not None
-    subscription_id = int(row[0])
+    service = SubscribingService(service_id=service_id, name=service_name)
+    made = ServiceSubscriptions(host, service_class).activate(connection, service, filter, priority=priority)
     if group is not None:
         connection.execute(
-            "UPDATE subscriptions SET group_id = %s, group_name = %s WHERE id = %s",
-            (group.group_id, group.name, subscription_id),
+            "UPDATE subscriptions SET group_id = %s, group_name = %s WHERE id = %s", (group.group_id, group.name, made)
         )
-    with connection.cursor() as cursor:
-        cursor.executemany(
-            f"SELECT insert_predicate_{name}(%s, %s, %s::smallint, %s, %s::smallint, %s, %s::bigint, %s::numeric,"
-            " %s::double precision)",
-            [
-                (
-                    *(subscription_id, number, table, predicate.property.key, predicate.operator),
-                    *to_stored(predicate.value),
-                )
-                for number, group in enumerate(filter.groups)
-                for predicate, table in zip(group, predicate_tables(group), strict=True)
-            ],
-        )
-    return subscription_id
+    return made
 
 
 def deploy_property(connection: Connection, key: str, value_type: int) -> None:

@@ -14,6 +14,7 @@ from postroom.message import FRAGMENT_SIZE, Body, Message, Part
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.copying import (
     INTEGER,
+    SMALLINT,
     UUID,
     Column,
     copy_rows,
@@ -44,6 +45,8 @@ class Task(IntEnum):
     DELIVER = 1
     RECEIVE = 2
     PUBLISH = 3
+    #: To an instance that may have other messages: it subscribed itself, or the message is one of its convoy.
+    JOIN_INSTANCE = 4
 
 
 class Cause(IntEnum):
@@ -202,9 +205,14 @@ def _write_spool_with_originators(
     copy_rows(connection, "spool", (*SPOOL, *ORIGINATOR), rows)
 
 
-def write_work_queue(connection: Connection, host: str, columns: Sequence[Column], rows: int) -> None:
+def write_work_queue(
+    connection: Connection, host: str, columns: Sequence[Column], rows: int, *, task: Task = Task.DELIVER
+) -> None:
     """References in a host's work queue."""
-    copy_rows(connection, f"{host}_q", QUEUE, [fixed_rows(columns, rows)])
+    if task is Task.DELIVER:
+        copy_rows(connection, f"{host}_q", QUEUE, [fixed_rows(columns, rows)])
+    else:
+        copy_rows(connection, f"{host}_q", (*QUEUE, "task"), [fixed_rows([*columns, (SMALLINT, int(task))], rows)])
 
 
 def write_suspended(connection: Connection, host: str, rows: Iterable[SuspendedRow]) -> None:

@@ -6,15 +6,16 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, time
-from enum import IntEnum
 from typing import Any, Literal
 
+from postroom.agent.correlation import read_waiting
 from postroom.agent.routing import read_filters
 from postroom.errors import DefinitionError, NotFound
 from postroom.filters.expression import Filter
 from postroom.filters.text import parse
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.service_subscriptions import SubscriptionState
 from postroom.messagebox.statements import statement
 from postroom.operations.properties import deployed_properties
 from postroom.properties import Property
@@ -22,12 +23,6 @@ from postroom.properties import Property
 SubscriptionType = Literal["activation", "instance"]
 
 _MOST = 2**31
-
-
-class SubscriptionState(IntEnum):
-    STARTED = 1
-    STOPPED = 2
-    DISABLED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +41,9 @@ class Subscription:
     ordered_delivery: bool
     request_response: bool
     filter: str
+    """As it was written; the predicates are what is matched. Empty if it was written by nobody."""
+    convoy: tuple[str, ...]
+    """The keys of the properties that keep convoys together."""
     created_at: datetime
     valid_from: datetime | None
     start_window: time | None
@@ -86,7 +84,9 @@ def subscription_called(connection: Connection, called: str) -> Subscription:
 def filters_of(connection: Connection, subscriptions: list[Subscription]) -> dict[int, Filter]:
     """The filters that are matched, from the stored predicates, by subscription id."""
     properties = {prop.key: prop for prop in deployed_properties(connection)}
-    stored = read_filters(connection, [one.subscription_id for one in subscriptions], properties)
+    activations = [one.subscription_id for one in subscriptions if one.instance_id is None]
+    waiting = [one.subscription_id for one in subscriptions if one.instance_id is not None]
+    stored = read_filters(connection, activations, properties) | read_waiting(connection, waiting, properties)
     return {
         one.subscription_id: as_written(stored[one.subscription_id], one.filter, properties.values())
         for one in subscriptions
@@ -110,8 +110,8 @@ def _read(connection: Connection, **conditions: Any) -> list[Subscription]:
 
 _FIELDS = (
     *("subscription_id", "instance_id", "service_class", "service_id", "service_name", "host", "priority", "state"),
-    *("ordered_delivery", "request_response", "filter", "created_at", "valid_from", "start_window", "end_window"),
-    "group",
+    *("ordered_delivery", "request_response", "filter", "convoy", "created_at", "valid_from", "start_window"),
+    *("end_window", "group"),
 )
 
 
@@ -123,5 +123,6 @@ def _subscription(row: tuple[Any, ...]) -> Subscription:
             "type": "activation" if values["instance_id"] is None else "instance",
             "service_class": ServiceClass(values["service_class"]),
             "state": SubscriptionState(values["state"]),
+            "convoy": tuple(values["convoy"]),
         }
     )

@@ -38,7 +38,19 @@ NOT_MINE = [
         "SELECT route_failed_message_default(gen_random_uuid(), 1, gen_random_uuid(), 1, gen_random_uuid(), '{}', '{}',"
         " '{}')"
     ),
-    "SELECT int_create_subscription(1::smallint, 4::smallint, gen_random_uuid(), 'x', '', 5::smallint, null)",
+    (
+        "SELECT int_create_subscription(1::smallint, 4::smallint, gen_random_uuid(), 'x', '', 5::smallint, null, false,"
+        " false)"
+    ),
+    "SELECT correlation_type('{1}')",
+    "SELECT int_create_convoy_set(1::smallint, '{}', '{}')",
+    "SELECT int_remove_instance(1::smallint, gen_random_uuid(), now())",
+    "SELECT change_subscription_default(1, 1::smallint)",
+    "SELECT remove_instance_subscription_default(1)",
+    "SELECT * FROM complete_instance_default(gen_random_uuid())",
+    "SELECT * FROM convoy_set_instances",
+    "DELETE FROM convoy_set_instances",
+    "INSERT INTO correlation_types (property_ids) VALUES ('{1}')",
     "SELECT int_release('{}')",
     "SELECT change_routing()",
     "SELECT set_subscription_state(1, 2::smallint)",

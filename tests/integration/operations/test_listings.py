@@ -13,6 +13,7 @@ from postroom.errors import DefinitionError, NotFound, StateError
 from postroom.filters.text import format_filter
 from postroom.message import FRAGMENT_SIZE, Bytes, Message, Part
 from postroom.messagebox.configuration import PortState
+from postroom.messagebox.service_subscriptions import SubscriptionState
 from postroom.operations import locations, ports
 from postroom.operations.check import check
 from postroom.operations.hosts import host_instances, list_hosts
@@ -27,12 +28,7 @@ from postroom.operations.messages import (
     referring_instances,
     save_message,
 )
-from postroom.operations.subscriptions import (
-    SubscriptionState,
-    filters_of,
-    list_subscriptions,
-    subscription_called,
-)
+from postroom.operations.subscriptions import filters_of, list_subscriptions, subscription_called
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region, Total
 

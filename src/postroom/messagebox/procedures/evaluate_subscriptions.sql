@@ -1,6 +1,7 @@
 -- For each subscription that was found: may its host receive the message (every message predicate equals an
 -- application property of the host), and is it started (work queue) or stopped (suspended queue)? Inserts one
--- reference each and returns how many.
+-- reference each and returns how many. The task is 4 where a message joins an instance: by a subscription of that
+-- instance, or by a convoy, whose instance the caller has located.
 CREATE OR REPLACE FUNCTION messagebox.evaluate_subscriptions(
     p_batch_id uuid, p_message_id uuid, p_subscription_ids bigint[], p_instance_ids uuid[],
     p_now timestamptz DEFAULT now()
@@ -10,7 +11,8 @@ DECLARE
     references_made integer;
 BEGIN
     WITH found AS (
-        SELECT s.*, coalesce(s.instance_id, f.new_instance) AS the_instance
+        SELECT s.*, coalesce(s.instance_id, f.new_instance) AS the_instance,
+               CASE WHEN s.instance_id IS NULL AND s.convoy_set_id IS NULL THEN 1 ELSE 4 END AS the_task
           FROM unnest(p_subscription_ids, p_instance_ids) AS f (id, new_instance)
           JOIN subscriptions s ON s.id = f.id AND s.removed_at IS NULL
          WHERE NOT EXISTS (
@@ -20,15 +22,15 @@ BEGIN
                                 WHERE a.host_id = s.host_id AND a.property_key = m.property_key AND a.value = m.value))
     ), queued AS (
         INSERT INTO work_queue (host_id, message_id, subscription_id, service_class, service_id, instance_id,
-                                priority, enqueued_at)
-        SELECT host_id, p_message_id, id, service_class, service_id, the_instance, priority, p_now
+                                priority, task, enqueued_at)
+        SELECT host_id, p_message_id, id, service_class, service_id, the_instance, priority, the_task, p_now
           FROM found WHERE state = 1 ORDER BY id
         RETURNING 1
     ), suspended AS (
         INSERT INTO suspended_queue (host_id, message_id, subscription_id, service_class, service_id, instance_id,
-                                     priority, enqueued_at, suspended_at, cause, error_code, error_description,
+                                     priority, task, enqueued_at, suspended_at, cause, error_code, error_description,
                                      group_id)
-        SELECT host_id, p_message_id, id, service_class, service_id, the_instance, priority, p_now, p_now,
+        SELECT host_id, p_message_id, id, service_class, service_id, the_instance, priority, the_task, p_now, p_now,
                1, 'PORT_STOPPED',
                'The subscriber ' || service_name
                || coalesce(', or the send port group ' || group_name || ' that the message comes through,', '')

@@ -1,6 +1,7 @@
 -- Who subscribes to the messages of a batch, whose promoted properties stand in message_properties. For publishers
 -- that keep no index in memory. Pass one finds candidate groups by one equality; groups without one are candidates
--- for every message. Pass two keeps the candidates of which no predicate fails.
+-- for every message. Pass two keeps the candidates of which no predicate fails. Instance subscriptions are found by the
+-- hash of their values (find_correlated).
 -- Indexes: first_pass_predicates (property_id, value_key), predicates (group_id), message_properties' primary key.
 CREATE OR REPLACE FUNCTION messagebox.find_subscriptions(p_batch_id uuid)
 RETURNS TABLE (message_id uuid, subscription_id bigint)
@@ -27,5 +28,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = messagebox, management, p
                  ON m.batch_id = p_batch_id AND m.message_id = c.message_id AND m.property_id = q.property_id
          WHERE q.group_id = c.group_id
            AND NOT predicate_holds(q.operator, q.value_key, q.value_text, q.value_int, q.value_decimal, q.value_float,
-                                   m.value_key, m.value_text, m.value_int, m.value_decimal, m.value_float));
+                                   m.value_key, m.value_text, m.value_int, m.value_decimal, m.value_float))
+    UNION ALL
+    SELECT i.message_id, i.subscription_id FROM find_correlated(p_batch_id) i;
 $$;

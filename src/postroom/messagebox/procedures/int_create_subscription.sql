@@ -1,13 +1,27 @@
--- A subscription, stopped, without predicates. Called by create_subscription_<host>, which says for which host.
+-- An activation subscription, stopped, without predicates. Called by create_subscription_<host>, which says for which
+-- host. A convoy set has to be one of the same host.
 -- Locks: changes the routing (advisory (7001, 0) exclusive).
+DROP FUNCTION IF EXISTS messagebox.int_create_subscription(
+    smallint, smallint, uuid, text, text, smallint, uuid, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.int_create_subscription(
     p_host_id smallint, p_service_class smallint, p_service_id uuid, p_service_name text, p_filter text,
-    p_priority smallint, p_instance_id uuid, p_now timestamptz DEFAULT now()
+    p_priority smallint, p_convoy_set_id integer, p_ordered boolean, p_request_response boolean,
+    p_now timestamptz DEFAULT now()
 ) RETURNS bigint
-LANGUAGE sql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
-    INSERT INTO subscriptions (host_id, service_class, service_id, service_name, filter, priority, instance_id,
-                               created_at, version)
-    VALUES (p_host_id, p_service_class, p_service_id, p_service_name, p_filter, p_priority, p_instance_id, p_now,
-            change_routing())
-    RETURNING id;
-$$;
+LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
+DECLARE
+    the_subscription bigint;
+BEGIN
+    IF p_convoy_set_id IS NOT NULL THEN
+        PERFORM 1 FROM convoy_sets WHERE id = p_convoy_set_id AND host_id = p_host_id;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'convoy set % does not belong to this host', p_convoy_set_id USING ERRCODE = '42501';
+        END IF;
+    END IF;
+    INSERT INTO subscriptions (host_id, service_class, service_id, service_name, filter, priority, convoy_set_id,
+                               ordered, request_response, created_at, version, created_in)
+    VALUES (p_host_id, p_service_class, p_service_id, p_service_name, p_filter, p_priority, p_convoy_set_id,
+            p_ordered, p_request_response, p_now, change_routing(), pg_current_xact_id())
+    RETURNING id INTO the_subscription;
+    RETURN the_subscription;
+END $$;

@@ -1,4 +1,5 @@
--- One predicate of one AND-group of a subscription of this host, into the table that it belongs to.
+-- One predicate of one AND-group of a subscription of this host, into the table that it belongs to. Only in the
+-- transaction that made the subscription (else PR409): indexes in memory would not learn of a predicate that comes later.
 -- Index: predicate_groups (subscription_id, number).
 CREATE OR REPLACE FUNCTION messagebox.int_insert_predicate(
     p_host_id smallint, p_subscription_id bigint, p_group integer, p_predicate_table smallint, p_property_key text,
@@ -8,10 +9,14 @@ LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp AS $
 DECLARE
     the_property integer;
     the_group bigint;
+    made_in xid8;
 BEGIN
-    PERFORM 1 FROM subscriptions WHERE id = p_subscription_id AND host_id = p_host_id AND removed_at IS NULL;
+    SELECT created_in INTO made_in FROM subscriptions
+     WHERE id = p_subscription_id AND host_id = p_host_id AND removed_at IS NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'subscription % does not belong to this host', p_subscription_id USING ERRCODE = '42501';
+    ELSIF made_in IS DISTINCT FROM pg_current_xact_id() THEN
+        RAISE EXCEPTION 'subscription % was not made by this transaction', p_subscription_id USING ERRCODE = 'PR409';
     END IF;
     SELECT id INTO the_property FROM properties WHERE key = p_property_key;
     IF NOT FOUND THEN

@@ -1,7 +1,8 @@
--- Routes a message: takes the routing lock, refuses (PR001) if the subscriptions changed since they were found,
+-- Routes a message: takes the routing lock, refuses (PR001) if the subscriptions changed since they were found, or an
+-- instance subscription among them is gone,
 -- evaluates them and appends the references to the active ref-count logs. Returns the number of references; refuses
 -- (PR002) if there are none, because nobody may receive the message.
--- Locks: advisory (7001, 0) shared, until commit.
+-- Locks: advisory (7001, 0) shared, and the rows of instance subscriptions, until commit.
 CREATE OR REPLACE FUNCTION messagebox.route_message(
     p_batch_id uuid, p_version bigint, p_message_id uuid, p_part_ids uuid[], p_subscription_ids bigint[],
     p_instance_ids uuid[], p_now timestamptz DEFAULT now()
@@ -12,7 +13,7 @@ DECLARE
     references_made integer;
 BEGIN
     SELECT * INTO routing FROM lock_routing();
-    IF routing.version <> p_version THEN
+    IF routing.version <> p_version OR NOT lock_instance_subscriptions(p_subscription_ids) THEN
         RAISE EXCEPTION 'the subscriptions changed' USING ERRCODE = 'PR001';
     END IF;
     references_made := evaluate_subscriptions(p_batch_id, p_message_id, p_subscription_ids, p_instance_ids, p_now);

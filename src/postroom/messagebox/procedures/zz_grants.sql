@@ -10,7 +10,8 @@ GRANT EXECUTE ON FUNCTION
     messagebox.report_of, messagebox.serves_location, messagebox.runs_host, messagebox.own_hosts, messagebox.is_trusted,
     messagebox.insert_part, messagebox.flip_ref_count_log, messagebox.fold_ref_count_log, messagebox.message_cleanup,
     messagebox.parts_cleanup, messagebox.purge_subscriptions, messagebox.dead_processes_cleanup,
-    messagebox.operate_on_instances, messagebox.purge_receipts
+    messagebox.operate_on_instances, messagebox.purge_receipts, messagebox.find_instance_subscriptions,
+    messagebox.lock_instance_subscriptions, messagebox.locate_convoy_instances
     TO __HOSTS_ROLE__;
 
 -- Who published is filled by the server from the login: published_by and published_at are not in the grant. On whose
@@ -25,7 +26,8 @@ GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.claim_number TO __
 
 -- The routing index in memory, and the files that the host's own locations have claimed.
 GRANT SELECT ON messagebox.routing_version, messagebox.subscriptions, messagebox.predicate_groups,
-    messagebox.predicates, messagebox.application_properties, messagebox.active_ref_count_log TO __HOSTS_ROLE__;
+    messagebox.predicates, messagebox.application_properties, messagebox.active_ref_count_log,
+    messagebox.correlation_types, messagebox.convoy_sets TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.claims TO __HOSTS_ROLE__;
 GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
     management.properties, management.receive_ports, management.receive_locations, management.send_ports,

@@ -6,7 +6,8 @@ SELECT f.message_id, s.id, s.service_name, h.name, s.state = 1,
                     WHERE m.batch_id = %(batch)s AND m.message_id = f.message_id
                       AND NOT EXISTS (SELECT 1 FROM application_properties a
                                        WHERE a.host_id = s.host_id AND a.property_key = m.property_key
-                                         AND a.value = m.value))
+                                         AND a.value = m.value)),
+       s.convoy_set_id
   FROM find_subscriptions(%(batch)s) f
   JOIN subscriptions s ON s.id = f.subscription_id
   JOIN hosts h ON h.id = s.host_id

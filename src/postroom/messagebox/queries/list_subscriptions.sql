@@ -1,7 +1,13 @@
 -- The subscriptions that can be matched, by service; every condition is optional.
--- Reads the subscriptions whole.
+-- Indexes: subscriptions_service_name, in whose order they come; subscriptions_instance if an instance is given.
 SELECT s.id, s.instance_id, s.service_class, s.service_id, s.service_name, h.name, s.priority, s.state, s.ordered,
-       s.request_response, s.filter, s.created_at, s.valid_from, s.start_window, s.end_window, s.group_name
+       s.request_response, s.filter,
+       coalesce((SELECT array_agg(p.key ORDER BY o.number)
+                   FROM convoy_sets c
+                  CROSS JOIN unnest(c.property_ids) WITH ORDINALITY AS o (property_id, number)
+                   JOIN properties p ON p.id = o.property_id
+                  WHERE c.id = s.convoy_set_id), '{}'),
+       s.created_at, s.valid_from, s.start_window, s.end_window, s.group_name
   FROM subscriptions s
   JOIN hosts h ON h.id = s.host_id
  WHERE s.removed_at IS NULL

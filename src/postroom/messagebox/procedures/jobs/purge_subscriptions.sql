@@ -1,13 +1,15 @@
 -- PurgeSubscriptions: the predicates of removed subscriptions, and then the subscriptions. A removed subscription has
 -- not been matched since its removal committed. The row itself stays as long as an index in memory may need to learn
--- of the removal (p_keep); one that slept longer sees rebuild_below and loads everything anew.
--- Index: predicates (group_id).
+-- of the removal (p_keep); one that slept longer sees rebuild_below and loads everything anew. Instance subscriptions are
+-- in no such index, and go at once.
+-- Indexes: subscriptions_removed, predicate_groups (subscription_id, number), predicates (group_id).
 CREATE OR REPLACE FUNCTION messagebox.purge_subscriptions(
     p_keep interval DEFAULT '1 hour', p_now timestamptz DEFAULT now()
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
     purged bigint;
+    instances_purged bigint;
 BEGIN
     WITH gone AS (
         DELETE FROM predicate_groups g USING subscriptions s
@@ -16,9 +18,11 @@ BEGIN
     )
     DELETE FROM predicates p USING gone WHERE p.group_id = gone.id;
     GET DIAGNOSTICS purged = ROW_COUNT;
+    DELETE FROM subscriptions WHERE removed_at IS NOT NULL AND instance_id IS NOT NULL;
+    GET DIAGNOSTICS instances_purged = ROW_COUNT;
     WITH gone AS (DELETE FROM subscriptions WHERE removed_at < p_now - p_keep RETURNING version),
          newest AS (SELECT max(version) AS version FROM gone)
     UPDATE routing_version v SET rebuild_below = greatest(v.rebuild_below, n.version)
       FROM newest n WHERE n.version IS NOT NULL;
-    RETURN purged;
+    RETURN purged + instances_purged;
 END $$;

@@ -1,0 +1,146 @@
+"""Instance subscriptions: found inside the publish transaction, by a hash of their correlation values.
+
+They come and go with every instance and are in no index in memory. A publisher knows by which lists of properties
+instances wait (correlation types, which are few). For a message that has all properties of such a list promoted it
+looks up one hash, however many are waiting, and compares the values of what it finds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import pyarrow as pa
+
+from postroom.agent.routing import RoutingTable, Subscriber
+from postroom.filters.columns import Columns, held_type
+from postroom.filters.expression import Filter, Operator, Predicate
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
+from postroom.messagebox.stored_values import from_value_key, value_key
+from postroom.properties import Property
+from postroom.values import Value, ValueType, type_of
+
+#: A correlation type, and values (as value keys) in the order of its properties.
+Correlation = tuple[int, tuple[str, ...]]
+
+_STARTED = 1
+
+
+def correlation_hash(correlation: Correlation) -> int:
+    """As the function correlation_hash of the MessageBox computes it."""
+    type_id, values = correlation
+    digest = hashlib.sha256("\x1f".join((str(type_id), *values)).encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+def correlations_of(batch: Sequence[Mapping[str, Value]], routing: RoutingTable) -> dict[Correlation, list[int]]:
+    """What instances may be waiting for among these messages (by their promoted values), with the messages' numbers."""
+    wanted: defaultdict[Correlation, list[int]] = defaultdict(list)
+    for row, promoted in enumerate(batch):
+        for type_id, keys in routing.correlation_types.items():
+            values = values_of(promoted, keys)
+            # A value of another type than its property's meets nobody, whatever it looks like.
+            if values is not None and all(type_of(promoted[key]) is routing.value_types.get(key) for key in keys):
+                wanted[type_id, values].append(row)
+    return wanted
+
+
+def correlations_in(columns: Columns, rows: int, routing: RoutingTable) -> dict[Correlation, list[int]]:
+    """The same for a batch in columns."""
+    wanted: defaultdict[Correlation, list[int]] = defaultdict(list)
+    for type_id, keys in routing.correlation_types.items():
+        for row, values in enumerate(columns_of_keys(columns, keys, rows, routing.value_types) or ()):
+            if (complete := whole(values)) is not None:
+                wanted[type_id, complete].append(row)
+    return wanted
+
+
+def find_waiting(
+    connection: Connection, wanted: Mapping[Correlation, Sequence[int]]
+) -> list[tuple[Subscriber, Sequence[int]]]:
+    """The instance subscriptions that wait for these values, each with the messages that it meets; one statement."""
+    if not wanted:
+        return []
+    rows = connection.execute(
+        "SELECT * FROM find_instance_subscriptions(%s::bigint[])", ([correlation_hash(one) for one in wanted],)
+    )
+    found = []
+    for (
+        _,
+        type_id,
+        values,
+        subscription_id,
+        host_id,
+        service_class,
+        service_id,
+        name,
+        priority,
+        state,
+        instance,
+    ) in rows:
+        met = wanted.get((type_id, tuple(values)))
+        if met is None:  # another correlation with the same hash
+            continue
+        subscriber = Subscriber(
+            subscription_id=subscription_id,
+            host_id=host_id,
+            service_class=service_class,
+            service_id=service_id,
+            service_name=name,
+            priority=priority,
+            started=state == _STARTED,
+            instance_id=instance,
+        )
+        found.append((subscriber, met))
+    return found
+
+
+def read_waiting(connection: Connection, ids: list[int], properties: Mapping[str, Property]) -> dict[int, Filter]:
+    """The filters of some instance subscriptions, from their stored values."""
+    found = {}
+    for subscription_id, keys, values in connection.execute(statement("queries/read_correlations"), (ids,)):
+        group = tuple(
+            Predicate(prop := properties[key], Operator.EQ, from_value_key(prop.value_type, value))
+            for key, value in zip(keys, values, strict=True)
+        )
+        found[subscription_id] = Filter((group,))
+    return found
+
+
+def values_of(promoted: Mapping[str, Value], keys: Sequence[str]) -> tuple[str, ...] | None:
+    """The values of these properties as value keys; None if one of them is not promoted."""
+    try:
+        return tuple([value_key(promoted[key]) for key in keys])
+    except KeyError:
+        return None
+
+
+def columns_of_keys(
+    columns: Columns, keys: Sequence[str], rows: int, value_types: Mapping[str, ValueType]
+) -> list[tuple[str | None, ...]] | None:
+    """The values of these properties per message, as value keys; None if no message can have all of them."""
+    texts = []
+    for key in keys:
+        column = columns.get(key)
+        wanted = value_types.get(key)
+        if column is None or wanted is not (
+            held_type(column.type) if isinstance(column, pa.Array) else type_of(column)
+        ):
+            return None
+        texts.append(_value_keys(column) if isinstance(column, pa.Array) else [value_key(column)] * rows)
+    return list(zip(*texts, strict=True))
+
+
+def whole(values: tuple[str | None, ...]) -> tuple[str, ...] | None:
+    """The values, if none of them is missing."""
+    return None if None in values else cast(tuple[str, ...], values)
+
+
+def _value_keys(column: pa.Array) -> list[str | None]:
+    values: list[Any] = column.to_pylist()
+    if held_type(column.type) is ValueType.STR:
+        return values
+    return [None if value is None else value_key(value) for value in values]

@@ -1,0 +1,16 @@
+-- The ids of properties in the order given. Refuses (PR404) what is not deployed, or is deployed with another type.
+-- Index: properties (key).
+CREATE OR REPLACE FUNCTION messagebox.deployed_property_ids(p_keys text[], p_value_types smallint[]) RETURNS integer[]
+LANGUAGE plpgsql STABLE SET search_path = messagebox, management, pg_temp AS $$
+DECLARE
+    ids integer[];
+    missing text;
+BEGIN
+    SELECT array_agg(r.id ORDER BY g.number), min(g.key) FILTER (WHERE r.id IS NULL) INTO ids, missing
+      FROM unnest(p_keys, p_value_types) WITH ORDINALITY AS g (key, value_type, number)
+      LEFT JOIN properties r ON r.key = g.key AND r.value_type = g.value_type;
+    IF missing IS NOT NULL THEN
+        RAISE EXCEPTION 'property % is not deployed with this type', missing USING ERRCODE = 'PR404';
+    END IF;
+    RETURN ids;
+END $$;

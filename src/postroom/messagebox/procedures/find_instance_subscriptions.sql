@@ -1,0 +1,16 @@
+-- The instance subscriptions with these hashes, for a publisher that computed them from its messages and compares the
+-- values of what it gets. One lookup per hash, however many are waiting.
+-- Index: subscriptions_correlation. Sequential scans are off: with a statistic from when nobody waited all would be read.
+CREATE OR REPLACE FUNCTION messagebox.find_instance_subscriptions(p_hashes bigint[])
+RETURNS TABLE (hash bigint, type_id integer, wanted text[], subscription_id bigint, host_id smallint,
+               service_class smallint, service_id uuid, service_name text, priority smallint, state smallint,
+               instance_id uuid)
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
+    SELECT s.correlation_hash, s.correlation_type_id, s.correlation_values, s.id, s.host_id, s.service_class,
+           s.service_id, s.service_name, s.priority, s.state, s.instance_id
+      FROM subscriptions s
+     WHERE s.correlation_hash = ANY (p_hashes) AND s.instance_id IS NOT NULL AND s.removed_at IS NULL
+       AND s.state <> 3
+     ORDER BY s.id;
+$$;

@@ -1,0 +1,18 @@
+-- An instance has come to its end: nothing is routed to it from this commit on, and its convoy's values are free for the
+-- next instance (ORC-25). Waits for publishes that have found it already. Rows are purged later (purge_subscriptions).
+-- Indexes: subscriptions_instance, convoy_set_instances_instance. Locks: the rows, FOR UPDATE, in the order in which
+-- publishers lock them.
+CREATE OR REPLACE FUNCTION messagebox.int_remove_instance(p_host_id smallint, p_instance_id uuid, p_now timestamptz)
+RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+    PERFORM 1 FROM subscriptions WHERE instance_id = p_instance_id AND host_id = p_host_id AND removed_at IS NULL
+      ORDER BY id FOR UPDATE;
+    UPDATE subscriptions SET removed_at = p_now
+     WHERE instance_id = p_instance_id AND host_id = p_host_id AND removed_at IS NULL;
+    PERFORM 1 FROM convoy_set_instances c JOIN convoy_sets s ON s.id = c.convoy_set_id
+      WHERE c.instance_id = p_instance_id AND s.host_id = p_host_id
+      ORDER BY c.convoy_set_id, c.digest FOR UPDATE OF c;
+    DELETE FROM convoy_set_instances c USING convoy_sets s
+     WHERE s.id = c.convoy_set_id AND c.instance_id = p_instance_id AND s.host_id = p_host_id;
+END $$;

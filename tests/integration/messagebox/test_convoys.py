@@ -1,0 +1,278 @@
+"""Convoys are kept together by the MessageBox: ORC-20, 21, 22, 25, in all three finders."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from postroom.errors import DefinitionError
+from postroom.messagebox.check import check
+from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.properties import Property
+from tests.support.box import Box, Priority, Region, Total
+from tests.support.lanes import Lane, Publisher, instances_of
+from tests.support.waiting import wait_until
+
+SERVICE = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")
+
+
+@pytest.fixture(params=list(Lane), ids=lambda lane: lane.value)
+def lane(request: pytest.FixtureRequest) -> Lane:
+    lane: Lane = request.param
+    return lane
+
+
+@pytest.fixture
+def host(box: Box) -> Iterator[Connection]:
+    with connect(box.url, user=box.host().role_name) as connection:
+        yield connection
+
+
+@pytest.fixture
+def subscriptions(box: Box) -> ServiceSubscriptions:
+    return ServiceSubscriptions(box.host(), ServiceClass.ORCHESTRATIONS)
+
+
+@pytest.fixture
+def publisher(box: Box, lane: Lane, host: Connection) -> Publisher:
+    return Publisher(box, lane, host, box.add_location())
+
+
+def collect(
+    host: Connection,
+    subscriptions: ServiceSubscriptions,
+    *properties: Property,
+    state: SubscriptionState = SubscriptionState.STARTED,
+) -> int:
+    """A service that collects what has a region, by the values of these properties; made by its host."""
+    with host.transaction():
+        activation = subscriptions.activate(host, SERVICE, Region.exists(), convoy=properties)
+        subscriptions.set_state(host, activation, state)
+    return activation
+
+
+def test_messages_with_equal_values_join_one_instance_that_has_not_even_started(
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
+) -> None:
+    """Nobody serves the host: five of one key and three of another are two instances, not eight."""
+    collect(host, subscriptions, Region)
+    for region in "KKLKLKLK":
+        assert publisher.publish({"region": region}) == 1
+    found = instances_of(box)
+    assert [len(seqs) for seqs in found.values()] == [5, 3]
+    values = box.connection.execute("SELECT instance_id, value_1 FROM convoy_set_instances").fetchall()
+    assert dict(values) == dict(zip(found, "KL", strict=True))
+    assert box.one("SELECT array_agg(DISTINCT task) FROM work_queue") == [4]
+    assert check(box.connection) == []
+
+
+def test_messages_of_one_batch_join_one_instance(
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
+) -> None:
+    collect(host, subscriptions, Region)
+    box.add_port("Everything", "exists(Region)")
+    assert publisher.publish(*({"region": region} for region in "KLKKL")) == 5
+    assert publisher.publish({"region": "L"}, {"region": "M"}) == 2
+    sizes = Counter(len(seqs) for seqs in instances_of(box).values())
+    assert sizes == {3: 2, 1: 8}  # K, L; M, and the port's seven
+    assert check(box.connection) == []
+
+
+def test_all_values_of_the_set_have_to_be_equal(
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
+) -> None:
+    collect(host, subscriptions, Region, Priority, Total)
+    orders = [
+        {"region": "K", "priority": 1, "total": 1},
+        {"region": "K", "priority": 2, "total": 1},
+        {"region": "K", "priority": 1, "total": 2},
+        {"region": "K", "priority": 1, "total": 1},
+        {"region": "K1", "priority": 1, "total": 1},
+    ]
+    for order in orders:
+        publisher.publish(order)
+    assert [len(seqs) for seqs in instances_of(box).values()] == [2, 1, 1, 1]
+
+
+def test_values_that_look_alike_when_they_are_put_together_differ(
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
+) -> None:
+    collect(host, subscriptions, Region, Priority)
+    publisher.publish({"region": "K1", "priority": 1})
+    publisher.publish({"region": "K", "priority": 11})
+    assert len(instances_of(box)) == 2
+
+
+def test_a_message_that_lacks_one_of_the_properties_activates_an_instance_of_its_own(
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
+) -> None:
+    collect(host, subscriptions, Region, Priority)
+    publisher.publish({"region": "K"}, {"region": "K"}, {"region": "K", "priority": 1}, {"region": "K", "priority": 1})
+    assert sorted(len(seqs) for seqs in instances_of(box).values()) == [1, 1, 2]
+    assert box.count("convoy_set_instances") == 1
+
+
+def test_long_values_are_keys_too(
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
+) -> None:
+    collect(host, subscriptions, Region)
+    for end in "aab":
+        publisher.publish({"region": "\N{HUNDRED POINTS SYMBOL}" * 255 + end})
+    assert [len(seqs) for seqs in instances_of(box).values()] == [2, 1]
+
+
+def test_the_end_of_an_instance_frees_its_values(
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
+) -> None:
+    collect(host, subscriptions, Region)
+    publisher.publish({"region": "K"})
+    [first] = instances_of(box)
+    with host.transaction():
+        assert len(subscriptions.complete(host, first)) == 1
+    assert box.count("convoy_set_instances") == 0
+    publisher.publish({"region": "K"})
+    publisher.publish({"region": "K"})
+    found = instances_of(box)
+    assert [len(seqs) for seqs in found.values()] == [1, 2]
+    assert next(iter(found)) == first
+
+
+def test_a_refused_publish_leaves_no_instance_behind(
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, lane: Lane, publisher: Publisher
+) -> None:
+    collect(host, subscriptions, Region)
+    if lane is not Lane.STREAMING:  # there a bad line takes nobody down
+        assert publisher.publish({"region": "K"}, {"priority": 1}) == 0
+        assert (box.count("convoy_set_instances"), box.count("work_queue")) == (0, 0)
+
+
+def test_a_stopped_service_collects_in_the_suspended_queue(
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
+) -> None:
+    collect(host, subscriptions, Region, state=SubscriptionState.STOPPED)
+    for region in "KLK":
+        publisher.publish({"region": region})
+    assert [len(seqs) for seqs in instances_of(box).values()] == [2, 1]
+    assert box.suspended() == [("PORT_STOPPED", True)] * 3
+    assert box.one("SELECT resume_stopped(%s)", SERVICE.service_id) == 3
+    assert box.one("SELECT array_agg(DISTINCT task) FROM work_queue") == [4]
+
+
+def test_two_subscriptions_may_share_a_set(
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
+) -> None:
+    """As a parallel convoy does: either receive may come first."""
+    with host.transaction():
+        shared = subscriptions.create_convoy_set(host, [Region])
+        for filter in (Priority == 1, Priority == 2):
+            activation = subscriptions.activate(host, SERVICE, filter, convoy_set_id=shared)
+            subscriptions.set_state(host, activation, SubscriptionState.STARTED)
+    publisher.publish({"region": "K", "priority": 2})
+    publisher.publish({"region": "K", "priority": 1})
+    assert [len(seqs) for seqs in instances_of(box).values()] == [2]
+
+
+def test_two_first_messages_of_one_key_on_two_connections_make_one_instance(
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, lane: Lane, publisher: Publisher
+) -> None:
+    """The first has written and not committed: the second waits for it, and joins its instance."""
+    collect(host, subscriptions, Region)
+    location = box.add_location(port="Second", name="second")
+    with ThreadPoolExecutor() as pool, connect(box.url, user=box.host().role_name) as other:
+        second = Publisher(box, lane, other, location)
+        with host.transaction():
+            assert publisher.publish({"region": "K"}) == 1
+            published = pool.submit(second.publish, {"region": "K"})
+            wait_until(lambda: _waits(box, other), what="the second publisher to wait for the first")
+        assert published.result(30) == 1
+    assert [len(seqs) for seqs in instances_of(box).values()] == [2]
+
+
+def test_a_first_message_that_is_rolled_back_leaves_the_key_to_the_second(
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, lane: Lane, publisher: Publisher
+) -> None:
+    collect(host, subscriptions, Region)
+    location = box.add_location(port="Second", name="second")
+    with ThreadPoolExecutor() as pool, connect(box.url, user=box.host().role_name) as other:
+        second = Publisher(box, lane, other, location)
+        with host.transaction(force_rollback=True):
+            publisher.publish({"region": "K"})
+            published = pool.submit(second.publish, {"region": "K"})
+            wait_until(lambda: _waits(box, other), what="the second publisher to wait for the first")
+        assert published.result(30) == 1
+    assert [len(seqs) for seqs in instances_of(box).values()] == [1]
+    assert check(box.connection) == []
+
+
+def test_a_publish_that_meets_the_end_of_the_instance_makes_the_next_one(
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
+) -> None:
+    collect(host, subscriptions, Region)
+    publisher.publish({"region": "K"})
+    [first] = instances_of(box)
+    with ThreadPoolExecutor() as pool, connect(box.url) as completing:
+        with completing.transaction():
+            assert len(subscriptions.complete(completing, first)) == 1
+            published = pool.submit(publisher.publish, {"region": "K"})
+            wait_until(lambda: _waits(box, host), what="the publish to wait for the completion")
+        assert published.result(30) == 1
+    assert [len(seqs) for seqs in instances_of(box).values()] == [1, 1]
+
+
+def _waits(box: Box, connection: Connection) -> bool:
+    return bool(box.one("SELECT cardinality(pg_blocking_pids(%s)) > 0", connection.info.backend_pid))
+
+
+def test_many_publishers_and_ends_at_the_same_time(
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, lane: Lane
+) -> None:
+    """At every moment a key has one instance at most, and whoever ends it is told of every message that it has."""
+    collect(host, subscriptions, Region)
+    location = box.add_location()
+    told: list[tuple[uuid.UUID, int]] = []
+
+    def publish(offset: int) -> None:
+        with connect(box.url, user=box.host().role_name) as connection:
+            publisher = Publisher(box, lane, connection, location)
+            for number in range(20):
+                keys = ["KLM"[(number + offset + i) % 3] for i in range(4)]
+                assert publisher.publish(*({"region": key} for key in keys)) == 4
+
+    def end(stop: list[bool]) -> None:
+        with connect(box.url, user=box.host().role_name) as connection:
+            while not stop:
+                for (instance,) in box_rows(connection):
+                    with connection.transaction():
+                        told.append((instance, len(subscriptions.complete(connection, instance))))
+
+    def box_rows(connection: Connection) -> list[tuple[uuid.UUID]]:
+        with connect(box.url) as admin:
+            return admin.execute("SELECT instance_id FROM convoy_set_instances LIMIT 1").fetchall()
+
+    stop: list[bool] = []
+    with ThreadPoolExecutor() as pool:
+        ending = pool.submit(end, stop)
+        for one in [pool.submit(publish, offset) for offset in range(3)]:
+            one.result(60)
+        stop.append(True)
+        ending.result(60)
+    found = {instance: len(seqs) for instance, seqs in instances_of(box).items()}
+    assert sum(found.values()) == 3 * 20 * 4
+    alive = {instance for (instance,) in box.connection.execute("SELECT instance_id FROM convoy_set_instances")}
+    assert len(alive) <= 3
+    assert dict(told) == {instance: count for instance, count in found.items() if instance not in alive}
+    assert check(box.connection) == []
+
+
+@pytest.mark.parametrize("properties", [[Region, Region], [Region, Priority, Total, Property("Orders.More", str)]])
+def test_a_convoy_set_has_one_to_three_properties(
+    host: Connection, subscriptions: ServiceSubscriptions, properties: list[Property]
+) -> None:
+    with pytest.raises(DefinitionError, match="one to 3 properties"):
+        subscriptions.create_convoy_set(host, properties)

@@ -1,0 +1,360 @@
+"""Instance subscriptions in all three finders: SUB-02 … 07, 20, 23, and that messages are never lost to them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+
+import psycopg
+import pytest
+
+from postroom.errors import DefinitionError
+from postroom.filters.expression import Filter
+from postroom.messagebox.check import check
+from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.properties import Property
+from tests.support.box import Box, Priority, Region, Total
+from tests.support.lanes import Lane, Publisher, instances_of
+from tests.support.waiting import wait_until
+
+SERVICE = SubscribingService(service_id=uuid.UUID(int=7), name="Approval")
+
+
+@pytest.fixture(params=list(Lane), ids=lambda lane: lane.value)
+def lane(request: pytest.FixtureRequest) -> Lane:
+    lane: Lane = request.param
+    return lane
+
+
+@pytest.fixture
+def host(box: Box) -> Iterator[Connection]:
+    """Logged in as the host, as services and publishers are."""
+    with connect(box.url, user=box.host().role_name) as connection:
+        yield connection
+
+
+@pytest.fixture
+def publisher(box: Box, lane: Lane, host: Connection) -> Publisher:
+    return Publisher(box, lane, host, box.add_location() if lane is Lane.STREAMING else None)
+
+
+@pytest.fixture
+def subscriptions(box: Box) -> ServiceSubscriptions:
+    return ServiceSubscriptions(box.host(), ServiceClass.ORCHESTRATIONS)
+
+
+def wait(
+    box: Box, subscriptions: ServiceSubscriptions, filter: Filter, instance_id: uuid.UUID | None = None
+) -> uuid.UUID:
+    """An instance that waits, logged in as its host."""
+    waiting = instance_id or uuid.uuid4()
+    with connect(box.url, user=box.host().role_name) as connection:
+        subscriptions.wait(connection, SERVICE, waiting, filter)
+    return waiting
+
+
+def test_a_match_goes_to_the_instance_that_waits_for_it(
+    box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions
+) -> None:
+    first = wait(box, subscriptions, (Region == "EU") & (Priority == 1))
+    second = wait(box, subscriptions, (Region == "EU") & (Priority == 2))
+    for priority in (1, 2, 1):
+        assert publisher.publish({"region": "EU", "priority": priority}) == 1
+    found = instances_of(box)
+    assert {instance: len(seqs) for instance, seqs in found.items()} == {first: 2, second: 1}
+    row = box.connection.execute("SELECT DISTINCT service_class, service_id, task, priority FROM work_queue").fetchall()
+    assert row == [(1, SERVICE.service_id, 4, 5)]
+    assert check(box.connection) == []
+
+
+def test_a_message_that_only_an_instance_waits_for_is_no_routing_failure(
+    box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions
+) -> None:
+    wait(box, subscriptions, Region == "EU")
+    assert publisher.publish({"region": "EU"}, {"region": "EU"}) == 2
+    assert publisher.publish({"region": "US"}) == 0
+    assert box.count("work_queue") == 2
+
+
+@pytest.mark.parametrize(
+    ("filter", "met", "missed"),
+    [
+        (Region == 'Île d\'été, "x"', {"region": 'Île d\'été, "x"'}, {"region": "Île d'été"}),
+        (Total == Decimal("12.50"), {"total": Decimal("12.5")}, {"total": Decimal("12.51")}),
+        (Total == Decimal(1200), {"total": Decimal(1200)}, {"total": Decimal(120)}),
+        (Priority == -3, {"priority": -3}, {"priority": 3}),
+    ],
+)
+def test_values_of_every_kind_are_correlated_by(
+    box: Box,
+    publisher: Publisher,
+    subscriptions: ServiceSubscriptions,
+    filter: Filter,
+    met: dict[str, object],
+    missed: dict[str, object],
+) -> None:
+    wait(box, subscriptions, filter)
+    assert (publisher.publish(met), publisher.publish(missed)) == (1, 0)
+
+
+def test_a_message_that_lacks_a_property_reaches_nobody_who_waits_by_it(
+    box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions
+) -> None:
+    wait(box, subscriptions, (Region == "EU") & (Priority == 1))
+    assert publisher.publish({"region": "EU"}) == 0
+    assert publisher.publish({"region": "EU", "priority": 1}) == 1
+
+
+def test_instances_and_ports_that_want_the_same_message_all_get_it(
+    box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions
+) -> None:
+    """Nobody comes first (SUB-12), and equal predicates are no reason to leave somebody out (SUB-20)."""
+    box.add_port("Europe", "Region == 'EU'")
+    waiting = [wait(box, subscriptions, Region == "EU") for _ in range(2)]
+    waiting.append(wait(box, subscriptions, Priority == 1))
+    with box.connection.transaction():
+        for name in ("One", "Other"):
+            service = SubscribingService(service_id=uuid.uuid4(), name=name)
+            activation = subscriptions.activate(box.connection, service, Region == "EU")
+            subscriptions.set_state(box.connection, activation, SubscriptionState.STARTED)
+    assert publisher.publish({"region": "EU", "priority": 1}) == 1
+    found = instances_of(box)
+    assert len(found) == 6
+    assert set(waiting) < set(found)
+    assert box.one("SELECT total FROM message_ref_counts") == 6
+    assert check(box.connection) == []
+
+
+def test_two_correlations_with_one_hash_are_told_apart(
+    box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("postroom.agent.correlation.correlation_hash", lambda correlation: 42)
+    box.connection.execute(
+        "CREATE OR REPLACE FUNCTION messagebox.correlation_hash(p_type_id integer, p_values text[]) RETURNS bigint"
+        " LANGUAGE sql IMMUTABLE AS 'SELECT 42::bigint'"
+    )
+    europe = wait(box, subscriptions, Region == "EU")
+    wait(box, subscriptions, Region == "US")
+    wait(box, subscriptions, Priority == 1)
+    assert publisher.publish({"region": "EU", "priority": 2}, {"region": "EU", "priority": 3}) == 2
+    assert list(instances_of(box)) == [europe]
+    assert publisher.publish({"region": "ASIA"}) == 0
+
+
+def test_new_instances_do_not_change_the_routing_but_a_new_list_of_properties_does(
+    box: Box, subscriptions: ServiceSubscriptions
+) -> None:
+    def version() -> int:
+        return int(box.one("SELECT version FROM routing_version"))
+
+    before = version()
+    wait(box, subscriptions, (Region == "EU") & (Priority == 1))
+    first = version()
+    wait(box, subscriptions, (Priority == 2) & (Region == "US"))
+    assert (first, version()) == (before + 1, before + 1)
+    wait(box, subscriptions, Region == "US")
+    assert version() == before + 2
+
+
+def test_a_publisher_learns_of_a_new_list_of_properties(
+    box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions
+) -> None:
+    wait(box, subscriptions, Region == "EU")
+    publisher.publish({"region": "EU"})
+    late = wait(box, subscriptions, Priority == 1)
+    assert publisher.publish({"region": "nowhere", "priority": 1}) == 1
+    assert late in instances_of(box)
+
+
+def test_nothing_is_routed_to_an_instance_after_its_end(
+    box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions
+) -> None:
+    """What was routed before stays, and the one who completes is told."""
+    instance = wait(box, subscriptions, Region == "EU")
+    wait(box, subscriptions, Priority == 1, instance)
+    other = wait(box, subscriptions, Region == "EU")
+    publisher.publish({"region": "EU"})
+    publisher.publish({"priority": 1})
+    before = instances_of(box)
+    with box.connection.transaction():
+        left = subscriptions.complete(box.connection, instance)
+    assert [one.seq for one in left] == before[instance]
+    assert publisher.publish({"priority": 1}) == 0
+    assert publisher.publish({"region": "EU"}) == 1
+    after = instances_of(box)
+    assert after[instance] == before[instance]
+    assert len(after[other]) == 2
+    assert check(box.connection) == []
+
+
+def test_one_subscription_of_an_instance_can_go_alone(
+    box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions, host: Connection
+) -> None:
+    instance = uuid.uuid4()
+    subscription_id = subscriptions.wait(host, SERVICE, instance, Region == "EU")
+    wait(box, subscriptions, Region == "US", instance)
+    assert subscriptions.stop_waiting(host, subscription_id)
+    assert not subscriptions.stop_waiting(host, subscription_id)
+    assert (publisher.publish({"region": "EU"}), publisher.publish({"region": "US"})) == (0, 1)
+
+
+def test_removed_ones_are_purged_by_the_job(box: Box, subscriptions: ServiceSubscriptions) -> None:
+    instance = wait(box, subscriptions, Region == "EU")
+    wait(box, subscriptions, Region == "US")
+    subscriptions.complete(box.connection, instance)
+    assert box.count("subscriptions") == 2
+    assert box.one("SELECT purge_subscriptions()") == 1
+    assert box.count("subscriptions") == 1
+
+
+def test_the_end_of_an_instance_waits_for_a_publish_that_has_found_it(
+    box: Box, lane: Lane, subscriptions: ServiceSubscriptions, host: Connection
+) -> None:
+    """The publish has written and not committed: the one who completes has to see its message."""
+    instance = wait(box, subscriptions, Region == "EU")
+    publisher = Publisher(box, lane, host, box.add_location())
+    with ThreadPoolExecutor() as pool, connect(box.url) as completing:
+        with host.transaction():
+            assert publisher.publish({"region": "EU"}) == 1
+            completed = pool.submit(subscriptions.complete, completing, instance)
+            wait_until(lambda: _waits(box, completing), what="the completion to wait for the publish")
+        left = completed.result(30)
+    assert [one.seq for one in left] == instances_of(box)[instance]
+
+
+def test_a_publish_that_waited_for_the_end_of_an_instance_finds_it_gone(
+    box: Box, lane: Lane, subscriptions: ServiceSubscriptions, host: Connection
+) -> None:
+    box.add_port("Everything", "exists(Region)")
+    instance = wait(box, subscriptions, Region == "EU")
+    publisher = Publisher(box, lane, host, box.add_location())
+    publisher.publish({"region": "US"})
+    with ThreadPoolExecutor() as pool, connect(box.url) as completing:
+        with completing.transaction():
+            assert subscriptions.complete(completing, instance) == []
+            published = pool.submit(publisher.publish, {"region": "EU"})
+            wait_until(lambda: _waits(box, host), what="the publish to wait for the completion")
+        assert published.result(30) == 1
+    assert instance not in instances_of(box)
+    assert box.queued() == {"Everything": 2}
+    assert check(box.connection) == []
+
+
+def _waits(box: Box, connection: Connection) -> bool:
+    return bool(box.one("SELECT cardinality(pg_blocking_pids(%s)) > 0", connection.info.backend_pid))
+
+
+def test_completing_and_publishing_at_the_same_time_is_a_serial_history(
+    box: Box, lane: Lane, subscriptions: ServiceSubscriptions
+) -> None:
+    """Every message is either among those that the completing side was told of, or was not routed to the instance."""
+    location = box.add_location()
+    box.add_port("Everything", "exists(Region)")
+    told: dict[uuid.UUID, int] = {}
+
+    def live() -> None:
+        with connect(box.url, user=box.host().role_name) as connection:
+            for _ in range(30):
+                instance = uuid.uuid4()
+                subscriptions.wait(connection, SERVICE, instance, Region == "EU")
+                with connection.transaction():
+                    told[instance] = len(subscriptions.complete(connection, instance))
+
+    def publish(stop: list[bool]) -> int:
+        published = 0
+        with connect(box.url, user=box.host().role_name) as connection:
+            publisher = Publisher(box, lane, connection, location)
+            while not stop:
+                published += publisher.publish({"region": "EU"}, {"region": "EU"})
+        return published
+
+    stop: list[bool] = []
+    with ThreadPoolExecutor() as pool:
+        publishers = [pool.submit(publish, stop) for _ in range(2)]
+        lives = [pool.submit(live) for _ in range(2)]
+        for one in lives:
+            one.result(60)
+        stop.append(True)
+        published = sum(one.result(60) for one in publishers)
+    found = {instance: len(seqs) for instance, seqs in instances_of(box).items() if instance in told}
+    assert found == {instance: count for instance, count in told.items() if count}
+    assert box.queued() == {"Everything": published}
+    assert check(box.connection) == []
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [Region != "EU", (Region == "EU") | (Region == "US"), Total >= 5, (Region == "EU") & (Region == "US")],
+)
+def test_an_instance_waits_for_values_only(box: Box, subscriptions: ServiceSubscriptions, filter: Filter) -> None:
+    with pytest.raises(DefinitionError, match="An instance cannot wait for"):
+        subscriptions.wait(box.connection, SERVICE, uuid.uuid4(), filter)
+    assert box.count("subscriptions") == 0
+
+
+@pytest.mark.parametrize("unknown", [Property("Orders.Nobody", str) == "x", Property("Orders.Priority", str) == "1"])
+def test_a_property_that_is_not_deployed_with_this_type_is_refused(
+    box: Box, subscriptions: ServiceSubscriptions, unknown: Filter
+) -> None:
+    with pytest.raises(DefinitionError, match="not deployed") as refused:
+        subscriptions.wait(box.connection, SERVICE, uuid.uuid4(), unknown)
+    assert "Orders" in refused.value.why
+
+
+def test_every_service_class_subscribes_and_is_queued_for_in_the_same_way(
+    box: Box, lane: Lane, host: Connection
+) -> None:
+    classes = [
+        ServiceClass.CACHING,
+        ServiceClass.MESSAGING_IN_PROCESS,
+        ServiceClass.MESSAGING_ISOLATED,
+        ServiceClass.ORCHESTRATIONS,
+    ]
+    for one in classes:
+        wait(box, ServiceSubscriptions(box.host(), one), Region == "EU")
+        subscriptions = ServiceSubscriptions(box.host(), one)
+        with host.transaction():
+            activation = subscriptions.activate(host, SERVICE, Region.exists())
+            subscriptions.set_state(host, activation, SubscriptionState.STARTED)
+    Publisher(box, lane, host, box.add_location()).publish({"region": "EU"})
+    rows = box.connection.execute("SELECT service_class, count(*) FROM work_queue GROUP BY 1 ORDER BY 1").fetchall()
+    assert rows == [(one, 2) for one in sorted(classes)]
+
+
+def test_a_host_cannot_touch_the_subscriptions_of_another(box: Box, subscriptions: ServiceSubscriptions) -> None:
+    other = ServiceSubscriptions(box.add_host("Other"), ServiceClass.ORCHESTRATIONS)
+    instance = wait(box, subscriptions, Region == "EU")
+    with box.connection.transaction():
+        activation = subscriptions.activate(box.connection, SERVICE, Region == "EU", convoy=[Region])
+    convoy_set = box.one("SELECT convoy_set_id FROM subscriptions WHERE id = %s", activation)
+    with connect(box.url, user=box.host("Other").role_name) as connection:
+        for refused in (
+            lambda: other.set_state(connection, activation, SubscriptionState.STARTED),
+            lambda: other.remove(connection, activation),
+            lambda: other.activate(connection, SERVICE, Region == "EU", convoy_set_id=convoy_set),
+            lambda: subscriptions.wait(connection, SERVICE, uuid.uuid4(), Region == "EU"),
+            lambda: subscriptions.complete(connection, instance),
+            lambda: subscriptions.create_convoy_set(connection, [Region]),
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                refused()
+        assert other.complete(connection, instance) == []
+        waiting = box.one("SELECT id FROM subscriptions WHERE instance_id = %s", instance)
+        assert not other.stop_waiting(connection, waiting)
+    assert box.count("subscriptions WHERE removed_at IS NULL") == 2
+
+
+def test_a_predicate_that_comes_later_than_its_subscription_is_refused(box: Box) -> None:
+    box.add_port("P", "Region == 'EU'", state="stopped")
+    subscription_id = box.one("SELECT id FROM subscriptions")
+    with pytest.raises(psycopg.Error) as refused:
+        box.connection.execute(
+            "SELECT insert_predicate_default(%s, 0, 5::smallint, %s, 0::smallint, 'US', null, null, null)",
+            (subscription_id, Region.key),
+        )
+    assert refused.value.sqlstate == "PR409"
+    assert box.one("SELECT predicate_count FROM predicate_groups WHERE number = 0") == 1

@@ -1,0 +1,57 @@
+"""One way to publish a few orders for each of the three finders: the index, the procedure, and a batch in columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+from postroom.agent.publishing import MessageAgent
+from postroom.agent.receiving import Receiver
+from postroom.agent.routing import RoutingTable
+from postroom.errors import PublishFailed
+from postroom.message import Message
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Connection
+from tests.support.box import PROMOTE, Box, interchange
+
+_PROPERTIES = {name: prop for prop, name in PROMOTE.items()}
+
+
+class Lane(Enum):
+    INDEX = "index"
+    PROCEDURE = "procedure"
+    STREAMING = "streaming"
+
+
+class Publisher:
+    """Publishes orders, given as mappings of ``region``, ``total`` and ``priority``, over one connection."""
+
+    def __init__(self, box: Box, lane: Lane, connection: Connection, location: ReceiveLocation | None) -> None:
+        routing = RoutingTable()
+        self._agent = MessageAgent(connection, box.host(), None if lane is Lane.PROCEDURE else routing)
+        self._receiver = Receiver(connection, routing)
+        self._location = location if lane is Lane.STREAMING else None
+
+    def publish(self, *orders: Mapping[str, Any]) -> int:
+        """All in one transaction; how many were routed to somebody."""
+        if self._location is not None:
+            body = b"\n".join(json.dumps(order, default=str).encode() for order in orders)
+            return self._receiver.receive(self._location, [interchange(body)])[0].published
+        messages = [
+            Message.of(b"{}", promoted={_PROPERTIES[name]: value for name, value in order.items()}) for order in orders
+        ]
+        try:
+            return len(self._agent.publish(messages))
+        except PublishFailed:
+            return 0
+
+
+def instances_of(box: Box) -> dict[Any, list[int]]:
+    """The numbers in the queues of the messages of each instance, in order."""
+    rows: Sequence[tuple[Any, list[int]]] = box.connection.execute(
+        "SELECT instance_id, array_agg(seq ORDER BY seq) FROM instances WHERE cause IS DISTINCT FROM 3"
+        " GROUP BY 1 ORDER BY min(seq)"
+    ).fetchall()
+    return dict(rows)
