@@ -41,9 +41,11 @@ def list_(frame: Frame, application: str | None) -> None:
     Example:
       postroom group list --application orders
     """
+    from postroom.operations.applications import check_application
     from postroom.operations.groups import list_groups
 
     with opened(frame) as connection:
+        check_application(connection, application)
         rows = [_row(one) for one in list_groups(connection, application=application)]
     columns = ["name", "state", "application", "members", "filter"]
     empty = "No send port groups. Declare one with app.send_port_group(...), and apply the application."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from postroom.cli.exit_codes import ExitCode
 from postroom.cli.frame import Frame, frame_options, pass_frame
 from postroom.cli.opening import opened
 from postroom.cli.output import Format, show_record, show_rows, to_json
@@ -29,6 +30,7 @@ _STATES = {
 }
 _IDS = click.argument("ids", nargs=-1, type=click.UUID, metavar="[ID]...")
 _ALL = click.option("--all", "everything", is_flag=True, help="Every instance that meets the conditions below.")
+_YES = click.option("--yes", is_flag=True, help="Do not ask whether --all is meant.")
 
 
 def _conditions(command: Command) -> Command:
@@ -76,9 +78,11 @@ def list_(frame: Frame, /, limit: int, group_by: GroupedBy | None, **conditions:
       postroom instance list --state suspended --port Europe
       postroom instance list --group-by reason
     """
+    from postroom.operations.conditions import check_names
     from postroom.operations.instances import count_instances, list_instances
 
     with opened(frame) as connection:
+        check_names(connection, _query(conditions))
         if group_by is not None:
             counts = [
                 {
@@ -128,15 +132,26 @@ def show(frame: Frame, instance_id: uuid.UUID) -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Mend the one instance first: this file in place of the body of its message.",
 )
+@click.option("--allow-empty", is_flag=True, help="Take an empty file for the body, too.")
 @_ALL
 @_conditions
+@_YES
 @frame_options
 @pass_frame
-def resume(frame: Frame, /, ids: tuple[uuid.UUID, ...], body: Path | None, everything: bool, **conditions: Any) -> None:
+def resume(
+    frame: Frame,
+    /,
+    ids: tuple[uuid.UUID, ...],
+    body: Path | None,
+    allow_empty: bool,
+    everything: bool,
+    yes: bool,
+    **conditions: Any,
+) -> None:
     """Take suspended instances up again, even if their port is stopped.
 
     A message that cannot be read fails again as long as its content is the same. Save it, mend it and resume it with
-    the mended file.
+    the mended file. What it was before is gone then, unless another instance refers to it.
 
     \b
     Examples:
@@ -144,26 +159,30 @@ def resume(frame: Frame, /, ids: tuple[uuid.UUID, ...], body: Path | None, every
       postroom instance resume 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000 --body mended.json
       postroom instance resume --all --port Europe --error DELIVERY
     """
-    from postroom.message import FileSlice
+    from postroom.cli.files import body_of
     from postroom.operations import instance_changes
 
     if body is not None and len(ids) != 1:
         raise click.UsageError("--body mends one instance: give one id.")
+    content = None if body is None else body_of(body)
+    if content is not None and not content.size and not allow_empty:
+        raise click.UsageError(f"{body} is empty, and would replace the body; if that is meant, add --allow-empty.")
 
     def one(connection: Connection, instance_id: uuid.UUID) -> None:
-        content = None if body is None else FileSlice(path=body, length=body.stat().st_size)
         instance_changes.resume(connection, instance_id, body=content)
 
-    _operate(frame, ids, everything, conditions, one, instance_changes.resume_all, "resumed")
+    question = "" if yes or any(conditions.values()) else "Resume every suspended instance, of every port?"
+    _operate(frame, ids, everything, conditions, one, instance_changes.resume_all, "resumed", question)
 
 
 @instance.command()
 @_IDS
 @_ALL
 @_conditions
+@_YES
 @frame_options
 @pass_frame
-def suspend(frame: Frame, /, ids: tuple[uuid.UUID, ...], everything: bool, **conditions: Any) -> None:
+def suspend(frame: Frame, /, ids: tuple[uuid.UUID, ...], everything: bool, yes: bool, **conditions: Any) -> None:
     """Put instances aside that are ready to run or wait for their next attempt, until they are resumed.
 
     \b
@@ -172,14 +191,16 @@ def suspend(frame: Frame, /, ids: tuple[uuid.UUID, ...], everything: bool, **con
     """
     from postroom.operations import instance_changes
 
-    _operate(frame, ids, everything, conditions, instance_changes.suspend, instance_changes.suspend_all, "suspended")
+    question = "" if yes or any(conditions.values()) else "Suspend every instance that is not being worked on?"
+    one, many = instance_changes.suspend, instance_changes.suspend_all
+    _operate(frame, ids, everything, conditions, one, many, "suspended", question)
 
 
 @instance.command()
 @_IDS
 @_ALL
 @_conditions
-@click.option("--yes", is_flag=True, help="Do not ask whether --all is meant.")
+@_YES
 @frame_options
 @pass_frame
 def terminate(frame: Frame, /, ids: tuple[uuid.UUID, ...], everything: bool, yes: bool, **conditions: Any) -> None:
@@ -192,11 +213,24 @@ def terminate(frame: Frame, /, ids: tuple[uuid.UUID, ...], everything: bool, yes
     """
     from postroom.operations import instance_changes
 
-    if everything and not ids and not yes:
-        click.confirm("Terminate every instance that meets the conditions, for good?", abort=True, err=True)
-    _operate(
-        frame, ids, everything, conditions, instance_changes.terminate, instance_changes.terminate_all, "terminated"
-    )
+    question = "" if yes else "Terminate every instance that meets the conditions, for good?"
+    one, many = instance_changes.terminate, instance_changes.terminate_all
+    _operate(frame, ids, everything, conditions, one, many, "terminated", question)
+
+
+def _ask(question: str, done: str) -> None:
+    """Goes on if the answer is yes; otherwise says that nothing was done, and fails."""
+    import sys
+
+    try:
+        if click.confirm(question, err=True):
+            return
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise  # Ctrl-C
+        click.echo(err=True)  # nobody is there to answer
+    click.echo(f"Nothing was {done}. To answer beforehand, add --yes.", err=True)
+    raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 def _operate(
@@ -207,14 +241,21 @@ def _operate(
     one: Callable[[Connection, uuid.UUID], None],
     many: Callable[[Connection, InstanceQuery], int],
     done: str,
+    question: str,
 ) -> None:
+    from postroom.operations.conditions import check_names
+
     if bool(ids) == everything:
-        raise click.UsageError("Give ids, or --all with conditions.")
+        raise click.UsageError("Give ids, or --all, with conditions if not all are meant.")
     if ids and any(conditions.values()):
         raise click.UsageError("Conditions go with --all, not with ids.")
+    if everything and question:
+        _ask(question, done)
     with opened(frame) as connection:
         if everything:
-            count = many(connection, _query(conditions))
+            query = _query(conditions)
+            check_names(connection, query)
+            count = many(connection, query)
         else:
             for instance_id in ids:
                 one(connection, instance_id)

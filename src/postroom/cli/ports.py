@@ -41,9 +41,11 @@ def list_(frame: Frame, application: str | None) -> None:
     Example:
       postroom port list --application orders
     """
+    from postroom.operations.applications import check_application
     from postroom.operations.ports import list_ports
 
     with opened(frame) as connection:
+        check_application(connection, application)
         rows = [_row(one) for one in list_ports(connection, application=application)]
     columns = ["name", "state", "application", "host", "waiting", "retrying", "suspended", "filter", "uri"]
     show_rows(rows, columns, frame.output, empty="No send ports. Apply an application: postroom apply APP")

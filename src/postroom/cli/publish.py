@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from postroom.cli.files import body_of
 from postroom.cli.frame import Frame, frame_options, pass_frame
 from postroom.cli.opening import opened
 from postroom.cli.output import show_rows
@@ -46,7 +47,7 @@ def publish(
 
     from postroom.agent.publishing import MessageAgent
     from postroom.errors import PublishFailed
-    from postroom.message import Body, Bytes, FileSlice, Message, Part
+    from postroom.message import Body, Bytes, Message, Part
     from postroom.operations.addressing import directed_to
     from postroom.operations.hosts import publishing_host
     from postroom.operations.properties import context_of, deployed_properties
@@ -54,7 +55,7 @@ def publish(
     def body(file: str) -> Body:
         if file == "-":
             return Bytes(sys.stdin.buffer.read())
-        return FileSlice(path=Path(file), length=Path(file).stat().st_size)
+        return body_of(Path(file))
 
     with opened(frame) as connection:
         context = context_of(promote, write, deployed_properties(connection))

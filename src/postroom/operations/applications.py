@@ -7,6 +7,7 @@ from datetime import datetime
 
 from psycopg.rows import class_row
 
+from postroom.errors import NotFound
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 
@@ -21,6 +22,16 @@ class ApplicationListing:
     send_ports: int
     send_port_groups: int
     applied_at: datetime
+
+
+def check_application(connection: Connection, name: str | None) -> None:
+    """NotFound if an application is named that does not exist."""
+    known = [one.name for one in list_applications(connection)] if name is not None else []
+    if name is not None and name not in known:
+        raise NotFound(
+            f"There is no application {name!r}.",
+            hint=f"The applications are: {', '.join(known) or 'none; run postroom apply first'}.",
+        )
 
 
 def list_applications(connection: Connection) -> list[ApplicationListing]:

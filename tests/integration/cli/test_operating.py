@@ -118,10 +118,46 @@ def test_many_instances_at_once(suspended: Run) -> None:
         "1 instance"
     )
     assert suspended("instance", "suspend", "--all", "--port", "Europe", "-o", "json").json == {"suspended": 1}
-    asked = suspended("instance", "terminate", "--all", "--error", "OPERATOR")
-    assert asked.code == ExitCode.INTERRUPTED
+    for answer in (b"n\n", b""):
+        asked = suspended("instance", "terminate", "--all", "--error", "OPERATOR", stdin=answer)
+        assert (asked.code, asked.out) == (ExitCode.FAILED, "")
+        assert "Nothing was terminated." in asked.err
     assert suspended("instance", "terminate", "--all", "--error", "OPERATOR", "--yes").out == "1 instance terminated.\n"
     assert suspended("instance", "list").out == "No instances.\n"
+
+
+@pytest.mark.parametrize("verb", ["resume", "suspend"])
+def test_everything_at_once_is_asked_for(suspended: Run, verb: str) -> None:
+    if verb == "suspend":
+        suspended("instance", "resume", "--all", "--yes")
+    asked = suspended("instance", verb, "--all", stdin=b"n\n")
+    assert (asked.code, asked.out) == (ExitCode.FAILED, "")
+    assert suspended("instance", verb, "--all", stdin=b"y\n").out.startswith("1 instance")
+
+
+def test_names_that_do_not_exist_are_said_to(suspended: Run) -> None:
+    for command in (("list",), ("resume", "--all"), ("terminate", "--all", "--yes"), ("list", "--group-by", "port")):
+        for condition, hint in (
+            (("--port", "Eurpe"), "Did you mean Europe?"),
+            (("--host", "Nope"), "The hosts are: Main."),
+            (("--error", "DELIVRY"), "Did you mean DELIVERY"),
+        ):
+            ran = suspended("instance", *command, *condition)
+            assert (ran.code, ran.out) == (ExitCode.NOT_FOUND, ""), (command, condition)
+            assert hint in ran.err
+    assert suspended("instance", "list", "--port", "OrdersIn", "--error", "UNEXPECTED").out == "No instances.\n"
+    assert suspended("port", "list", "--application", "nope").code == ExitCode.NOT_FOUND
+
+
+def test_an_empty_body_has_to_be_meant(suspended: Run, tmp_path: Path) -> None:
+    instance = only_instance(suspended)
+    (tmp_path / "empty").touch()
+    for empty in (tmp_path / "empty", "/dev/null"):
+        refused = suspended("instance", "resume", instance, "--body", empty)
+        assert (refused.code, "--allow-empty" in refused.err) == (ExitCode.USAGE, True)
+    assert suspended("message", "body", instance).out == "bad"
+    assert suspended("instance", "resume", instance, "--body", "/dev/null", "--allow-empty").code == ExitCode.OK
+    assert suspended("message", "body", instance).out == ""
 
 
 def test_what_is_meant_must_be_clear(suspended: Run, tmp_path: Path) -> None:
@@ -222,7 +258,8 @@ def test_groups_go_through_their_states_and_show_what_they_come_to(run: Run, tmp
     assert run("apply", path).code == ExitCode.OK
     [listed] = run("group", "list", "-o", "json").json
     assert (listed["name"], listed["members"], listed["state"]) == ("Everyone", ["One", "Two"], "started")
-    assert run("group", "list", "--application", "other", "-o", "json").json == []
+    assert run("group", "list", "--application", "orders", "-o", "json").json == [listed]
+    assert run("group", "list", "--application", "other").code == ExitCode.NOT_FOUND
     shown = run("group", "show", "Everyone", "-o", "json").json
     assert [(one["member"], one["through_the_group"]) for one in shown["members"]] == [
         ("One", "delivered"),

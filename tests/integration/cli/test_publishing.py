@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 import uuid
 from pathlib import Path
 
@@ -29,6 +31,16 @@ def test_files_are_published_together_and_say_who_receives_them(applied: Run, or
     assert first["subscribers"] == second["subscribers"] == ["Europe"]
     shown = applied("message", "show", first["message_id"], "-o", "json").json
     assert shown["parts"][0]["content_type"] == "application/json"
+
+
+def test_a_pipe_is_read_to_its_end(applied: Run, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(b"<order/>",))
+    writer.start()
+    (published,) = applied("publish", pipe, "-p", "Region=EU", "-o", "json").json
+    writer.join()
+    assert applied("message", "body", published["message_id"]).out == "<order/>"
 
 
 def test_one_that_nobody_wants_holds_back_all(applied: Run, order: Path) -> None:

@@ -1,0 +1,48 @@
+"""The names that a question about instances is made of: one that does not exist is a slip, not an empty answer."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+
+from postroom.errors import NotFound, PostroomError
+from postroom.messagebox.configuration import host_named
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
+from postroom.operations.instances import InstanceQuery
+
+#: Why an instance is suspended where nothing was raised; docs/errors.md tells of them.
+_WITHOUT_ERROR = ("PORT_STOPPED", "PORT_GONE", "OPERATOR", "NO_RECEIVER", "UNEXPECTED")
+
+
+def check_names(connection: Connection, query: InstanceQuery) -> None:
+    """NotFound if the host, the port or the error code of the query is none that there is, or can be."""
+    if query.host is not None:
+        host_named(connection, query.host)
+    if query.port is not None:
+        names = [name for (name,) in connection.execute(statement("queries/list_service_names"))]
+        if query.port not in names:
+            what = f"There is no send port, receive port or receive location {query.port!r}."
+            raise NotFound(what, hint=_nearest(query.port, names))
+    if query.error_code is not None and query.error_code not in (codes := sorted(_codes(connection))):
+        raise NotFound(f"There is no error code {query.error_code!r}.", hint=_nearest(query.error_code, codes))
+
+
+def _codes(connection: Connection) -> set[str]:
+    # An adapter may have brought codes of its own.
+    seen = connection.execute("SELECT DISTINCT error_code FROM suspended_queue WHERE error_code IS NOT NULL")
+    return {*_WITHOUT_ERROR, *_raised(PostroomError), *(code for (code,) in seen)}
+
+
+def _raised(kind: type[PostroomError]) -> Iterator[str]:
+    yield kind.code
+    for narrower in kind.__subclasses__():
+        yield from _raised(narrower)
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    known = sorted(set(names))
+    near = difflib.get_close_matches(name, known)
+    if near:
+        return f"Did you mean {' or '.join(near)}?"
+    return f"There are: {', '.join(known)}." if known else "Run 'postroom apply APP' first."
