@@ -7,6 +7,7 @@
     │   ├── DefinitionRefused  an application has problems; carries every one, with file and line
     │   └── NotFound           a name or id that is not there
     ├── StateError             the thing is there, but its state does not allow the operation
+    │   └── NotAllowed         the login may not do this
     ├── MessageFailure         one message cannot go on; it is suspended with this reason
     │   ├── PipelineFailure    it cannot be decoded, disassembled or promoted
     │   ├── RoutingFailure     nobody subscribes to it
@@ -100,6 +101,12 @@ class StateError(PostroomError):
     """The present state does not allow this operation."""
 
     code = "STATE"
+
+
+class NotAllowed(StateError):
+    """The login may not do this."""
+
+    code = "NOT_ALLOWED"
 
 
 class MessageFailure(PostroomError):

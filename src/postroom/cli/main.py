@@ -55,6 +55,7 @@ COMMANDS: dict[str, Lazy] = {
     "check": Lazy(
         "postroom.cli.jobs:check", "Verify what must always hold in a MessageBox, and name what violates it."
     ),
+    "role": Lazy("postroom.cli.roles:role", "See who may do what, and give logins their roles."),
     "application": Lazy("postroom.cli.applications:application", "Look at the applications that were applied."),
     "version": Lazy("postroom.cli.version:version", "Show the versions of Postroom and of what it runs on."),
 }

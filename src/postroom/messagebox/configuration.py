@@ -175,10 +175,11 @@ def dequeuing(connection: Connection, service_class: ServiceClass) -> Dequeuing:
 
 
 def receive_locations(connection: Connection, *, host_id: int | None = None) -> list[ReceiveLocation]:
-    """The receive locations, of one host or of all, by name."""
+    """The receive locations, of one host or of all, by name; without their adapters' settings for who may not read
+    those."""
     rows = connection.execute(
-        "SELECT l.id, l.name, p.id, p.name, l.host_id, l.adapter, l.pipeline, l.uri, l.enabled,"
-        "       p.route_failures"
+        f"SELECT l.id, l.name, p.id, p.name, l.host_id, {_adapter(connection, 'receive_locations')}, l.pipeline, l.uri,"
+        "       l.enabled, p.route_failures"
         "  FROM management.receive_locations l JOIN management.receive_ports p ON p.id = l.receive_port_id"
         " WHERE l.host_id = coalesce(%s, l.host_id) ORDER BY l.name",
         (host_id,),
@@ -190,12 +191,21 @@ def receive_locations(connection: Connection, *, host_id: int | None = None) -> 
     return [ReceiveLocation(**dict(zip(names, row, strict=True))) for row in rows]
 
 
+def _adapter(connection: Connection, table: str) -> str:
+    """How to read the adapter of a port or location: whole, or for operators its kind alone."""
+    row = connection.execute(
+        "SELECT has_column_privilege(%s::text, 'adapter', 'select')", (f"management.{table}",)
+    ).fetchone()
+    return "adapter" if row is not None and row[0] else "jsonb_build_object('kind', adapter_kind)"
+
+
 def send_ports(
     connection: Connection, *, host_id: int | None = None, ids: Sequence[uuid.UUID] | None = None
 ) -> list[SendPort]:
-    """The send ports, of one host or of all, by name."""
+    """The send ports, of one host or of all, by name; without their adapters' settings for who may not read those."""
     rows = connection.execute(
-        "SELECT id, name, host_id, transport_id, adapter, uri, filter, priority, retry_count, retry_interval, state,"
+        f"SELECT id, name, host_id, transport_id, {_adapter(connection, 'send_ports')}, uri, filter, priority,"
+        "       retry_count, retry_interval, state,"
         "       subscription_id, route_failures, description"
         "  FROM management.send_ports"
         " WHERE host_id = coalesce(%s, host_id) AND (%s::uuid[] IS NULL OR id = ANY (%s)) ORDER BY name",

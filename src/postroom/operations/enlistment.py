@@ -116,9 +116,10 @@ def host_of(connection: Connection, port: SendPort) -> Host:
 
 
 def _port_now(connection: Connection, port: SendPort, state: PortState, subscription_id: int | None) -> SendPort:
-    connection.execute(
-        "UPDATE send_ports SET state = %s, subscription_id = %s WHERE id = %s", (state, subscription_id, port.port_id)
-    )
+    # One at a time: operators may change the state, and nothing else.
+    connection.execute("UPDATE send_ports SET state = %s WHERE id = %s", (state, port.port_id))
+    if subscription_id != port.subscription_id:
+        connection.execute("UPDATE send_ports SET subscription_id = %s WHERE id = %s", (subscription_id, port.port_id))
     return replace(port, state=state, subscription_id=subscription_id)
 
 

@@ -3,7 +3,7 @@
 -- Index: suspended_queue (instance_id).
 CREATE OR REPLACE FUNCTION messagebox.resume_instances(p_instance_ids uuid[], p_now timestamptz DEFAULT now())
 RETURNS TABLE (instance_id uuid, host_id smallint)
-LANGUAGE sql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
     WITH resumed AS (
         DELETE FROM suspended_queue q WHERE q.instance_id = ANY (p_instance_ids) AND q.resumable RETURNING q.*
     )

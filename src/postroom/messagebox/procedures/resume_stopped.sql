@@ -2,7 +2,7 @@
 -- came through a send port group stays until that is started, too.
 -- Index: suspended_queue_stopped. Called under the exclusive routing lock.
 CREATE OR REPLACE FUNCTION messagebox.resume_stopped(p_service_id uuid) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
     resumed_count bigint;
 BEGIN

@@ -3,7 +3,7 @@
 -- Index: suspended_queue_stopped_group. Called under the exclusive routing lock.
 CREATE OR REPLACE FUNCTION messagebox.resume_stopped_group(p_group_id uuid)
 RETURNS TABLE (host_id smallint, resumed_count bigint)
-LANGUAGE sql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
     WITH resumed AS (
         DELETE FROM suspended_queue q
          WHERE q.group_id = p_group_id AND q.cause = 1

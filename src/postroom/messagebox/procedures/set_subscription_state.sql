@@ -1,7 +1,7 @@
 -- Started (1), stopped (2) or disabled (3): what evaluate_subscriptions does with a match from now on.
 -- Locks: changes the routing (advisory (7001, 0) exclusive).
 CREATE OR REPLACE FUNCTION messagebox.set_subscription_state(p_subscription_id bigint, p_state smallint) RETURNS void
-LANGUAGE sql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
     UPDATE subscriptions SET state = p_state, version = change_routing()
      WHERE id = p_subscription_id AND removed_at IS NULL;
 $$;

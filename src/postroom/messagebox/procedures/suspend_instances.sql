@@ -3,7 +3,7 @@
 -- Indexes: scheduled_queue (instance_id); the work queue is read whole.
 CREATE OR REPLACE FUNCTION messagebox.suspend_instances(p_instance_ids uuid[], p_now timestamptz DEFAULT now())
 RETURNS SETOF uuid
-LANGUAGE sql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
     WITH waiting AS (
         DELETE FROM scheduled_queue WHERE instance_id = ANY (p_instance_ids)
         RETURNING seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task,

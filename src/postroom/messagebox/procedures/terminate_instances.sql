@@ -2,7 +2,7 @@
 -- there, or is being worked on right now, is left out. Routing failure reports go later, by operate_on_instances.
 -- Indexes: suspended_queue (instance_id), scheduled_queue (instance_id); the work queue is read whole.
 CREATE OR REPLACE FUNCTION messagebox.terminate_instances(p_instance_ids uuid[]) RETURNS SETOF uuid
-LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
     terminated uuid[];
     released uuid[];

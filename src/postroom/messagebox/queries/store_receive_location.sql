@@ -4,5 +4,7 @@ INSERT INTO receive_locations (id, receive_port_id, host_id, name, adapter, pipe
 VALUES (%(id)s, (SELECT id FROM receive_ports WHERE name = %(port)s), %(host_id)s, %(name)s, %(adapter)s, %(pipeline)s,
         %(uri)s, %(enabled)s)
     ON CONFLICT (name) DO UPDATE
-       SET receive_port_id = excluded.receive_port_id, host_id = excluded.host_id, adapter = excluded.adapter,
+       SET former_host_ids = array_remove(receive_locations.former_host_ids || receive_locations.host_id,
+                                          excluded.host_id),
+           receive_port_id = excluded.receive_port_id, host_id = excluded.host_id, adapter = excluded.adapter,
            pipeline = excluded.pipeline, uri = excluded.uri

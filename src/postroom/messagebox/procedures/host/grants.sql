@@ -6,7 +6,11 @@ GRANT INSERT (host_id, message_id, subscription_id, service_class, service_id, i
               cause, error_code, error_description, adapter, uri, related_instance_id, group_id)
     ON messagebox.__HOST___q_suspended TO __HOSTS_ROLE__;
 
--- What host __HOST__ alone may do: its own procedures. Nobody else may call them.
+GRANT ALL ON messagebox.__HOST___q, messagebox.__HOST___q_scheduled, messagebox.__HOST___q_suspended
+    TO __ADMINISTRATORS_ROLE__;
+
+-- What host __HOST__ alone may do: its own procedures. Nobody else may call them, except
+-- administrators, who enlist ports for it.
 REVOKE ALL ON FUNCTION
     messagebox.create_subscription___HOST__, messagebox.insert_predicate___HOST__, messagebox.dequeue_messages___HOST__,
     messagebox.complete_messages___HOST__, messagebox.retry_messages___HOST__, messagebox.suspend_messages___HOST__,
@@ -22,4 +26,4 @@ GRANT EXECUTE ON FUNCTION
     messagebox.read_parts___HOST__, messagebox.read_fragments___HOST__, messagebox.route_failed_message___HOST__,
     messagebox.create_instance_subscription___HOST__, messagebox.remove_instance_subscription___HOST__,
     messagebox.change_subscription___HOST__, messagebox.create_convoy_set___HOST__, messagebox.complete_instance___HOST__
-    TO __ROLE__;
+    TO __ROLE__, __ADMINISTRATORS_ROLE__;

@@ -1,0 +1,66 @@
+-- What administrators and operators may do (SEC-13; docs/security.md has the table). Everything is taken back first.
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messagebox FROM __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
+REVOKE ALL ON ALL TABLES IN SCHEMA messagebox, management FROM __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
+GRANT USAGE ON SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
+
+-- Administrators: everything there is. New hosts and new versions of the schema are the owner's.
+GRANT ALL ON ALL TABLES IN SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__;
+GRANT ALL ON ALL SEQUENCES IN SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA messagebox TO __ADMINISTRATORS_ROLE__;
+
+-- Operators see what is deployed and what stands in the queues. They do not see contexts and bodies (spool, parts,
+-- fragments; correlation values are taken from them), nor what of a definition may be a secret: how adapters are
+-- configured, and applications as declared.
+GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
+    management.properties, management.receive_ports, management.send_port_groups, management.send_port_group_members,
+    management.host_instances, management.job_runs, messagebox.routing_version, messagebox.correlation_types,
+    messagebox.convoy_sets, messagebox.predicate_groups, messagebox.predicates, messagebox.application_properties, messagebox.claims,
+    messagebox.work_queue, messagebox.scheduled_queue, messagebox.suspended_queue, messagebox.instances
+    TO __OPERATORS_ROLE__;
+GRANT SELECT (id, name, applied_at) ON management.applications TO __OPERATORS_ROLE__;
+DO $$
+DECLARE
+    shown record;
+BEGIN
+    FOR shown IN
+        SELECT c.table_schema, c.table_name, string_agg(quote_ident(c.column_name), ', ') AS names
+          FROM information_schema.columns c
+         WHERE c.table_name IN ('send_ports', 'receive_locations', 'subscriptions')
+           AND c.table_schema IN ('management', 'messagebox')
+           AND c.column_name NOT IN ('adapter', 'correlation_values')
+         GROUP BY 1, 2
+    LOOP
+        EXECUTE format('GRANT SELECT (%s) ON %I.%I TO %I', shown.names, shown.table_schema, shown.table_name,
+                       '__OPERATORS_ROLE__');
+    END LOOP;
+END $$;
+
+-- They start and stop, resume, suspend and terminate. Enlisting makes subscriptions, which is configuration.
+GRANT EXECUTE ON FUNCTION
+    messagebox.change_routing, messagebox.set_subscription_state, messagebox.resume_stopped,
+    messagebox.resume_stopped_group, messagebox.resume_instances, messagebox.suspend_instances,
+    messagebox.terminate_instances
+    TO __OPERATORS_ROLE__;
+GRANT UPDATE (state) ON management.send_ports, management.send_port_groups TO __OPERATORS_ROLE__;
+GRANT UPDATE (enabled) ON management.receive_locations TO __OPERATORS_ROLE__;
+
+DO $$
+DECLARE
+    protected text;
+BEGIN
+    FOREACH protected IN ARRAY ARRAY['messagebox.claims', 'management.host_instances', 'management.send_ports',
+                                     'management.receive_locations'] LOOP
+        EXECUTE format('DROP POLICY IF EXISTS administrators ON %s', protected);
+        EXECUTE format('CREATE POLICY administrators ON %s TO %I USING (true) WITH CHECK (true)', protected,
+                       '__ADMINISTRATORS_ROLE__');
+        EXECUTE format('DROP POLICY IF EXISTS operators ON %s', protected);
+        EXECUTE format('CREATE POLICY operators ON %s FOR SELECT TO %I USING (true)', protected, '__OPERATORS_ROLE__');
+    END LOOP;
+END $$;
+-- A port that is enlisted stays so: from stopped to started and back.
+DROP POLICY IF EXISTS operators_start_and_stop ON management.send_ports;
+CREATE POLICY operators_start_and_stop ON management.send_ports FOR UPDATE TO __OPERATORS_ROLE__
+    USING (state <> 1) WITH CHECK (state <> 1);
+DROP POLICY IF EXISTS operators_enable_and_disable ON management.receive_locations;
+CREATE POLICY operators_enable_and_disable ON management.receive_locations FOR UPDATE TO __OPERATORS_ROLE__
+    USING (true) WITH CHECK (true);

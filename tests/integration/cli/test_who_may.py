@@ -1,0 +1,138 @@
+"""The command line as people of different roles find it: what they may works, the rest is refused in three lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from postroom.cli.exit_codes import ExitCode
+from postroom.messagebox.connection import connect
+from tests.integration.cli.conftest import Ran, Run
+
+Commands = list[tuple[str, ...]]
+
+EVERYBODY_SEES: Commands = [
+    ("application", "list"),
+    ("group", "list"),
+    ("host", "list"),
+    ("host", "show", "Main"),
+    ("instance", "list"),
+    ("instance", "list", "--group-by", "port"),
+    ("instance", "show", "INSTANCE"),
+    ("jobs", "list"),
+    ("location", "list"),
+    ("port", "list"),
+    ("port", "show", "Europe"),
+    ("queue", "list"),
+    ("subscription", "list"),
+    ("role", "list"),
+    ("explain", "--property", "Orders.Region=EU"),
+]
+OPERATORS_DO: Commands = [
+    ("port", "start", "Europe"),
+    ("port", "stop", "Europe"),
+    ("port", "start", "Europe"),
+    ("port", "stop", "Audit"),
+    ("location", "disable", "drop"),
+    ("location", "enable", "drop"),
+    ("instance", "suspend", "INSTANCE"),
+    ("instance", "resume", "INSTANCE"),
+    ("instance", "terminate", "INSTANCE", "--yes"),
+]
+ADMINISTRATORS_DO: Commands = [
+    ("message", "list"),
+    ("message", "show", "INSTANCE"),
+    ("message", "body", "INSTANCE"),
+    ("explain", "INSTANCE"),
+    ("port", "unenlist", "BigOrders"),
+    ("publish", "FILE", "-p", "Region=EU"),
+    ("apply", "CHANGED"),
+    ("plan", "CHANGED"),
+    ("check",),
+    ("role", "grant", "operators", "somebody"),
+    ("role", "revoke", "operators", "somebody"),
+]
+ONLY_THE_OWNER_DOES: Commands = [("apply", "NEW_HOST")]
+
+As = Callable[..., Ran]
+
+
+@pytest.fixture
+def as_login(applied: Run, database: str, app: Path, tmp_path: Path) -> As:
+    """Runs a command as one of the logins olga (operators), adam (administrators) and sam (nothing)."""
+    with connect(database) as connection:
+        for login in ("olga", "adam", "sam", "somebody"):
+            connection.execute(f"CREATE ROLE {login} LOGIN")
+    for role, login in (("operators", "olga"), ("administrators", "adam")):
+        assert applied("role", "grant", role, login).code == ExitCode.OK
+    (tmp_path / "order.json").write_text("{}")
+    applied("port", "stop", "Europe")
+    applied("publish", tmp_path / "order.json", "-p", "Region=EU")
+    [instance] = applied("instance", "list", "-o", "json").json
+    changed, new_host = tmp_path / "changed.py", tmp_path / "new_host.py"
+    changed.write_text(app.read_text() + 'app.send_port("More", adapters.File("out/more"), filter=Region == "US")\n')
+    new_host.write_text(app.read_text() + 'app.host("Second")\n')
+    words = {
+        "INSTANCE": str(instance["instance_id"]),
+        "FILE": str(tmp_path / "order.json"),
+        "CHANGED": str(changed),
+        "NEW_HOST": str(new_host),
+    }
+
+    def run(login: str, *command: str) -> Ran:
+        url = database.replace("postgres@", f"{login}@")
+        return applied("--database", url, *(words.get(word, word) for word in command))
+
+    return run
+
+
+def refused(ran: Ran) -> bool:
+    lines = ran.err.splitlines()
+    return ran.code == ExitCode.STATE and [line.split(":")[0].strip() for line in lines] == ["Error", "why", "do"]
+
+
+def test_an_operator_sees_and_operates_and_does_nothing_else(as_login: As) -> None:
+    for command in ADMINISTRATORS_DO + ONLY_THE_OWNER_DOES:
+        ran = as_login("olga", *command)
+        assert refused(ran), (command, ran)
+        assert "may not" in ran.err
+    ran = as_login("olga", "instance", "resume", "INSTANCE", "--body", "FILE")
+    assert refused(ran), "another body is a change of content"
+    for command in EVERYBODY_SEES + OPERATORS_DO:
+        ran = as_login("olga", *command)
+        assert ran.code == ExitCode.OK, (command, ran)
+    assert as_login("adam", "port", "unenlist", "Audit").code == ExitCode.OK
+    for verb in ("enlist", "start"):
+        assert refused(as_login("olga", "port", verb, "Audit")), "a subscription is configuration"
+    assert as_login("adam", "port", "start", "Audit").code == ExitCode.OK
+
+
+def test_an_administrator_does_everything_but_make_hosts(as_login: As) -> None:
+    for command in EVERYBODY_SEES + ADMINISTRATORS_DO + OPERATORS_DO:
+        ran = as_login("adam", *command)
+        assert ran.code == ExitCode.OK, (command, ran)
+    for command in ONLY_THE_OWNER_DOES:
+        assert refused(as_login("adam", *command)), command
+
+
+def test_somebody_without_a_role_is_refused_everything(as_login: As) -> None:
+    for command in EVERYBODY_SEES + ADMINISTRATORS_DO + OPERATORS_DO + ONLY_THE_OWNER_DOES:
+        ran = as_login("sam", *command)
+        assert refused(ran), (command, ran)
+
+
+def test_operators_do_not_see_how_adapters_are_configured(as_login: As) -> None:
+    assert "out/europe" in as_login("adam", "port", "show", "Europe", "-o", "json").json["adapter"].values()
+    assert as_login("olga", "port", "show", "Europe", "-o", "json").json["adapter"] == {"kind": "file"}
+
+
+def test_roles_are_given_by_name_to_logins_that_are_there(applied: Run) -> None:
+    listed = applied("role", "list", "-o", "json").json
+    assert [one["name"] for one in listed] == ["administrators", "operators", "host:Main"]
+    wrong = applied("role", "grant", "kings", "postgres")
+    assert (wrong.code, "administrators, operators, host:Main" in wrong.err) == (ExitCode.NOT_FOUND, True)
+    missing = applied("role", "grant", "operators", "nobody_of_that_name")
+    assert missing.code == ExitCode.NOT_FOUND
+    assert "CREATE ROLE" in missing.err

@@ -1,0 +1,232 @@
+"""Who may do what, by logging in as each and trying it (SEC-13, ACC-72)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from postroom.message import Message
+from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.migrate import migrate
+from postroom.operations.roles import grant_role, list_roles, revoke_role
+from tests.support.box import Box, Region
+
+ADMINISTRATOR, OPERATOR, HOST, OTHER_HOST, STRANGER = "adam", "olga", "main_service", "other_service", "sam"
+EVERYBODY = (ADMINISTRATOR, OPERATOR, HOST, OTHER_HOST, STRANGER)
+NOBODY: tuple[str, ...] = ()
+HOSTS = (HOST, OTHER_HOST)
+ADMINISTRATORS_AND_HOSTS = (ADMINISTRATOR, *HOSTS)
+PEOPLE = (ADMINISTRATOR, OPERATOR)
+ALL_ROLES = (ADMINISTRATOR, OPERATOR, *HOSTS)
+
+#: What is tried, and who may. Everybody else is refused.
+MAY: list[tuple[str, tuple[str, ...]]] = [
+    # Messages: contexts and bodies
+    ("SELECT context FROM spool", (ADMINISTRATOR,)),
+    ("SELECT message_id FROM spool", (ADMINISTRATOR,)),
+    ("SELECT body FROM parts", (ADMINISTRATOR,)),
+    ("SELECT body FROM fragments", (ADMINISTRATOR,)),
+    ("SELECT * FROM message_properties", ADMINISTRATORS_AND_HOSTS),
+    ("UPDATE spool SET context = context", (ADMINISTRATOR,)),
+    ("DELETE FROM parts WHERE false", (ADMINISTRATOR,)),
+    (
+        "INSERT INTO spool (message_id, part_ids, context) VALUES (gen_random_uuid(), '{}', '{}')",
+        ADMINISTRATORS_AND_HOSTS,
+    ),
+    (
+        (
+            "INSERT INTO spool (message_id, part_ids, context, originator_pid)"
+            " VALUES (gen_random_uuid(), '{}', '{}', 'x')"
+        ),
+        (ADMINISTRATOR,),
+    ),
+    ("SELECT replace_body(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'body')", (ADMINISTRATOR,)),
+    # What is going on
+    ("SELECT * FROM instances", PEOPLE),
+    ("SELECT count(*) FROM work_queue", PEOPLE),
+    ("SELECT * FROM suspended_queue", PEOPLE),
+    ("SELECT * FROM default_q", (ADMINISTRATOR,)),
+    ("SELECT * FROM claims", ALL_ROLES),
+    ("SELECT * FROM host_instances", ALL_ROLES),
+    ("SELECT * FROM job_runs", ALL_ROLES),
+    ("SELECT id, filter, state FROM subscriptions", ALL_ROLES),
+    ("SELECT correlation_values FROM subscriptions", ADMINISTRATORS_AND_HOSTS),
+    ("SELECT * FROM receipts", (ADMINISTRATOR,)),
+    # What is deployed
+    ("SELECT name, uri, state, adapter_kind FROM send_ports", ALL_ROLES),
+    ("SELECT adapter FROM send_ports", ADMINISTRATORS_AND_HOSTS),
+    ("SELECT adapter FROM receive_locations", ADMINISTRATORS_AND_HOSTS),
+    ("SELECT name FROM applications", PEOPLE),
+    ("SELECT definition FROM applications", (ADMINISTRATOR,)),
+    ("UPDATE applications SET name = name", (ADMINISTRATOR,)),
+    ("UPDATE send_ports SET adapter = adapter", (ADMINISTRATOR,)),
+    ("UPDATE send_ports SET uri = uri", (ADMINISTRATOR,)),
+    ("UPDATE send_ports SET filter = filter", (ADMINISTRATOR,)),
+    ("UPDATE send_ports SET subscription_id = subscription_id", (ADMINISTRATOR,)),
+    ("UPDATE receive_locations SET pipeline = pipeline", (ADMINISTRATOR,)),
+    ("DELETE FROM send_ports WHERE false", (ADMINISTRATOR,)),
+    ("INSERT INTO properties (key, value_type) VALUES ('A#b', 1)", (ADMINISTRATOR,)),
+    ("UPDATE hosts SET trusted = true", (ADMINISTRATOR,)),
+    ("INSERT INTO application_properties VALUES (1, 'Security#Thumbprint', 'T')", (ADMINISTRATOR,)),
+    ("UPDATE application_properties SET value = 'T'", (ADMINISTRATOR,)),
+    ("UPDATE service_classes SET dequeue_threads = 1", (ADMINISTRATOR,)),
+    # Operating
+    ("UPDATE send_ports SET state = state WHERE state <> 1", PEOPLE),
+    ("UPDATE send_port_groups SET state = state", PEOPLE),
+    ("UPDATE receive_locations SET enabled = enabled", PEOPLE),
+    ("SELECT change_routing()", PEOPLE),
+    ("SELECT set_subscription_state(0, 2::smallint)", PEOPLE),
+    ("SELECT resume_stopped(gen_random_uuid())", PEOPLE),
+    ("SELECT resume_stopped_group(gen_random_uuid())", PEOPLE),
+    ("SELECT resume_instances(ARRAY[gen_random_uuid()])", PEOPLE),
+    ("SELECT suspend_instances(ARRAY[gen_random_uuid()])", PEOPLE),
+    ("SELECT terminate_instances(ARRAY[gen_random_uuid()])", PEOPLE),
+    ("SELECT remove_subscription(0)", (ADMINISTRATOR,)),
+    ("SELECT create_subscription_default(4::smallint, gen_random_uuid(), 'x', '')", (ADMINISTRATOR, HOST)),
+    ("SELECT create_subscription_other(4::smallint, gen_random_uuid(), 'x', '')", (ADMINISTRATOR, OTHER_HOST)),
+    ("SELECT set_trust(1::smallint, true)", (ADMINISTRATOR,)),
+    ("SELECT grant_role('x', 'y')", (ADMINISTRATOR,)),
+    ("SELECT revoke_role('x', 'y')", (ADMINISTRATOR,)),
+    # A host's own work
+    ("SELECT * FROM dequeue_messages_default(gen_random_uuid(), 1, 4::smallint, 1)", (ADMINISTRATOR, HOST)),
+    ("SELECT * FROM dequeue_messages_other(gen_random_uuid(), 1, 4::smallint, 1)", (ADMINISTRATOR, OTHER_HOST)),
+    ("SELECT complete_messages_default(gen_random_uuid(), '{1}')", (ADMINISTRATOR, HOST)),
+    ("SELECT * FROM lock_routing()", ADMINISTRATORS_AND_HOSTS),
+    ("SELECT take_receipts(ARRAY[gen_random_uuid()], ARRAY[0], ARRAY['{}'::jsonb])", ADMINISTRATORS_AND_HOSTS),
+    ("SELECT message_cleanup()", ADMINISTRATORS_AND_HOSTS),
+    # The owner's
+    ("CREATE TABLE messagebox.mine (a int)", NOBODY),
+    ("CREATE ROLE somebody_else", NOBODY),
+    ("DROP TABLE messagebox.spool", NOBODY),
+    ("ALTER TABLE management.send_ports DISABLE ROW LEVEL SECURITY", NOBODY),
+    ("SET ROLE postgres", NOBODY),
+]
+
+
+@pytest.fixture
+def logins(box: Box) -> Iterator[dict[str, Connection]]:
+    """Everybody's connection, while host Default has a port, a message and a location."""
+    box.add_host("Other")
+    box.add_location()
+    box.add_port("Europe", "Region == 'EU'", adapter={"kind": "http", "headers": {"Authorization": "secret"}})
+    box.agent().publish([Message.of(b"secret", promoted={Region: "EU"})])
+    roles = {ADMINISTRATOR: "administrators", OPERATOR: "operators", HOST: "host:Default", OTHER_HOST: "host:Other"}
+    with ExitStack() as stack:
+        connections = {}
+        for login in EVERYBODY:
+            box.connection.execute(f"CREATE ROLE {login} LOGIN")
+            if login in roles:
+                grant_role(box.connection, roles[login], login)
+            connections[login] = stack.enter_context(connect(box.url, user=login))
+        yield connections
+
+
+@contextmanager
+def undone(connection: Connection) -> Iterator[None]:
+    with connection.transaction(force_rollback=True):
+        yield
+
+
+def test_who_may_do_what(logins: dict[str, Connection]) -> None:
+    wrong = []
+    for statement, allowed in MAY:
+        for login, connection in logins.items():
+            may = is_allowed(connection, statement)
+            if may is not (login in allowed):
+                wrong.append((login, "may" if may else "may not", statement))
+    assert wrong == []
+
+
+def is_allowed(connection: Connection, statement: str) -> bool:
+    try:
+        with undone(connection):
+            connection.execute(statement)
+    except (errors.InsufficientPrivilege, errors.UndefinedTable, errors.UndefinedFunction):
+        # Who may not use a schema does not even find what is in it.
+        return False
+    except psycopg.Error as error:
+        if error.sqlstate != "PR404":
+            raise
+    return True
+
+
+def test_a_host_reads_the_definitions_of_its_own_ports_and_locations_only(
+    box: Box, logins: dict[str, Connection]
+) -> None:
+    box.add_port("Elsewhere", "Region == 'US'", host="Other", adapter={"kind": "http", "proxy": "http://u:secret@p"})
+    for table, query in (
+        ("ports", "SELECT name FROM send_ports ORDER BY name"),
+        ("locations", "SELECT name FROM receive_locations ORDER BY name"),
+    ):
+        seen = {
+            login: [name for (name,) in connection.execute(query)]
+            for login, connection in logins.items()
+            if login != STRANGER
+        }
+        everything = ["Elsewhere", "Europe"] if table == "ports" else ["drop"]
+        assert seen == {
+            ADMINISTRATOR: everything,
+            OPERATOR: everything,
+            HOST: ["Europe"] if table == "ports" else ["drop"],
+            OTHER_HOST: ["Elsewhere"] if table == "ports" else [],
+        }
+
+
+def test_an_operator_cannot_take_a_port_out_of_its_enlistment(box: Box, logins: dict[str, Connection]) -> None:
+    olga = logins[OPERATOR]
+    with pytest.raises(errors.InsufficientPrivilege, match="row-level security"):
+        olga.execute("UPDATE send_ports SET state = 1")
+    box.add_port("Bound", state="bound")
+    assert olga.execute("UPDATE send_ports SET state = 3 WHERE name = 'Bound'").rowcount == 0
+
+
+def test_rights_are_the_same_after_the_next_migration(box: Box, logins: dict[str, Connection]) -> None:
+    box.connection.execute("UPDATE schema_version SET procedures = 'older'")
+    box.connection.execute(f"GRANT SELECT ON parts TO postroom_{box.one('SELECT id FROM message_box')}_operators")
+    migrate(box.url)
+    test_who_may_do_what(logins)
+
+
+def test_roles_are_listed_with_their_logins_and_taken_back(box: Box, logins: dict[str, Connection]) -> None:
+    def members() -> dict[str, tuple[str, ...]]:
+        return {role.name: role.logins for role in list_roles(box.connection)}
+
+    assert members() == {
+        "administrators": (ADMINISTRATOR,),
+        "operators": (OPERATOR,),
+        "host:Default": (HOST,),
+        "host:Other": (OTHER_HOST,),
+    }
+    revoke_role(logins[ADMINISTRATOR], "operators", OPERATOR)
+    assert members()["operators"] == ()
+    assert not is_allowed(logins[OPERATOR], "SELECT * FROM instances")
+
+
+def test_a_login_may_not_be_given_a_trusted_host_and_another(box: Box, logins: dict[str, Connection]) -> None:
+    box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host("Other").host_id,))
+    with pytest.raises(errors.InsufficientPrivilege, match="main_service also runs the host Default"):
+        grant_role(logins[ADMINISTRATOR], "host:Other", HOST)
+
+
+def test_a_host_that_a_port_was_moved_away_from_reads_it_until_its_queue_is_empty(
+    box: Box, logins: dict[str, Connection]
+) -> None:
+    box.connection.execute(
+        "UPDATE send_ports SET former_host_ids = ARRAY[host_id], host_id = %s WHERE name = 'Europe'",
+        (box.host("Other").host_id,),
+    )
+    names = "SELECT name FROM send_ports"
+    box.connection.execute("SELECT purge_subscriptions()")
+    assert logins[HOST].execute(names).fetchall() == [("Europe",)], "it has a message to send"
+    claim = uuid.uuid4()
+    (seq,) = box.connection.execute(
+        "SELECT seq FROM dequeue_messages_default(%s, 1, 4::smallint, 1)", (claim,)
+    ).fetchone() or (0,)
+    box.connection.execute("SELECT complete_messages_default(%s, %s)", (claim, [seq]))
+    box.connection.execute("SELECT purge_subscriptions()")
+    assert logins[HOST].execute(names).fetchall() == []
