@@ -99,7 +99,7 @@ def list_(frame: Frame, /, limit: int, group_by: GroupedBy | None, **conditions:
             return
         found = list_instances(connection, _query(conditions, limit=limit + 1))
     columns = ["instance_id", "state", "service", "host", "attempt", "since", "error_code", "reason"]
-    show_rows([_row(one) for one in found[:limit]], columns, frame.output, empty="No instances.")
+    show_rows([_row(one, frame.output) for one in found[:limit]], columns, frame.output, empty="No instances.")
     if len(found) > limit and frame.output is Format.TABLE:
         click.echo(f"There are more than {limit}; narrow them down, or give a higher --limit.", err=True)
 
@@ -109,16 +109,18 @@ def list_(frame: Frame, /, limit: int, group_by: GroupedBy | None, **conditions:
 @frame_options
 @pass_frame
 def show(frame: Frame, instance_id: uuid.UUID) -> None:
-    """Show all about one instance, and why it is suspended.
+    """Show all about one instance, why it is suspended, and what to do.
 
     \b
     Example:
       postroom instance show 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
     """
+    from postroom.operations.advice import advice
     from postroom.operations.instances import instance_with_id
 
     with opened(frame) as connection:
-        row = _row(instance_with_id(connection, instance_id))
+        found = instance_with_id(connection, instance_id)
+    row = {**_row(found, frame.output), "what_to_do": advice(found)}
     if frame.output is Format.TABLE:
         # The reason is the description's first line; what does not apply is left out.
         row = {name: value for name, value in row.items() if value is not None and name not in ("reason", "since")}
@@ -280,11 +282,19 @@ def _query(conditions: dict[str, Any], *, limit: int | None = None) -> InstanceQ
     )
 
 
-def _row(instance: Instance) -> dict[str, Any]:
+def _row(instance: Instance, output: Format) -> dict[str, Any]:
     from dataclasses import asdict
 
+    from postroom.messagebox.writing import Cause
+
+    service = instance.service
+    if service is None and output is Format.TABLE and instance.cause is Cause.ROUTING_FAILURE_REPORT:
+        service = "routing failure report"
     return {
         **asdict(instance),
+        "service": service,
+        # The queues count what was tried again; people, and receivers, count from the first.
+        "attempt": instance.attempt + 1,
         "state": instance.state.words,
         "service_class": instance.service_class.name.lower(),
         "task": instance.task.name.lower(),

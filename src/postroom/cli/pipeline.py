@@ -50,7 +50,7 @@ def run(frame: Frame, host: str, master: str | None, once: bool) -> None:
 @frame_options
 @pass_frame
 def show(frame: Frame) -> None:
-    """Show each receive location: what it has claimed, published and suspended, and what holds it up.
+    """Show each receive location: the files that it has in hand, what is suspended of it, and what holds it up.
 
     \b
     Example:

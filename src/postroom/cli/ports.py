@@ -149,7 +149,8 @@ def change_states(frame: Frame, names: tuple[str, ...], change: Callable[[Connec
             }
             for done in (change(connection, name) for name in names)
         ]
-    show_rows(rows, ["name", "before", "after", "resumed"], frame.output)
+    resumed = ["resumed"] if any(row["after"] == "started" for row in rows) else []
+    show_rows(rows, ["name", "before", "after", *resumed], frame.output)
 
 
 def _row(listing: PortListing) -> dict[str, Any]:

@@ -28,13 +28,13 @@ _CHARACTERS = 160
 _PLAIN_GROUPS = 100
 _PLAIN_CHARACTERS = 1_000
 
-#: By what a subscriber does with a message: what those do that are not shown.
+#: By what a subscriber does with a message: what one, or several, do that are not shown.
 _OTHERS = {
-    "receives it": "receive it",
-    "keeps it suspended": "keep it suspended",
-    "may not receive it": "would receive it, if their hosts were authorised",
-    "would, if enlisted": "would receive it, if they were enlisted",
-    "misses it": "miss it by as much or more",
+    "receives it": ("receives it", "receive it"),
+    "keeps it suspended": ("keeps it suspended", "keep it suspended"),
+    "may not receive it": ("would receive it, if its host were authorised", "would, if their hosts were authorised"),
+    "would, if enlisted": ("would receive it, if it were enlisted", "would receive it, if they were enlisted"),
+    "misses it": ("misses it", "miss it"),
 }
 
 
@@ -62,7 +62,7 @@ def show_explanation(explained: MessageExplanation) -> None:
     if rest:
         click.echo()
     for verdict, count in rest.items():
-        click.echo(f"{count:,} more {_OTHERS[verdict]}.")
+        click.echo(f"{count:,} more {_OTHERS[verdict][count > 1]}.")
 
 
 def hidden(explained: MessageExplanation) -> dict[str, int]:

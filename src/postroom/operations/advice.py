@@ -1,0 +1,41 @@
+"""What to do about a suspended instance, by why it is suspended; the commands are those of the command line."""
+
+from __future__ import annotations
+
+from postroom.messagebox.writing import Cause, Task
+from postroom.operations.instances import Instance, InstanceState
+
+
+def advice(instance: Instance) -> str | None:
+    """The way out, with the commands to take it; None for an instance that is not suspended."""
+    if instance.state not in (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE):
+        return None
+    one = instance.instance_id
+    resume, terminate = f"postroom instance resume {one}", f"postroom instance terminate {one}"
+    mend = f"postroom message body {one} > FILE, mend it, {resume} --body FILE"
+    if instance.cause is Cause.ROUTING_FAILURE_REPORT:
+        about = instance.related_instance_id
+        if about is None:
+            return f"It is the report of a publish that was refused. When you have read it: {terminate}"
+        return f"It is the report on instance {about}, and goes with that one."
+    if instance.state is InstanceState.SUSPENDED_NOT_RESUMABLE:
+        return (
+            f"It cannot be resumed. Save its message if it is needed (postroom message save {one}); then: {terminate}"
+        )
+    match instance.error_code:
+        case "PIPELINE":
+            return f"Correct the pipeline and apply it, then: {resume}\nOr correct the message: {mend}"
+        case "ROUTING":
+            return f"See who misses it by how little: postroom explain {one}\nEnlist or correct a port; then: {resume}"
+        case "DELIVERY":
+            return f"Mend what did not take it, then: {resume}"
+        case "DELIVERY_REFUSED":
+            return f"Correct the port and apply it, then: {resume}\nOr correct the message: {mend}\nOr: {terminate}"
+        case "PORT_STOPPED":
+            return f"Start what is stopped, which takes it up again. Or send it although it is stopped: {resume}"
+        case "PORT_GONE":
+            return f"Apply an application that has the port again, then: {resume}\nOr: {terminate}"
+        case _ if instance.task is Task.RECEIVE:
+            return f"{resume}\nOr correct the message: {mend}"
+        case _:
+            return f"{resume}\nOr: {terminate}"

@@ -1,0 +1,82 @@
+"""Every reason to be suspended has a way out."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from postroom.cli.main import COMMANDS
+from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.writing import Cause, Task
+from postroom.operations.advice import advice
+from postroom.operations.instances import Instance, InstanceState
+
+NOW = datetime(2026, 1, 31, tzinfo=UTC)
+ERRORS = Path(__file__).parents[2] / "docs" / "errors.md"
+
+
+def instance(**changes: object) -> Instance:
+    values: dict[str, object] = {
+        "instance_id": uuid.UUID(int=1),
+        "state": InstanceState.SUSPENDED,
+        "host": "Main",
+        "service_class": ServiceClass.MESSAGING_IN_PROCESS,
+        "service_id": None,
+        "service": "Europe",
+        "port": "Europe",
+        "subscription_id": 1,
+        "message_id": uuid.UUID(int=2),
+        "task": Task.DELIVER,
+        "attempt": 0,
+        "priority": 5,
+        "seq": 1,
+        "enqueued_at": NOW,
+        "retry_at": None,
+        "suspended_at": NOW,
+        "cause": Cause.FAILURE,
+        "error_code": "DELIVERY",
+        "error_description": "It failed.",
+        "adapter": "file",
+        "uri": "file:///out",
+        "related_instance_id": None,
+    }
+    return Instance(**{**values, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["PIPELINE", "ROUTING", "DELIVERY", "DELIVERY_REFUSED", "PORT_STOPPED", "PORT_GONE", "OPERATOR", "UNEXPECTED"],
+)
+def test_a_suspended_instance_can_be_resumed_somehow(code: str) -> None:
+    assert f"`{code}`" in ERRORS.read_text(encoding="utf-8")
+    said = advice(instance(error_code=code))
+    assert said is not None
+    assert f"postroom instance resume {uuid.UUID(int=1)}" in said
+    assert all(noun in COMMANDS for noun in re.findall(r"postroom ([a-z]+)", said))
+    assert ("--body FILE" in said) == (code in ("PIPELINE", "DELIVERY_REFUSED"))
+
+
+def test_what_was_not_read_can_be_mended_whatever_happened() -> None:
+    assert "--body FILE" in (advice(instance(error_code="UNEXPECTED", task=Task.RECEIVE)) or "")
+
+
+def test_a_report_leads_to_what_it_is_about() -> None:
+    state, cause = InstanceState.SUSPENDED_NOT_RESUMABLE, Cause.ROUTING_FAILURE_REPORT
+    about = uuid.UUID(int=7)
+    said = advice(instance(state=state, cause=cause, error_code="ROUTING", related_instance_id=about))
+    assert said is not None
+    assert str(about) in said
+    alone = advice(instance(state=state, cause=cause, error_code="ROUTING"))
+    assert alone is not None
+    assert "terminate" in alone
+
+
+def test_only_what_is_suspended_needs_advice() -> None:
+    assert advice(instance(state=InstanceState.READY_TO_RUN)) is None
+    assert (
+        "resume" not in (advice(instance(state=InstanceState.SUSPENDED_NOT_RESUMABLE)) or "").partition("be resumed")[2]
+    )
