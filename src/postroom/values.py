@@ -175,7 +175,8 @@ _CHECKS: dict[ValueType, Callable[[object], Value]] = {
 def value_from_text(value_type: ValueType, text: str, *, round_to_int: bool = False) -> Value:
     """A value from its text: a CSV field, an XML element, a value in a text filter.
 
-    ``round_to_int`` is for filter values only: decimal text for an int property rounds half up (9.5 becomes 10)."""
+    ``round_to_int`` is for filter values only: decimal text for an int property rounds half away from
+    zero (9.5 becomes 10)."""
     try:
         match value_type:
             case ValueType.STR:

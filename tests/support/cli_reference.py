@@ -25,12 +25,14 @@ This page is written from the commands themselves, by `python -m tests.support.c
 
 ## Options of every command
 
-They may stand before or after the command's name; after it they count more.
+They may stand before the noun (`postroom --home DIR port list`) or after the verb (`postroom port list --home DIR`),
+where they count more; not between the two.
 
 {common}
 
 A command works with the MessageBox that `--database` names; without it, with that in the environment variable
-`POSTROOM_DATABASE`; else with the embedded one in the home folder. If that runs already the command uses it, and
+`POSTROOM_DATABASE`, also if `--home` is given: the home is where relative paths start, too. Else it works with the
+embedded one in the home folder. If that runs already the command uses it, and
 otherwise starts it and stops it again.
 
 With `-o json` standard output has JSON and nothing else, and an error is a JSON object on standard error:

@@ -94,7 +94,7 @@ class ResumedInbound:
                 continue
 
     def _publish(self, connection: Connection, message: Message, complete: Complete) -> set[str]:
-        """A message that has its context already: to whoever subscribes to it now (decision 26.10)."""
+        """A message that has its context already: to whoever subscribes to it now (decision 20)."""
         unit = uuid.uuid4()
 
         def work(connection: Connection) -> set[str]:

@@ -7,7 +7,7 @@
         with frame.messagebox() as url:
             ...
 
-The options may stand before or after the command's name; after it they count more.
+The options may stand before the noun or after the verb, where they count more.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def publish(
     """Publish each file as one message, all of them or none; - is standard input.
 
     No receive pipeline looks into the files. A message that is directed to somebody also reaches everybody else whose
-    filter it meets. Messages that nobody subscribes to are refused; promote
+    filter it meets. Messages that nobody subscribes to are refused, and leave only a report behind; promote
     BTS.SuspendMessageOnRoutingFailure=true to have them kept, suspended.
 
     \b

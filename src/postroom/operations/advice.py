@@ -19,9 +19,7 @@ def advice(instance: Instance) -> str | None:
             return f"It is the report of a publish that was refused. When you have read it: {terminate}"
         return f"It is the report on instance {about}, and goes with that one."
     if instance.state is InstanceState.SUSPENDED_NOT_RESUMABLE:
-        return (
-            f"It cannot be resumed. Save its message if it is needed (postroom message save {one}); then: {terminate}"
-        )
+        return f"It cannot be resumed. If its message is needed: postroom message save {one}\nThen: {terminate}"
     match instance.error_code:
         case "PIPELINE":
             return f"Correct the pipeline and apply it, then: {resume}\nOr correct the message: {mend}"
@@ -31,6 +29,8 @@ def advice(instance: Instance) -> str | None:
             return f"Mend what did not take it, then: {resume}"
         case "DELIVERY_REFUSED":
             return f"Correct the port and apply it, then: {resume}\nOr correct the message: {mend}\nOr: {terminate}"
+        case "ADDRESS":
+            return f"Widen folders= or urls= of the port and apply it, then: {resume}\nOr: {terminate}"
         case "PORT_STOPPED":
             return f"Start what is stopped, which takes it up again. Or send it although it is stopped: {resume}"
         case "PORT_GONE":
