@@ -10,6 +10,7 @@
     │   └── NotAllowed         the login may not do this
     ├── MessageFailure         one message cannot go on; it is suspended with this reason
     │   ├── PipelineFailure    it cannot be decoded, disassembled or promoted
+    │   ├── AuthenticationFailure  nobody known stands for it, where a receive port requires that
     │   ├── RoutingFailure     nobody subscribes to it
     │   ├── DeliveryFailure    a send port could not transmit it this time
     │   └── DeliveryRefused    a send port can never transmit it
@@ -119,6 +120,12 @@ class PipelineFailure(MessageFailure):
     """A message cannot be decoded, disassembled or promoted."""
 
     code = "PIPELINE"
+
+
+class AuthenticationFailure(MessageFailure):
+    """Nobody known stands for a message, and its receive port requires that."""
+
+    code = "AUTHENTICATION"
 
 
 class RoutingFailure(MessageFailure):

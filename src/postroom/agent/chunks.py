@@ -35,6 +35,8 @@ class Chunk:
     recoverable: bool
     last_document: int
     is_last: bool
+    dropped: int = 0
+    """Documents that were left out without a trace but this number: nobody known stands for them."""
 
     @property
     def rows(self) -> int:

@@ -71,7 +71,7 @@ class Documents:
         if body is not None:
             return Bytes(body)
         offset, length = self.table["offset"][row].as_py(), self.table["length"][row].as_py()
-        return _slice(self.chunks[int(self.chunk_of[row])].interchange.body, offset, length)
+        return body_slice(self.chunks[int(self.chunk_of[row])].interchange.body, offset, length)
 
     def part(self, body: Body, part_id: uuid.UUID) -> Part:
         """The part that a document, or an interchange as it came, becomes."""
@@ -94,7 +94,8 @@ def _concatenated(chunks: Sequence[Chunk]) -> pa.Table | None:
     return pa.concat_tables(tables).combine_chunks() if tables else None
 
 
-def _slice(body: Body, offset: int, length: int) -> Body:
+def body_slice(body: Body, offset: int, length: int) -> Body:
+    """A document that stayed where it is in the body of its interchange."""
     if isinstance(body, FileSlice):
         return FileSlice(path=body.path, offset=body.offset + offset, length=length)
     if offset == 0 and length == body.size:

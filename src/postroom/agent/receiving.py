@@ -8,6 +8,7 @@ to do.
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from functools import partial
 
 import psycopg
 
+from postroom.agent.authentication import authenticated
 from postroom.agent.batch import Batch
 from postroom.agent.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, Progress, chunks_of
 from postroom.agent.interchange import Interchange
@@ -26,6 +28,8 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, transaction
 from postroom.pipelines import load_pipeline
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Received:
@@ -36,6 +40,8 @@ class Received:
     suspended: int = 0
     routed: int = 0
     """Failures that were published as error messages."""
+    dropped: int = 0
+    """Messages that nobody known stands for, at a receive port that drops those."""
     empty: bool = False
     """It was a list without documents, of which nothing is kept. Not said again when it is repeated."""
 
@@ -68,6 +74,7 @@ class Receiver:
                     published=known.published + one.published,
                     suspended=known.suspended + one.suspended,
                     routed=known.routed + one.routed,
+                    dropped=known.dropped + one.dropped,
                     empty=one.empty,
                 )
         return list(outcome.values())
@@ -77,12 +84,18 @@ class Receiver:
         if batch is None:
             return []
         self._wake_up.send(batch.hosts)
+        dropped = sum(one.chunk.dropped for one in batch.tallies)
+        if dropped:
+            _log.warning(
+                "%d messages were dropped at receive port %s: nobody known stands for them", dropped, location.port_name
+            )
         return [
             Received(
                 interchange_id=one.chunk.interchange.interchange_id,
                 published=one.published,
                 suspended=one.suspended,
                 routed=one.routed,
+                dropped=one.chunk.dropped,
                 empty=one.chunk.is_empty_interchange,
             )
             for one in batch.tallies
@@ -120,7 +133,8 @@ class Receiver:
         lock = _lock(connection) if lock_first else None
         if lock_first:
             self._routing.catch_up(connection)
-        accepted = _write_receipts(connection, group)
+        # With the trust of this moment, and before the receipts, which tell what was dropped.
+        accepted = _write_receipts(connection, [authenticated(location, chunk, self._routing.login) for chunk in group])
         if not accepted:
             return None
         batch = Batch(connection, location, content_type, accepted, self._routing, clock=self._clock)
@@ -138,13 +152,13 @@ def receive_again(
     """A resumed interchange, inside the caller's transaction: all of it, or the failure is raised; StaleRouting if the
     subscriptions changed meanwhile. Returns the hosts to wake after the commit."""
     pipeline = load_pipeline(location.pipeline)
-    chunks = list(chunks_of(pipeline, interchange, Progress()))
+    routing.catch_up(connection)
+    chunks = [authenticated(location, chunk, routing.login) for chunk in chunks_of(pipeline, interchange, Progress())]
     for chunk in chunks:
         if chunk.refusal is not None:
             raise chunk.refusal
         if chunk.failures:
             raise chunk.failures[0].failure
-    routing.catch_up(connection)
     # What fails here is the caller's to route or to suspend, because the message is in the MessageBox already.
     location = replace(location, route_failures=False)
     batch = Batch(connection, location, pipeline.content_type, chunks, routing)
@@ -189,6 +203,11 @@ def _lock(connection: Connection) -> tuple[int, int, int]:
     return row[0], row[1], row[2]
 
 
+def _outcome(chunk: Chunk) -> dict[str, int | bool]:
+    outcome: dict[str, int | bool] = {"last": chunk.last_document, "done": chunk.is_last}
+    return {**outcome, "dropped": chunk.dropped} if chunk.dropped else outcome
+
+
 def _write_receipts(connection: Connection, group: list[Chunk]) -> list[Chunk]:
     """The first thing of a publish: a receipt per chunk. A chunk that has one already is left out."""
     rows = connection.execute(
@@ -196,7 +215,7 @@ def _write_receipts(connection: Connection, group: list[Chunk]) -> list[Chunk]:
         (
             [chunk.interchange.interchange_id for chunk in group],
             [chunk.number for chunk in group],
-            [json.dumps({"last": chunk.last_document, "done": chunk.is_last}) for chunk in group],
+            [json.dumps(_outcome(chunk)) for chunk in group],
         ),
     )
     accepted = set(rows)

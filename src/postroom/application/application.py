@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.application.define import define
-from postroom.application.definition import DEFAULT_HOST, SendPortState
+from postroom.application.definition import DEFAULT_HOST, Authentication, SendPortState
 from postroom.application.place import Place, here
 from postroom.application.retry import Retry
 
@@ -82,6 +82,7 @@ class ReceivePort:
     name: str
     place: Place
     route_failures: bool = False
+    authentication: Authentication = "none"
     locations: list[DeclaredLocation] = field(default_factory=list)
 
     def location(
@@ -134,11 +135,14 @@ class Application:
         place = here()
         self.properties += [DeclaredProperty(property=each, place=place) for each in properties]
 
-    def receive_port(self, name: str, *, route_failures: bool = False) -> ReceivePort:
+    def receive_port(
+        self, name: str, *, route_failures: bool = False, authentication: Authentication = "none"
+    ) -> ReceivePort:
         """A receive port; its locations follow: ``app.receive_port("OrdersIn").location(...).location(...)``.
 
-        With ``route_failures`` what cannot be read or routed is published as an error message instead of suspended."""
-        port = ReceivePort(name=name, place=here(), route_failures=route_failures)
+        With ``route_failures`` what cannot be read or routed is published as an error message instead of suspended.
+        ``authentication="drop"`` discards messages that nobody known stands for, ``"keep"`` suspends them."""
+        port = ReceivePort(name=name, place=here(), route_failures=route_failures, authentication=authentication)
         self.receive_ports.append(port)
         return port
 

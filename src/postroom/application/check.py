@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, get_args
 
 from postroom.application.check_fields import (
     adapter_problems,
@@ -14,7 +14,7 @@ from postroom.application.check_fields import (
     state_problems,
 )
 from postroom.application.check_groups import group_problems
-from postroom.application.definition import DEFAULT_HOST
+from postroom.application.definition import DEFAULT_HOST, Authentication
 from postroom.application.known_properties import known_properties, property_problems
 from postroom.application.names import host_name_problem
 from postroom.application.place import Place
@@ -49,7 +49,10 @@ def problems_of(application: Application, excused: Collection[object] = ()) -> l
 
     locations = [location for port in application.receive_ports for location in port.locations]
     for receive_port in application.receive_ports:
-        texts = _route_failures_problems(receive_port.route_failures)
+        texts = [*_route_failures_problems(receive_port.route_failures)]
+        if receive_port.authentication not in get_args(Authentication):
+            choices = ", ".join(get_args(Authentication))
+            texts.append(f"authentication is {receive_port.authentication!r}, but must be one of {choices}.")
         add(receive_port.place, (f"{_called('receive port', receive_port)}: {text}" for text in texts))
         add(receive_port.place, name_problems("receive port", receive_port.name))
     for location in locations:

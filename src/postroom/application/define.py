@@ -45,6 +45,7 @@ def define(application: Application) -> ApplicationDefinition:
             name=port.name,
             place=port.place,
             route_failures=port.route_failures,
+            authentication=port.authentication,
             locations=tuple(_location_definition(location, spelling) for location in port.locations),
         )
         for port in application.receive_ports

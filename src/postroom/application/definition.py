@@ -31,6 +31,9 @@ from postroom.values import Value, ValueType, value_from_json, value_to_json
 #: The host of every location and port that names no other.
 DEFAULT_HOST = "Main"
 
+#: Of what comes in at a receive port: none is required, drop what fails it, keep (suspend) what fails it.
+Authentication = Literal["none", "drop", "keep"]
+
 SendPortState = Literal["bound", "stopped", "started"]
 
 
@@ -90,6 +93,7 @@ class ReceivePortDefinition(_Placed):
 
     name: str
     route_failures: bool = False
+    authentication: Authentication = "none"
     locations: tuple[ReceiveLocationDefinition, ...] = ()
 
 

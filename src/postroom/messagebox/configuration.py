@@ -63,6 +63,8 @@ class ReceiveLocation:
     uri: str
     enabled: bool
     route_failures: bool = False
+    authentication: str = "none"
+    """Required of what comes in: none, drop (what fails it), or keep (it, suspended)."""
     """Of its receive port: failures are published instead of suspended."""
 
 
@@ -179,14 +181,14 @@ def receive_locations(connection: Connection, *, host_id: int | None = None) -> 
     those."""
     rows = connection.execute(
         f"SELECT l.id, l.name, p.id, p.name, l.host_id, {_adapter(connection, 'receive_locations')}, l.pipeline, l.uri,"
-        "       l.enabled, p.route_failures"
+        "       l.enabled, p.route_failures, p.authentication"
         "  FROM management.receive_locations l JOIN management.receive_ports p ON p.id = l.receive_port_id"
         " WHERE l.host_id = coalesce(%s, l.host_id) ORDER BY l.name",
         (host_id,),
     )
     names = (
         *("location_id", "name", "port_id", "port_name", "host_id", "adapter", "pipeline", "uri", "enabled"),
-        "route_failures",
+        *("route_failures", "authentication"),
     )
     return [ReceiveLocation(**dict(zip(names, row, strict=True))) for row in rows]
 

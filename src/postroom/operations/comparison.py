@@ -34,6 +34,7 @@ ALL_SYSTEM_PROPERTIES = "system properties"
 
 
 _ROUTE_FAILURES = "route failures"
+_AUTHENTICATION = "authentication"
 
 
 def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Plan:
@@ -53,6 +54,7 @@ def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path) -
             *conflicts(definition, deployed.others),
             *_type_problems(definition, deployed),
             *_removal_problems(definition, deployed),
+            *_authentication_problems(definition, deployed),
             *_kind_problems(definition, deployed),
             *group_problems(definition, deployed),
         ),
@@ -116,6 +118,20 @@ def _kind_problems(definition: ApplicationDefinition, deployed: Deployed) -> Ite
                 port.place.file,
                 port.place.line,
             )
+
+
+def _authentication_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
+    """Of what a host that is not trusted receives nobody is believed to stand for: all of it would fail."""
+    for port in definition.receive_ports:
+        for location in port.locations if port.authentication != "none" else ():
+            trusted, _ = host_statements(definition, deployed, location.host)
+            if not trusted:
+                yield Problem(
+                    f"location {location.name!r}: the receive port {port.name!r} requires authentication, but the host "
+                    f"{location.host!r} is not trusted. Declare it: app.host({location.host!r}, trusted=True).",
+                    location.place.file,
+                    location.place.line,
+                )
 
 
 def _type(value_type: ValueType) -> str:
@@ -197,7 +213,8 @@ def _receive_ports(definition: ApplicationDefinition, deployed: Deployed) -> Ite
         if known is None:
             yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=Action.CREATE)
             continue
-        differences = _differences(receive_port_fields(port), {_ROUTE_FAILURES: known.route_failures})
+        stored = {_ROUTE_FAILURES: known.route_failures, _AUTHENTICATION: known.authentication}
+        differences = _differences(receive_port_fields(port), stored)
         action = Action.CHANGE if differences else Action.KEEP
         yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=action, differences=differences)
 
@@ -255,7 +272,7 @@ def _send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Pat
 
 def receive_port_fields(port: ReceivePortDefinition) -> dict[str, Any]:
     """What is stored of a receive port and follows its declaration."""
-    return {_ROUTE_FAILURES: port.route_failures}
+    return {_ROUTE_FAILURES: port.route_failures, _AUTHENTICATION: port.authentication}
 
 
 def location_fields(port: ReceivePortDefinition, location: ReceiveLocationDefinition, home: Path) -> dict[str, Any]:

@@ -29,6 +29,7 @@ class ReceivePort:
     port_id: uuid.UUID
     name: str
     route_failures: bool
+    authentication: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +61,10 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
         connection.execute("SELECT name, definition FROM applications").fetchall()
     )
     own = {
-        name: ReceivePort(port_id=port_id, name=name, route_failures=route_failures)
-        for name, port_id, route_failures in connection.execute(
-            "SELECT p.name, p.id, p.route_failures FROM receive_ports p JOIN applications a ON a.id = p.application_id"
-            " WHERE a.name = %s",
+        name: ReceivePort(port_id=port_id, name=name, route_failures=route_failures, authentication=authentication)
+        for name, port_id, route_failures, authentication in connection.execute(
+            "SELECT p.name, p.id, p.route_failures, p.authentication"
+            "  FROM receive_ports p JOIN applications a ON a.id = p.application_id WHERE a.name = %s",
             (application,),
         )
     }

@@ -180,9 +180,13 @@ class _Deployment:
         for step in self._plan.of(Kind.RECEIVE_PORT, Action.CREATE, Action.CHANGE):
             port = declared[step.name]
             self._connection.execute(
-                "INSERT INTO receive_ports (id, application_id, name, route_failures) VALUES (%s, %s, %s, %s)"
-                " ON CONFLICT (name) DO UPDATE SET route_failures = excluded.route_failures",
-                (_id(Kind.RECEIVE_PORT, port.name), self._application_id, port.name, port.route_failures),
+                "INSERT INTO receive_ports (id, application_id, name, route_failures, authentication)"
+                " VALUES (%s, %s, %s, %s, %s) ON CONFLICT (name) DO UPDATE"
+                " SET route_failures = excluded.route_failures, authentication = excluded.authentication",
+                (
+                    *(_id(Kind.RECEIVE_PORT, port.name), self._application_id, port.name),
+                    *(port.route_failures, port.authentication),
+                ),
             )
 
     def _store_locations(self) -> None:

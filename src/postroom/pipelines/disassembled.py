@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from postroom.errors import BadValue, PipelineFailure
+from postroom.errors import BadValue, MessageFailure, PipelineFailure
 from postroom.filters.columns import arrow_type
 from postroom.message import FRAGMENT_SIZE, Body
 from postroom.properties import Property
@@ -36,7 +36,7 @@ class BadDocument:
 
     number: int
     body: bytes
-    failure: PipelineFailure
+    failure: MessageFailure
 
 
 @dataclass(frozen=True, kw_only=True)

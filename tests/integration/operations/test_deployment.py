@@ -450,3 +450,22 @@ def test_a_change_of_hosts_is_a_change_of_routing(connection: Connection) -> Non
     before = connection.execute("SELECT version FROM routing_version").fetchone()
     deploy(connection, guarded(properties={Thumbprint: "T"}))
     assert connection.execute("SELECT version FROM routing_version").fetchone() > before  # type: ignore[operator]
+
+
+def test_authentication_follows_the_declaration_and_needs_a_trusted_host(connection: Connection) -> None:
+    def app(authentication: Any, *, trusted: bool | None) -> Application:
+        declared = Application("partners")
+        declared.host("Gate", trusted=trusted)
+        declared.receive_port("Partners", authentication=authentication).location(
+            "drop", adapters.File("in"), host="Gate"
+        )
+        return declared
+
+    (problem,) = plan(connection, app("drop", trusted=None).definition(), home=HOME).problems
+    assert "requires authentication, but the host 'Gate' is not trusted" in problem.text
+    deploy(connection, app("drop", trusted=True))
+    assert [one.authentication for one in receive_locations(connection)] == ["drop"]
+    done = deploy(connection, app("keep", trusted=True))
+    [difference] = next(step.differences for step in done.of(Kind.RECEIVE_PORT, Action.CHANGE))
+    assert (difference.field, difference.before, difference.after) == ("authentication", "drop", "keep")
+    assert [one.authentication for one in receive_locations(connection)] == ["keep"]

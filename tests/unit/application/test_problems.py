@@ -54,6 +54,7 @@ def test_what_is_right_has_no_problems(declare: Callable[[Any], object]) -> None
     ("declare", "said"),
     [
         (lambda app: app.send_port("", NULL), "send port: the name is empty"),
+        (lambda app: app.receive_port("P", authentication="yes"), "authentication is 'yes', but must be one of none,"),
         (lambda app: app.host("A", trusted="yes"), "host 'A': trusted is 'yes', but must be True or False"),
         (lambda app: app.host("A", properties="EU"), "properties is 'EU', but must be something like"),
         (lambda app: app.host("A", properties={"Region": "EU"}), "'Region' is not a property"),

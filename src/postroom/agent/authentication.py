@@ -1,0 +1,76 @@
+"""Authentication that a receive port requires of what comes in: who is nobody is dropped, or kept apart (SEC-11).
+
+It is asked after the pipeline, which may have resolved the party, and of what the MessageBox will believe: a host that
+is not trusted has nobody to show for its messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from postroom.agent.chunks import Chunk
+from postroom.agent.documents import body_slice
+from postroom.agent.originator import ANONYMOUS, GUEST, Login
+from postroom.errors import AuthenticationFailure
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.pipelines.disassembled import BadDocument
+from postroom.system_properties import BTS
+
+_NOBODY = {"", GUEST.lower(), ANONYMOUS}
+
+
+def authenticated(location: ReceiveLocation, chunk: Chunk, login: Login) -> Chunk:
+    """The chunk without the documents that nobody stands for: those are dropped and counted, or are failures now.
+
+    A standard interchange that is to be kept fails as a whole, and so does one of which nothing is left."""
+    if location.authentication == "none" or chunk.documents is None:
+        return chunk
+    failed = ~_known(chunk, login)
+    count = int(np.count_nonzero(failed))
+    if not count:
+        return chunk
+    good = chunk.documents.filter(pa.array(~failed))
+    if location.authentication == "drop":
+        return replace(chunk, documents=good, dropped=count)
+    failure = _failure(location)
+    whole = chunk.number == 0 and chunk.is_last and not chunk.failures and not good.num_rows
+    if not chunk.recoverable or whole:
+        return replace(chunk, documents=None, failures=(), refusal=failure)
+    bad = tuple(_bad(chunk, row, failure) for row in np.flatnonzero(failed).tolist())
+    return replace(chunk, documents=good, failures=(*chunk.failures, *bad))
+
+
+def _known(chunk: Chunk, login: Login) -> npt.NDArray[np.bool_]:
+    """Of each document, whether it names an account and a party that is not the guest."""
+    if not login.trusted:
+        return np.zeros(chunk.rows, dtype=bool)
+    return _values(chunk, BTS.OriginatorSID.key, {""}) & _values(chunk, BTS.OriginatorPID.key, _NOBODY)
+
+
+def _values(chunk: Chunk, key: str, nobody: set[str]) -> npt.NDArray[np.bool_]:
+    assert chunk.documents is not None
+    context = chunk.interchange.context
+    shared = context.promoted.get(key) or context.written.get(key) or ""
+    own = chunk.documents[key].to_pylist() if key in chunk.documents.column_names else [None] * chunk.rows
+    return np.fromiter(((value or str(shared)).lower() not in nobody for value in own), dtype=bool, count=chunk.rows)
+
+
+def _bad(chunk: Chunk, row: int, failure: AuthenticationFailure) -> BadDocument:
+    assert chunk.documents is not None
+    body = chunk.documents["body"][row].as_py()
+    if body is None:
+        offset, length = chunk.documents["offset"][row].as_py(), chunk.documents["length"][row].as_py()
+        body = b"".join(body_slice(chunk.interchange.body, offset, length).chunks())
+    return BadDocument(number=chunk.documents["number"][row].as_py(), body=body, failure=failure)
+
+
+def _failure(location: ReceiveLocation) -> AuthenticationFailure:
+    return AuthenticationFailure(
+        f"Nobody is known to stand for this message, and the receive port {location.port_name} requires it.",
+        why="BTS.OriginatorSID is not there, or BTS.OriginatorPID is the guest.",
+        hint="Have the adapter or the pipeline of a trusted host name both, and resume the instance.",
+    )

@@ -1,0 +1,131 @@
+"""A receive port that requires authentication: drop or keep what nobody known stands for (SEC-11, ACC-73)."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import replace
+
+import pytest
+
+from postroom import pipelines
+from postroom.agent.interchange import Interchange
+from postroom.agent.receiving import Received, Receiver
+from postroom.agent.resuming import ResumedInbound
+from postroom.agent.routing import RoutingTable
+from postroom.message import FRAGMENT_SIZE, Bytes, Context
+from postroom.messagebox.check import check
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import connect
+from postroom.operations.instance_changes import resume
+from postroom.pipelines import ReceivePipeline
+from postroom.system_properties import BTS
+from tests.integration.hosts.conftest import StartHost
+from tests.support.box import Box, Region
+from tests.support.senders import Recorder
+from tests.support.waiting import wait_until
+
+KNOWN = Context().write(BTS.OriginatorSID, "CONTOSO\\anna").write(BTS.OriginatorPID, "Contoso")
+PROMOTE = {Region: "region", BTS.OriginatorPID: "party"}
+LINES = pipelines.JsonLines(promote=PROMOTE)
+MIXED = b'{"region":"EU","party":"Contoso"}\n{"region":"EU"}\n{"region":"EU","party":"guest"}'
+SID = Context().write(BTS.OriginatorSID, "CONTOSO\\anna")
+
+
+def location(
+    box: Box, authentication: str, pipeline: ReceivePipeline = LINES, *, trusted: bool = True
+) -> ReceiveLocation:
+    box.add_port("Europe", "Region == 'EU'")
+    box.connection.execute("SELECT set_trust(%s::smallint, %s)", (box.host().host_id, trusted))
+    found = box.add_location(pipeline)
+    box.connection.execute("UPDATE receive_ports SET authentication = %s", (authentication,))
+    return replace(found, authentication=authentication)
+
+
+def receive(box: Box, where: ReceiveLocation, body: bytes, context: Context) -> Received:
+    interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(body), context=context)
+    with connect(box.url, user=box.host().role_name) as connection:
+        (received,) = Receiver(connection, RoutingTable()).receive(where, [interchange])
+    assert check(box.connection) == []
+    return received
+
+
+@pytest.mark.parametrize("authentication", ["none", "drop", "keep"])
+def test_a_message_that_somebody_stands_for_comes_in(box: Box, authentication: str) -> None:
+    received = receive(box, location(box, authentication), b'{"region":"EU"}', KNOWN)
+    assert (received.published, received.suspended, received.dropped) == (1, 0, 0)
+    assert box.queued() == {"Europe": 1}
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        Context(),
+        SID,
+        Context().write(BTS.OriginatorPID, "Contoso"),
+        SID.write(BTS.OriginatorPID, "Guest"),
+        SID.write(BTS.OriginatorPID, "S-1-5-7"),
+        KNOWN.write(BTS.OriginatorSID, ""),
+    ],
+)
+def test_drop_discards_what_nobody_stands_for_and_only_counts_it(
+    box: Box, context: Context, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        received = receive(box, location(box, "drop"), b'{"region":"EU"}', context)
+    assert (received.published, received.suspended, received.dropped) == (0, 0, 1)
+    assert (box.queued(), box.suspended(), box.count("spool"), box.count("parts")) == ({}, [], 0, 0)
+    assert box.one("SELECT outcome FROM receipts") == {"last": 1, "done": True, "dropped": 1}
+    assert "1 messages were dropped at receive port OrdersIn" in caplog.text
+
+
+def test_drop_is_for_each_message_alone(box: Box) -> None:
+    received = receive(box, location(box, "drop"), MIXED, SID)
+    assert (received.published, received.suspended, received.dropped) == (1, 0, 2)
+
+
+def test_keep_suspends_each_message_of_a_recoverable_interchange(box: Box) -> None:
+    received = receive(box, location(box, "keep"), MIXED, SID)
+    assert (received.published, received.suspended, received.dropped) == (1, 2, 0)
+    assert box.suspended() == [("AUTHENTICATION", True)] * 2
+    bodies = {body for (body,) in box.connection.execute("SELECT body FROM parts")}
+    assert bodies == set(MIXED.split(b"\n"))
+
+
+def test_keep_suspends_all_of_a_standard_interchange_and_large_ones_in_pieces(box: Box) -> None:
+    where = location(box, "keep", pipelines.PassThrough())
+    received = receive(box, where, b"x" * (2 * FRAGMENT_SIZE + 1), SID)
+    assert (received.published, received.suspended) == (0, 1)
+    assert box.suspended() == [("AUTHENTICATION", True)]
+    assert box.count("fragments") == 3
+
+
+def test_a_large_document_among_others_is_kept_alone(box: Box) -> None:
+    large = b'{"region":"EU","text":"' + b"x" * FRAGMENT_SIZE + b'"}'
+    received = receive(box, location(box, "keep"), MIXED + b"\n" + large, SID)
+    assert (received.published, received.suspended) == (1, 3)
+    assert box.one("SELECT max(size) FROM parts") == len(large)
+
+
+def test_a_host_that_is_not_trusted_has_nobody_to_show(box: Box) -> None:
+    received = receive(box, location(box, "keep", trusted=False), b'{"region":"EU"}', KNOWN)
+    assert (received.published, received.suspended) == (0, 1)
+
+
+def test_a_kept_message_is_asked_again_when_it_is_resumed(box: Box, start_host: StartHost) -> None:
+    receive(box, location(box, "keep"), b'{"region":"EU"}', SID)
+    instance_id = box.one("SELECT instance_id FROM suspended_queue")
+    start_host(Recorder(), inbound=ResumedInbound("Default"))
+    resume(box.connection, instance_id)
+    wait_until(lambda: box.suspended() == [("AUTHENTICATION", True)])
+    resume(box.connection, instance_id, body=b'{"region":"EU","party":"Contoso"}')
+    wait_until(lambda: box.one("SELECT count(*) FROM instances") == 0)
+
+
+def test_a_repeated_interchange_drops_nothing_twice(box: Box) -> None:
+    where = location(box, "drop")
+    interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(MIXED), context=SID)
+    with connect(box.url, user=box.host().role_name) as connection:
+        first, again = (Receiver(connection, RoutingTable()).receive(where, [interchange])[0] for _ in range(2))
+    assert (first.dropped, again.dropped) == (2, 0)
+    assert box.queued() == {"Europe": 1}
