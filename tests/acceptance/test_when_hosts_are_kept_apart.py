@@ -1,0 +1,79 @@
+"""ACC-70, 71, 72: who may receive a message, who is believed, and what a host's login cannot do."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+import postroom
+from postroom import BTS, Property
+from postroom.errors import PublishFailed
+from tests.support.house import House
+from tests.support.waiting import wait_until
+
+Region = Property("Orders.Region", str)
+Thumbprint = Property("Security.Thumbprint", str)
+HOSTS = """
+Thumbprint = Property("Security.Thumbprint", str)
+app.host("H1", properties={Thumbprint: "T"}, trusted=True)
+app.host("H2")
+app.send_port("One", adapters.File("out/1"), filter=Region == "EU", host="H1")
+app.send_port("Two", adapters.File("out/2"), filter=Region == "EU", host="H2")
+"""
+
+
+def login(house: House, host: str) -> str:
+    """The MessageBox as a host logs in to it."""
+    [role] = [one["role_name"] for one in house.ask("host", "list") if one["name"] == host]
+    assert house.database is not None
+    return make_conninfo(house.database, user=role)
+
+
+def test_a_message_goes_only_to_hosts_that_show_what_it_asks_for(house: House) -> None:
+    """ACC-70, CTX-25, NRF-17."""
+    house.apply(HOSTS)
+    with postroom.connect(house.database) as client:
+        secret = client.publish(b"secret", promoted={Region: "EU"}, predicates={Thumbprint: "T"})
+        assert secret.subscribers == ("One",)
+        assert client.publish(b"open", promoted={Region: "EU"}).subscribers == ("One", "Two")
+        with pytest.raises(PublishFailed, match="no host that subscribes is authorised"):
+            client.publish(b"lost", promoted={Region: "EU"}, predicates={Thumbprint: "U"})
+    [report] = house.suspended("not-resumable")
+    house.run("instance", "terminate", report["instance_id"])
+    explained = house.run("explain", str(secret.message_id))
+    assert "may not receive it: host H2 does not show Security.Thumbprint = 'T'" in explained
+    house.start_host("H1")
+    house.start_host("H2")
+    assert sorted(house.wait_for_files("out/1", 2)) == [b"open", b"secret"]
+    assert house.wait_for_files("out/2", 1) == [b"open"]
+    wait_until(lambda: house.ask("instance", "list") == [], 30, what="nothing left to do")
+
+
+@pytest.mark.parametrize(("host", "believed"), [("H1", True), ("H2", False)])
+def test_only_a_trusted_host_is_believed_who_a_message_is_from(house: House, host: str, believed: bool) -> None:
+    """ACC-71."""
+    house.apply(HOSTS)
+    forged = {BTS.OriginatorSID: "CONTOSO\\boss", BTS.OriginatorPID: "Contoso"}
+    url = login(house, host)
+    with postroom.connect(url, host=host) as client:
+        published = client.publish(b"", promoted={Region: "EU"}, written=forged)
+    context = {
+        row["property"]: row["value"] for row in house.ask("message", "show", str(published.message_id))["context"]
+    }
+    role = psycopg.conninfo.conninfo_to_dict(url)["user"]
+    wanted = ("CONTOSO\\boss", "Contoso") if believed else (role, "Guest")
+    assert (context["BTS.OriginatorSID"], context["BTS.OriginatorPID"]) == wanted
+
+
+def test_a_host_cannot_use_the_procedures_of_another(house: House) -> None:
+    """ACC-72."""
+    house.apply(HOSTS)
+    with psycopg.connect(login(house, "H2"), autocommit=True) as connection:
+        for statement in (
+            "SELECT * FROM messagebox.dequeue_messages_h1(gen_random_uuid(), 1, 4::smallint, 10)",
+            "SELECT messagebox.create_subscription_h1(4::smallint, gen_random_uuid(), 'x', '')",
+            "SELECT * FROM messagebox.h1_q",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement)
