@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 from psycopg.types.json import Jsonb
 
 from postroom import pipelines
+from postroom.filters.expression import Filter
 from postroom.messagebox.configuration import Host, ReceiveLocation, ServiceClass, hosts, receive_locations
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded import EmbeddedServer
@@ -24,6 +25,7 @@ from postroom.system_properties import SYSTEM_PROPERTIES
 Region = Property("Orders.Region", str)
 Total = Property("Orders.Total", Decimal)
 Priority = Property("Orders.Priority", int)
+ORDERS = {Region: "region", Total: "total", Priority: "priority"}
 SUBSCRIPTIONS = 1_000
 REGIONS = 400  # 1,000 subscriptions over 400 regions: 2.5 matches a message
 
@@ -31,17 +33,17 @@ REGIONS = 400  # 1,000 subscriptions over 400 regions: 2.5 matches a message
 class MeasuredBox:
     """A MessageBox with subscriptions by region and one receive location of JSON lines."""
 
-    def __init__(self, url: str, home: Path) -> None:
+    def __init__(self, url: str, home: Path, *, promote: Mapping[Property, str], subscriptions: int) -> None:
         self.url = url
         self.home = home
         self.connection: Connection = connect(url)
         with self.connection.transaction():
             create_host(self.connection, "Default", is_default=True)
-            for prop in (*SYSTEM_PROPERTIES.values(), Region, Total, Priority):
+            for prop in (*SYSTEM_PROPERTIES.values(), *promote):
                 deploy_property(self.connection, prop.key, prop.value_type)
-            self._add_location()
-            for number in range(SUBSCRIPTIONS):
-                self._subscribe(number)
+            self._add_location(promote)
+            for number in range(subscriptions):
+                self.subscribe(number, Region == f"R{number % REGIONS}")
 
     @property
     def host(self) -> Host:
@@ -51,8 +53,8 @@ class MeasuredBox:
     def location(self) -> ReceiveLocation:
         return receive_locations(self.connection)[0]
 
-    def _add_location(self) -> None:
-        pipeline = pipelines.JsonLines(promote={Region: "region", Total: "total", Priority: "priority"})
+    def _add_location(self, promote: Mapping[Property, str]) -> None:
+        pipeline = pipelines.JsonLines(promote=dict(promote))
         (self.home / "in").mkdir(parents=True, exist_ok=True)
         adapter = {"kind": "file", "path": "in", "pattern": "*.jsonl", "settle": 0.05}
         application = self.one("INSERT INTO applications (name, definition) VALUES ('bench', '{}') RETURNING id")
@@ -63,14 +65,15 @@ class MeasuredBox:
             (port, self.host.host_id, Jsonb(adapter), Jsonb(pipeline.model_dump(mode="json"))),
         )
 
-    def _subscribe(self, number: int) -> None:
+    def subscribe(self, number: int, filter: Filter) -> None:
+        """One more port that is started."""
         subscription = create_subscription(
             self.connection,
             self.host,
             service_class=ServiceClass.MESSAGING_IN_PROCESS,
             service_id=uuid.uuid4(),
             service_name=f"port {number}",
-            filter=Region == f"R{number % REGIONS}",
+            filter=filter,
             priority=5,
         )
         self.connection.execute("SELECT set_subscription_state(%s, 1::smallint)", (subscription,))
@@ -93,28 +96,35 @@ class MeasuredBox:
 
 
 @contextmanager
-def measured_box() -> Iterator[MeasuredBox]:
+def measured_box(
+    *, promote: Mapping[Property, str] = ORDERS, subscriptions: int = SUBSCRIPTIONS
+) -> Iterator[MeasuredBox]:
     """A fresh MessageBox on a fresh server, both gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="postroom-bench-") as folder:
         home = Path(folder)
         home.chmod(0o755)  # as root the server runs as another account, which has to get in
         with EmbeddedServer(home / ".postroom" / "postgres") as server:
             migrate(server.url())
-            box = MeasuredBox(server.url(), home)
+            box = MeasuredBox(server.url(), home, promote=promote, subscriptions=subscriptions)
             try:
                 yield box
             finally:
                 box.close()
 
 
-def json_lines(count: int, *, seed: int = 7, size: int = 1_000) -> list[bytes]:
+def json_lines(count: int, *, seed: int = 7) -> list[bytes]:
     """Orders of about 1 KB, each in one line."""
     dice = random.Random(seed)
-    lines = []
-    for number in range(count):
-        head = (
+    return [
+        padded(
             f'{{"region":"R{dice.randrange(REGIONS)}","total":{dice.randrange(10**7) / 100},'
-            f'"priority":{dice.randrange(9)},"number":{number},"note":"'
+            f'"priority":{dice.randrange(9)},"number":{number}'
         )
-        lines.append(f'{head}{"x" * (size - len(head) - 2)}"}}'.encode())
-    return lines
+        for number in range(count)
+    ]
+
+
+def padded(start: str, *, size: int = 1_000) -> bytes:
+    """A JSON object that begins so, with a note that brings it to its size."""
+    head = f'{start},"note":"'
+    return f'{head}{"x" * (size - len(head) - 2)}"}}'.encode()

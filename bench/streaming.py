@@ -30,7 +30,7 @@ def measure() -> Result:
             login = Login(url=box.url, user=box.host.role_name)
             query = start_stream(session, box.location, login=login, home=box.home)
             try:
-                pairs = in_turn(lambda: _stream(box, contents), lambda: _copy(box, recorded))
+                pairs = in_turn(lambda: stream(box, contents, _MESSAGES), lambda: _copy(box, recorded))
             finally:
                 query.stop()
     ratio, spread = ratio_of(pairs)
@@ -46,8 +46,8 @@ def measure() -> Result:
     )
 
 
-def _stream(box: MeasuredBox, contents: list[bytes]) -> float:
-    """From the moment that the files are claimed until every message is in its queues, committed."""
+def stream(box: MeasuredBox, contents: list[bytes], messages: int) -> float:
+    """Messages a second, from the moment that the files are claimed until every message is in its queues, committed."""
     folder = box.home / "in" / ".postroom"
     folder.mkdir(exist_ok=True)
     files: list[tuple[uuid.UUID, str, Path]] = []
@@ -60,16 +60,16 @@ def _stream(box: MeasuredBox, contents: list[bytes]) -> float:
     settled = [(one, path.stat().st_size, path.stat().st_mtime_ns) for one, _, path in files]
     started = time.perf_counter()
     claim.complete(box.connection, settled)
-    while box.one("SELECT count(*) FROM receipts WHERE (outcome->>'done')::boolean") != _FILES:
+    while box.one("SELECT count(*) FROM receipts WHERE (outcome->>'done')::boolean") != len(contents):
         if time.perf_counter() - started > _PATIENCE_SECONDS:
             raise TimeoutError("the stream did not publish the files in time")
         time.sleep(0.01)
     elapsed = time.perf_counter() - started
-    assert box.one("SELECT count(*) FROM spool") == _MESSAGES
+    assert box.one("SELECT count(*) FROM spool") == messages
     while box.one("SELECT count(*) FROM claims"):
         time.sleep(0.01)
     box.empty()
-    return _MESSAGES / elapsed
+    return messages / elapsed
 
 
 def _copy(box: MeasuredBox, recorded: list[RecordedTransaction]) -> float:
