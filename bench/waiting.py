@@ -1,0 +1,92 @@
+"""Direct lane: one message published, with a million instance subscriptions waiting against ten.
+
+    python -m bench.waiting
+
+There is a MessageBox with each. Every message goes to one waiting instance and to the ports of its region. Which one of
+the million is by chance, so that its row is as a rule in no cache of the processor.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bench.messagebox import ORDERS, REGIONS, MeasuredBox, Region, measured_box
+from bench.ratios import Result, in_turn, ratio_of, seconds
+from postroom.agent.publishing import MessageAgent
+from postroom.agent.routing import RoutingTable
+from postroom.message import Message
+from postroom.messagebox.connection import connect
+from postroom.properties import Property
+
+OrderNumber = Property("Orders.OrderNumber", str)
+_MANY, _FEW = 1_000_000, 10
+_PUBLISHES = 200
+_ROUNDS = 7
+#: As create_instance_subscription stores them, in one statement.
+_WAIT = """
+    INSERT INTO subscriptions (host_id, service_class, service_id, service_name, state, instance_id,
+                               correlation_type_id, correlation_values, correlation_hash)
+    SELECT %s, 1, gen_random_uuid(), 'Approval', 1, gen_random_uuid(), t.id, v.wanted, correlation_hash(t.id, v.wanted)
+      FROM correlation_types t, generate_series(0, %s) n, LATERAL (SELECT ARRAY['order ' || n]) v (wanted)
+"""
+
+
+def measure() -> Result:
+    """The median time of a publish with many over that with few."""
+    with _publisher(_MANY) as many, _publisher(_FEW) as few:
+        pairs = in_turn(many.publish, few.publish, rounds=_ROUNDS)
+    ratio, spread = ratio_of(pairs)
+    milliseconds = [1000 * statistics.median(side) for side in zip(*pairs, strict=True)]
+    return Result(
+        name=f"direct lane: one message published, {_MANY:,} instance subscriptions waiting against {_FEW}, median",
+        group="B",
+        measured=ratio,
+        bar=1.3,
+        at_most=True,
+        spread=spread,
+        detail=f"{milliseconds[0]:.2f} ms against {milliseconds[1]:.2f} ms",
+    )
+
+
+@contextmanager
+def _publisher(waiting: int) -> Iterator[_Publisher]:
+    with measured_box(promote={**ORDERS, OrderNumber: "order"}) as box:
+        box.one(
+            "SELECT correlation_type(array_agg(id)) FROM properties WHERE key = %s",
+            OrderNumber.key,
+        )
+        box.connection.execute(_WAIT, (box.host.host_id, waiting - 1))
+        box.connection.execute("VACUUM (ANALYZE) subscriptions")
+        with connect(box.url, user=box.host.role_name) as connection:
+            yield _Publisher(box, MessageAgent(connection, box.host, RoutingTable()), waiting)
+
+
+class _Publisher:
+    def __init__(self, box: MeasuredBox, agent: MessageAgent, waiting: int) -> None:
+        self._box = box
+        self._agent = agent
+        self._waiting = waiting
+        self._dice = random.Random(7)
+
+    def publish(self) -> float:
+        """The median of some; each has to be queued for its instance, too."""
+        messages = [self._message() for _ in range(_PUBLISHES)]
+        times = [seconds(lambda one=one: self._agent.publish([one])) for one in messages]  # type: ignore[misc]
+        found = self._box.one("SELECT count(*) FROM work_queue q JOIN subscriptions s USING (instance_id)")
+        if found != _PUBLISHES:
+            raise RuntimeError(f"{found} of {_PUBLISHES} messages were queued for an instance that waits.")
+        self._box.empty()
+        return statistics.median(times)
+
+    def _message(self) -> Message:
+        order = f"order {self._dice.randrange(self._waiting)}"
+        return Message.of(b"x" * 1000, promoted={Region: f"R{self._dice.randrange(REGIONS)}", OrderNumber: order})
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(f"{measure()}\n")
