@@ -47,6 +47,7 @@ check: $(INSTALLED)  ## Style, types and layers: ruff, mypy --strict, import-lin
 
 .PHONY: bench
 bench: $(INSTALLED)  ## Measure, and write bench/RESULTS.md (GROUP=A for one group)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[bench]'
 	@$(PY) -m bench $(GROUP)
 
 .PHONY: clean

@@ -1,4 +1,4 @@
-"""`make bench`, `make bench GROUP=A`: measures, and writes bench/RESULTS.md and bench/results.json."""
+"""`make bench`, `make bench GROUP=A`: measures, and writes bench/RESULTS.md, bench/results.json and a picture."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from typing import Any
 
 import psutil
 
+from bench.curves import draw
 from bench.ratios import Result
 
 #: The modules of each group; each has a ``measure()``, which gives one result or yields several.
 GROUPS: dict[str, tuple[str, ...]] = {
     "A": ("bench.streaming", "bench.direct", "bench.delivery", "bench.index", "bench.memory"),
-    "B": ("bench.matching", "bench.building"),
+    "B": ("bench.matching", "bench.building", "bench.waiting", "bench.headers_exchange"),
 }
 _FOLDER = Path(__file__).parent
 
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     results = _merged(measured, groups)
     (_FOLDER / "results.json").write_text(json.dumps(results, indent=2) + "\n")
     (_FOLDER / "RESULTS.md").write_text(_page(results))
+    draw()
     return 0 if all(result.met is not False for result in measured) else 1
 
 

@@ -29,6 +29,9 @@ from postroom.values import Value, ValueType
 
 _STARTED, _DISABLED = 1, 3
 
+#: How many filters are read at a time: as objects they take up many times the room that they have in the index.
+PORTION = 10_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriber:
@@ -97,7 +100,7 @@ class RoutingTable:
         version, rebuild_below = row
         if version == self.version:
             return
-        everything = self.version < rebuild_below
+        everything = not self.version or self.version < rebuild_below
         changed = connection.execute(
             statement("queries/changed_subscriptions"), (0 if everything else self.version,)
         ).fetchall()
@@ -108,8 +111,16 @@ class RoutingTable:
         host_names = {i: name.lower() for i, name in connection.execute("SELECT id, name FROM hosts")}
         shown = application_properties(connection)
         login = read_login(connection)
-        filters = read_filters(connection, added, properties)
-        self._take_over(changed, filters, everything=everything)
+        index = SubscriptionIndex() if everything else self._index
+        filters: dict[int, Filter] = {}
+        for start in range(0, len(added), PORTION):
+            filters |= read_filters(connection, added[start : start + PORTION], properties)
+            if everything:  # nobody sees that index yet
+                _add_all(index, filters)
+                filters = {}
+        self._take_over(changed, {} if everything else self.subscribers)
+        self._index = index
+        _add_all(index, filters)
         self.properties = properties
         self.value_types = {key: prop.value_type for key, prop in properties.items()}
         self.host_names = host_names
@@ -119,19 +130,16 @@ class RoutingTable:
         self.convoy_sets = lists["convoy"]
         self.version = version
 
-    def _take_over(self, changed: list[tuple[Any, ...]], filters: Mapping[int, Filter], *, everything: bool) -> None:
-        if everything:
-            self.subscribers = {}
-            self._index = SubscriptionIndex()
+    def _take_over(self, changed: list[tuple[Any, ...]], subscribers: dict[int, Subscriber]) -> None:
         for one in changed:
             subscription_id, host_id, service_class, service_id, name, priority, *of_ports_and_convoys, state, _ = one
             group_id, group, convoy_set_id = of_ports_and_convoys
             if not _is_live(one):
                 if subscription_id in self._index:
                     self._index.remove(subscription_id)
-                self.subscribers.pop(subscription_id, None)
+                subscribers.pop(subscription_id, None)
                 continue
-            self.subscribers[subscription_id] = Subscriber(
+            subscribers[subscription_id] = Subscriber(
                 subscription_id=subscription_id,
                 host_id=host_id,
                 service_class=service_class,
@@ -143,8 +151,12 @@ class RoutingTable:
                 group_name=group,
                 convoy_set_id=convoy_set_id,
             )
-            if subscription_id in filters:
-                self._index.add(subscription_id, filters[subscription_id])
+        self.subscribers = subscribers
+
+
+def _add_all(index: SubscriptionIndex, filters: Mapping[int, Filter]) -> None:
+    for subscription_id, filter in filters.items():
+        index.add(subscription_id, filter)
 
 
 def _is_live(changed: tuple[Any, ...]) -> bool:

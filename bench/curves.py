@@ -1,0 +1,104 @@
+"""The picture in the README: what a message costs against the number of subscriptions, from bench/results.json.
+
+python -m bench.curves
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("agg")
+
+from matplotlib import pyplot
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from bench.headers_exchange import OURS, PEER
+
+_FOLDER = Path(__file__).parent
+PICTURE = _FOLDER.parent / "docs" / "images" / "cost-of-a-message.png"
+_MICROSECONDS = 1e6
+#: Curves of the left half, and of the right half: colour, and how far the name stands above or below the line's end.
+_ROUTING = {OURS: ("#1f5fbf", -14), PEER: ("#c8501e", 12)}
+_MATCHING = {
+    "W mixed, half of the groups only ranges": ("#0b7a6f", 12),
+    "W mixed": ("#1f5fbf", 12),
+    "W equal": ("#7a4fb5", -14),
+}
+_NAMES = {
+    "W mixed, half of the groups only ranges": "half of the groups only ranges",
+    "W mixed": "mixed",
+    "W equal": "type and port",
+}
+_INK, _FAINT = "#24292f", "#d8dee4"
+
+
+def draw() -> Path | None:
+    """Draws what has been measured; None if that is nothing."""
+    curves = _curves()
+    if not curves:
+        return None
+    with pyplot.rc_context(
+        {"font.family": "DejaVu Sans", "font.size": 10, "text.color": _INK, "axes.labelcolor": _INK}
+    ):
+        figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.6), sharey=True, layout="constrained")
+        _panel(left, "Routed: in durable queues, confirmed (two cores)", _ROUTING, curves)
+        _panel(right, "Matched: in memory, batches of 10,000 (one core)", _MATCHING, curves)
+        left.set_ylabel("time for a message")
+        PICTURE.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(PICTURE, dpi=150, facecolor="white", metadata={"Software": None})
+        pyplot.close(figure)
+    return PICTURE
+
+
+def _curves() -> dict[str, dict[int, float]]:
+    """Every curve by its name, put together from the rows that have points of it."""
+    curves: defaultdict[str, dict[int, float]] = defaultdict(dict)
+    for row in json.loads((_FOLDER / "results.json").read_text()):
+        for name, points in row.get("curves", {}).items():
+            curves[name] |= {int(subscriptions): seconds for subscriptions, seconds in points.items()}
+    return curves
+
+
+def _panel(axes: Any, title: str, styles: dict[str, tuple[str, int]], curves: dict[str, dict[int, float]]) -> None:
+    axes.set_title(title, fontsize=11, loc="left", pad=10)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("subscriptions; a message meets about three")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _duration(value)))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_locator(NullLocator())
+    axes.grid(color=_FAINT, linewidth=0.8)
+    axes.tick_params(length=0, colors=_INK)
+    axes.spines[:].set_visible(False)
+    for name, (colour, offset) in styles.items():
+        points = sorted(curves.get(name, {}).items())
+        if not points:
+            continue
+        sizes, costs = zip(*((size, cost * _MICROSECONDS) for size, cost in points), strict=True)
+        axes.plot(sizes, costs, color=colour, linewidth=2, marker="o", markersize=5)
+        axes.annotate(
+            _NAMES.get(name, name),
+            (sizes[-1], costs[-1]),
+            xytext=(0, offset),
+            textcoords="offset points",
+            ha="right",
+            va="center",
+            color=colour,
+            fontweight="bold",
+        )
+
+
+def _duration(microseconds: float) -> str:
+    if microseconds >= 1_000:
+        return f"{microseconds / 1_000:g} ms"
+    return f"{microseconds:g} µs"
+
+
+if __name__ == "__main__":
+    draw()
