@@ -14,6 +14,7 @@
     │   ├── RoutingFailure     nobody subscribes to it
     │   ├── DeliveryFailure    a send port could not transmit it this time
     │   └── DeliveryRefused    a send port can never transmit it
+    │       └── AddressRefused     a dynamic send port cannot, or may not, send to where it wants to go
     ├── PublishFailed          a publish was refused as a whole; carries a result per item
     └── Unavailable            the MessageBox (or Java, or Spark) cannot be reached now; trying again may help
 
@@ -145,6 +146,12 @@ class DeliveryRefused(MessageFailure):
     """A send port can never transmit this message; trying again cannot help."""
 
     code = "DELIVERY_REFUSED"
+
+
+class AddressRefused(DeliveryRefused):
+    """A dynamic send port cannot, or may not, send to where the message wants to go."""
+
+    code = "ADDRESS"
 
 
 @dataclass(frozen=True)

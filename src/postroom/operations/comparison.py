@@ -258,12 +258,16 @@ def _send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Pat
             send_port_fields(port, home), _deployed_send_port(known, deployed.host_name(known.host_id))
         )
         kept = known.state.name.lower()
+        notes = [f"stays {kept}"] if kept != port.state else []
+        if any(difference.field == "host" for difference in differences):
+            old = deployed.host_name(known.host_id)
+            notes.append(f"what is queued for it stays with {old}, which has to run until it is sent")
         yield Step(
             kind=Kind.SEND_PORT,
             name=port.name,
             action=Action.CHANGE if differences else Action.KEEP,
             differences=differences,
-            note=f"stays {kept}" if kept != port.state else "",
+            note="; ".join(notes),
         )
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from postroom.adapters import File, load_adapter
-from postroom.adapters.dynamic.addresses import AddressRefused, ToFile, ToNowhere, ToUrl, endpoint_of, target_of
+from postroom.adapters.dynamic.addresses import ToFile, ToNowhere, ToUrl, endpoint_of, target_of
 from postroom.adapters.dynamic.definition import Dynamic
-from postroom.errors import DefinitionError
+from postroom.errors import AddressRefused, DefinitionError
 from postroom.message import Context
 from postroom.system_properties import BTS
 

@@ -16,19 +16,13 @@ from urllib.parse import unquote, urlsplit
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.adapters.file.names import DEFAULT_NAME, MACRO, template_problems
 from postroom.adapters.http.definition import url_problems
-from postroom.errors import DeliveryRefused
+from postroom.errors import AddressRefused
 from postroom.message import Context
 from postroom.system_properties import BTS
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _ADAPTERS = {"file": "file", "http": "http", "https": "http", "null": "null"}
 _LOGIN = re.compile(r"//[^/?#]*@")
-
-
-class AddressRefused(DeliveryRefused):
-    """A dynamic send port cannot send to where the message wants to go."""
-
-    code = "ADDRESS"
 
 
 @dataclass(frozen=True, kw_only=True)

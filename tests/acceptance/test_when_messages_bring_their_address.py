@@ -1,0 +1,75 @@
+"""Dynamic send ports, from the application to what arrives: SUB-10, SND-17, SND-18, SPT-14."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import postroom
+from postroom import BTS, Property
+from tests.support.house import House
+from tests.support.http_receiver import http_receiver
+from tests.support.waiting import wait_until
+
+Region = Property("Orders.Region", str)
+DYNAMIC = """
+app.dynamic_send_port("Anywhere", filter=Region == "EU", folders=["out"], retry=Retry(count=2, interval=0))
+"""
+
+
+def publish(house: House, body: bytes, address: str | None, *, to: str | None = None) -> tuple[str, ...]:
+    promoted: dict[Property, object] = {Region: "EU"} if to is None else {}
+    written = {} if address is None else {BTS.OutboundTransportLocation: address}
+    with postroom.connect(house.database) as client:
+        return client.publish(body, promoted=promoted, written=written, to=to).subscribers
+
+
+def wait_for_kept(house: House, count: int) -> list[dict[str, Any]]:
+    wait_until(lambda: len(house.suspended(error="ADDRESS")) == count, 60, what=f"{count} kept")
+    return house.suspended(error="ADDRESS")
+
+
+def test_messages_go_to_files_and_to_servers_as_they_say(house: House) -> None:
+    """SND-17, and by the name of the port (SUB-10)."""
+    house.apply(DYNAMIC)
+    house.start_host()
+    with http_receiver() as receiver:
+        publish(house, b"one", "file:out/first/%MessageID%.txt")
+        assert publish(house, b"two", f"file://{house.home}/out/second/", to="Anywhere") == ("Anywhere",)
+        publish(house, b"three", receiver.url)
+        assert house.wait_for_files("out/first", 1) == [b"one"]
+        assert house.wait_for_files("out/second", 1) == [b"two"]
+        wait_until(lambda: [one.body for one in receiver.accepted] == [b"three"], 60, what="the request")
+        receiver.fail(times=3)
+        publish(house, b"four", receiver.url)
+        [failed] = wait_until(lambda: house.suspended(error="DELIVERY"), 60, what="the failed message")
+        assert (failed["attempt"], failed["adapter"], failed["uri"]) == (2, "http", receiver.url)
+
+
+def test_what_has_no_address_or_a_forbidden_one_is_kept_until_somebody_decides(house: House) -> None:
+    """SND-18, and the decision about where such a port may send."""
+    file = house.apply(DYNAMIC)
+    house.start_host()
+    publish(house, b"nowhere", None)
+    publish(house, b"escaped", "file:../escaped.txt")
+    publish(house, b"elsewhere", "file:elsewhere/a.txt")
+    publish(house, b"unknown", "ftp://example.com/a.txt")
+    kept = wait_for_kept(house, 4)
+    reasons = [one["error_description"].splitlines()[0] for one in kept]
+    assert any("has no address" in reason for reason in reasons)
+    assert any("No adapter is known" in reason for reason in reasons)
+    assert sum("may not go to" in reason for reason in reasons) == 2
+    assert not (house.home.parent / "escaped.txt").exists()
+    # The port may go elsewhere now; what is resumed goes there, and only there.
+    file.write_text(file.read_text().replace('folders=["out"]', 'folders=["out", "elsewhere"]'))
+    house.run("apply", str(file))
+    for one in kept:
+        house.run("instance", "resume", one["instance_id"])
+    assert house.wait_for_files("elsewhere", 1) == [b"elsewhere"]
+    house.run("instance", "terminate", *[one["instance_id"] for one in wait_for_kept(house, 3)])
+
+
+def test_a_port_does_not_become_dynamic(house: House) -> None:
+    """SPT-14."""
+    house.apply('app.send_port("Anywhere", adapters.Null())\n')
+    said = house.run("plan", str(house.write(DYNAMIC)), exit_code=3)
+    assert "deployed as a static one and cannot become dynamic" in said

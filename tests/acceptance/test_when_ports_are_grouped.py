@@ -1,0 +1,132 @@
+"""Send port groups, from the application to what arrives: ACC-23, SUB-13, 15, 16; SPT-09, 11 … 13."""
+
+from __future__ import annotations
+
+import pytest
+
+import postroom
+from postroom import BTS, Property
+from tests.support.house import House
+from tests.support.http_receiver import http_receiver
+from tests.support.waiting import wait_until
+
+Region = Property("Orders.Region", str)
+GROUPED = """
+a = app.send_port("A", adapters.File("out/a"), filter=Region == "EU")
+app.send_port("B", adapters.File("out/b"))
+app.send_port_group("Everyone", [a, "B"], filter=Region.exists())
+"""
+
+
+def publish(house: House, body: bytes, region: str | None, *, to: str | None = None) -> tuple[str, ...]:
+    with postroom.connect(house.database) as client:
+        promoted = {} if region is None else {Region: region}
+        return client.publish(body, promoted=promoted, to=to).subscribers
+
+
+def states(house: House) -> dict[str, str]:
+    return {one["name"]: one["state"] for noun in ("port", "group") for one in house.ask(noun, "list")}
+
+
+def nothing_waits(house: House) -> bool:
+    return not house.ask("instance", "list")
+
+
+def test_every_member_gets_its_own_copy_and_one_that_is_met_twice_gets_two(house: House) -> None:
+    """SUB-15, SUB-16, SUB-13: by the filters of both, and by the name of either."""
+    house.apply(GROUPED)
+    house.start_host()
+    assert publish(house, b"both", "EU") == ("A", "A", "B")
+    assert publish(house, b"group", "US") == ("A", "B")
+    assert publish(house, b"named group", None, to="Everyone") == ("A", "B")
+    assert publish(house, b"named port", None, to="A") == ("A",)
+    wait_until(lambda: nothing_waits(house), 60, what="everything sent")
+    # Two copies of one message in one folder are one file: the second finds its own name, and is the same.
+    assert sorted(house.arrived("out/a")) == [b"both", b"group", b"named group", b"named port"]
+    assert sorted(house.arrived("out/b")) == [b"both", b"group", b"named group"]
+
+
+def test_two_copies_are_two_requests(house: House) -> None:
+    """SUB-15, where the receiver can tell them apart."""
+    with http_receiver() as receiver:
+        house.apply(
+            f"""
+            app.send_port("Web", adapters.Http("{receiver.url}"), filter=Region == "EU")
+            app.send_port_group("Everyone", ["Web"], filter=Region == "EU")
+            """
+        )
+        assert publish(house, b"order", "EU") == ("Web", "Web")
+        house.start_host()
+        wait_until(lambda: len(receiver.accepted) == 2, 60, what="both copies")
+        wait_until(lambda: nothing_waits(house), 60, what="everything sent")
+        assert [one.body for one in receiver.accepted] == [b"order", b"order"]
+        assert len({one.headers["Idempotency-Key"] for one in receiver.accepted}) == 2
+
+
+def test_a_stopped_member_and_a_stopped_group_keep_what_comes_through(house: House) -> None:
+    """ACC-23; and whichever starts last sends (SPT-13)."""
+    house.apply(GROUPED)
+    house.start_host()
+    house.run("port", "stop", "B")
+    publish(house, b"first", "US")
+    assert house.wait_for_files("out/a", 1) == [b"first"]
+    assert [one["port"] for one in house.suspended(error="PORT_STOPPED")] == ["B"]
+    house.run("group", "stop", "Everyone")
+    publish(house, b"second", "US")
+    assert sorted(one["port"] for one in house.suspended(error="PORT_STOPPED")) == ["A", "B", "B"]
+    house.run("port", "start", "B")
+    assert len(house.suspended(error="PORT_STOPPED")) == 3, "the group is still stopped"
+    assert house.ask("group", "start", "Everyone") == [
+        {"name": "Everyone", "before": "stopped", "after": "started", "resumed": 3}
+    ]
+    assert sorted(house.wait_for_files("out/a", 2)) == sorted(house.wait_for_files("out/b", 2)) == [b"first", b"second"]
+    assert states(house) == {"A": "started", "B": "started", "Everyone": "started"}
+
+
+def test_operations_that_the_states_do_not_allow_are_refused_with_the_reason(house: House) -> None:
+    """SPT-11, SPT-12."""
+    file = house.apply(GROUPED)
+    house.run("port", "unenlist", "B")
+    assert "last enlisted member of the group 'Everyone'" in house.run("port", "unenlist", "A", exit_code=5)
+    file.write_text(file.read_text().replace('[a, "B"]', '["B"]'))
+    said = house.run("plan", str(file), exit_code=3)
+    assert "send port 'A' is to leave it, but is started" in said
+    assert f"{file}:" in said
+    house.run("group", "unenlist", "Everyone")
+    house.run("port", "unenlist", "A")
+    assert "none of its members is enlisted" in house.run("group", "start", "Everyone", exit_code=5)
+    house.run("apply", str(file))
+    [group] = house.ask("group", "list")
+    assert group["members"] == ["B"]
+
+
+def test_a_port_goes_with_its_memberships_and_what_waited_for_it_is_kept(house: House) -> None:
+    """SPT-09: it cannot go while a group names it; its live instances are suspended when they come up."""
+    file = house.apply(GROUPED)
+    publish(house, b"waiting", "US")
+    without_b = file.read_text().replace('app.send_port("B", adapters.File("out/b"))\n', "")
+    file.write_text(without_b)
+    assert "there is no send port 'B' in this application" in house.run("plan", str(file), exit_code=3)
+    file.write_text(without_b.replace('[a, "B"]', "[a]"))
+    planned = house.ask("plan", str(file))
+    [removed] = [step for step in planned["steps"] if step["action"] == "remove"]
+    assert (removed["name"], removed["note"]) == ("B", "is started: unenlisted first; its instances stay")
+    house.run("apply", str(file))
+    house.start_host()
+    [gone] = wait_until(lambda: house.suspended(error="PORT_GONE"), 60, what="the instance of the removed port")
+    assert house.wait_for_files("out/a", 1) == [b"waiting"]
+    # Declared again it is the same port, and takes what is resumed.
+    house.apply(GROUPED)
+    house.run("instance", "resume", gone["instance_id"])
+    assert house.wait_for_files("out/b", 1) == [b"waiting"]
+
+
+@pytest.mark.parametrize("prop", [BTS.SPGroupID, BTS.SPTransportID], ids=["group", "port"])
+def test_ids_that_operators_see_direct_messages(house: House, prop: Property) -> None:
+    house.apply(GROUPED)
+    group_id = house.ask("group", "show", "Everyone")["group_id"]
+    transport_id = house.ask("port", "show", "B")["transport_id"]
+    wanted = group_id if prop is BTS.SPGroupID else transport_id
+    with postroom.connect(house.database) as client:
+        subscribers = client.publish(b"x", promoted={prop: wanted}).subscribers
+    assert subscribers == (("A", "B") if prop is BTS.SPGroupID else ("B",))
