@@ -9,12 +9,19 @@ import signal
 import subprocess
 import sys
 import textwrap
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from postroom.agent.interchange import Interchange
+from postroom.agent.receiving import Received, Receiver
+from postroom.agent.routing import RoutingTable
 from postroom.cli.main import main
+from postroom.message import Bytes, Context
+from postroom.messagebox.configuration import hosts, receive_locations
+from postroom.messagebox.connection import connect
 from tests.support.waiting import wait_until
 
 PREAMBLE = """
@@ -51,12 +58,16 @@ class House:
 
     def run(self, *words: str, exit_code: int = 0) -> str:
         """What a command prints; its exit code has to be the one expected."""
-        out, err = io.StringIO(), io.StringIO()
+        # A body is written to standard output as bytes.
+        written, err = io.BytesIO(), io.StringIO()
+        out = io.TextIOWrapper(written, encoding="utf-8", write_through=True)
         with redirect_stdout(out), redirect_stderr(err):
             code = main([*words, *self._where()])
         if code != exit_code:
-            raise CommandFailed(f"postroom {' '.join(words)} ended with {code}:\n{out.getvalue()}{err.getvalue()}")
-        return out.getvalue() if exit_code == 0 else err.getvalue()
+            raise CommandFailed(
+                f"postroom {' '.join(words)} ended with {code}:\n{written.getvalue().decode()}{err.getvalue()}"
+            )
+        return written.getvalue().decode() if exit_code == 0 else err.getvalue()
 
     def ask(self, *words: str) -> Any:
         """The JSON that a command prints."""
@@ -87,6 +98,17 @@ class House:
             if len(lines) >= 8 and lines[7].strip() == "ready":
                 return f"postgresql://postgres@/postroom?host={lines[4]}"
         return ""
+
+    def receive(self, location: str, body: bytes, context: Context | None = None) -> Received:
+        """One interchange as a task of the pipeline receives it, logged in as the location's host; without Spark."""
+        assert self.database is not None
+        with connect(self.database) as connection:
+            [where] = [one for one in receive_locations(connection) if one.name == location]
+            [host] = [one for one in hosts(connection) if one.host_id == where.host_id]
+        arrived = Interchange(interchange_id=uuid.uuid4(), body=Bytes(body), context=context or Context())
+        with connect(self.database, user=host.role_name) as connection:
+            [received] = Receiver(connection, RoutingTable()).receive(where, [arrived])
+        return received
 
     # -- processes ---------------------------------------------------------------------------------------------
 

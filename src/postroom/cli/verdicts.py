@@ -269,6 +269,8 @@ def _in_words(subscriber: SubscriberExplanation) -> str:
 def _are_started(subscriber: SubscriberExplanation, verb: str) -> str:
     """``group Everyone is started: postroom group start Everyone``"""
     waiting = subscriber.not_started
+    if not waiting:
+        return f"its service {verb} started"
     several = {"is": "are"}.get(verb, verb) if len(waiting) > 1 else verb
     commands = "; ".join(f"postroom {one.kind} start {shlex.quote(one.name)}" for one in waiting)
     return f"{' and '.join(f'{one.kind} {one.name}' for one in waiting)} {several} started: {commands}"

@@ -33,6 +33,7 @@ from postroom.operations.messages import StoredMessage, message_with_id
 from postroom.operations.properties import deployed_properties
 from postroom.operations.subscribers import Startable, Subscriber, all_subscribers, is_directed
 from postroom.operations.unread import unread
+from postroom.operations.waiting_instances import waiting_instances
 from postroom.pipelines import load_pipeline
 from postroom.system_properties import BTS, FILE, ErrorReport
 
@@ -271,6 +272,10 @@ def _explained(connection: Connection, given: Sequence[_Given], limits: Limits) 
                 for each, one in zip(nearest, given, strict=True):
                     if one.failure is None:
                         each.consider(subscriber)
+        waiting = waiting_instances(connection, [one.context for one in given], properties)
+        for each, one, instances in zip(nearest, given, waiting, strict=True):
+            for subscriber in instances if one.failure is None else ():
+                each.consider(subscriber)
     return [
         MessageExplanation(
             title=one.title,

@@ -91,25 +91,6 @@ def test_an_unroutable_line_is_suspended_after_the_pipeline_with_a_report(box: B
     assert box.one("SELECT task FROM suspended_queue WHERE resumable") == 3
 
 
-FIVE = [line("EU"), line("MOON"), line("EU"), b'{"region": ', line("EU")]
-
-
-@pytest.mark.parametrize(
-    ("recoverable", "published", "suspended"), [(False, 0, [b"\n".join(FIVE)]), (True, 3, [FIVE[1], FIVE[3]])]
-)
-def test_a_standard_interchange_goes_down_as_a_whole_and_of_a_recoverable_one_what_is_bad(
-    box: Box, recoverable: bool, published: int, suspended: list[bytes]
-) -> None:
-    """NRF-16: of five documents nobody wants the second, and the fourth cannot be read."""
-    location = box.add_location(pipelines.JsonLines(promote=PROMOTE, recoverable=recoverable))
-    box.add_port("Europe", "Region == 'EU'")
-    [received] = box.receive(location, b"\n".join(FIVE))
-    assert (received.published, received.suspended) == (published, len(suspended))
-    assert box.queued() == ({"Europe": published} if published else {})
-    kept = [body for (body,) in box.connection.execute(f"{SUSPENDED_BODY} WHERE q.resumable")]
-    assert sorted(kept) == sorted(suspended)
-
-
 @pytest.mark.parametrize("bad", [b"{broken", line("nowhere")])
 def test_a_single_document_is_all_or_nothing(box: Box, bad: bytes) -> None:
     location = box.add_location(pipelines.Json(promote=PROMOTE))

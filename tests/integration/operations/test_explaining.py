@@ -12,6 +12,8 @@ from postroom import pipelines
 from postroom.errors import DefinitionError, NotFound, PipelineFailure
 from postroom.filters.explain import Reason
 from postroom.message import Context, Message
+from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.operations import ports
 from postroom.operations.explaining import (
     Limits,
@@ -183,6 +185,24 @@ def test_a_host_that_may_not_receive_it_is_told_with_what_it_cannot_show(box: Bo
     assert published.subscribers == ("Closed",)
     [stored] = explain_message(box.connection, published.message_id, extra=Context().promote(Priority, 1))
     assert verdicts(stored) == verdicts(explained)
+
+
+def test_of_the_instances_that_wait_those_for_this_message_are_told(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    subscriptions = ServiceSubscriptions(box.host(), ServiceClass.ORCHESTRATIONS)
+    service = SubscribingService(service_id=uuid.uuid4(), name="Approval")
+    waits = [uuid.uuid4() for _ in range(3)]
+    for number, instance_id in enumerate(waits):
+        with box.connection.transaction():
+            subscriptions.wait(box.connection, service, instance_id, (Region == "EU") & (Priority == number))
+    context = Context().promote(Region, "EU").promote(Priority, 1)
+    explained = explain_context(box.connection, context, title="")
+    assert {one.name for one in explained.subscribers} == {"Europe", f"Approval, instance {waits[1]}"}
+    assert explained.counts == {Verdict.RECEIVES: 2}
+    [published] = box.agent().publish([Message(context=context)])
+    assert published.subscribers == ("Approval", "Europe")
+    nobody = explain_context(box.connection, Context().promote(Region, "EU").promote(Priority, 7), title="")
+    assert verdicts(nobody) == [("Europe", Verdict.RECEIVES)]
 
 
 def test_what_an_adapter_writes_is_there_but_not_routed_by(box: Box, tmp_path: Path) -> None:

@@ -1,0 +1,48 @@
+"""The instances that wait for a message: found by the values that it carries, as a publish finds them.
+
+Those that wait for other values, of which there may be a million, are not misses that anybody would look for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from postroom.agent.correlation import correlations_of, find_waiting, read_waiting
+from postroom.agent.routing import RoutingTable, read_property_lists
+from postroom.filters.authorisation import NOTHING_TO_SHOW
+from postroom.message import Context
+from postroom.messagebox.configuration import application_properties, hosts
+from postroom.messagebox.connection import Connection
+from postroom.operations.subscribers import Subscriber
+from postroom.properties import Property
+
+
+def waiting_instances(
+    connection: Connection, contexts: Sequence[Context], properties: Sequence[Property]
+) -> list[list[Subscriber]]:
+    """For each message the instance subscriptions that it meets."""
+    known = RoutingTable()
+    known.correlation_types = read_property_lists(connection)["correlation"]
+    known.value_types = {prop.key: prop.value_type for prop in properties}
+    found: list[list[Subscriber]] = [[] for _ in contexts]
+    waiting = find_waiting(connection, correlations_of([one.promoted for one in contexts], known))
+    if not waiting:
+        return found
+    by_key = {prop.key: prop for prop in properties}
+    filters = read_waiting(connection, [one.subscription_id for one, _ in waiting], by_key)
+    names = {host.host_id: host.name for host in hosts(connection)}
+    shown = application_properties(connection)
+    for one, rows in waiting:
+        if one.subscription_id not in filters:
+            continue  # it ended in this very moment
+        subscriber = Subscriber(
+            name=f"{one.service_name}, instance {one.instance_id}",
+            state="started" if one.started else "stopped",
+            host=names[one.host_id],
+            subscription_id=one.subscription_id,
+            filter=filters[one.subscription_id],
+            shown=shown.get(one.host_id, NOTHING_TO_SHOW),
+        )
+        for row in rows:
+            found[row].append(subscriber)
+    return found
