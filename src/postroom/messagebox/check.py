@@ -95,6 +95,11 @@ _INVARIANTS = (
         hint="Unenlist and enlist their ports, which makes their subscriptions anew.",
     ),
     _Invariant(
+        name="wrong_port_subscriptions",
+        says="Send ports do not have the subscriptions that their states, and those of their groups, say.",
+        hint="Unenlist and enlist them, which makes their subscriptions anew.",
+    ),
+    _Invariant(
         name="transient_rows_left_behind",
         says="Properties of a batch were left behind when it was published.",
         hint="They are in nobody's way; delete them by their batch id, and report it.",

@@ -35,6 +35,10 @@ DAMAGES = {
         "predicates_without_group"
     },
     "DELETE FROM predicates": {"incomplete_groups"},
+    "UPDATE send_ports SET state = 2": {"wrong_port_subscriptions"},
+    "UPDATE subscriptions SET removed_at = now() WHERE group_id IS NULL": {"wrong_port_subscriptions"},
+    "UPDATE subscriptions SET state = 2 WHERE group_id IS NOT NULL": {"wrong_port_subscriptions"},
+    "UPDATE send_port_groups SET state = 1": {"wrong_port_subscriptions"},
     "INSERT INTO message_properties (batch_id, message_id, property_id) VALUES ("
     " gen_random_uuid(), gen_random_uuid(), 1)": {"transient_rows_left_behind"},
     "INSERT INTO message_predicates VALUES (gen_random_uuid(), gen_random_uuid(), 'key', 'value')": {
@@ -55,6 +59,7 @@ def loaded(databases: Databases) -> Iterator[Box]:
     """A small and a large message, counted and waiting for delivery. Tests leave it as it is."""
     with databases.clone() as url, open_box(url) as box:
         box.add_port("Europe", "Orders.Region == 'EU'")
+        box.add_group("Everyone", ["Europe"], "Orders.Region == 'nowhere'")
         box.agent().publish([Message.of(b"x" * size, promoted={Region: "EU"}) for size in (10, 3 * FRAGMENT_SIZE)])
         run_all_jobs_once(box.connection)
         yield box

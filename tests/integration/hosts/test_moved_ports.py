@@ -1,0 +1,56 @@
+"""A send port that moves to another host: its old one delivers what it has, its new one what comes (SUB-21)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from postroom import Application, Property, adapters
+from postroom.agent.publishing import MessageAgent
+from postroom.hosts import HostInstance
+from postroom.message import Message
+from postroom.messagebox.configuration import host_named
+from postroom.messagebox.connection import Connection, connect
+from postroom.operations import ports
+from postroom.operations.deployment import apply
+from postroom.operations.plans import Action, Kind, Plan
+from tests.integration.hosts.conftest import SETTINGS
+from tests.support.senders import Recorder
+from tests.support.waiting import wait_until
+
+Region = Property("Orders.Region", str)
+
+
+def deploy(connection: Connection, home: Path, host: str) -> Plan:
+    app = Application("orders")
+    app.host("Slow")
+    app.property(Region)
+    port = app.send_port("Europe", adapters.Null(), filter=Region == "EU", host=host)
+    app.send_port_group("Everyone", [port], filter=Region == "all")
+    return apply(connection, app.definition(), home=home)
+
+
+def publish(connection: Connection, body: bytes, region: str = "EU") -> None:
+    agent = MessageAgent(connection, host_named(connection, "Main"))
+    agent.publish([Message.of(body, promoted={Region: region})])
+
+
+def test_the_old_host_delivers_what_it_has_and_the_new_one_what_comes(database: str, tmp_path: Path) -> None:
+    with connect(database) as connection:
+        deploy(connection, tmp_path, "Main")
+        publish(connection, b"queued")
+        ports.stop(connection, "Europe")
+        publish(connection, b"kept")
+        publish(connection, b"kept through the group", "all")
+        moved = deploy(connection, tmp_path, "Slow")
+        (step,) = moved.of(Kind.SEND_PORT, Action.CHANGE)
+        assert step.note == ("stays stopped; what is queued for it stays with Main, which has to run until it is sent")
+        publish(connection, b"new", "all")
+        assert ports.start(connection, "Europe").resumed == 3
+        old, new = Recorder(), Recorder()
+        with (
+            HostInstance(database, "Main", tmp_path, settings=SETTINGS, as_role=True, build_adapter=old.build),
+            HostInstance(database, "Slow", tmp_path, settings=SETTINGS, as_role=True, build_adapter=new.build),
+        ):
+            wait_until(lambda: len(old.sent) == 3 and len(new.sent) == 1, 30, what="everything sent")
+        assert sorted(old.bodies) == [b"kept", b"kept through the group", b"queued"]
+        assert new.bodies == [b"new"]
