@@ -5,6 +5,15 @@ from __future__ import annotations
 from postroom.hosts.inbound import InboundHandler
 from postroom.hosts.instance import HostInstance
 from postroom.hosts.run import run_host
+from postroom.hosts.service import BuildService, Service, ServiceContext
 from postroom.hosts.settings import HostSettings
 
-__all__ = ["HostInstance", "HostSettings", "InboundHandler", "run_host"]
+__all__ = [
+    "BuildService",
+    "HostInstance",
+    "HostSettings",
+    "InboundHandler",
+    "Service",
+    "ServiceContext",
+    "run_host",
+]

@@ -24,6 +24,7 @@ class Claimer:
         service_class: ServiceClass,
         service: Service,
         work: WorkInHand,
+        in_order: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self._connection = LazyConnection(connect)
@@ -32,6 +33,7 @@ class Claimer:
         self._service_class = int(service_class)
         self._service = service
         self._work = work
+        self._in_order = in_order
         self._clock = clock
         self._in_doubt: uuid.UUID | None = None
 
@@ -57,6 +59,7 @@ class Claimer:
             host_instance=self._host_instance,
             service_class=self._service_class,
             limit=limit,
+            in_order=self._in_order,
             now=self._clock() if self._clock else None,
         )
         if claimed:

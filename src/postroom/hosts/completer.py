@@ -36,12 +36,14 @@ class Completer:
         queues: HostQueues,
         work: WorkInHand,
         scheduled: Callable[[timedelta], None],
+        settled: Callable[[], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._connection = LazyConnection(connect)
         self._queues = queues
         self._work = work
         self._scheduled = scheduled
+        self._settled = settled
         self._clock = clock
         self._outcomes: deque[tuple[ClaimedMessage, Outcome]] = deque()
         self._batch: list[tuple[ClaimedMessage, Outcome]] = []
@@ -69,6 +71,8 @@ class Completer:
         self._work.settle([claimed.seq for claimed, _ in settled])
         if delays := [outcome.delay for _, outcome in settled if isinstance(outcome, Retry)]:
             self._scheduled(min(delays))
+        if self._settled is not None:
+            self._settled()
 
     def _take(self) -> list[tuple[ClaimedMessage, Outcome]]:
         if not self._outcomes:

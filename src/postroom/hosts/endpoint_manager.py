@@ -24,6 +24,7 @@ from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues, Retry, Suspension
 from postroom.messagebox.stored_context import StoredContext
+from postroom.messagebox.writing import Task
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +57,12 @@ class EndpointManager:
     def handle(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         if claimed.task == _DELIVER:
             return self._deliver(claimed, connections)
+        if claimed.task == Task.JOIN_INSTANCE:
+            return Suspension(
+                code="NO_RECEIVER",
+                description="Nothing in this host instance receives messages for the instance that they joined.\n"
+                "Resume it when another one runs.",
+            )
         return self._receive(claimed, connections)
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -17,11 +18,13 @@ from postroom.hosts.inbound import InboundHandler
 from postroom.hosts.jobs import JobLoop
 from postroom.hosts.registration import LOCK_SERVER, LOCK_SOCKET, Registration
 from postroom.hosts.send_ports import BuildAdapter, OpenSendPorts
+from postroom.hosts.service import BuildService, ServiceContext
 from postroom.hosts.settings import HostSettings
 from postroom.hosts.subservice import Subservice
 from postroom.messagebox.configuration import ServiceClass, dequeuing, host_named
 from postroom.messagebox.connection import connect
 from postroom.messagebox.queues import HostQueues
+from postroom.messagebox.service_subscriptions import ServiceSubscriptions
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +36,7 @@ class HostInstance:
             ...
 
     ``as_role`` logs in as the host's own role, where the server trusts that; otherwise the URL says who logs in.
+    ``services`` are those of other service classes than messaging, which the instance serves itself.
     ``clock`` is for tests that move the time; without it the server's time counts.
     """
 
@@ -44,6 +48,7 @@ class HostInstance:
         *,
         as_role: bool = False,
         inbound: InboundHandler | None = None,
+        services: Mapping[ServiceClass, BuildService] | None = None,
         build_adapter: BuildAdapter = build,
         settings: HostSettings | None = None,
         clock: Clock | None = None,
@@ -53,6 +58,7 @@ class HostInstance:
         self._home = home
         self._as_role = as_role
         self._inbound = inbound
+        self._services = dict(services or {})
         self._build_adapter = build_adapter
         self._settings = settings or HostSettings()
         self._clock = clock
@@ -65,6 +71,7 @@ class HostInstance:
         with connect(self._url, application_name="postroom host") as connection:
             host = host_named(connection, self._host_name)
             messaging = dequeuing(connection, ServiceClass.MESSAGING_IN_PROCESS)
+            others = {one: dequeuing(connection, one) for one in self._services}
         user = host.role_name if self._as_role else None
         open_connection = partial(connect, self._url, user=user, application_name=f"postroom host {host.name}")
         queues = HostQueues(host.name)
@@ -95,7 +102,27 @@ class HostInstance:
                 ),
                 memory_queue=self._settings.memory_queue,
                 clock=self._clock,
-            )
+            ),
+            *(
+                Subservice(
+                    connect=open_connection,
+                    queues=queues,
+                    host_instance=host_instance,
+                    dequeuing=others[service_class],
+                    service=build(
+                        ServiceContext(
+                            host=host,
+                            queues=queues,
+                            subscriptions=ServiceSubscriptions(host, service_class),
+                            connect=open_connection,
+                        )
+                    ),
+                    memory_queue=self._settings.memory_queue,
+                    in_order=True,
+                    clock=self._clock,
+                )
+                for service_class, build in self._services.items()
+            ),
         ]
         for subservice in self._subservices:
             subservice.start()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from postroom.hosts.outcomes import Outcome
-from postroom.hosts.thread_connections import ThreadConnections
+from postroom.hosts.thread_connections import Connect, ThreadConnections
+from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import ClaimedMessage
+from postroom.messagebox.queues import ClaimedMessage, HostQueues
+from postroom.messagebox.service_subscriptions import ServiceSubscriptions
 
 
 class Service(Protocol):
@@ -23,3 +26,18 @@ class Service(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceContext:
+    """What a service of a host instance works with: its host, the queues to complete messages in, and a way to
+    subscribe for its service class. Connections log in as the host."""
+
+    host: Host
+    queues: HostQueues
+    subscriptions: ServiceSubscriptions
+    connect: Connect
+
+
+#: Makes the service of a service class when a host instance starts.
+BuildService = Callable[[ServiceContext], Service]

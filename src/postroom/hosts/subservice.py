@@ -10,6 +10,8 @@ from postroom.clock import Clock
 from postroom.hosts.claimer import Claimer
 from postroom.hosts.completer import Completer
 from postroom.hosts.dequeue_thread import DequeueThread
+from postroom.hosts.in_order import InOrder
+from postroom.hosts.instance_work import InstanceWork
 from postroom.hosts.poller import Poller
 from postroom.hosts.service import Service
 from postroom.hosts.thread_connections import Connect, ThreadConnections
@@ -21,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class Subservice:
-    """Starts shut: ``reopen`` lets it work."""
+    """Starts shut: ``reopen`` lets it work. ``in_order``: the messages of one instance one after the other."""
 
     def __init__(
         self,
@@ -32,10 +34,12 @@ class Subservice:
         dequeuing: Dequeuing,
         service: Service,
         memory_queue: int,
+        in_order: bool = False,
         clock: Clock | None = None,
     ) -> None:
+        service = InOrder(service) if in_order else service
         self._service = service
-        self._work = WorkInHand(memory_queue)
+        self._work = InstanceWork(memory_queue) if in_order else WorkInHand(memory_queue)
         self._poller = Poller(
             dequeuing,
             self._work,
@@ -46,11 +50,18 @@ class Subservice:
                 service_class=dequeuing.service_class,
                 service=service,
                 work=self._work,
+                in_order=in_order,
                 clock=clock,
             ),
         )
         self._completer = Completer(
-            connect=connect, queues=queues, work=self._work, scheduled=self._poller.due_in, clock=clock
+            connect=connect,
+            queues=queues,
+            work=self._work,
+            scheduled=self._poller.due_in,
+            # Whatever is settled may have stood in the way of the next message of its instance.
+            settled=self._poller.wake if in_order else None,
+            clock=clock,
         )
         name = dequeuing.service_class.name.lower()
         self._threads = [

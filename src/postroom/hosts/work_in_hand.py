@@ -124,10 +124,15 @@ class WorkInHand:
             while self._waiting:
                 with suppress(IndexError):  # a thread was quicker, and has it
                     forgotten.append(self._waiting.popleft())
+            forgotten += self._forget_behind(forgotten)
             self._held.difference_update([one.seq for one in forgotten])
             if not self._held:
                 self._settled.notify_all()
             return forgotten
+
+    def _forget_behind(self, forgotten: Sequence[ClaimedMessage]) -> list[ClaimedMessage]:
+        """What is in memory and does not wait for a thread yet, under the lock; nothing here."""
+        return []
 
     def reopen(self) -> None:
         with self._lock:

@@ -110,6 +110,7 @@ class HostQueues:
     def __init__(self, name: str) -> None:
         host = name.lower()
         self._dequeue = f"SELECT * FROM dequeue_messages_{host}($1, $2, $3, $4, coalesce($5, now()))".encode()
+        self._in_order = f"SELECT * FROM dequeue_in_order_{host}($1, $2, $3, $4, coalesce($5, now()))".encode()
         self._complete = f"complete_messages_{host}"
         self._retry = f"SELECT retry_messages_{host}(%s, %s::bigint[], %s, %s, %s, coalesce(%s, now()))"
         self._suspend = f"SELECT suspend_messages_{host}(%s, %s::bigint[], %s, %s, %s, %s, %s, coalesce(%s, now()))"
@@ -129,10 +130,14 @@ class HostQueues:
         host_instance: int,
         service_class: int,
         limit: int,
+        in_order: bool = False,
         now: datetime | None = None,
     ) -> list[ClaimedMessage]:
-        """Claims up to ``limit`` messages, best priority first, after it has taken what is due from the scheduled."""
-        result = blocking_call(connection, self._dequeue, claim_id, host_instance, service_class, limit, now)
+        """Claims up to ``limit`` messages, best priority first, after it has taken what is due from the scheduled.
+
+        ``in_order`` leaves out what comes for an instance after something that is not dealt with yet."""
+        call = self._in_order if in_order else self._dequeue
+        result = blocking_call(connection, call, claim_id, host_instance, service_class, limit, now)
         rows = Transformer(connection)
         rows.set_pgresult(result)
         # Not by its constructor, which is a function in Python and takes twice as long.

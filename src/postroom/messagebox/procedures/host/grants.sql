@@ -17,7 +17,8 @@ REVOKE ALL ON FUNCTION
     messagebox.release_claims___HOST__, messagebox.release_messages___HOST__, messagebox.release_due___HOST__,
     messagebox.read_parts___HOST__, messagebox.read_fragments___HOST__, messagebox.route_failed_message___HOST__,
     messagebox.create_instance_subscription___HOST__, messagebox.remove_instance_subscription___HOST__,
-    messagebox.change_subscription___HOST__, messagebox.create_convoy_set___HOST__, messagebox.complete_instance___HOST__
+    messagebox.change_subscription___HOST__, messagebox.create_convoy_set___HOST__,
+    messagebox.complete_instance___HOST__, messagebox.dequeue_in_order___HOST__
     FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
     messagebox.create_subscription___HOST__, messagebox.insert_predicate___HOST__, messagebox.dequeue_messages___HOST__,
@@ -25,5 +26,6 @@ GRANT EXECUTE ON FUNCTION
     messagebox.release_claims___HOST__, messagebox.release_messages___HOST__, messagebox.release_due___HOST__,
     messagebox.read_parts___HOST__, messagebox.read_fragments___HOST__, messagebox.route_failed_message___HOST__,
     messagebox.create_instance_subscription___HOST__, messagebox.remove_instance_subscription___HOST__,
-    messagebox.change_subscription___HOST__, messagebox.create_convoy_set___HOST__, messagebox.complete_instance___HOST__
+    messagebox.change_subscription___HOST__, messagebox.create_convoy_set___HOST__,
+    messagebox.complete_instance___HOST__, messagebox.dequeue_in_order___HOST__
     TO __ROLE__, __ADMINISTRATORS_ROLE__;

@@ -1,0 +1,216 @@
+"""A service of another class than messaging: subscribes, receives in order, ends its instances (SUB-06, ORC-21)."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from postroom.hosts import ServiceContext
+from postroom.hosts.outcomes import Outcome
+from postroom.message import Message
+from postroom.messagebox.check import check
+from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.connection import connect
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, Suspension
+from postroom.messagebox.service_subscriptions import ServiceSubscriptions
+from postroom.operations.instance_changes import resume
+from tests.integration.hosts.conftest import StartHost
+from tests.support.box import Box, Priority, Region
+from tests.support.collecting_service import SERVICE, Collector
+from tests.support.senders import Recorder
+from tests.support.waiting import wait_until
+
+CLASSES = [ServiceClass.ORCHESTRATIONS, ServiceClass.CACHING, ServiceClass.MESSAGING_ISOLATED]
+
+
+@pytest.fixture
+def context(box: Box) -> ServiceContext:
+    """As a host instance would give it, for what happens while none runs."""
+    return ServiceContext(
+        host=box.host(),
+        queues=HostQueues("Default"),
+        subscriptions=ServiceSubscriptions(box.host(), ServiceClass.ORCHESTRATIONS),
+        connect=partial(connect, box.url, user=box.host().role_name),
+    )
+
+
+def serve(start_host: StartHost, service_class: ServiceClass = ServiceClass.ORCHESTRATIONS, **how: Any) -> Collector:
+    """Starts a host instance that serves this class with a collector."""
+    made: list[Collector] = []
+
+    def build(context: ServiceContext) -> Collector:
+        made.append(Collector(context, **how))
+        return made[0]
+
+    start_host(Recorder(), services={service_class: build})
+    return made[0]
+
+
+def publish(box: Box, region: str, *bodies: str, priority: int = 1) -> None:
+    for body in bodies:
+        box.agent(warm=False).publish([Message.of(body.encode(), promoted={Region: region, Priority: priority})])
+
+
+def received(service: Collector) -> list[str]:
+    return sorted("".join(body.decode() for body in bodies) for bodies in service.received.values())
+
+
+@pytest.mark.parametrize("service_class", CLASSES, ids=lambda one: one.name.lower())
+def test_a_service_of_any_class_is_activated_and_then_receives_for_its_instances(
+    box: Box, start_host: StartHost, service_class: ServiceClass
+) -> None:
+    """The first message makes the instance; replies with its priority go to it until it ends."""
+    service = serve(start_host, service_class, waits_for=lambda message: Region == "reply", size=3)
+    service.enlist(Region == "order")
+    publish(box, "order", "a")
+    wait_until(lambda: received(service) == ["a"], what="the instance to begin")
+    publish(box, "reply", "b")
+    publish(box, "reply", "c")
+    wait_until(lambda: len(service.left) == 1, what="the instance to end")
+    assert received(service) == ["abc"]
+    assert list(service.left.values()) == [[]]
+    assert box.count("instances") == 0
+    assert box.count("subscriptions WHERE instance_id IS NOT NULL AND removed_at IS NULL") == 0
+    assert check(box.connection) == []
+
+
+def test_convoys_that_gathered_while_nobody_ran_are_served_in_order(
+    box: Box, start_host: StartHost, context: ServiceContext
+) -> None:
+    Collector(context).enlist(Region.exists(), convoy=[Region])
+    for body in ("k1", "l1", "k2", "l2", "k3", "k4", "l3", "k5"):
+        publish(box, body[0].upper(), body)
+    service = serve(start_host)
+    wait_until(lambda: box.count("instances") == 0, what="all messages to be received")
+    assert received(service) == ["k1k2k3k4k5", "l1l2l3"]
+    assert service.at_the_same_time == 0
+
+
+def test_a_long_convoy_is_served_one_message_at_a_time(
+    box: Box, start_host: StartHost, context: ServiceContext
+) -> None:
+    """Longer than what is claimed at once, with five threads that would like to help, and two host instances."""
+    Collector(context).enlist(Region.exists(), convoy=[Region])
+    agent = box.agent()
+    numbers = range(250)
+    for start in range(0, 250, 50):
+        agent.publish(
+            [
+                Message.of(f"{number},".encode(), promoted={Region: region})
+                for number in numbers[start : start + 50]
+                for region in "KL"
+            ]
+        )
+    first, second = serve(start_host), serve(start_host)
+    wait_until(lambda: box.count("instances") == 0, what="all messages to be received")
+    assert first.at_the_same_time == second.at_the_same_time == 0
+    for instance in {*first.received, *second.received}:
+        parts = [service.received[instance] for service in (first, second)]
+        assert sorted(int(body[:-1]) for bodies in parts for body in bodies) == list(numbers)
+        for bodies in parts:
+            assert bodies == sorted(bodies, key=lambda body: int(body[:-1]))
+    assert check(box.connection) == []
+
+
+def test_what_comes_after_a_failure_waits_for_it(box: Box, start_host: StartHost, context: ServiceContext) -> None:
+    """The second message is tried again, the fourth is suspended and resumed: the order stays."""
+    Collector(context).enlist(Region.exists(), convoy=[Region])
+    refused: list[bytes] = []
+
+    def step(service: Collector, claimed: ClaimedMessage, message: Message) -> Outcome | None:
+        assert message.body is not None
+        body = message.body.data
+        if body in (b"2", b"4") and body not in refused:
+            refused.append(body)
+            if body == b"2":
+                return Retry(delay=timedelta(seconds=0.05), code="NOT_YET", description="Not yet.")
+            return Suspension(code="NOT_AT_ALL", description="Not at all.")
+        return None
+
+    publish(box, "K", *"12345")
+    publish(box, "L", *"abc")
+    service = serve(start_host, step=step)
+    wait_until(lambda: received(service) == ["123", "abc"], what="everything before the suspended one")
+    wait_until(lambda: box.suspended() == [("NOT_AT_ALL", True)], what="the fourth to be suspended")
+    publish(box, "K", "6")
+    assert box.count("work_queue") == 2
+    resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"))
+    wait_until(lambda: received(service) == ["123456", "abc"], what="the rest")
+    assert service.at_the_same_time == 0
+
+
+def test_a_defect_of_the_service_loses_nothing(box: Box, start_host: StartHost, context: ServiceContext) -> None:
+    Collector(context).enlist(Region.exists(), convoy=[Region])
+    failed: list[uuid.UUID] = []
+
+    def step(service: Collector, claimed: ClaimedMessage, message: Message) -> Outcome | None:
+        if not failed:
+            failed.append(claimed.instance_id)
+            raise ZeroDivisionError
+        return None
+
+    publish(box, "K", *"123")
+    service = serve(start_host, step=step)
+    wait_until(lambda: received(service) == ["123"], what="all messages, in order")
+
+
+def test_messages_that_an_instance_did_not_consume_are_told_to_it_and_stay(
+    box: Box, start_host: StartHost, context: ServiceContext
+) -> None:
+    Collector(context).enlist(Region.exists(), convoy=[Region])
+    publish(box, "K", *"1234")
+    service = serve(start_host, size=3)
+    wait_until(lambda: len(service.left) == 1, what="the instance to end")
+    [(instance, left)] = service.left.items()
+    assert len(left) == 1
+    wait_until(lambda: box.count("instances") == 0, what="the last one to be received, by what is its instance no more")
+    assert service.received[instance] == [b"1", b"2", b"3", b"4"]
+
+
+def test_messaging_puts_aside_what_is_for_an_instance_that_it_does_not_know(
+    box: Box, start_host: StartHost, context: ServiceContext
+) -> None:
+    start_host(Recorder())
+    messaging = ServiceSubscriptions(box.host(), ServiceClass.MESSAGING_IN_PROCESS)
+    with context.connect() as connection:
+        messaging.wait(connection, SERVICE, uuid.uuid4(), Region == "EU")
+    publish(box, "EU", "x")
+    wait_until(lambda: box.suspended() == [("NO_RECEIVER", True)], what="the message to be put aside")
+
+
+def test_another_host_instance_goes_on_where_one_stopped(
+    box: Box, start_host: StartHost, context: ServiceContext
+) -> None:
+    """The first instance stops while it works on the second message; what it held in memory is given back."""
+    Collector(context).enlist(Region.exists(), convoy=[Region])
+    publish(box, "K", *"12345")
+    made: list[Collector] = []
+    at_two, let_go = threading.Event(), threading.Event()
+
+    def step(service: Collector, claimed: ClaimedMessage, message: Message) -> Outcome | None:
+        if len(service.received.get(claimed.instance_id, ())) == 1:
+            at_two.set()
+            assert let_go.wait(30)
+        return None
+
+    def build(context: ServiceContext) -> Collector:
+        made.append(Collector(context, step=step))
+        return made[-1]
+
+    first = start_host(Recorder(), services={ServiceClass.ORCHESTRATIONS: build})
+    assert at_two.wait(30)
+    with ThreadPoolExecutor() as pool:
+        stopped = pool.submit(first.stop)
+        wait_until(lambda: len(first._held()) == 1, what="the instance to forget what it does not work on")
+        let_go.set()
+        stopped.result(30)
+    assert received(made[0]) == ["12"]
+    assert box.count("work_queue WHERE claim_id IS NULL") == 3
+    service = serve(start_host)
+    wait_until(lambda: received(service) == ["345"], what="the rest, in order")

@@ -1,0 +1,88 @@
+"""A service as an orchestration engine would be one: it is activated, waits, receives in order, ends its instances."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from postroom.filters.expression import Filter
+from postroom.hosts import ServiceContext
+from postroom.hosts.outcomes import Outcome, Verdict
+from postroom.hosts.thread_connections import ThreadConnections
+from postroom.message import Message
+from postroom.messagebox.bodies import message_of
+from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.queues import ClaimedMessage, ClaimLost
+from postroom.messagebox.service_subscriptions import SubscribingService, SubscriptionState, Unconsumed
+from postroom.properties import Property
+
+SERVICE = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")
+
+
+class Collector:
+    """Keeps the bodies that each instance received. ``step`` decides what becomes of a message, in the transaction that
+    completes it; ``waits_for`` makes the instance subscription with which a new instance begins to wait."""
+
+    def __init__(
+        self,
+        context: ServiceContext,
+        *,
+        step: Callable[[Collector, ClaimedMessage, Message], Outcome | None] = lambda service, claimed, message: None,
+        waits_for: Callable[[Message], Filter] | None = None,
+        size: int | None = None,
+    ) -> None:
+        self.context = context
+        self.received: defaultdict[uuid.UUID, list[bytes]] = defaultdict(list)
+        self.left: dict[uuid.UUID, list[Unconsumed]] = {}
+        self.at_the_same_time = 0
+        self._step = step
+        self._waits_for = waits_for
+        self._size = size
+        self._busy: set[uuid.UUID] = set()
+        self._lock = threading.Lock()
+
+    def enlist(self, filter: Filter, *, convoy: Sequence[Property] = ()) -> None:
+        """An activation subscription, started; as the host."""
+        with self.context.connect() as connection, connection.transaction():
+            made = self.context.subscriptions.activate(connection, SERVICE, filter, convoy=convoy)
+            self.context.subscriptions.set_state(connection, made, SubscriptionState.STARTED)
+
+    def prepare(self, connection: Connection, claimed: Sequence[ClaimedMessage]) -> None:
+        pass
+
+    def handle(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
+        message = message_of(claimed, connections)
+        with self._lock:
+            self.at_the_same_time += claimed.instance_id in self._busy
+            self._busy.add(claimed.instance_id)
+        try:
+            outcome = self._step(self, claimed, message)
+            if outcome is None:
+                left = transaction(connections.writing(), lambda it: self._receive(it, claimed, message))
+                # Only now it is true.
+                assert message.body is not None
+                self.received[claimed.instance_id].append(message.body.data)
+                if left is not None:
+                    self.left[claimed.instance_id] = left
+        except ClaimLost:
+            return Verdict.DISCARD
+        finally:
+            with self._lock:
+                self._busy.discard(claimed.instance_id)
+        return outcome or Verdict.SETTLED
+
+    def _receive(self, connection: Connection, claimed: ClaimedMessage, message: Message) -> list[Unconsumed] | None:
+        """Consumes the message; what is left over, if it was the last one of its instance."""
+        instance = claimed.instance_id
+        if self._waits_for is not None and instance not in self.received:
+            self.context.subscriptions.wait(connection, SERVICE, instance, self._waits_for(message))
+        if self.context.queues.complete(connection, claimed.claim_id, [claimed.seq]) != 1:
+            raise ClaimLost("The message was given to another host instance.")
+        if len(self.received.get(instance, ())) + 1 != self._size:
+            return None
+        return self.context.subscriptions.complete(connection, instance)
+
+    def close(self) -> None:
+        pass
