@@ -15,6 +15,7 @@ from typing import Any
 import click
 import pytest
 
+import postroom
 from postroom.cli import exit_codes
 from postroom.cli.exit_codes import ExitCode
 from postroom.cli.frame import Frame, frame_options, pass_frame
@@ -74,6 +75,26 @@ def test_help_takes_less_than_three_tenths_of_a_second() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_commands_says_what_the_command_says(name: str) -> None:
     assert COMMANDS[name].load().get_short_help_str(limit=200) == COMMANDS[name].summary
+
+
+def test_the_version_is_an_option_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == ExitCode.OK
+    assert capsys.readouterr().out == f"postroom {postroom.__version__}\n"
+
+
+def test_the_versions_of_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version", "-o", "json"]) == ExitCode.OK
+    told = json.loads(capsys.readouterr().out)
+    assert list(told) == ["postroom", "python", "spark", "postgresql", "java"]
+    assert told["postgresql"].startswith("18.")
+    assert int(told["java"].split()[0]) >= 17
+
+
+def test_no_help_is_cut_short(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, entry in COMMANDS.items():
+        if isinstance(entry.load(), click.Group):
+            assert main([name, "--help"]) == ExitCode.OK
+            assert "..." not in capsys.readouterr().out.partition("Commands:")[2], name
 
 
 def test_every_command_has_an_example() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.lazy import Noun
 from postroom.cli.opening import opened
 from postroom.cli.output import Format, show_rows, to_json
 
@@ -68,7 +69,7 @@ def apply(frame: Frame, app: Path, everything: bool) -> None:
     _show(applied, frame.output, everything=everything, done=True)
 
 
-@click.group()
+@click.group(cls=Noun)
 def application() -> None:
     """Look at the applications that were applied.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,7 +32,7 @@ class Frame:
 
     home: Path = Path()
     database: str | None = None
-    database_from: str = "--database"
+    database_from: str = field(default="--database", compare=False)
     """Where the address of the database comes from; a variable is easily forgotten."""
     output: Format = Format.TABLE
 

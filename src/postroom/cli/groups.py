@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.lazy import Noun
 from postroom.cli.opening import opened
 from postroom.cli.output import Format, show_record, show_rows, to_json
 from postroom.cli.ports import change_states
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
 
-@click.group()
+@click.group(cls=Noun)
 def group() -> None:
     """List, enlist, start, stop and unenlist send port groups.
 

@@ -6,11 +6,12 @@ import click
 
 from postroom.cli.frame import Frame, frame_options, pass_frame
 from postroom.cli.host_run import run
+from postroom.cli.lazy import Noun
 from postroom.cli.opening import opened
 from postroom.cli.output import Format, show_record, show_rows, to_json
 
 
-@click.group()
+@click.group(cls=Noun)
 def host() -> None:
     """Run hosts, and look at them.
 

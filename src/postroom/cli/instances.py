@@ -11,6 +11,7 @@ import click
 
 from postroom.cli.exit_codes import ExitCode
 from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.lazy import Noun
 from postroom.cli.opening import opened
 from postroom.cli.output import Format, show_record, show_rows, to_json
 
@@ -48,7 +49,7 @@ def _conditions(command: Command) -> Command:
     return command
 
 
-@click.group()
+@click.group(cls=Noun)
 def instance() -> None:
     """List, resume, suspend and terminate service instances.
 

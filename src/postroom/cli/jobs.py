@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.lazy import Noun
 from postroom.cli.opening import opened
 from postroom.cli.output import show_rows
 
 
-@click.group()
+@click.group(cls=Noun)
 def jobs() -> None:
     """Look at the housekeeping jobs, and run them.
 

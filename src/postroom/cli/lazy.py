@@ -26,6 +26,16 @@ class Lazy:
         return command
 
 
+class Noun(click.Group):
+    """A group that tells all of what its verbs do; click alone would cut the lines short."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, command.get_short_help_str(limit=1_000)) for name, command in commands if command is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
 class LazyGroup(click.Group):
     """A group whose commands are in the table `lazy`, by name and in the order of the help."""
 

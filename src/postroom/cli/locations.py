@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.lazy import Noun
 from postroom.cli.opening import opened
 from postroom.cli.output import show_rows
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
 
-@click.group()
+@click.group(cls=Noun)
 def location() -> None:
     """List, enable and disable receive locations.
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import click
 
+import postroom
 from postroom.cli.exit_codes import ExitCode, exit_code
 from postroom.cli.frame import Frame, chosen_output, frame_options
 from postroom.cli.lazy import Lazy, LazyGroup
@@ -57,7 +58,10 @@ COMMANDS: dict[str, Lazy] = {
     ),
     "role": Lazy("postroom.cli.roles:role", "See who may do what, and give logins their roles."),
     "application": Lazy("postroom.cli.applications:application", "Look at the applications that were applied."),
-    "version": Lazy("postroom.cli.version:version", "Show the versions of Postroom and of what it runs on."),
+    "version": Lazy(
+        "postroom.cli.version:version",
+        "Show the versions of Postroom and of what it runs on: Python, Spark, the embedded PostgreSQL, and Java.",
+    ),
 }
 
 
@@ -66,6 +70,7 @@ class Postroom(LazyGroup):
 
 
 @click.group(cls=Postroom, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(postroom.__version__, prog_name="postroom", message="%(prog)s %(version)s")
 @frame_options
 def cli() -> None:
     """An integration server: durable publish and subscribe on Spark and PostgreSQL.

@@ -8,13 +8,14 @@ from pathlib import Path
 import click
 
 from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.lazy import Noun
 from postroom.cli.opening import opened
 from postroom.cli.output import Format, show_record, show_rows, to_json
 
 _ID = click.argument("message_id", type=click.UUID)
 
 
-@click.group()
+@click.group(cls=Noun)
 def message() -> None:
     """Look at stored messages, and save them.
 
@@ -63,6 +64,7 @@ def show(frame: Frame, message_id: uuid.UUID) -> None:
 
     from postroom.cli.verdicts import context_rows
     from postroom.operations.messages import message_meant_by, message_with_id, referring_instances
+    from postroom.values import value_to_text
 
     with opened(frame) as connection:
         found = message_with_id(connection, message_meant_by(connection, message_id))
@@ -82,8 +84,10 @@ def show(frame: Frame, message_id: uuid.UUID) -> None:
         click.echo(to_json({**record, "context": context, "parts": parts, "instances": referring}))
         return
     show_record(record, frame.output)
+    # Values as a filter, or PROPERTY=VALUE on a command line, would have them.
+    written = [{**row, "value": value_to_text(row["value"])} for row in context]
     for title, rows, columns, empty in (
-        ("Context", context, ["property", "value", "promoted"], "It is empty."),
+        ("Context", written, ["property", "value", "promoted"], "It is empty."),
         ("Parts", parts, ["name", "content_type", "size", "is_body"], "It has no parts."),
         ("Instances", referring, ["instance_id", "state", "service", "reason"], "Nobody refers to it any more."),
     ):

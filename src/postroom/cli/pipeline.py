@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.lazy import Noun
 from postroom.cli.output import show_rows
 
 
-@click.group()
+@click.group(cls=Noun)
 def pipeline() -> None:
     """Run the receive locations of a host on Spark, and look at them.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.lazy import Noun
 from postroom.cli.opening import opened
 from postroom.cli.output import show_rows
 
@@ -12,7 +13,7 @@ _ROLE = click.argument("role", metavar="ROLE")
 _LOGIN = click.argument("login", metavar="LOGIN")
 
 
-@click.group()
+@click.group(cls=Noun)
 def role() -> None:
     """See who may do what, and give logins their roles.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.lazy import Noun
 from postroom.cli.opening import opened
 from postroom.cli.output import Format, show_record, show_rows, to_json
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from postroom.operations.subscriptions import Subscription
 
 
-@click.group()
+@click.group(cls=Noun)
 def subscription() -> None:
     """Look at subscriptions, and try messages against them.
 

