@@ -52,8 +52,9 @@ def show_explanation(explained: MessageExplanation) -> None:
     counts = explained.counts
     taken = counts.get(Verdict.RECEIVES, 0) + counts.get(Verdict.SUSPENDS, 0)
     names = [one.name for one in explained.subscribers if one.verdict in (Verdict.RECEIVES, Verdict.SUSPENDS)]
-    shown = ", ".join(names[:_NAMES]) + (f" and {taken - _NAMES:,} more" if taken > _NAMES else "")
-    said = f": {shown}" if names else ""
+    named = names[:_NAMES]
+    more = f" and {taken - len(named):,} more" if taken > len(named) else ""
+    said = f": {', '.join(named)}{more}" if named else ""
     click.echo(f"{taken:,} of {sum(counts.values()):,} subscribers would receive it now{said}.")
     for subscriber in explained.subscribers:
         click.echo()

@@ -24,6 +24,9 @@ SubscriptionType = Literal["activation", "instance"]
 
 _MOST = 2**31
 
+#: How many subscriptions of one service are named where one is to be chosen.
+_NAMED = 10
+
 
 @dataclass(frozen=True, kw_only=True)
 class Subscription:
@@ -68,12 +71,14 @@ def list_subscriptions(
 def subscription_called(connection: Connection, called: str) -> Subscription:
     """The one with that id, or of the service of that name; NotFound if there is none."""
     found = _read(connection, id=int(called)) if called.isdecimal() and int(called) < _MOST else []
-    found = found or _read(connection, service=called)
+    # A service may have very many, one for each instance that waits.
+    found = found or _read(connection, service=called, limit=_NAMED + 1)
     if len(found) == 1:
         return found[0]
     if found:
-        ids = ", ".join(str(one.subscription_id) for one in found)
-        raise DefinitionError(f"{called!r} has {len(found)} subscriptions.", hint=f"Give the id of one: {ids}.")
+        count = f"more than {_NAMED}" if len(found) > _NAMED else str(len(found))
+        ids = ", ".join(str(one.subscription_id) for one in found[:_NAMED])
+        raise DefinitionError(f"{called!r} has {count} subscriptions.", hint=f"Give the id of one: {ids}.")
     raise NotFound(
         f"There is no subscription {called!r}.",
         why="A send port has one as long as it is enlisted.",

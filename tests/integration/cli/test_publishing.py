@@ -145,6 +145,12 @@ def test_what_is_to_be_explained_must_be_given_once(applied: Run, order: Path) -
     assert applied("explain", uuid.uuid4(), "--file", order).code == ExitCode.USAGE
 
 
+def test_so_many_are_shown_as_are_asked_for(applied: Run) -> None:
+    shown = applied("explain", "-p", "Region=EU", "-p", "Priority=1", "--limit", "1", "--nearest", "0").out
+    assert "2 of 3 subscribers would receive it now: BigOrders and 1 more." in shown
+    assert shown.endswith("1 more receives it.\n1 more misses it.\n")
+
+
 def test_a_subscription_is_tried_alone(applied: Run) -> None:
     hit = applied("subscription", "test", "BigOrders", "-p", "Priority=1")
     assert (hit.code, hit.out.splitlines()[0]) == (ExitCode.OK, "✓ BigOrders  receives it  (started on Main)")
