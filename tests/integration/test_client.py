@@ -226,3 +226,14 @@ def test_the_embedded_messagebox_runs_as_long_as_the_client(home: Path) -> None:
         assert client.publish(b"", promoted={Region: "EU"}).subscribers == ("Audit", "Europe")
         assert server.pid is not None
     assert server.pid is None
+
+
+def test_a_message_is_directed_by_the_name_of_a_port(client: Client) -> None:
+    """A whole message keeps its id, and others get it by their filters."""
+    message = Message.of(b"x", promoted={Region: "US"})
+    published = client.publish(message, to="Europe")
+    assert published.message_id == message.message_id
+    assert published.subscribers == ("Audit", "Europe")
+    assert client.publish_many([Message(context=client.directed_to("Audit"))])[0].subscribers == ("Audit",)
+    with pytest.raises(NotFound, match="Nowhere"):
+        client.publish(b"x", to="Nowhere")

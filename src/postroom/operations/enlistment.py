@@ -59,15 +59,7 @@ def _directed_or(directed: Filter, text: str | None, properties: list[Property])
 
 def enlist_port(connection: Connection, port: SendPort) -> SendPort:
     """Its subscriptions, stopped. A filter whose values do not fit its properties is refused here (PRED-10)."""
-    subscription_id = create_subscription(
-        connection,
-        host_of(connection, port),
-        service_class=ServiceClass.MESSAGING_IN_PROCESS,
-        service_id=port.port_id,
-        service_name=port.name,
-        filter=subscription_filter(port, deployed_properties(connection)),
-        priority=port.priority,
-    )
+    subscription_id = _subscribe(connection, port, subscription_filter(port, deployed_properties(connection)))
     for group in send_port_groups(connection, member=port.port_id):
         if group.is_enlisted:
             subscribe_member(connection, group, port)
@@ -185,16 +177,8 @@ def remove_member(connection: Connection, group: SendPortGroup, port_id: uuid.UU
 
 def subscribe_member(connection: Connection, group: SendPortGroup, port: SendPort) -> None:
     """The subscription of an enlisted port through an enlisted group, started if both are."""
-    subscription_id = create_subscription(
-        connection,
-        host_of(connection, port),
-        service_class=ServiceClass.MESSAGING_IN_PROCESS,
-        service_id=port.port_id,
-        service_name=port.name,
-        filter=group_filter(group, deployed_properties(connection)),
-        priority=port.priority,
-        group=group,
-    )
+    filter = group_filter(group, deployed_properties(connection))
+    subscription_id = _subscribe(connection, port, filter, group=group)
     if group.state is PortState.STARTED and port.state is PortState.STARTED:
         _set_state(connection, [subscription_id], _STARTED)
     connection.execute(
@@ -230,6 +214,19 @@ def _read_group(connection: Connection, group_id: uuid.UUID) -> SendPortGroup:
 
 
 # -- both ----------------------------------------------------------------------------------------------------------
+
+
+def _subscribe(connection: Connection, port: SendPort, filter: Filter, *, group: SendPortGroup | None = None) -> int:
+    return create_subscription(
+        connection,
+        host_of(connection, port),
+        service_class=ServiceClass.MESSAGING_IN_PROCESS,
+        service_id=port.port_id,
+        service_name=port.name,
+        filter=filter,
+        priority=port.priority,
+        group=group,
+    )
 
 
 def _through(groups: Iterable[SendPortGroup], port: SendPort) -> list[int | None]:

@@ -269,6 +269,10 @@ def test_groups_go_through_their_states_and_show_what_they_come_to(run: Run, tmp
     assert "suspended" in run("group", "show", "Everyone").out
     assert run("port", "show", "Two", "-o", "json").json["groups"] == ["Everyone"]
     assert run("publish", path, "-p", "Region=EU", "-o", "json").json[0]["subscribers"] == ["One", "Two"]
+    assert run("publish", path, "--to", "One", "-o", "json").json[0]["subscribers"] == ["One"]
+    missing = run("publish", path, "--to", "Nobody")
+    assert missing.code == ExitCode.NOT_FOUND
+    assert "One, Two, Everyone" in missing.err
     assert run("group", "stop", "Everyone", "-o", "json").json == [
         {"name": "Everyone", "before": "started", "after": "stopped", "resumed": 0}
     ]

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from postroom.adapters import File
 from postroom.adapters.dynamic.definition import Dynamic
+from postroom.agent.error_reports import FAILURE_CODES
 from postroom.errors import PublishFailed
 from postroom.hosts import HostInstance
 from postroom.message import Message
 from postroom.operations.subscriptions import list_subscriptions
 from postroom.properties import Property
-from postroom.system_properties import BTS
+from postroom.system_properties import BTS, ErrorReport
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box, Region
 from tests.support.http_receiver import http_receiver
@@ -29,9 +31,17 @@ def host(box: Box, tmp_path: Path) -> Iterator[HostInstance]:
         yield running
 
 
-def add_port(box: Box, *, filter: str | None = "exists(Region)", retry_count: int = 3, **given: Any) -> None:
+def add_port(
+    box: Box, *, filter: str | None = "exists(Region)", retry_count: int = 3, route_failures: bool = False, **given: Any
+) -> None:
     adapter = Dynamic(**given).model_dump(mode="json")
-    box.add_port("Anywhere", filter, adapter=adapter, retry_count=retry_count, retry_seconds=0)
+    box.add_port(
+        *("Anywhere", filter),
+        adapter=adapter,
+        retry_count=retry_count,
+        retry_seconds=0,
+        route_failures=route_failures,
+    )
 
 
 def publish(box: Box, address: str | None, transport_type: str | None = None, body: bytes = b"order") -> None:
@@ -141,3 +151,19 @@ def test_a_dynamic_port_is_named_by_its_own_id(box: Box) -> None:
     assert published.subscribers == ("Anywhere",)
     with pytest.raises(PublishFailed):
         agent.publish([Message.of(b"", promoted={BTS.SPTransportID: str(transport_id)})])
+
+
+@pytest.mark.usefixtures("host")
+def test_a_dynamic_port_routes_its_failures_like_any_other(box: Box, tmp_path: Path) -> None:
+    """The error message says which address it was."""
+    errors = File("errors", name="%MessageID%").model_dump(mode="json")
+    box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'", adapter=errors)
+    add_port(box, route_failures=True)
+    publish(box, "ftp://example.com/a", body=b"the original")
+    wait_until(lambda: list((tmp_path / "errors").glob("[!.]*")), 30, what="the error message")
+    wait_until(lambda: nothing_left(box), 30, what="all sent")
+    assert [path.read_bytes() for path in (tmp_path / "errors").iterdir()] == [b"the original"]
+    assert box.count("suspended_queue") == 0
+    context = box.one("SELECT context -> 'promoted' FROM spool WHERE context -> 'promoted' ? 'ErrorReport#ErrorType'")
+    assert context[ErrorReport.FailureCode.key] == FAILURE_CODES["ADDRESS"]
+    assert context[ErrorReport.OutboundTransportLocation.key] == "ftp://example.com/a"
