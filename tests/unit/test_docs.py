@@ -6,14 +6,17 @@ import inspect
 import re
 import shlex
 import uuid
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 import pytest
 
-from postroom import Application, adapters, pipelines
+import postroom
+from postroom import Application, Client, adapters, pipelines
 from postroom.agent.interchange import Interchange, stamp
+from postroom.agent.publishing import Published
 from postroom.cli.main import cli
 from postroom.message import Bytes
 from postroom.messagebox.configuration import ReceiveLocation
@@ -238,6 +241,15 @@ def test_every_argument_of_a_definition_is_told() -> None:
     ):
         for name in inspect.signature(method).parameters:
             assert re.search(rf"\b{name}\b", page) or name == "self", f"{name} is not on the page"
+
+
+def test_every_argument_of_the_client_is_told() -> None:
+    page = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+    for function in (postroom.connect, Client.publish):
+        for name in inspect.signature(function).parameters:
+            assert f"| `{name}` |" in page or name == "self", f"{name} is not on the page"
+    for field in fields(Published):
+        assert f"| `{field.name}` |" in page, f"{field.name} is not on the page"
 
 
 def test_every_advisory_lock_is_listed() -> None:
