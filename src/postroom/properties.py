@@ -11,6 +11,7 @@ dot, and the name: ``Orders.Region`` is *Region* in the namespace *Orders*; ``BT
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 from postroom.errors import BadValue
@@ -25,12 +26,13 @@ _DOTTED = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})+")
 class Property(Comparable):
     """A property that messages can carry and filters can compare.
 
-    ``Property("Orders.Total", Decimal)``; with ``namespace=`` the first argument is the bare name.
+    ``Property("Orders.Total", Decimal)``; with ``namespace=`` the first argument is the bare name. The values of a
+    ``sensitive`` one are routed by like any other, and never shown.
     """
 
-    __slots__ = ()
+    __slots__ = ("sensitive",)
 
-    def __init__(self, name: str, type: type, *, namespace: str | None = None) -> None:
+    def __init__(self, name: str, type: type, *, namespace: str | None = None, sensitive: bool = False) -> None:
         if namespace is None:
             if not _DOTTED.fullmatch(name):
                 raise BadValue(
@@ -46,14 +48,15 @@ class Property(Comparable):
         # A short form always means the namespace that it stands for, so that a key names one property.
         namespace = PREFIXES.get(namespace, namespace)
         super().__init__(namespace=namespace, name=name, value_type=ValueType.of(type))
+        self.sensitive = sensitive
 
     @classmethod
-    def from_key(cls, key: str, value_type: ValueType) -> Property:
+    def from_key(cls, key: str, value_type: ValueType, *, sensitive: bool = False) -> Property:
         """The property for a stored key (``Orders#Region``)."""
         namespace, name = split_key(key)
         if namespace == DISTINGUISHED_NAMESPACE:
             return DistinguishedField(name)
-        return cls(name, value_type.python_type, namespace=namespace)
+        return cls(name, value_type.python_type, namespace=namespace, sensitive=sensitive)
 
     def check(self, value: object, *, promoted: bool = True) -> Value:
         """``value`` as this property may hold it, or BadValue that names the property."""
@@ -64,7 +67,7 @@ class Property(Comparable):
             raise BadValue(f"{self.dotted}: {error.what}", hint=error.hint) from None
 
     def __reduce__(self) -> Any:
-        return Property.from_key, (self.key, self.value_type)
+        return partial(Property.from_key, sensitive=self.sensitive), (self.key, self.value_type)
 
 
 class DistinguishedField(Property):
@@ -79,6 +82,7 @@ class DistinguishedField(Property):
         if not path or "#" in path:
             raise BadValue(f"{path!r} is not the path of a field.", hint="A path is not empty and has no '#'.")
         Comparable.__init__(self, namespace=DISTINGUISHED_NAMESPACE, name=path, value_type=ValueType.STR)
+        self.sensitive = False
 
     def check(self, value: object, *, promoted: bool = True) -> Value:
         if promoted:

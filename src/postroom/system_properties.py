@@ -104,7 +104,7 @@ class BTS:
     SPName = _bts("SPName", str)
     SPTransportBackupID = _bts("SPTransportBackupID", str)
     SPTransportID = _bts("SPTransportID", str)
-    SSOTicket = _bts("SSOTicket", str)
+    SSOTicket = Property("SSOTicket", str, namespace=SYSTEM_NAMESPACE, sensitive=True)
     SchemaStrongName = _bts("SchemaStrongName", str)
     SendPipelineConfig = _bts("SendPipelineConfig", str)
     SendPipelineResponseConfig = _bts("SendPipelineResponseConfig", str)

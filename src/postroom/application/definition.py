@@ -48,13 +48,15 @@ class _Placed(_Definition):
 def _read_property(source: object) -> Property:
     if isinstance(source, Property):
         return source
-    if isinstance(source, Mapping) and source.keys() == {"key", "type"}:
-        return Property.from_key(source["key"], ValueType(source["type"]))
+    if isinstance(source, Mapping) and {"key", "type"} <= source.keys() <= {"key", "type", "sensitive"}:
+        sensitive = source.get("sensitive", False)
+        return Property.from_key(source["key"], ValueType(source["type"]), sensitive=sensitive)
     raise ValueError(f"{source!r} is not a stored property")
 
 
 def _write_property(prop: Property) -> dict[str, Any]:
-    return {"key": prop.key, "type": int(prop.value_type)}
+    stored: dict[str, Any] = {"key": prop.key, "type": int(prop.value_type)}
+    return {**stored, "sensitive": True} if prop.sensitive else stored
 
 
 def _read_value(source: object) -> Value:

@@ -63,7 +63,11 @@ def known_properties(application: Application, excused: Iterable[object] = ()) -
 
 def own_properties(application: Application) -> tuple[Property, ...]:
     """What the application mentions, each once, without the system properties."""
-    mentioned = {use.property.key: use.property for use in uses(application)}
+    mentioned: dict[str, Property] = {}
+    for use in uses(application):
+        # Filters and pipelines do not know what is sensitive; one declaration that says so is enough.
+        if use.property.sensitive or use.property.key not in mentioned:
+            mentioned[use.property.key] = use.property
     return tuple(mentioned[key] for key in sorted(mentioned) if key not in SYSTEM_PROPERTIES)
 
 

@@ -63,18 +63,20 @@ def show(frame: Frame, message_id: uuid.UUID) -> None:
     from dataclasses import asdict
 
     from postroom.cli.verdicts import context_rows
+    from postroom.operations.discretion import discreet_context, sensitive_keys
     from postroom.operations.messages import message_meant_by, message_with_id, referring_instances
     from postroom.values import value_to_text
 
     with opened(frame) as connection:
         found = message_with_id(connection, message_meant_by(connection, message_id))
         instances = referring_instances(connection, found.message_id)
+        shown = discreet_context(found.context, sensitive_keys(connection))
     record = {
         "message_id": found.message_id,
         "published_at": found.published_at,
         "published_by": found.published_by,
     }
-    context = context_rows(found.context)
+    context = context_rows(shown)
     parts = [asdict(part) for part in found.parts]
     referring = [
         {"instance_id": one.instance_id, "state": one.state.words, "service": one.service, "reason": one.reason}

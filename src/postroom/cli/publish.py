@@ -16,6 +16,9 @@ from postroom.cli.output import show_rows
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("-p", "--promote", multiple=True, metavar="PROPERTY=VALUE", help="A property that is routed by.")
 @click.option("-w", "--write", multiple=True, metavar="PROPERTY=VALUE", help="A property that is only carried along.")
+@click.option(
+    "--require", multiple=True, metavar="PROPERTY=VALUE", help="What a host has to show for itself to receive it."
+)
 @click.option("--to", metavar="NAME", help="Direct it to this send port or send port group.")
 @click.option("--key", metavar="KEY", help="The name of this publish: under one key nothing is published twice.")
 @click.option("--content-type", metavar="TYPE", help="What the files are.  [default: by their names]")
@@ -27,6 +30,7 @@ def publish(
     files: tuple[str, ...],
     promote: tuple[str, ...],
     write: tuple[str, ...],
+    require: tuple[str, ...],
     to: str | None,
     key: str | None,
     content_type: str | None,
@@ -58,7 +62,7 @@ def publish(
         return body_of(Path(file))
 
     with opened(frame) as connection:
-        context = context_of(promote, write, deployed_properties(connection))
+        context = context_of(promote, write, deployed_properties(connection), require)
         if to is not None:
             context = directed_to(connection, to, context)
         messages = [

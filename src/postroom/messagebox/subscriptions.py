@@ -33,8 +33,10 @@ def create_subscription(
     return made
 
 
-def deploy_property(connection: Connection, key: str, value_type: int) -> None:
-    """Makes a property known, so that filters can use it and messages are routed by it."""
+def deploy_property(connection: Connection, key: str, value_type: int, *, sensitive: bool = False) -> None:
+    """Makes a property known, so that filters can use it and messages are routed by it. Sensitive once is for ever."""
     connection.execute(
-        "INSERT INTO properties (key, value_type) VALUES (%s, %s) ON CONFLICT (key) DO NOTHING", (key, value_type)
+        "INSERT INTO properties AS p (key, value_type, sensitive) VALUES (%s, %s, %s)"
+        " ON CONFLICT (key) DO UPDATE SET sensitive = true WHERE excluded.sensitive AND NOT p.sensitive",
+        (key, value_type, sensitive),
     )

@@ -200,7 +200,10 @@ def _properties(definition: ApplicationDefinition, deployed: Deployed) -> Iterat
             kind=Kind.PROPERTY, name=ALL_SYSTEM_PROPERTIES, action=Action.CREATE, note=f"{len(missing)} properties"
         )
     for prop in definition.properties:
-        if prop.key in deployed.properties:
+        if prop.sensitive and prop.key in deployed.properties and prop.key not in deployed.sensitive:
+            hides = Difference(field="sensitive", before="no", after="yes")
+            yield Step(kind=Kind.PROPERTY, name=prop.dotted, action=Action.CHANGE, differences=(hides,))
+        elif prop.key in deployed.properties:
             yield Step(kind=Kind.PROPERTY, name=prop.dotted, action=Action.KEEP)
         else:
             yield Step(kind=Kind.PROPERTY, name=prop.dotted, action=Action.CREATE, note=_type(prop.value_type))

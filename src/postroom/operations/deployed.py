@@ -21,6 +21,7 @@ from postroom.messagebox.configuration import (
 )
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
+from postroom.operations.discretion import sensitive_keys
 from postroom.values import ValueType
 
 
@@ -41,6 +42,8 @@ class Deployed:
     application_properties: dict[int, ApplicationProperties]
     """What each host can show for itself, by its id."""
     properties: dict[str, ValueType]
+    sensitive: frozenset[str]
+    """The keys of properties whose values are never shown."""
     definition: dict[str, Any] | None
     """The application as it was applied last; None if it never was."""
     others: tuple[ApplicationDefinition, ...]
@@ -82,6 +85,7 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
             key: ValueType(value_type)
             for key, value_type in connection.execute("SELECT key, value_type FROM properties")
         },
+        sensitive=sensitive_keys(connection),
         definition=definitions.get(application),
         others=tuple(
             ApplicationDefinition.from_stored(stored) for name, stored in definitions.items() if name != application

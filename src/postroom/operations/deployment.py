@@ -117,8 +117,8 @@ class _Deployment:
     def _deploy_properties(self) -> None:
         wanted = {**SYSTEM_PROPERTIES, **{prop.key: prop for prop in self._definition.properties}}
         for key, prop in wanted.items():
-            if key not in self._deployed.properties:
-                deploy_property(self._connection, key, prop.value_type)
+            if key not in self._deployed.properties or (prop.sensitive and key not in self._deployed.sensitive):
+                deploy_property(self._connection, key, prop.value_type, sensitive=prop.sensitive)
 
     def _create_hosts(self) -> None:
         has_default = any(host.is_default for host in self._deployed.hosts.values())

@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -29,6 +29,7 @@ from postroom.filters.expression import Filter
 from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
+from postroom.operations.discretion import discreet_context, discreet_explanation, sensitive_keys
 from postroom.operations.messages import StoredMessage, message_with_id
 from postroom.operations.properties import deployed_properties
 from postroom.operations.subscribers import Startable, Subscriber, all_subscribers, is_directed
@@ -119,7 +120,8 @@ def explain_message(
         context = _with(message.context, extra or Context())
         return [explain_context(connection, context, title=_title(message), limits=limits)]
     if pending.location is None:
-        return [MessageExplanation(title=_title(message), context=message.context, failure=pending.nowhere)]
+        shown = discreet_context(message.context, sensitive_keys(connection))
+        return [MessageExplanation(title=_title(message), context=shown, failure=pending.nowhere)]
     title = f"{_title(message)}, as {pending.location.name} reads it now"
     # A failure is not routed from here: it is one instance, which would be suspended once more.
     found = _documents(pending.location, pending.interchange, title, extra or Context(), route_failures=False)
@@ -276,12 +278,14 @@ def _explained(connection: Connection, given: Sequence[_Given], limits: Limits) 
         for each, one, instances in zip(nearest, given, waiting, strict=True):
             for subscriber in instances if one.failure is None else ():
                 each.consider(subscriber)
+    hidden = sensitive_keys(connection)
     return [
         MessageExplanation(
             title=one.title,
-            context=one.context,
+            context=discreet_context(one.context, hidden),
             subscribers=tuple(
-                explain_subscriber(subscriber.as_written(properties), one.context) for subscriber in each.kept()
+                _discreet(explain_subscriber(subscriber.as_written(properties), one.context), hidden)
+                for subscriber in each.kept()
             ),
             counts=each.counts,
             failure=one.failure,
@@ -289,6 +293,10 @@ def _explained(connection: Connection, given: Sequence[_Given], limits: Limits) 
         )
         for each, one in zip(nearest, given, strict=True)
     ]
+
+
+def _discreet(one: SubscriberExplanation, hidden: frozenset[str]) -> SubscriberExplanation:
+    return replace(one, explanation=discreet_explanation(one.explanation, hidden)) if hidden else one
 
 
 _Ranked = tuple[float, str, int, Subscriber]

@@ -22,6 +22,8 @@ from postroom.filters.index import SubscriptionIndex
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
+from postroom.messagebox.stored_context import name_originator
+from postroom.operations.discretion import discreet_explanation, sensitive_keys
 from postroom.system_properties import BTS
 from postroom.values import Value
 
@@ -65,6 +67,7 @@ def matched_messages(
     index = SubscriptionIndex()
     index.add(1, filter)
     compared = {each.property.key: each.property for group in filter.groups for each in group}
+    hidden = sensitive_keys(connection)
     found = MatchedMessages()
     nearest: list[tuple[float, _Stored]] = []
     for batch in _latest(connection, among):
@@ -73,13 +76,13 @@ def matched_messages(
         found.looked_at += len(batch)
         found.matching += len(rows)
         for row in rows[: limit - len(found.messages)]:
-            found.messages.append(_compared(batch[row], filter, shown))
+            found.messages.append(_compared(batch[row], filter, shown, hidden))
         if not found.matching:
             # What is as near comes later stays later: the sort is stable, and the latest come first.
             ranked = [(distance(filter.groups, one.context.promoted, one.context.written), one) for one in batch]
             nearest = sorted([*nearest, *ranked], key=lambda pair: pair[0])[:misses]
     if not found.matching:
-        found.nearest = [_compared(one, filter, shown) for _, one in nearest]
+        found.nearest = [_compared(one, filter, shown, hidden) for _, one in nearest]
     return found
 
 
@@ -90,12 +93,19 @@ class _Stored:
     context: Context
 
 
+def _stored(
+    message_id: uuid.UUID, published_at: datetime, context: dict[str, dict[str, object]], sid: str, pid: str
+) -> _Stored:
+    name_originator(context["promoted"], context["written"], (sid, pid))
+    return _Stored(message_id, published_at, Context.from_json(context))
+
+
 def _latest(connection: Connection, among: int | None) -> Iterator[list[_Stored]]:
     with connection.transaction(), connection.cursor(name="newest_messages") as cursor:
         cursor.execute(statement("queries/newest_messages"), {"limit": among})
         while ids := [message_id for (message_id,) in cursor.fetchmany(_AT_A_TIME)]:
             rows = connection.execute(statement("queries/read_contexts"), (ids,))
-            there = {row[0]: _Stored(row[0], row[1], Context.from_json(row[2])) for row in rows}
+            there = {row[0]: _stored(*row) for row in rows}
             yield [there[message_id] for message_id in ids if message_id in there]
 
 
@@ -110,12 +120,14 @@ def _columns(compared: Mapping[str, Comparable], batch: Sequence[Mapping[str, Va
     }
 
 
-def _compared(one: _Stored, filter: Filter, shown: ApplicationProperties | None) -> ComparedMessage:
+def _compared(
+    one: _Stored, filter: Filter, shown: ApplicationProperties | None, hidden: frozenset[str]
+) -> ComparedMessage:
     message_type = one.context.get(BTS.MessageType)
     return ComparedMessage(
         message_id=one.message_id,
         published_at=one.published_at,
         message_type=None if message_type is None else str(message_type),
-        explanation=explain(filter, one.context.promoted, one.context.written),
+        explanation=discreet_explanation(explain(filter, one.context.promoted, one.context.written), hidden),
         authorised=shown is None or may_receive(one.context.predicates, shown),
     )

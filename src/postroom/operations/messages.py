@@ -16,6 +16,8 @@ from postroom.errors import NotFound, StateError
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
+from postroom.messagebox.stored_context import name_originator
+from postroom.operations.discretion import discreet_context, sensitive_keys
 from postroom.operations.instances import Instance, InstanceQuery, list_instances
 from postroom.system_properties import BTS, ErrorReport
 
@@ -85,7 +87,8 @@ def message_with_id(connection: Connection, message_id: uuid.UUID) -> StoredMess
             why="A message is deleted when nobody refers to it any more.",
             hint="See 'postroom message list'.",
         )
-    context, part_ids, body_part_id, _, published_at, published_by = row
+    context, part_ids, body_part_id, _, published_at, published_by, *originator = row
+    name_originator(context["promoted"], context["written"], (originator[0], originator[1]))
     parts = connection.execute(statement("queries/describe_parts"), (part_ids,))
     return StoredMessage(
         message_id=message_id,
@@ -161,7 +164,7 @@ def save_message(connection: Connection, message_id: uuid.UUID, folder: Path) ->
         raise StateError(f"{target} cannot be made.", why=f"{error.strerror}.", hint="Choose another folder.") from None
     saved = [target / "context.json"]
     # The stored form, indented: promoted and written properties by key, values that tell their types.
-    stored = json.loads(message.context.to_json())
+    stored = json.loads(discreet_context(message.context, sensitive_keys(connection)).to_json())
     saved[0].write_text(json.dumps(stored, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     for number, part in enumerate(message.parts, 1):
         path = target / file_name(part, number)

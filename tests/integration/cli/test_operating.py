@@ -190,7 +190,11 @@ def test_a_message_is_shown_and_saved(suspended: Run, tmp_path: Path) -> None:
     assert "Orders.Region" in shown.out
     assert "Europe" in shown.out
     described = suspended("message", "show", instance, "-o", "json").json
-    assert described["context"] == [{"property": "Orders.Region", "value": "EU", "promoted": True}]
+    assert described["context"] == [
+        {"property": "BTS.OriginatorPID", "value": "Guest", "promoted": False},
+        {"property": "BTS.OriginatorSID", "value": "postgres", "promoted": False},
+        {"property": "Orders.Region", "value": "EU", "promoted": True},
+    ]
     saved = suspended("message", "save", instance, "--to", tmp_path / "saved", "-o", "json").json
     assert Path(saved[1]["file"]).read_text() == "bad"
     assert suspended("message", "save", instance, "--to", tmp_path / "saved").code == ExitCode.STATE
