@@ -190,7 +190,7 @@ def test_a_message_is_shown_and_saved(suspended: Run, tmp_path: Path) -> None:
     assert "Orders.Region" in shown.out
     assert "Europe" in shown.out
     described = suspended("message", "show", instance, "-o", "json").json
-    assert described["context"] == [
+    assert sorted(described["context"], key=lambda row: row["property"]) == [
         {"property": "BTS.OriginatorPID", "value": "Guest", "promoted": False},
         {"property": "BTS.OriginatorSID", "value": "postgres", "promoted": False},
         {"property": "Orders.Region", "value": "EU", "promoted": True},
