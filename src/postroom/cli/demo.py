@@ -12,11 +12,12 @@ from postroom.cli.frame import Frame, frame_options, pass_frame
 from postroom.cli.output import Format, to_json
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
     from postroom.operations.demo import Figures
 
 _EXAMPLE = Path("examples") / "orders" / "app.py"
+_SECONDS_BETWEEN_LINES = 2.0
 
 
 @click.command()
@@ -40,11 +41,17 @@ def demo(frame: Frame, app: Path, keep: bool) -> None:
     import shutil
 
     from postroom.application.load import load
-    from postroom.errors import StateError
+    from postroom.errors import NotFound, StateError
     from postroom.messagebox.embedded import EmbeddedServer, server_folder
     from postroom.operations.demo import Demo
     from postroom.operations.running import deployed
 
+    if not app.exists():
+        raise NotFound(
+            f"There is no {app} here.",
+            why="The demo runs the example application, which comes with the source.",
+            hint="Run it in the folder of the clone, or name the file with --app.",
+        )
     home = (frame.home if frame.home != Path() else Path("demo-home")).absolute()
     if (home / ".postroom").exists():
         raise StateError(
@@ -84,7 +91,8 @@ class _Live:
         self._console = Console(stderr=True, highlight=False)
         self._live = Live(console=self._console, refresh_per_second=8) if self._console.is_terminal else None
         self._quiet = quiet
-        self._said = ("", 0.0)
+        self._said = ""
+        self._next = 0.0
 
     def __enter__(self) -> None:
         if self._live is not None and not self._quiet:
@@ -96,19 +104,20 @@ class _Live:
 
     def say(self, what: str) -> None:
         if not self._quiet:
-            self._console.print(what)
+            self._console.print(what, soft_wrap=True)
 
     def show(self, what: str, figures: Figures) -> None:
         if self._quiet:
             return
         if self._live is not None:
             self._live.update(_table(figures, title=what))
-        elif self._said[0] != what or time.monotonic() - self._said[1] > 2:
-            self._said = (what, time.monotonic())
-            delivered = (
-                ", ".join(f"{port} {count}" for port, count in sorted(figures.delivered.items())) or "nothing yet"
-            )
-            self._console.print(f"{what}: received {figures.received}; delivered: {delivered}")
+            return
+        delivered = ", ".join(f"{port} {count}" for port, count in sorted(figures.delivered.items())) or "nothing yet"
+        line = f"{what}: received {figures.received}; delivered: {delivered}"
+        if line != self._said and time.monotonic() >= self._next:
+            # A line for every change, and not for every look.
+            self._said, self._next = line, time.monotonic() + _SECONDS_BETWEEN_LINES
+            self._console.print(line, soft_wrap=True)
 
 
 def _rows(figures: Figures) -> list[tuple[str, int]]:
@@ -117,13 +126,15 @@ def _rows(figures: Figures) -> list[tuple[str, int]]:
     return rows + [(f"suspended: {reason}", count) for reason, count in sorted(figures.suspended.items())]
 
 
-def _table(figures: Figures, *, title: str) -> Table:
+def _table(figures: Figures, *, title: str) -> Group:
+    from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left", show_header=False, box=None)
+    table = Table(show_header=False, box=None)
     for name, count in [*_rows(figures), ("in the queues", figures.waiting)]:
         table.add_row(name, str(count))
-    return table
+    return Group(Text(title, style="italic"), table)  # a title of the table itself would be as narrow as the table
 
 
 def _summary(expected: Figures, actual: Figures) -> None:

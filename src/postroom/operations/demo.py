@@ -108,7 +108,7 @@ class Demo:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             now = self._look(connection)
-            self._show(what, now)
+            self._show(what if now.received else f"{what}; Spark is starting", now)
             if now == expected:
                 return
             if time.monotonic() > deadline:

@@ -1,0 +1,45 @@
+"""What the demo shows while it runs."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from postroom.cli import demo
+from postroom.cli.exit_codes import ExitCode
+from postroom.cli.main import main
+from postroom.operations.demo import Figures
+
+
+def test_without_a_terminal_a_line_comes_only_when_something_changed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "_SECONDS_BETWEEN_LINES", 0.0)
+    live = demo._Live(quiet=False)
+    for received in (0, 0, 0, 5, 5):
+        live.show("orders dropped", Figures(received=received, delivered=Counter({"Europe": received})))
+    assert capsys.readouterr().err.splitlines() == [
+        "orders dropped: received 0; delivered: Europe 0",
+        "orders dropped: received 5; delivered: Europe 5",
+    ]
+
+
+def test_a_long_title_stands_on_one_line() -> None:
+    from rich.console import Console
+
+    console = Console(width=100, record=True, file=io.StringIO())
+    title = "252 orders dropped, 12 of them malformed; Spark is starting"
+    console.print(demo._table(Figures(received=0), title=title))
+    assert console.export_text().splitlines()[0] == title
+
+
+def test_away_from_the_clone_it_says_where_to_go(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo"]) == ExitCode.NOT_FOUND
+    assert "Run it in the folder of the clone, or name the file with --app." in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
