@@ -53,7 +53,8 @@ def _conditions(command: Command) -> Command:
 def instance() -> None:
     """List, resume, suspend and terminate service instances.
 
-    An instance is a message on its way to one subscriber, or one that came in and could not go on.
+    An instance is a message on its way to one subscriber, or one that came in and could not go on. Several messages may
+    have joined one instance, that of a convoy, or one that subscribed itself.
 
     \b
     Example:
@@ -100,6 +101,8 @@ def list_(frame: Frame, /, limit: int, group_by: GroupedBy | None, **conditions:
             return
         found = list_instances(connection, _query(conditions, limit=limit + 1))
     columns = ["instance_id", "state", "service", "host", "attempt", "since", "error_code", "reason"]
+    if any(one.messages > 1 for one in found):
+        columns.insert(4, "messages")
     show_rows([_row(one, frame.output) for one in found[:limit]], columns, frame.output, empty="No instances.")
     if len(found) > limit and frame.output is Format.TABLE:
         click.echo(f"There are more than {limit}; narrow them down, or give a higher --limit.", err=True)

@@ -53,6 +53,8 @@ def list_(
             connection, subscription_type=type_, service=service, instance_id=instance, limit=limit
         )
     columns = ["subscription_id", "service_name", "group", "type", "state", "host", "priority", "filter"]
+    if any(one.instance_id is not None for one in found):
+        columns.insert(4, "instance_id")
     show_rows([_row(one) for one in found], columns, frame.output, empty="No subscriptions.")
 
 

@@ -67,7 +67,7 @@ def suspend_all(connection: Connection, query: InstanceQuery) -> int:
 
 
 def terminate(connection: Connection, instance_id: uuid.UUID) -> None:
-    """The instance is deleted, and its message too, unless somebody else refers to it."""
+    """The instance is deleted, with its subscriptions, and its messages too, unless somebody else refers to them."""
     if not _call(connection, "terminate_instances", [instance_id]):
         raise _refusal(instance_with_id(connection, instance_id), "terminated")
 
@@ -92,14 +92,21 @@ def _resume(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str
 
 
 def _call(connection: Connection, procedure: str, ids: list[uuid.UUID]) -> int:
-    return transaction(connection, lambda it: len(it.execute(f"SELECT {procedure}(%s)", (ids,)).fetchall()))
+    """How many instances it was; one with several messages comes once for each."""
+    return transaction(connection, lambda it: len(set(it.execute(f"SELECT {procedure}(%s)", (ids,)).fetchall())))
 
 
 def _mend(connection: Connection, instance_id: uuid.UUID, body: Body) -> None:
-    row = connection.execute(statement("queries/read_suspended_body"), (instance_id,)).fetchone()
-    if row is None:
+    rows = connection.execute(statement("queries/read_suspended_body"), (instance_id,)).fetchall()
+    if not rows:
         raise _refusal(instance_with_id(connection, instance_id), "mended")
-    name, content_type, charset = row
+    if len(rows) > 1:
+        raise StateError(
+            f"Instance {instance_id} cannot be mended: {len(rows)} messages are suspended in it.",
+            why="It is not clear which of them the other body is for.",
+            hint="Resume it as it is, or terminate it and publish the messages again.",
+        )
+    [(name, content_type, charset)] = rows
     part = Part(
         name=name or "body", body=body, content_type=content_type or "application/octet-stream", charset=charset
     )

@@ -48,7 +48,8 @@ _STATES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """One service instance: a message on its way to one subscriber, or one that came in and could not go on."""
+    """One service instance: a message on its way to one subscriber, or one that came in and could not go on; or an
+    instance that several messages have joined."""
 
     instance_id: uuid.UUID
     state: InstanceState
@@ -75,6 +76,8 @@ class Instance:
     uri: str | None
     related_instance_id: uuid.UUID | None
     """Of a routing failure report: the instance that it is about."""
+    messages: int
+    """How many messages it has in the queues. What is said of the message here is said of the first of them."""
 
     @property
     def reason(self) -> str:
@@ -169,7 +172,7 @@ def _read(connection: Connection, parameters: dict[str, Any]) -> list[Instance]:
 _FIELDS = (
     *("instance_id", "state", "host", "service_class", "service_id", "service", "port", "subscription_id"),
     *("message_id", "task", "attempt", "priority", "seq", "enqueued_at", "retry_at", "suspended_at", "cause"),
-    *("error_code", "error_description", "adapter", "uri", "related_instance_id"),
+    *("error_code", "error_description", "adapter", "uri", "related_instance_id", "messages"),
 )
 
 

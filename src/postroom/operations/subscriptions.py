@@ -69,9 +69,11 @@ def list_subscriptions(
 
 
 def subscription_called(connection: Connection, called: str) -> Subscription:
-    """The one with that id, or of the service of that name; NotFound if there is none."""
+    """The one with that id, or of the service of that name; NotFound if there is none. What a service is activated by
+    goes before what its instances wait for."""
     found = _read(connection, id=int(called)) if called.isdecimal() and int(called) < _MOST else []
     # A service may have very many, one for each instance that waits.
+    found = found or _read(connection, service=called, activation=True, limit=_NAMED + 1)
     found = found or _read(connection, service=called, limit=_NAMED + 1)
     if len(found) == 1:
         return found[0]

@@ -1,15 +1,18 @@
--- An operator takes instances that are ready to run, or wait for their next attempt, out of the way. Returns which they
--- were; one that is not there, or is being worked on right now, is left out.
+-- An operator takes instances that are ready to run, or wait for their next attempt, out of the way, with all their
+-- messages. Returns which they were; one that is not there, or is being worked on right now, is left out.
 -- Indexes: scheduled_queue (instance_id); the work queue is read whole.
 CREATE OR REPLACE FUNCTION messagebox.suspend_instances(p_instance_ids uuid[], p_now timestamptz DEFAULT now())
 RETURNS SETOF uuid
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
-    WITH waiting AS (
-        DELETE FROM scheduled_queue WHERE instance_id = ANY (p_instance_ids)
+    WITH active AS MATERIALIZED (
+        SELECT instance_id FROM work_queue WHERE instance_id = ANY (p_instance_ids) AND claim_id IS NOT NULL
+    ), waiting AS (
+        DELETE FROM scheduled_queue WHERE instance_id = ANY (p_instance_ids) AND instance_id NOT IN (TABLE active)
         RETURNING seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task,
                   attempt, enqueued_at
     ), ready AS (
-        DELETE FROM work_queue WHERE instance_id = ANY (p_instance_ids) AND claim_id IS NULL
+        DELETE FROM work_queue
+         WHERE instance_id = ANY (p_instance_ids) AND claim_id IS NULL AND instance_id NOT IN (TABLE active)
         RETURNING seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task,
                   attempt, enqueued_at
     )

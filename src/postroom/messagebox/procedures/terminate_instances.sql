@@ -1,24 +1,44 @@
--- Deletes instances that nobody is working on, releases their messages, and returns which they were; one that is not
--- there, or is being worked on right now, is left out. Routing failure reports go later, by operate_on_instances.
--- Indexes: suspended_queue (instance_id), scheduled_queue (instance_id); the work queue is read whole.
-CREATE OR REPLACE FUNCTION messagebox.terminate_instances(p_instance_ids uuid[]) RETURNS SETOF uuid
+-- Deletes instances that nobody is working on, with their subscriptions and convoys, releases their messages, and returns
+-- which they were; one that is not there, or is being worked on right now, is left out. Routing failure reports go later,
+-- by operate_on_instances.
+-- Indexes: suspended_queue (instance_id), scheduled_queue (instance_id), subscriptions_instance,
+-- convoy_set_instances_instance; the work queue is read whole.
+DROP FUNCTION IF EXISTS messagebox.terminate_instances(uuid[]);
+CREATE OR REPLACE FUNCTION messagebox.terminate_instances(p_instance_ids uuid[], p_now timestamptz DEFAULT now())
+RETURNS SETOF uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
+    idle uuid[];
+    waiting_instance record;
     terminated uuid[];
     released uuid[];
 BEGIN
+    idle := ARRAY(SELECT unnest(p_instance_ids)
+                  EXCEPT
+                  SELECT w.instance_id FROM work_queue w
+                   WHERE w.instance_id = ANY (p_instance_ids) AND w.claim_id IS NOT NULL);
+    -- Nothing more is routed to them before what was is deleted.
+    FOR waiting_instance IN
+        SELECT s.host_id, s.instance_id FROM subscriptions s WHERE s.instance_id = ANY (idle) AND s.removed_at IS NULL
+        UNION
+        SELECT v.host_id, c.instance_id FROM convoy_set_instances c JOIN convoy_sets v ON v.id = c.convoy_set_id
+         WHERE c.instance_id = ANY (idle)
+         ORDER BY 2
+    LOOP
+        PERFORM int_remove_instance(waiting_instance.host_id, waiting_instance.instance_id, p_now);
+        terminated := terminated || waiting_instance.instance_id;
+    END LOOP;
     WITH suspended AS (
-        DELETE FROM suspended_queue WHERE instance_id = ANY (p_instance_ids) RETURNING instance_id, message_id
+        DELETE FROM suspended_queue WHERE instance_id = ANY (idle) RETURNING instance_id, message_id
     ), waiting AS (
-        DELETE FROM scheduled_queue WHERE instance_id = ANY (p_instance_ids) RETURNING instance_id, message_id
+        DELETE FROM scheduled_queue WHERE instance_id = ANY (idle) RETURNING instance_id, message_id
     ), ready AS (
-        DELETE FROM work_queue WHERE instance_id = ANY (p_instance_ids) AND claim_id IS NULL
-        RETURNING instance_id, message_id
+        DELETE FROM work_queue WHERE instance_id = ANY (idle) AND claim_id IS NULL RETURNING instance_id, message_id
     )
-    SELECT array_agg(instance_id), array_agg(message_id) INTO terminated, released
+    SELECT terminated || array_agg(instance_id), array_agg(message_id) INTO terminated, released
       FROM (TABLE suspended UNION ALL TABLE waiting UNION ALL TABLE ready) gone;
     IF released IS NOT NULL THEN
         PERFORM int_release(released);
     END IF;
-    RETURN QUERY SELECT unnest(terminated);
+    RETURN QUERY SELECT DISTINCT unnest(terminated);
 END $$;

@@ -19,5 +19,8 @@ SELECT i.state,
    AND (%(port)s::text IS NULL OR %(port)s IN (p.name, l.name, r.name, s.service_name))
    AND (%(error)s::text IS NULL OR i.error_code = %(error)s)
    AND (%(message)s::uuid IS NULL OR i.message_id = %(message)s)
+   -- One that has several messages (task 4) is told of by its first one, or by the one that is asked for.
+   AND (i.task <> 4 OR %(message)s::uuid IS NOT NULL OR NOT EXISTS (
+            SELECT 1 FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 4 AND e.seq < i.seq))
  GROUP BY 1, 2
  ORDER BY 3 DESC, 2, 1

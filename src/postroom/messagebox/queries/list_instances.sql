@@ -1,10 +1,13 @@
 -- Service instances with the names of what they belong to; every condition is optional. `direction` is 1 for the lowest
 -- number first and -1 for the highest; `after` leaves out numbers up to there.
 -- Indexes: suspended_queue (instance_id), scheduled_queue (instance_id), if ids are given; else the queues are read whole.
+-- The other messages of an instance: these, and work_queue_instance.
 SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id, coalesce(p.name, l.name, s.service_name),
        coalesce(p.name, r.name, s.service_name), i.subscription_id, i.message_id, i.task, i.attempt, i.priority, i.seq,
        i.enqueued_at, i.valid_from, i.suspended_at, i.cause, i.error_code, i.error_description, i.adapter, i.uri,
-       i.related_instance_id
+       i.related_instance_id,
+       CASE WHEN i.task = 4 THEN (SELECT count(*) FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 4)
+            ELSE 1 END
   FROM instances i
   JOIN hosts h ON h.id = i.host_id
   LEFT JOIN send_ports p ON p.id = i.service_id
@@ -17,6 +20,9 @@ SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id, coalesce(p
    AND (%(port)s::text IS NULL OR %(port)s IN (p.name, l.name, r.name, s.service_name))
    AND (%(error)s::text IS NULL OR i.error_code = %(error)s)
    AND (%(message)s::uuid IS NULL OR i.message_id = %(message)s)
+   -- One that has several messages (task 4) is told of by its first one, or by the one that is asked for.
+   AND (i.task <> 4 OR %(message)s::uuid IS NOT NULL OR NOT EXISTS (
+            SELECT 1 FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 4 AND e.seq < i.seq))
    AND (%(after)s::bigint IS NULL OR i.seq > %(after)s)
  ORDER BY i.seq * %(direction)s
  LIMIT %(limit)s

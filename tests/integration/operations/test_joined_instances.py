@@ -1,0 +1,158 @@
+"""Operating on instances that several messages have joined: one instance with n messages (INS-05, 08, 09, ORC-25)."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from postroom.errors import DefinitionError, NotFound, StateError
+from postroom.filters.text import format_filter
+from postroom.message import Message
+from postroom.messagebox.check import check
+from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.operations.instance_changes import resume, suspend, suspend_all, terminate, terminate_all
+from postroom.operations.instances import (
+    InstanceQuery,
+    InstanceState,
+    count_instances,
+    instance_with_id,
+    list_instances,
+)
+from postroom.operations.messages import referring_instances
+from postroom.operations.subscriptions import filters_of, list_subscriptions, subscription_called
+from tests.support.box import Box, Priority, Region
+
+SERVICE = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")
+
+
+@pytest.fixture
+def subscriptions(box: Box) -> ServiceSubscriptions:
+    """A service that collects by region."""
+    made = ServiceSubscriptions(box.host(), ServiceClass.ORCHESTRATIONS)
+    with box.connection.transaction():
+        activation = made.activate(box.connection, SERVICE, Region.exists(), convoy=[Region], priority=3, ordered=True)
+        made.set_state(box.connection, activation, SubscriptionState.STARTED)
+    return made
+
+
+@pytest.fixture
+def messages(box: Box, subscriptions: ServiceSubscriptions) -> list[Message]:
+    """Three messages of K and two of L, and one for a port."""
+    box.add_port("Port", "Priority == 9")
+    published = [Message.of(b"", promoted={Region: region}) for region in "KLKLK"]
+    published.append(Message.of(b"", promoted={Priority: 9}))
+    box.agent().publish(published)
+    return published
+
+
+def test_an_instance_is_listed_once_with_the_number_of_its_messages(box: Box, messages: list[Message]) -> None:
+    port, other, k = list_instances(box.connection, InstanceQuery())
+    assert [(one.service, one.messages, one.message_id) for one in (k, other, port)] == [
+        ("Collector", 3, messages[0].message_id),
+        ("Collector", 2, messages[1].message_id),
+        ("Port", 1, messages[5].message_id),
+    ]
+    assert len(list_instances(box.connection, InstanceQuery(limit=2))) == 2
+    assert instance_with_id(box.connection, k.instance_id) == k
+    [counted, _] = count_instances(box.connection, InstanceQuery(), "port")
+    assert (counted.value, counted.count) == ("Collector", 2)
+
+
+def test_every_message_knows_the_instance_that_it_joined(box: Box, messages: list[Message]) -> None:
+    for joined in (messages[0], messages[2], messages[4]):
+        [instance] = referring_instances(box.connection, joined.message_id)
+        assert (instance.message_id, instance.messages) == (joined.message_id, 3)
+
+
+def test_all_messages_of_an_instance_are_suspended_resumed_and_terminated_together(
+    box: Box, messages: list[Message]
+) -> None:
+    _, other, k = list_instances(box.connection, InstanceQuery())
+    numbers = _numbers(box)
+    suspend(box.connection, k.instance_id)
+    assert box.count("suspended_queue") == 3
+    [suspended] = list_instances(box.connection, InstanceQuery(states=[InstanceState.SUSPENDED]))
+    assert suspended.messages == 3
+    with pytest.raises(StateError, match="3 messages are suspended in it"):
+        resume(box.connection, k.instance_id, body=b"mended")
+    resume(box.connection, k.instance_id)
+    assert _numbers(box) == numbers
+    assert suspend_all(box.connection, InstanceQuery(port="Collector")) == 2
+    terminate(box.connection, other.instance_id)
+    assert terminate_all(box.connection, InstanceQuery()) == 2
+    assert (box.count("instances"), box.count("convoy_set_instances")) == (0, 0)
+    assert check(box.connection) == []
+
+
+def _numbers(box: Box) -> list[int]:
+    return [seq for (seq,) in box.connection.execute("SELECT seq FROM work_queue ORDER BY seq")]
+
+
+def test_an_instance_that_is_worked_on_is_left_alone_as_a_whole(box: Box, messages: list[Message]) -> None:
+    *_, k = list_instances(box.connection, InstanceQuery())
+    box.connection.execute(
+        "UPDATE work_queue SET claim_id = gen_random_uuid(), claimed_by = 1"
+        " WHERE seq = (SELECT min(seq) FROM work_queue)"
+    )
+    for operation in (suspend, terminate):
+        with pytest.raises(StateError, match="active"):
+            operation(box.connection, k.instance_id)
+    assert instance_with_id(box.connection, k.instance_id).messages == 3
+    assert terminate_all(box.connection, InstanceQuery(port="Collector")) == 1
+    assert box.count("convoy_set_instances") == 1
+
+
+def test_terminating_frees_the_values_and_removes_the_subscriptions(
+    box: Box, messages: list[Message], subscriptions: ServiceSubscriptions
+) -> None:
+    *_, k = list_instances(box.connection, InstanceQuery())
+    subscriptions.wait(box.connection, SERVICE, k.instance_id, Priority == 4)
+    terminate(box.connection, k.instance_id)
+    box.agent().publish([Message.of(b"", promoted={Region: "K", Priority: 4})])
+    [new] = list_instances(box.connection, InstanceQuery(limit=1))
+    assert new.instance_id != k.instance_id
+    assert new.messages == 1
+    assert list_subscriptions(box.connection, subscription_type="instance") == []
+
+
+def test_an_instance_that_only_waits_can_be_terminated(box: Box, subscriptions: ServiceSubscriptions) -> None:
+    waiting = uuid.uuid4()
+    subscriptions.wait(box.connection, SERVICE, waiting, Region == "K")
+    terminate(box.connection, waiting)
+    assert list_subscriptions(box.connection, instance_id=waiting) == []
+    with pytest.raises(NotFound):
+        terminate(box.connection, waiting)
+
+
+def test_subscriptions_of_both_types_are_listed_with_all_that_operators_see(
+    box: Box, subscriptions: ServiceSubscriptions
+) -> None:
+    box.add_port("Port", "Priority == 9")
+    instances = [uuid.uuid4() for _ in range(3)]
+    for number, instance in enumerate(instances):
+        subscriptions.wait(
+            box.connection, SERVICE, instance, (Priority == number) & (Region == "K"), request_response=True
+        )
+    activations = list_subscriptions(box.connection, subscription_type="activation")
+    assert [one.service_name for one in activations] == ["Collector", "Port"]
+    assert [one.convoy for one in activations] == [(Region.key,), ()]
+    assert (activations[0].ordered_delivery, activations[0].priority) == (True, 3)
+    waiting = list_subscriptions(box.connection, subscription_type="instance")
+    assert [one.instance_id for one in waiting] == instances
+    assert len(list_subscriptions(box.connection, service="Collector", limit=2)) == 2
+    [one] = list_subscriptions(box.connection, instance_id=instances[1])
+    assert (one.type, one.state, one.request_response) == ("instance", SubscriptionState.STARTED, True)
+    assert one.filter == "Orders.Priority == 1 and Orders.Region == 'K'"
+    assert format_filter(filters_of(box.connection, [one])[one.subscription_id]) == one.filter
+    assert subscription_called(box.connection, str(one.subscription_id)) == one
+    assert subscription_called(box.connection, "Collector") == activations[0]
+
+
+def test_a_service_with_very_many_waiting_instances_does_not_list_them_all(box: Box) -> None:
+    waiting = ServiceSubscriptions(box.host(), ServiceClass.ORCHESTRATIONS)
+    for _ in range(30):
+        waiting.wait(box.connection, SERVICE, uuid.uuid4(), Region == "K")
+    with pytest.raises(DefinitionError, match="has more than 10 subscriptions"):
+        subscription_called(box.connection, "Collector")
