@@ -224,3 +224,22 @@ def test_only_an_interchange_without_any_document_is_empty(box: Box) -> None:
     ]
     suspended = {body for (body,) in box.connection.execute(SUSPENDED_BODY)}
     assert suspended == {bodies[2], bodies[3]}
+
+
+def test_one_unroutable_message_among_a_hundred(box: Box) -> None:
+    """ACC-10: 99 are published, one is suspended and can be resumed, with one report about it."""
+    location = box.add_location()
+    box.add_port("Europe", "Region == 'EU'")
+    lines = [b'{"region":"%s"}' % (b"nowhere" if number == 57 else b"EU") for number in range(1, 101)]
+    (received,) = box.receive(location, b"\n".join(lines))
+    assert (received.published, received.suspended) == (99, 1)
+    assert box.queued() == {"Europe": 99}
+    assert box.suspended() == [("ROUTING", True), ("ROUTING", False)]
+    assert (
+        box.one(
+            "SELECT context -> 'promoted' ->> %s FROM spool s JOIN suspended_queue q USING (message_id)"
+            " WHERE q.resumable",
+            BTS.InterchangeSequenceNumber.key,
+        )
+        == "57"
+    )
