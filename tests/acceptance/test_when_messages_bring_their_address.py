@@ -42,7 +42,7 @@ def test_messages_go_to_files_and_to_servers_as_they_say(house: House) -> None:
         receiver.fail(times=3)
         publish(house, b"four", receiver.url)
         [failed] = wait_until(lambda: house.suspended(error="DELIVERY"), 60, what="the failed message")
-        assert (failed["attempt"], failed["adapter"], failed["uri"]) == (2, "http", receiver.url)
+        assert (failed["attempt"], failed["adapter"], failed["uri"]) == (3, "http", receiver.url)
 
 
 def test_what_has_no_address_or_a_forbidden_one_is_kept_until_somebody_decides(house: House) -> None:
