@@ -289,14 +289,9 @@ def _query(conditions: dict[str, Any], *, limit: int | None = None) -> InstanceQ
 def _row(instance: Instance, output: Format) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from postroom.messagebox.writing import Cause
-
-    service = instance.service
-    if service is None and output is Format.TABLE and instance.cause is Cause.ROUTING_FAILURE_REPORT:
-        service = "routing failure report"
     return {
         **asdict(instance),
-        "service": service,
+        "service": instance.called if output is Format.TABLE else instance.service,
         # The queues count what was tried again; people, and receivers, count from the first.
         "attempt": instance.attempt + 1,
         "state": instance.state.words,

@@ -79,7 +79,12 @@ def show(frame: Frame, message_id: uuid.UUID) -> None:
     context = context_rows(shown)
     parts = [asdict(part) for part in found.parts]
     referring = [
-        {"instance_id": one.instance_id, "state": one.state.words, "service": one.service, "reason": one.reason}
+        {
+            "instance_id": one.instance_id,
+            "state": one.state.words,
+            "service": one.called if frame.output is Format.TABLE else one.service,
+            "reason": one.reason,
+        }
         for one in instances
     ]
     if frame.output is Format.JSON:

@@ -80,6 +80,12 @@ class Instance:
     """How many messages it has in the queues. What is said of the message here is said of the first of them."""
 
     @property
+    def called(self) -> str:
+        """What it belongs to, for people: a routing failure report belongs to nothing."""
+        report = self.cause is Cause.ROUTING_FAILURE_REPORT
+        return self.service or ("routing failure report" if report else "")
+
+    @property
     def reason(self) -> str:
         """The first line of the description: what happened."""
         return (self.error_description or "").partition("\n")[0]

@@ -49,6 +49,10 @@ def test_one_that_nobody_wants_holds_back_all(applied: Run, order: Path) -> None
     assert "no subscribers were found" in refused.out
     assert "Nothing was published: 2 of 2" in refused.err
     assert "no subscribers were found" not in refused.err, "it is said once"
+    (report, _) = applied("instance", "list", "-o", "json").json
+    assert report["service"] is None
+    assert "routing failure report" in applied("instance", "list").out
+    assert "routing failure report" in applied("message", "show", report["instance_id"]).out
     kept = applied("publish", order, "-p", "BTS.SuspendMessageOnRoutingFailure=true", "-o", "json").json
     assert [one["suspended"] for one in kept] == [True]
 
