@@ -1,0 +1,57 @@
+"""Claiming in order looks at the messages of each instance by its index, and walks the queue in its order."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.box import Box, open_box
+from tests.support.databases import Databases
+from tests.support.plans import reads
+
+INSTANCES, EACH = 400, 25
+
+_QUEUED = """
+    INSERT INTO work_queue (host_id, message_id, service_class, service_id, instance_id, priority, task)
+    SELECT 1, gen_random_uuid(), 1, gen_random_uuid(), i.id, 5, 4
+      FROM (SELECT gen_random_uuid() AS id FROM generate_series(1, %s)) i, generate_series(1, %s)
+"""
+
+
+@pytest.fixture(scope="module")
+def many_joined(databases: Databases) -> Iterator[Box]:
+    """10,000 messages of 400 instances; the statistics are from when the queue was empty."""
+    with databases.clone() as url, open_box(url) as box:
+        box.connection.execute("ANALYZE work_queue")
+        box.connection.execute(_QUEUED, (INSTANCES, EACH))
+        yield box
+
+
+def test_nothing_is_read_whole(many_joined: Box) -> None:
+    box = many_joined
+    for _ in range(3):
+        with box.connection.transaction(force_rollback=True), reads(box.connection) as read:
+            claimed = box.connection.execute(
+                "SELECT seq, instance_id FROM dequeue_in_order_default(%s, 1, 1::smallint, 100)", (uuid.uuid4(),)
+            ).fetchall()
+        assert len(claimed) == 100
+        assert [seq for seq, _ in claimed] == sorted(seq for seq, _ in claimed)
+        assert read.whole("default_q", "default_q_scheduled", "default_q_suspended", "spool", "parts") == 0
+
+
+def test_an_instance_that_somebody_works_on_is_passed_over(many_joined: Box) -> None:
+    box = many_joined
+    with box.connection.transaction(force_rollback=True):
+        first, second = _instances(box), _instances(box)
+    assert first
+    assert second
+    assert first.isdisjoint(second)
+
+
+def _instances(box: Box) -> set[uuid.UUID]:
+    rows = box.connection.execute(
+        "SELECT instance_id FROM dequeue_in_order_default(%s, 1, 1::smallint, 10)", (uuid.uuid4(),)
+    )
+    return {instance for (instance,) in rows}
