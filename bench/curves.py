@@ -22,12 +22,13 @@ from bench.headers_exchange import OURS, PEER
 _FOLDER = Path(__file__).parent
 PICTURE = _FOLDER.parent / "docs" / "images" / "cost-of-a-message.png"
 _MICROSECONDS = 1e6
-#: Curves of the left half, and of the right half: colour, and how far the name stands above or below the line's end.
-_ROUTING = {OURS: ("#1f5fbf", -14), PEER: ("#c8501e", 12)}
+#: Curves of the left half, and of the right half: colour, and where the name stands from the line's end. It ends there,
+#: or begins there if it stands to the right.
+_ROUTING = {OURS: ("#1f5fbf", (0, -14)), PEER: ("#c8501e", (0, 14))}
 _MATCHING = {
-    "W mixed, half of the groups only ranges": ("#0b7a6f", 12),
-    "W mixed": ("#1f5fbf", 12),
-    "W equal": ("#7a4fb5", -14),
+    "W mixed, half of the groups only ranges": ("#0b7a6f", (0, 14)),
+    "W mixed": ("#1f5fbf", (9, 0)),
+    "W equal": ("#7a4fb5", (0, -14)),
 }
 _NAMES = {
     "W mixed, half of the groups only ranges": "half of the groups only ranges",
@@ -64,7 +65,9 @@ def _curves() -> dict[str, dict[int, float]]:
     return curves
 
 
-def _panel(axes: Any, title: str, styles: dict[str, tuple[str, int]], curves: dict[str, dict[int, float]]) -> None:
+def _panel(
+    axes: Any, title: str, styles: dict[str, tuple[str, tuple[int, int]]], curves: dict[str, dict[int, float]]
+) -> None:
     axes.set_title(title, fontsize=11, loc="left", pad=10)
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -76,6 +79,7 @@ def _panel(axes: Any, title: str, styles: dict[str, tuple[str, int]], curves: di
     axes.grid(color=_FAINT, linewidth=0.8)
     axes.tick_params(length=0, colors=_INK)
     axes.spines[:].set_visible(False)
+    axes.margins(y=0.12)
     for name, (colour, offset) in styles.items():
         points = sorted(curves.get(name, {}).items())
         if not points:
@@ -85,9 +89,9 @@ def _panel(axes: Any, title: str, styles: dict[str, tuple[str, int]], curves: di
         axes.annotate(
             _NAMES.get(name, name),
             (sizes[-1], costs[-1]),
-            xytext=(0, offset),
+            xytext=offset,
             textcoords="offset points",
-            ha="right",
+            ha="left" if offset[0] > 0 else "right",
             va="center",
             color=colour,
             fontweight="bold",
