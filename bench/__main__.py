@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -98,4 +99,6 @@ def _machine() -> str:
 
 
 if __name__ == "__main__":
+    # Servers and brokers that a benchmark has started are ended on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.exit(main(sys.argv[1:]))
