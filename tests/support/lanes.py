@@ -55,3 +55,8 @@ def instances_of(box: Box) -> dict[Any, list[int]]:
         " GROUP BY 1 ORDER BY min(seq)"
     ).fetchall()
     return dict(rows)
+
+
+def waits_for_a_lock(box: Box, connection: Connection) -> bool:
+    """Whether what runs on this connection waits for another transaction."""
+    return bool(box.one("SELECT cardinality(pg_blocking_pids(%s)) > 0", connection.info.backend_pid))

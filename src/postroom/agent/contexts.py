@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from postroom.message import Context, predicates_to_json
+from postroom.messagebox.stored_values import plain_text
 from postroom.values import Value, value_to_json
 
 
@@ -56,7 +57,7 @@ def _fragments(key: str, column: pa.Array) -> list[str]:
     if pa.types.is_integer(column.type):
         return [f"{lead}{value}" if value is not None else "" for value in values]
     if pa.types.is_decimal(column.type):
-        return [f'{lead}{{"decimal":"{_plain(value)}"}}' if value is not None else "" for value in values]
+        return [f'{lead}{{"decimal":"{plain_text(value)}"}}' if value is not None else "" for value in values]
     # Texts, flags and times repeat: equal values are encoded once.
     known: dict[Any, str] = {None: ""}
     for value in values:
@@ -71,9 +72,4 @@ def _text(value: Value) -> str:
 
 def plain_decimal(value: Decimal) -> Decimal:
     """Without the trailing zeros that an Arrow column of fixed scale adds, and never in exponent form."""
-    return Decimal(_plain(value))
-
-
-def _plain(value: Decimal) -> str:
-    text = format(value, "f")
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return Decimal(plain_text(value))

@@ -45,7 +45,7 @@ def value_key(value: Value) -> str:
         case datetime():
             return str((value - _EPOCH) // _MICROSECOND)
         case Decimal():
-            return _plain(value)
+            return plain_text(value)
         case float():
             return _DOUBLE.pack(value + 0.0).hex()
 
@@ -67,7 +67,8 @@ def from_value_key(value_type: ValueType, key: str) -> Value:
             return float(_DOUBLE.unpack(bytes.fromhex(key))[0])
 
 
-def _plain(value: Decimal) -> str:
+def plain_text(value: Decimal) -> str:
+    """A Decimal without trailing zeros, and never in exponent form."""
     text = format(value, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 

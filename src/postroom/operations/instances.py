@@ -76,7 +76,7 @@ class Instance:
     uri: str | None
     related_instance_id: uuid.UUID | None
     """Of a routing failure report: the instance that it is about."""
-    messages: int
+    messages: int = 1
     """How many messages it has in the queues. What is said of the message here is said of the first of them."""
 
     @property

@@ -4,39 +4,20 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from postroom.errors import DefinitionError
 from postroom.messagebox.check import check
-from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.properties import Property
 from tests.support.box import Box, Priority, Region, Total
-from tests.support.lanes import Lane, Publisher, instances_of
+from tests.support.lanes import Lane, Publisher, instances_of, waits_for_a_lock
 from tests.support.waiting import wait_until
 
 SERVICE = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")
-
-
-@pytest.fixture(params=list(Lane), ids=lambda lane: lane.value)
-def lane(request: pytest.FixtureRequest) -> Lane:
-    lane: Lane = request.param
-    return lane
-
-
-@pytest.fixture
-def host(box: Box) -> Iterator[Connection]:
-    with connect(box.url, user=box.host().role_name) as connection:
-        yield connection
-
-
-@pytest.fixture
-def subscriptions(box: Box) -> ServiceSubscriptions:
-    return ServiceSubscriptions(box.host(), ServiceClass.ORCHESTRATIONS)
 
 
 @pytest.fixture
@@ -189,7 +170,7 @@ def test_two_first_messages_of_one_key_on_two_connections_make_one_instance(
         with host.transaction():
             assert publisher.publish({"region": "K"}) == 1
             published = pool.submit(second.publish, {"region": "K"})
-            wait_until(lambda: _waits(box, other), what="the second publisher to wait for the first")
+            wait_until(lambda: waits_for_a_lock(box, other), what="the second publisher to wait for the first")
         assert published.result(30) == 1
     assert [len(seqs) for seqs in instances_of(box).values()] == [2]
 
@@ -204,7 +185,7 @@ def test_a_first_message_that_is_rolled_back_leaves_the_key_to_the_second(
         with host.transaction(force_rollback=True):
             publisher.publish({"region": "K"})
             published = pool.submit(second.publish, {"region": "K"})
-            wait_until(lambda: _waits(box, other), what="the second publisher to wait for the first")
+            wait_until(lambda: waits_for_a_lock(box, other), what="the second publisher to wait for the first")
         assert published.result(30) == 1
     assert [len(seqs) for seqs in instances_of(box).values()] == [1]
     assert check(box.connection) == []
@@ -220,13 +201,9 @@ def test_a_publish_that_meets_the_end_of_the_instance_makes_the_next_one(
         with completing.transaction():
             assert len(subscriptions.complete(completing, first)) == 1
             published = pool.submit(publisher.publish, {"region": "K"})
-            wait_until(lambda: _waits(box, host), what="the publish to wait for the completion")
+            wait_until(lambda: waits_for_a_lock(box, host), what="the publish to wait for the completion")
         assert published.result(30) == 1
     assert [len(seqs) for seqs in instances_of(box).values()] == [1, 1]
-
-
-def _waits(box: Box, connection: Connection) -> bool:
-    return bool(box.one("SELECT cardinality(pg_blocking_pids(%s)) > 0", connection.info.backend_pid))
 
 
 def test_many_publishers_and_ends_at_the_same_time(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
@@ -18,33 +17,15 @@ from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.properties import Property
 from tests.support.box import Box, Priority, Region, Total
-from tests.support.lanes import Lane, Publisher, instances_of
+from tests.support.lanes import Lane, Publisher, instances_of, waits_for_a_lock
 from tests.support.waiting import wait_until
 
 SERVICE = SubscribingService(service_id=uuid.UUID(int=7), name="Approval")
 
 
-@pytest.fixture(params=list(Lane), ids=lambda lane: lane.value)
-def lane(request: pytest.FixtureRequest) -> Lane:
-    lane: Lane = request.param
-    return lane
-
-
-@pytest.fixture
-def host(box: Box) -> Iterator[Connection]:
-    """Logged in as the host, as services and publishers are."""
-    with connect(box.url, user=box.host().role_name) as connection:
-        yield connection
-
-
 @pytest.fixture
 def publisher(box: Box, lane: Lane, host: Connection) -> Publisher:
     return Publisher(box, lane, host, box.add_location() if lane is Lane.STREAMING else None)
-
-
-@pytest.fixture
-def subscriptions(box: Box) -> ServiceSubscriptions:
-    return ServiceSubscriptions(box.host(), ServiceClass.ORCHESTRATIONS)
 
 
 def wait(
@@ -221,7 +202,7 @@ def test_the_end_of_an_instance_waits_for_a_publish_that_has_found_it(
         with host.transaction():
             assert publisher.publish({"region": "EU"}) == 1
             completed = pool.submit(subscriptions.complete, completing, instance)
-            wait_until(lambda: _waits(box, completing), what="the completion to wait for the publish")
+            wait_until(lambda: waits_for_a_lock(box, completing), what="the completion to wait for the publish")
         left = completed.result(30)
     assert [one.seq for one in left] == instances_of(box)[instance]
 
@@ -237,15 +218,11 @@ def test_a_publish_that_waited_for_the_end_of_an_instance_finds_it_gone(
         with completing.transaction():
             assert subscriptions.complete(completing, instance) == []
             published = pool.submit(publisher.publish, {"region": "EU"})
-            wait_until(lambda: _waits(box, host), what="the publish to wait for the completion")
+            wait_until(lambda: waits_for_a_lock(box, host), what="the publish to wait for the completion")
         assert published.result(30) == 1
     assert instance not in instances_of(box)
     assert box.queued() == {"Everything": 2}
     assert check(box.connection) == []
-
-
-def _waits(box: Box, connection: Connection) -> bool:
-    return bool(box.one("SELECT cardinality(pg_blocking_pids(%s)) > 0", connection.info.backend_pid))
 
 
 def test_completing_and_publishing_at_the_same_time_is_a_serial_history(

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.service_subscriptions import ServiceSubscriptions
+from tests.support.box import Box
+from tests.support.lanes import Lane
+
+
+@pytest.fixture(params=list(Lane), ids=lambda lane: lane.value)
+def lane(request: pytest.FixtureRequest) -> Lane:
+    lane: Lane = request.param
+    return lane
+
+
+@pytest.fixture
+def host(box: Box) -> Iterator[Connection]:
+    """Logged in as the host, as services and publishers are."""
+    with connect(box.url, user=box.host().role_name) as connection:
+        yield connection
+
+
+@pytest.fixture
+def subscriptions(box: Box) -> ServiceSubscriptions:
+    return ServiceSubscriptions(box.host(), ServiceClass.ORCHESTRATIONS)
