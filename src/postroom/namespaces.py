@@ -26,3 +26,8 @@ def split_key(key: str) -> tuple[str, str]:
     """Namespace and name of a stored key."""
     short, _, name = key.rpartition("#")
     return PREFIXES.get(short, short), name
+
+
+def is_distinguished(key: str) -> bool:
+    """Whether a stored key is that of a distinguished field, which is written and never promoted."""
+    return key.startswith(f"{DISTINGUISHED_NAMESPACE}#")

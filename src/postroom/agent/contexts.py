@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -11,22 +12,26 @@ import pyarrow as pa
 
 from postroom.message import Context, predicates_to_json
 from postroom.messagebox.stored_values import plain_text
+from postroom.namespaces import is_distinguished
 from postroom.values import Value, value_to_json
 
 
 def stored_contexts(shared: Sequence[Context], columns: Mapping[str, pa.Array], rows: int) -> list[bytes]:
-    """One stored context (see ``Context.to_json``) per row: the row's shared context, and its column values promoted.
+    """One stored context (see ``Context.to_json``) per row: the row's shared context, and its column values promoted,
+    those of distinguished fields written.
 
     ``shared`` has one context per row; rows of one interchange hold the same object."""
-    fragments = [_fragments(key, column) for key, column in columns.items()]
-    texts = _joined(fragments, rows)
-    heads: dict[int, tuple[str, str]] = {}
+    texts = _joined([_fragments(key, column) for key, column in columns.items() if not is_distinguished(key)], rows)
+    written = _joined([_fragments(key, column) for key, column in columns.items() if is_distinguished(key)], rows)
+    heads: dict[int, _Frame] = {}
     encoded: list[bytes] = []
-    for context, text in zip(shared, texts, strict=True):
-        ends = heads.get(id(context))
-        if ends is None:
-            ends = heads[id(context)] = _ends(context)
-        encoded.append(f"{ends[0]}{text}{ends[1]}".encode())
+    for context, text, more in zip(shared, texts, written, strict=True):
+        frame = heads.get(id(context))
+        if frame is None:
+            frame = heads[id(context)] = _frame(context)
+        # Every fragment brings its own leading comma, and only a received message's promoted values are never empty.
+        own = more if frame.has_written else more[1:]
+        encoded.append(f"{frame.before}{text}{frame.between}{own}{frame.after}".encode())
     return encoded
 
 
@@ -40,14 +45,27 @@ def _joined(fragments: Sequence[Iterable[str]], rows: int) -> Iterable[str]:
             return map("".join, zip(*fragments, strict=True))
 
 
-def _ends(context: Context) -> tuple[str, str]:
-    """What stands before and after a row's own promoted values. Every fragment brings its own leading comma, so the
-    shared promoted values come first; there always are some on a received message."""
+@dataclass(frozen=True, kw_only=True)
+class _Frame:
+    """What stands around a row's own values: the promoted ones, then the written ones."""
+
+    before: str
+    between: str
+    after: str
+    has_written: bool
+
+
+def _frame(context: Context) -> _Frame:
     promoted = ",".join(f"{json.dumps(key)}:{_text(value)}" for key, value in context.promoted.items())
     written = ",".join(f"{json.dumps(key)}:{_text(value)}" for key, value in context.written.items())
     assert promoted, "a received message always has promoted system properties"
     required = f',"predicates":{json.dumps(predicates_to_json(context.predicates))}' if context.predicates else ""
-    return f'\x01{{"promoted":{{{promoted}', f'}},"written":{{{written}}}{required}}}'
+    return _Frame(
+        before=f'\x01{{"promoted":{{{promoted}',
+        between=f'}},"written":{{{written}',
+        after=f"}}{required}}}",
+        has_written=bool(written),
+    )
 
 
 def _fragments(key: str, column: pa.Array) -> list[str]:

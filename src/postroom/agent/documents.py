@@ -17,6 +17,7 @@ from postroom.agent.reports import snapshot
 from postroom.filters.columns import Columns
 from postroom.message import Body, Bytes, Context, FileSlice, Part
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.namespaces import is_distinguished
 from postroom.system_properties import BTS
 
 #: The name of the one part that a document becomes.
@@ -38,14 +39,14 @@ class Documents:
         self.table = _concatenated(self.chunks)
         #: The chunk of each row.
         self.chunk_of = np.repeat(np.arange(len(chunks)), [chunk.rows for chunk in chunks])
-        #: The promoted values that the pipeline gave, by property key.
+        #: The values that the pipeline gave, by property key; those of distinguished fields are not promoted.
         self.columns = believed_columns(value_columns(self.table), login)
 
     @property
     def promoted(self) -> Columns:
         """All promoted values, for matching."""
         shared = self.stamps[0].promoted if self.stamps else {}
-        return {**shared, **self.columns}
+        return {**shared, **{key: column for key, column in self.columns.items() if not is_distinguished(key)}}
 
     @property
     def numbers(self) -> npt.NDArray[np.int64]:

@@ -17,6 +17,7 @@ from postroom.message import Context, Message
 from postroom.messagebox.configuration import Host, ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.writing import Cause, SuspendedRow, Task, write_message, write_references, write_suspended
+from postroom.namespaces import is_distinguished
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +80,9 @@ def snapshot(shared: Context, columns: Mapping[str, pa.Array], row: int) -> Cont
     """The context of one row of a batch, promoted flags and all."""
     own = {key: column[row].as_py() for key, column in columns.items()}
     values = {key: plain_decimal(value) if isinstance(value, Decimal) else value for key, value in own.items()}
+    there = {key: value for key, value in values.items() if value is not None}
     return Context(
-        {**shared.promoted, **{key: value for key, value in values.items() if value is not None}},
-        shared.written,
+        {**shared.promoted, **{key: value for key, value in there.items() if not is_distinguished(key)}},
+        {**shared.written, **{key: value for key, value in there.items() if is_distinguished(key)}},
         shared.predicates,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.adapters.dynamic.definition import Dynamic
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
 
     from postroom.adapters import AnyAdapter, PortAdapter
     from postroom.application.definition import ApplicationDefinition
+    from postroom.errors import Problem
     from postroom.filters.expression import Filter
     from postroom.pipelines import ReceivePipeline
     from postroom.properties import Property
+    from postroom.schemas import Schemas
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +117,7 @@ class Application:
         self.place = here()
         self.hosts: list[DeclaredHost] = []
         self.properties: list[DeclaredProperty] = []
+        self.schema_problems: list[Problem] = []
         self.receive_ports: list[ReceivePort] = []
         self.send_ports: list[DeclaredSendPort] = []
         self.send_port_groups: list[DeclaredSendPortGroup] = []
@@ -134,6 +138,22 @@ class Application:
         or other applications do."""
         place = here()
         self.properties += [DeclaredProperty(property=each, place=place) for each in properties]
+
+    def schemas(self, *paths: str | os.PathLike[str]) -> Schemas:
+        """The message types in XSD files, with what BizTalk's annotations in them say; a folder stands for the files
+        ``*.xsd`` in it. Paths start at the folder of the file that declares the application. Property schemas and the
+        schemas that use them are read together.
+
+        known = app.schemas("schemas")
+        app.receive_port("In").location("drop", adapters.File("in"), pipeline=pipelines.XmlReceive(schemas=known))
+        """
+        # lxml is needed to read schemas, not to declare an application.
+        from postroom.schemas.load import load_schemas
+
+        folder = Path(here().file).parent
+        loaded = load_schemas(folder / path for path in paths)
+        self.schema_problems += loaded.problems
+        return loaded.schemas
 
     def receive_port(
         self, name: str, *, route_failures: bool = False, authentication: Authentication = "none"

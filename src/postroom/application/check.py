@@ -35,6 +35,7 @@ def problems_of(application: Application, excused: Collection[object] = ()) -> l
     def add(place: Place, texts: Iterable[str]) -> None:
         found.extend(Problem(text, place.file, place.line) for text in texts)
 
+    found += application.schema_problems
     add(application.place, name_problems("application", application.name))
     hosts = {DEFAULT_HOST.lower(), *(name.lower() for name in excused if isinstance(name, str))}
     for host in application.hosts:

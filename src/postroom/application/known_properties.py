@@ -16,7 +16,7 @@ from postroom.application.place import Place
 from postroom.errors import Problem
 from postroom.filters.expression import Filter
 from postroom.pipelines import ReceivePipeline
-from postroom.properties import Property
+from postroom.properties import DistinguishedField, Property
 from postroom.system_properties import SYSTEM_PROPERTIES
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ def uses(application: Application) -> Iterator[Use]:
         for location in receive_port.locations:
             if isinstance(location.pipeline, ReceivePipeline):
                 for prop in location.pipeline.promotes:
+                    if isinstance(prop, DistinguishedField):
+                        continue  # written, so that no filter can see it
                     yield Use(property=prop, place=location.place, makes_known=True)
     filters: list[DeclaredSendPort | DeclaredSendPortGroup] = [*application.send_ports, *application.send_port_groups]
     for filtered in filters:

@@ -6,6 +6,15 @@ below do not.
 
 from __future__ import annotations
 
-from postroom.pipelines.definitions import Csv, Json, JsonLines, PassThrough, ReceivePipeline, Xml, load_pipeline
+from postroom.pipelines.definitions import (
+    Csv,
+    Json,
+    JsonLines,
+    PassThrough,
+    ReceivePipeline,
+    Xml,
+    XmlReceive,
+    load_pipeline,
+)
 
-__all__ = ["Csv", "Json", "JsonLines", "PassThrough", "ReceivePipeline", "Xml", "load_pipeline"]
+__all__ = ["Csv", "Json", "JsonLines", "PassThrough", "ReceivePipeline", "Xml", "XmlReceive", "load_pipeline"]

@@ -4,6 +4,7 @@
     pipelines.Json(promote={Region: "region", Total: "totals.net"}, message_type="order")
     pipelines.JsonLines(promote={Region: "region"}, recoverable=False)
     pipelines.Xml(promote={Region: "/o:order/o:region"}, namespaces={"o": "urn:orders"}, split="/*/o:order")
+    pipelines.XmlReceive(schemas=app.schemas("schemas"))
     pipelines.Csv(promote={Region: "region"}, delimiter=";", header=["id", "region", "total"])
 
 A definition is a frozen value. Building one never fails because of what it says: ``problems()`` lists everything that
@@ -23,6 +24,7 @@ from postroom.message import Body
 from postroom.pipelines import csv_format, json_path
 from postroom.pipelines.promotions import Promote, Promotions
 from postroom.properties import Property
+from postroom.schemas import Schemas
 from postroom.system_properties import BTS
 
 if TYPE_CHECKING:
@@ -148,6 +150,32 @@ class Xml(_Promoting):
         return super().problems() + xml_path.problems(self.promotions, self.namespaces, self.split)
 
 
+class XmlReceive(_Definition):
+    """XML whose message types are known by their schemas (``schemas = app.schemas("schemas")``).
+
+    What is promoted, which fields are distinguished and which roots are envelopes is what the schemas say. Envelopes
+    are opened, however deep, and every document in them becomes a message of its own. A document without a schema is
+    a failure, unless ``allow_unrecognized``: then it passes as it is, with its message type and nothing else. What is
+    no XML is a failure always. With ``recoverable`` a bad document of an envelope is suspended alone. DOCTYPE is
+    refused.
+    """
+
+    kind: Literal["xml-receive"] = "xml-receive"
+    content_type: ClassVar[str] = "application/xml"
+    schemas: Schemas
+    allow_unrecognized: bool = False
+    recoverable: bool = False
+
+    @property
+    def promotes(self) -> tuple[Property, ...]:
+        return self.schemas.properties
+
+    def problems(self) -> list[str]:
+        if len(self.schemas) or self.allow_unrecognized:
+            return []
+        return ["There are no schemas, so that every message would be refused."]
+
+
 def _frozen(header: bool | Sequence[str]) -> bool | tuple[str, ...]:
     return header if isinstance(header, bool) else tuple(header)
 
@@ -181,7 +209,7 @@ class Csv(_Promoting):
 
 
 #: Any receive pipeline; ``kind`` tells which.
-ReceivePipeline = PassThrough | Json | JsonLines | Xml | Csv
+ReceivePipeline = PassThrough | Json | JsonLines | Xml | XmlReceive | Csv
 
 _STORED: TypeAdapter[ReceivePipeline] = TypeAdapter(Annotated[ReceivePipeline, Field(discriminator="kind")])
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from postroom.message import Body
-from postroom.pipelines import csv_rows, json_document, json_lines, pass_through, xml_document
-from postroom.pipelines.definitions import Csv, Json, JsonLines, PassThrough, ReceivePipeline, Xml
+from postroom.pipelines import csv_rows, json_document, json_lines, pass_through, xml_document, xml_receive
+from postroom.pipelines.definitions import Csv, Json, JsonLines, PassThrough, ReceivePipeline, Xml, XmlReceive
 from postroom.pipelines.disassembled import BatchSize, Disassembled
 
 
@@ -34,5 +34,7 @@ def disassemble(pipeline: ReceivePipeline, body: Body, size: BatchSize) -> Itera
             return json_lines.disassemble(pipeline, body, size)
         case Xml():
             return xml_document.disassemble(pipeline, body, size)
+        case XmlReceive():
+            return xml_receive.disassemble(pipeline, body, size)
         case Csv():
             return csv_rows.disassemble(pipeline, body, size)

@@ -8,13 +8,13 @@ from typing import Any
 from lxml import etree
 
 from postroom.errors import PipelineFailure
-from postroom.message import FRAGMENT_SIZE, Body
+from postroom.message import Body
 from postroom.pipelines.definitions import Xml
 from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, read_whole
 from postroom.pipelines.xml_envelope import is_empty_envelope
 from postroom.pipelines.xml_path import compile_path
 from postroom.pipelines.xml_promotion import message_type_of, xml_promotion
-from postroom.pipelines.xml_slice import says_the_same, slices_of
+from postroom.pipelines.xml_slice import placed, places_of, write_document
 from postroom.pipelines.xml_tree import read_tree
 
 
@@ -38,14 +38,14 @@ def _split(
     pipeline: Xml, split: str, content: bytes, envelope: etree._Element, size: BatchSize
 ) -> Iterator[Disassembled]:
     elements = _documents(pipeline, split, envelope)
-    offsets = _offsets(content, envelope, elements)
+    offsets = places_of(content, envelope, elements)
     rows = Rows(promotes=pipeline.promotes)
     for number, element in enumerate(elements, 1):
-        document = _write(element)
+        document = write_document(element)
         try:
             # Read again as a subscriber will: alone, with this element as its root.
             root = read_tree(document)
-            offset, document = _place(content, document, offsets.get(number))
+            offset, document = placed(content, document, offsets.get(number))
             _add(rows, pipeline, number, document, root, offset)
         except PipelineFailure as failure:
             reason = PipelineFailure(f"Document {number}: {failure.what}", why=failure.why, hint=failure.hint)
@@ -83,36 +83,3 @@ def _documents(pipeline: Xml, split: str, envelope: etree._Element) -> list[etre
             hint="Send an envelope of the expected form, or correct the pipeline's split and namespaces.",
         )
     return list(selected)
-
-
-def _write(element: etree._Element) -> bytes:
-    return etree.tostring(element, encoding="UTF-8", with_tail=False)
-
-
-def _offsets(content: bytes, envelope: etree._Element, elements: list[etree._Element]) -> dict[int, tuple[int, int]]:
-    """Start and end of the documents by their number; only looked for if one of them may have to go by reference."""
-    if len(content) <= FRAGMENT_SIZE:
-        return {}
-    numbers = {element: number for number, element in enumerate(elements, 1)}
-    positions = {
-        position: numbers[element] for position, element in enumerate(envelope.iter("*")) if element in numbers
-    }
-    slices = slices_of(content, positions)
-    return {positions[position]: found for position, found in slices.items()}
-
-
-def _place(content: bytes, document: bytes, found: tuple[int, int] | None) -> tuple[int, bytes]:
-    """Where the body starts in the interchange, and the body; where a small one stands does not matter."""
-    if len(document) <= FRAGMENT_SIZE:
-        return 0, document
-    if found is not None:
-        start, end = found
-        candidate = content[start:end]
-        if says_the_same(candidate, document):
-            return start, candidate
-    raise PipelineFailure(
-        f"The document has {len(document):,} bytes and cannot stand alone.",
-        why=f"Above {FRAGMENT_SIZE:,} bytes a document stays where it is, but this one needs its envelope for its "
-        "namespaces or its encoding.",
-        hint="Declare the namespaces in the document itself, send the envelope in UTF-8, or send no envelope.",
-    )

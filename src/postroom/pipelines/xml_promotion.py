@@ -24,33 +24,42 @@ class XmlPromotion:
 
     def __init__(self, promotions: Promotions, namespaces: Mapping[str, str]) -> None:
         self._columns = [(prop, path, compile_path(path, namespaces)) for prop, path in promotions.entries]
-        self._text = etree.XPath("string()", smart_strings=False)
 
     def values(self, root: etree._Element) -> list[Value | None]:
         return [
-            promote_text(prop, self._select(prop, path, xpath, root), path=path) for prop, path, xpath in self._columns
+            promote_text(prop, text_of(select(prop, path, xpath, root)), path=path)
+            for prop, path, xpath in self._columns
         ]
 
-    def _select(self, prop: Property, path: str, xpath: etree.XPath, root: etree._Element) -> str | None:
-        try:
-            nodes: Any = xpath(root.getroottree())
-        except etree.XPathError as error:
-            raise cannot_promote(prop, path, f"The XPath failed: {error}.") from None
-        if not nodes:
-            return None
-        if len(nodes) > 1:
-            raise cannot_promote(prop, path, f"It selects {len(nodes)} nodes, and a property has one value.")
-        node = nodes[0]
-        if isinstance(node, str):
-            return node
-        if not isinstance(node, etree._Element) or not isinstance(node.tag, str):
-            raise cannot_promote(prop, path, "It selects neither an element, nor an attribute, nor a text.")
-        if any(isinstance(child.tag, str) for child in node):
-            raise cannot_promote(prop, path, "The element contains other elements.")
-        if node.get(_NIL, "").strip() in ("true", "1"):
-            return None
-        text: Any = self._text(node)
-        return str(text)
+
+def select(prop: Property, path: str, xpath: etree.XPath, root: etree._Element) -> str | etree._Element | None:
+    """The one node that a path selects in a document: a text, or an element without others in it."""
+    try:
+        nodes: Any = xpath(root.getroottree())
+    except etree.XPathError as error:
+        raise cannot_promote(prop, path, f"The XPath failed: {error}.") from None
+    if not nodes:
+        return None
+    if len(nodes) > 1:
+        raise cannot_promote(prop, path, f"It selects {len(nodes)} nodes, and a property has one value.")
+    node = nodes[0]
+    if isinstance(node, str):
+        return node
+    if not isinstance(node, etree._Element) or not isinstance(node.tag, str):
+        raise cannot_promote(prop, path, "It selects neither an element, nor an attribute, nor a text.")
+    if any(isinstance(child.tag, str) for child in node):
+        raise cannot_promote(prop, path, "The element contains other elements.")
+    return node
+
+
+def text_of(node: str | etree._Element | None) -> str | None:
+    """The text of what was selected; None if it is not there, or nil."""
+    if node is None or isinstance(node, str):
+        return node
+    if node.get(_NIL, "").strip() in ("true", "1"):
+        return None
+    # Comments inside divide the text.
+    return "".join([node.text or "", *(child.tail or "" for child in node)])
 
 
 @lru_cache(maxsize=256)

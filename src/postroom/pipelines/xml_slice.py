@@ -13,10 +13,45 @@ from xml.parsers import expat
 from lxml import etree
 
 from postroom.errors import PipelineFailure
+from postroom.message import FRAGMENT_SIZE
 from postroom.pipelines.xml_tree import read_tree
 
 
-def slices_of(envelope: bytes, wanted: Collection[int]) -> dict[int, tuple[int, int]]:
+def write_document(element: etree._Element) -> bytes:
+    """An element of an envelope as a document of its own, with the namespaces that are declared around it."""
+    return etree.tostring(element, encoding="UTF-8", with_tail=False)
+
+
+def places_of(content: bytes, envelope: etree._Element, elements: list[etree._Element]) -> dict[int, tuple[int, int]]:
+    """Start and end of the documents by their number; only looked for if one of them may have to go by reference."""
+    if len(content) <= FRAGMENT_SIZE:
+        return {}
+    numbers = {element: number for number, element in enumerate(elements, 1)}
+    positions = {
+        position: numbers[element] for position, element in enumerate(envelope.iter("*")) if element in numbers
+    }
+    slices = _slices_of(content, positions)
+    return {positions[position]: found for position, found in slices.items()}
+
+
+def placed(content: bytes, document: bytes, found: tuple[int, int] | None) -> tuple[int, bytes]:
+    """Where the body starts in the interchange, and the body; where a small one stands does not matter."""
+    if len(document) <= FRAGMENT_SIZE:
+        return 0, document
+    if found is not None:
+        start, end = found
+        candidate = content[start:end]
+        if _says_the_same(candidate, document):
+            return start, candidate
+    raise PipelineFailure(
+        f"The document has {len(document):,} bytes and cannot stand alone.",
+        why=f"Above {FRAGMENT_SIZE:,} bytes a document stays where it is, but this one needs its envelope for its "
+        "namespaces or its encoding.",
+        hint="Declare the namespaces in the document itself, send the envelope in UTF-8, or send no envelope.",
+    )
+
+
+def _slices_of(envelope: bytes, wanted: Collection[int]) -> dict[int, tuple[int, int]]:
     """Start and end of some elements, given by their position among all elements of the envelope."""
     found: dict[int, tuple[int, int]] = {}
     open_elements: list[tuple[int, int]] = []
@@ -43,7 +78,7 @@ def slices_of(envelope: bytes, wanted: Collection[int]) -> dict[int, tuple[int, 
     return found
 
 
-def says_the_same(candidate: bytes, written: bytes) -> bool:
+def _says_the_same(candidate: bytes, written: bytes) -> bool:
     """Whether a piece of the envelope, read alone, is the document that was written from the envelope."""
     try:
         root = read_tree(candidate)

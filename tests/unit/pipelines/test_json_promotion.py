@@ -142,7 +142,7 @@ line_texts = st.lists(
 def test_every_line_comes_out_once_as_it_went_in(
     lines: list[bytes], end: bytes, has_last_end: bool, batch_rows: int, batch_bytes: int
 ) -> None:
-    if lines and lines[0].startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
+    while lines and lines[0].startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
         lines = lines[1:]
     interchange = end.join(lines) + (end if has_last_end else b"")
     came: dict[int, bytes] = {}

@@ -1,0 +1,168 @@
+"""XML by its schemas: envelopes are opened, however deep, and every document inside becomes a message (RCV-09, RCV-10).
+
+A document gets the properties of its own schema and those of the envelopes around it; where two give one property, the
+inner one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lxml import etree
+
+from postroom.errors import PipelineFailure
+from postroom.message import Body
+from postroom.pipelines.definitions import XmlReceive
+from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, read_whole
+from postroom.pipelines.schema_promotion import IsSelfClosed, schema_promotion
+from postroom.pipelines.xml_path import compile_path
+from postroom.pipelines.xml_promotion import message_type_of
+from postroom.pipelines.xml_self_closed import SelfClosed
+from postroom.pipelines.xml_slice import placed, places_of, write_document
+from postroom.pipelines.xml_tree import read_tree
+from postroom.schemas import Schema
+from postroom.values import Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """A document in an envelope, with what the envelopes around it gave."""
+
+    element: etree._Element
+    inherited: Mapping[str, Value] = field(default_factory=dict)
+
+
+def disassemble(pipeline: XmlReceive, body: Body, size: BatchSize) -> Iterator[Disassembled]:
+    """One message, or one for each document of an envelope."""
+    content = read_whole(body, "XML document")
+    if not content:
+        yield _empty(pipeline)
+        return
+    root = read_tree(content)
+    closed = SelfClosed(content, root)
+    schema = _schema_of(pipeline, root)
+    if schema is None or not schema.envelope:
+        rows = Rows(promotes=pipeline.promotes)
+        values = {} if schema is None else schema_promotion(schema).values(root, _closed_in(closed, root, 0))
+        _add(rows, pipeline, 1, content, root, values, 0)
+        yield rows.finish()
+    else:
+        yield from _open(pipeline, content, root, closed, size)
+
+
+def _empty(pipeline: XmlReceive) -> Disassembled:
+    """A message without a body: unrecognised like any other that has no schema (TYP-04)."""
+    if not pipeline.allow_unrecognized:
+        raise PipelineFailure(
+            "The interchange is empty.",
+            why="An empty interchange has no message type, and so no schema.",
+            hint="Send an XML document, or set allow_unrecognized.",
+        )
+    rows = Rows(promotes=pipeline.promotes)
+    rows.add(1, b"", [None] * len(pipeline.promotes), offset=0, message_type=None)
+    return rows.finish()
+
+
+def _open(
+    pipeline: XmlReceive, content: bytes, root: etree._Element, closed: SelfClosed, size: BatchSize
+) -> Iterator[Disassembled]:
+    positions = {element: position for position, element in enumerate(root.iter("*"))}
+    found = list(_documents(pipeline, root, {}, closed, positions))
+    places = places_of(content, root, [one.element for one in found])
+    rows = Rows(promotes=pipeline.promotes)
+    for number, one in enumerate(found, 1):
+        document = write_document(one.element)
+        try:
+            # Read again as a subscriber will: alone, with this element as its root.
+            alone = read_tree(document)
+            schema = _schema_of(pipeline, alone)
+            own = _closed_in(closed, alone, positions[one.element])
+            values = {} if schema is None else schema_promotion(schema).values(alone, own)
+            offset, document = placed(content, document, places.get(number))
+            _add(rows, pipeline, number, document, alone, {**one.inherited, **values}, offset)
+        except PipelineFailure as failure:
+            reason = PipelineFailure(f"Document {number}: {failure.what}", why=failure.why, hint=failure.hint)
+            rows.fail(number, document, reason)
+        if rows.fills(size):
+            yield rows.finish()
+            rows = Rows(promotes=pipeline.promotes)
+    if len(rows):
+        yield rows.finish()
+
+
+def _documents(
+    pipeline: XmlReceive,
+    element: etree._Element,
+    inherited: Mapping[str, Value],
+    closed: SelfClosed,
+    positions: Mapping[etree._Element, int],
+) -> Iterator[_Found]:
+    """The documents in an envelope, in their order; an element that is no envelope is a document itself."""
+    schema = pipeline.schemas.find(message_type_of(element))
+    if schema is None or not schema.envelope:
+        yield _Found(element=element, inherited=inherited)
+        return
+    # Paths begin at the root, and an envelope inside of another is not the root of anything but itself.
+    alone = element if element.getparent() is None else read_tree(write_document(element))
+    values = schema_promotion(schema).values(alone, _closed_in(closed, alone, positions[element]))
+    inside = list(element.iter("*"))
+    for place in _body(schema, alone):
+        # The same element of the whole document.
+        holder = inside[list(alone.iter("*")).index(place)] if alone is not element else place
+        if any(text and text.strip() for text in (holder.text, *(child.tail for child in holder))):
+            raise PipelineFailure(
+                f"The body of the envelope {schema.message_type!r} has text between its documents.",
+                why="The documents of an envelope are elements; this text would be lost.",
+                hint="Correct the envelope, or the body_xpath of its schema.",
+            )
+        for child in holder.iterchildren(tag=etree.Element):
+            yield from _documents(pipeline, child, {**inherited, **values}, closed, positions)
+
+
+def _body(schema: Schema, envelope: etree._Element) -> list[etree._Element]:
+    assert schema.body is not None, "an envelope without a body has a problem, and is not run"
+    selected: Any = compile_path(schema.body, {})(envelope.getroottree())
+    if not selected:
+        raise PipelineFailure(
+            f"The envelope {schema.message_type!r} has no body.",
+            why=f"{schema.body} selects nothing in it.",
+            hint="Send an envelope of the expected form, or correct the body_xpath of its schema.",
+        )
+    return list(selected)
+
+
+def _schema_of(pipeline: XmlReceive, root: etree._Element) -> Schema | None:
+    """The schema of a document; None for one that may be unrecognised (TYP-03)."""
+    message_type = message_type_of(root)
+    schema = pipeline.schemas.find(message_type)
+    if schema is None and not pipeline.allow_unrecognized:
+        raise PipelineFailure(
+            f"There is no schema for the message type {message_type!r}.",
+            why="This pipeline takes only messages whose schemas it has.",
+            hint="Add the schema to the application, or set allow_unrecognized.",
+        )
+    return schema
+
+
+def _closed_in(closed: SelfClosed, root: etree._Element, first: int) -> IsSelfClosed:
+    """For a document whose root is the element at the position ``first`` of the interchange."""
+
+    def is_self_closed(element: etree._Element) -> bool:
+        return closed.has(first + list(root.iter("*")).index(element))
+
+    return is_self_closed
+
+
+def _add(
+    rows: Rows,
+    pipeline: XmlReceive,
+    number: int,
+    body: bytes,
+    root: etree._Element,
+    values: Mapping[str, Value],
+    offset: int,
+) -> None:
+    columns = [values.get(prop.key) for prop in pipeline.promotes]
+    rows.add(number, body, columns, offset=offset, message_type=message_type_of(root))

@@ -1,0 +1,51 @@
+"""Which elements were written self-closed. A tree does not tell ``<f/>`` from ``<f></f>``, but only the first of them
+stands for its default value (CTX-14)."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from xml.parsers import expat
+
+from lxml import etree
+
+_DECLARATION = re.compile(r"\s*<\?xml[^>]*\?>")
+
+
+class SelfClosed:
+    """The self-closed elements of a document; it is read for them only if somebody asks."""
+
+    def __init__(self, content: bytes, root: etree._Element) -> None:
+        self._content = content
+        self._root = root
+
+    def has(self, position: int) -> bool:
+        """Whether the element at this position among all elements was written self-closed."""
+        return position in self._positions
+
+    @cached_property
+    def _positions(self) -> frozenset[int]:
+        encoding = self._root.getroottree().docinfo.encoding or "UTF-8"
+        text = self._content.decode(encoding).removeprefix("\ufeff")
+        content = text[match.end() if (match := _DECLARATION.match(text)) else 0 :].encode()
+        found: set[int] = set()
+        open_elements: list[int] = []
+        count = 0
+
+        def start(name: str, attributes: object) -> None:
+            nonlocal count
+            open_elements.append(count)
+            count += 1
+
+        def end(name: str) -> None:
+            position = open_elements.pop()
+            # At the end of <f/> the parser stands behind it, at that of <f></f> before </f>.
+            at = parser.CurrentByteIndex
+            if content[at - 2 : at] == b"/>":
+                found.add(position)
+
+        parser = expat.ParserCreate("utf-8")
+        parser.StartElementHandler = start
+        parser.EndElementHandler = end
+        parser.Parse(content, True)
+        return frozenset(found)

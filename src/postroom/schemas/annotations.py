@@ -1,0 +1,223 @@
+"""BizTalk's annotations in XSD files: property schemas, promoted and distinguished fields, envelopes.
+
+b:schemaInfo schema_type="property"              a property schema; its elements are properties
+b:schemaInfo is_envelope="yes"                   the roots of this schema are envelopes
+b:imports/b:namespace prefix uri                 the property schemas that a schema promotes into
+b:properties/b:property name xpath               a promoted field
+b:properties/b:property distinguished xpath      a distinguished field
+b:recordInfo body_xpath                          where the documents of an envelope stand
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from lxml import etree
+
+from postroom.errors import BadValue, Problem
+from postroom.namespaces import dotted_name, property_key
+from postroom.properties import Property
+from postroom.schemas.path import Step, read_path
+from postroom.schemas.registry import PromotedField, Schema, WrittenField
+from postroom.schemas.xsd import Declaration, XsdFile, XsdSet, xs
+from postroom.schemas.xsd_types import value_type_of, why_not
+from postroom.system_properties import SYSTEM_PROPERTIES
+from postroom.values import ValueType
+
+_BIZTALK = "http://schemas.microsoft.com/BizTalk/2003"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What the annotations say, and everything that is wrong with them."""
+
+    schemas: list[tuple[Schema, Problem]] = field(default_factory=list)
+    """Each with the place where it was found, as a problem without a text."""
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_annotations(files: Sequence[XsdFile]) -> Reading:
+    """The message types of all files that are not property schemas."""
+    reading = Reading()
+    property_files = [file for file in files if _info(file).get("schema_type") == "property"]
+    properties: dict[tuple[str, str], tuple[Property, str]] = {}
+    known = XsdSet(files=tuple(files))
+    for file in property_files:
+        for node in file.root.findall(xs("element")):
+            _read_property(known, file, node, properties, reading.problems)
+    for file in files:
+        if file not in property_files:
+            for node in file.root.findall(xs("element")):
+                root = Declaration(file=file, node=node, namespace=file.namespace)
+                schema = _Root(known, root, properties, {f.namespace for f in property_files}, reading.problems).read()
+                reading.schemas.append((schema, file.problem("", node)))
+    return reading
+
+
+def _read_property(
+    known: XsdSet,
+    file: XsdFile,
+    node: etree._Element,
+    properties: dict[tuple[str, str], tuple[Property, str]],
+    problems: list[Problem],
+) -> None:
+    name = node.get("name", "")
+    form = known.simple_type(Declaration(file=file, node=node, namespace=file.namespace))
+    value_type = None if form is None else value_type_of(form)
+    if form is None or value_type is None:
+        reason = "it contains others" if form is None else why_not(form)
+        problems.append(file.problem(f"{name!r} cannot be a property: {reason}.", node))
+        return
+    try:
+        prop = Property(name, value_type.python_type, namespace=file.namespace)
+    except BadValue as error:
+        problems.append(file.problem(f"{error.what} {error.hint}", node))
+        return
+    if (file.namespace, name) in properties:
+        problems.append(file.problem(f"{prop.dotted} is declared twice.", node))
+    properties[file.namespace, name] = (prop, form)
+
+
+class _Root:
+    """The annotations of one root element."""
+
+    def __init__(
+        self,
+        known: XsdSet,
+        root: Declaration,
+        properties: dict[tuple[str, str], tuple[Property, str]],
+        property_namespaces: set[str],
+        problems: list[Problem],
+    ) -> None:
+        self._known = known
+        self._root = root
+        self._properties = properties
+        self._property_namespaces = property_namespaces
+        self._problems = problems
+        self._prefixes = {
+            each.get("prefix", ""): each.get("uri", "")
+            for each in root.file.root.iterfind(f"{xs('annotation')}/{xs('appinfo')}/{_b('imports')}/{_b('namespace')}")
+        }
+
+    def read(self) -> Schema:
+        name, namespace = self._root.name, self._root.namespace
+        envelope = _info(self._root.file).get("is_envelope", "no").lower() in ("yes", "true", "1")
+        promoted: dict[str, PromotedField] = {}
+        distinguished: dict[str, WrittenField] = {}
+        for node in self._annotated("properties", "property"):
+            path = (node.get("xpath") or "").strip()
+            if node.get("distinguished", "false").lower() in ("true", "1"):
+                if (written := self._written(node, path)) is not None:
+                    distinguished[path] = written
+                if node.get("name") is None:
+                    continue
+            found = self._promoted(node, path)
+            if found is None:
+                continue
+            if found.key in promoted and promoted[found.key].path != found.path:
+                self._problem(f"{found.property.dotted} is promoted from two fields of {name!r}.", node)
+            promoted[found.key] = found
+        return Schema(
+            message_type=f"{namespace}#{name}" if namespace else name,
+            promoted=tuple(promoted.values()),
+            distinguished=tuple(distinguished.values()),
+            envelope=envelope,
+            body=self._body(envelope),
+        )
+
+    def _annotated(self, *names: str) -> Iterator[etree._Element]:
+        where = "/".join([xs("annotation"), xs("appinfo"), *map(_b, names)])
+        yield from self._root.node.iterfind(where)
+
+    def _body(self, envelope: bool) -> str | None:
+        found = [node for node in self._annotated("recordInfo") if node.get("body_xpath")]
+        if not envelope:
+            return None
+        if not found:
+            self._problem(f"the envelope {self._root.name!r} does not say where its documents stand (body_xpath).")
+            return None
+        path = found[0].get("body_xpath", "")
+        if self._field(found[0], path, "body_xpath") is None:
+            return None
+        return path
+
+    def _promoted(self, node: etree._Element, path: str) -> PromotedField | None:
+        prefix, _, name = (node.get("name") or "").rpartition(":")
+        uri = self._prefixes.get(prefix)
+        if uri is None:
+            self._problem(f"{node.get('name')!r}: no b:imports says which property schema {prefix!r} is.", node)
+            return None
+        if property_key(uri, name) in SYSTEM_PROPERTIES:
+            self._problem(
+                f"{node.get('name')!r}: {dotted_name(uri, name)} is set by the engine, not from content.", node
+            )
+            return None
+        found = self._properties.get((uri, name))
+        if found is None:
+            missing = f"the property schema {uri!r}" + (
+                f" has no property {name!r}" if uri in self._property_namespaces else " is not among the files"
+            )
+            self._problem(f"{node.get('name')!r}: {missing}.", node)
+            return None
+        prop, form = found
+        declared = self._field(node, path, prop.dotted)
+        if declared is None:
+            return None
+        own = self._known.simple_type(declared)
+        value_type = None if own is None else value_type_of(own)
+        if own is None or value_type is None:
+            reason = "it contains other elements" if own is None else why_not(own)
+            self._problem(f"{prop.dotted} cannot be promoted from {declared.name!r}: {reason}.", node)
+            return None
+        if value_type is not prop.value_type and prop.value_type is not ValueType.STR:
+            self._problem(
+                f"{prop.dotted} is of the type {form}, but the field {declared.name!r} of the type {own}.", node
+            )
+            return None
+        if declared.repeats:
+            self._problem(f"{prop.dotted} cannot be promoted from {declared.name!r}, which may occur repeatedly.", node)
+            return None
+        written_as = own if prop.value_type is ValueType.DATETIME else form
+        return PromotedField(
+            key=prop.key, type=int(prop.value_type), path=path, form=written_as, default=declared.default
+        )
+
+    def _written(self, node: etree._Element, path: str) -> WrittenField | None:
+        declared = self._field(node, path, "a distinguished field")
+        if declared is None:
+            return None
+        if "#" in path:
+            self._problem(f"the distinguished field {declared.name!r} has a '#' in its path, which no key may.", node)
+            return None
+        if declared.repeats:
+            self._problem(f"{declared.name!r} may occur repeatedly and cannot be a distinguished field.", node)
+            return None
+        return WrittenField(path=path, default=declared.default)
+
+    def _field(self, node: etree._Element, path: str, what: str) -> Declaration | None:
+        steps = read_path(path)
+        if steps is None:
+            self._problem(f"{what}: {path!r} is not a path as BizTalk writes it (/*[local-name()='…' and …]/…).", node)
+            return None
+        declared = self._known.field(self._root, steps)
+        if declared is None:
+            self._problem(f"{what}: the schema has no field at {_shown(steps)}.", node)
+        return declared
+
+    def _problem(self, text: str, node: etree._Element | None = None) -> None:
+        self._problems.append(self._root.file.problem(text, self._root.node if node is None else node))
+
+
+def _info(file: XsdFile) -> etree._Attrib | dict[str, str]:
+    """The attributes of the file's b:schemaInfo."""
+    found = file.root.find(f"{xs('annotation')}/{xs('appinfo')}/{_b('schemaInfo')}")
+    return {} if found is None else found.attrib
+
+
+def _b(name: str) -> str:
+    return f"{{{_BIZTALK}}}{name}"
+
+
+def _shown(steps: Sequence[Step]) -> str:
+    return "/" + "/".join(map(str, steps))

@@ -1,0 +1,186 @@
+"""XSD files as trees: their global declarations by name, and the way from a root element to one of its fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lxml import etree
+
+from postroom.errors import Problem
+from postroom.schemas.path import Step
+from postroom.schemas.xsd_types import XSD
+
+_DECLARATIONS = ("element", "attribute", "complexType", "simpleType", "group", "attributeGroup")
+_GROUPS = ("sequence", "choice", "all")
+#: How many types and groups may stand between two fields; only a definition that contains itself has more.
+_DEPTH = 100
+
+
+def xs(name: str) -> str:
+    return f"{{{XSD}}}{name}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class XsdFile:
+    """One file. Namespaces that a schema leaves out are the empty text."""
+
+    path: Path
+    root: etree._Element
+
+    @property
+    def namespace(self) -> str:
+        return self.root.get("targetNamespace", "")
+
+    def problem(self, text: str, at: etree._Element | None = None) -> Problem:
+        line = self.root.sourceline if at is None else at.sourceline
+        return Problem(text, str(self.path), line if isinstance(line, int) else 0)
+
+
+def read_xsd(path: Path) -> XsdFile | Problem:
+    """The file, which may be in UTF-16 as BizTalk writes it, or say so and be in UTF-8 as version control likes it."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        return Problem(f"it cannot be read: {error.strerror}.", str(path))
+    declared = re.match(rb"<\?xml[^>]*encoding\s*=\s*[\"']utf-16", content.removeprefix(b"\xef\xbb\xbf"), re.IGNORECASE)
+    parser = etree.XMLParser(
+        resolve_entities=False, no_network=True, load_dtd=False, encoding="utf-8" if declared else None
+    )
+    try:
+        root = etree.fromstring(content, parser)
+    except etree.XMLSyntaxError as error:
+        return Problem(f"it is not well-formed XML: {error.msg}.", str(path), error.lineno or 0)
+    if root.getroottree().docinfo.internalDTD is not None:
+        return Problem("it has a DOCTYPE, which is refused.", str(path))
+    if root.tag != xs("schema"):
+        return Problem("it is not an XML schema: its root is not xs:schema.", str(path), 1)
+    return XsdFile(path=path, root=root)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """An element or attribute where it is declared. ``repeats`` is true if it, or something around it, may occur more
+    than once."""
+
+    file: XsdFile
+    node: etree._Element
+    namespace: str
+    repeats: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.node.get("name", "")
+
+    @property
+    def default(self) -> str | None:
+        return self.node.get("default", self.node.get("fixed"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class XsdSet:
+    """Files that may refer to each other."""
+
+    files: tuple[XsdFile, ...]
+    _global: dict[tuple[str, str, str], list[tuple[XsdFile, etree._Element]]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        for file in self.files:
+            for kind in _DECLARATIONS:
+                for node in file.root.findall(xs(kind)):
+                    key = kind, file.namespace, node.get("name", "")
+                    self._global.setdefault(key, []).append((file, node))
+
+    def field(self, root: Declaration, steps: Sequence[Step]) -> Declaration | None:
+        """What the steps lead to from ``root``, which is the first of them; None if they lead nowhere."""
+        if not steps[0].names(root.namespace, root.name) or steps[0].attribute:
+            return None
+        found: Declaration | None = root
+        for step in steps[1:]:
+            found = next((one for one in self._inside(found) if _is(one, step)), None) if found else None
+        return found
+
+    def simple_type(self, declared: Declaration) -> str | None:
+        """The built-in type of a field, through all that is derived from it; None if it has elements inside."""
+        return self._built_in(declared.file, declared.node, _DEPTH)
+
+    def _built_in(self, file: XsdFile, node: etree._Element, depth: int) -> str | None:
+        if not depth:
+            return None
+        named = node.get("type") or node.get("base")
+        if named is not None:
+            namespace, name = _qualified(node, named)
+            if namespace == XSD:
+                return name
+            for kind in ("simpleType", "complexType"):
+                other = self._find(kind, namespace, name, file)
+                if other is not None:
+                    return self._built_in(*other, depth - 1)
+            return None
+        if node.tag in (xs("element"), xs("attribute")) and not _children(node, "simpleType", "complexType"):
+            return "string"
+        if _children(node, "list", "union"):
+            return "string"
+        for inner in _children(node, "simpleType", "complexType", "simpleContent", "restriction", "extension"):
+            return self._built_in(file, inner, depth - 1)
+        return None
+
+    def _inside(self, declared: Declaration) -> Iterator[Declaration]:
+        yield from self._content(declared.file, declared.node, declared.repeats, _DEPTH)
+
+    def _content(self, file: XsdFile, node: etree._Element, repeats: bool, depth: int) -> Iterator[Declaration]:
+        """The elements and attributes directly inside of an element, a type or a group."""
+        if not depth:
+            return
+        for attribute in ("type", "base"):
+            named = node.get(attribute)
+            if named is not None and (other := self._find("complexType", *_qualified(node, named), file)):
+                yield from self._content(*other, repeats, depth - 1)
+        for child in node.iterchildren(tag=etree.Element):
+            again = repeats or child.get("maxOccurs", "1") not in ("0", "1")
+            match etree.QName(child).localname:
+                case "element" | "attribute" as kind:
+                    yield from self._declared(kind, file, child, again)
+                case "group" | "attributeGroup" as kind:
+                    group = self._find(kind, *_qualified(child, child.get("ref", "")), file)
+                    if group is not None:
+                        yield from self._content(*group, again, depth - 1)
+                case "complexType" | "complexContent" | "simpleContent" | "extension" | "restriction":
+                    yield from self._content(file, child, repeats, depth - 1)
+                case name if name in _GROUPS:
+                    yield from self._content(file, child, again, depth - 1)
+
+    def _declared(self, kind: str, file: XsdFile, node: etree._Element, repeats: bool) -> Iterator[Declaration]:
+        reference = node.get("ref")
+        if reference is None:
+            form = node.get("form", file.root.get(f"{kind}FormDefault", "unqualified"))
+            namespace = file.namespace if form == "qualified" else ""
+            yield Declaration(file=file, node=node, namespace=namespace, repeats=repeats)
+        else:
+            namespace, name = _qualified(node, reference)
+            other = self._find(kind, namespace, name, file)
+            if other is not None:
+                yield Declaration(file=other[0], node=other[1], namespace=namespace, repeats=repeats)
+
+    def _find(self, kind: str, namespace: str, name: str, near: XsdFile) -> tuple[XsdFile, etree._Element] | None:
+        """A global declaration; of several of one name the one in the same file."""
+        found = self._global.get((kind, namespace, name), [])
+        return next((one for one in found if one[0] is near), found[0] if found else None)
+
+
+def _is(declared: Declaration, step: Step) -> bool:
+    is_attribute = declared.node.tag == xs("attribute")
+    return is_attribute is step.attribute and step.names(declared.namespace, declared.name)
+
+
+def _children(node: etree._Element, *names: str) -> list[etree._Element]:
+    tags = {xs(name) for name in names}
+    return [child for child in node if child.tag in tags]
+
+
+def _qualified(node: etree._Element, name: str) -> tuple[str, str]:
+    """Namespace and local name of a name as it is written in an attribute."""
+    prefix, _, local = name.rpartition(":")
+    return node.nsmap.get(prefix or None, ""), local

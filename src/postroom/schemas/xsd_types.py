@@ -1,0 +1,82 @@
+"""XSD's own types as the six types of a property (CTX-16), and how their texts are read."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+
+from postroom.errors import BadValue
+from postroom.values import Value, ValueType, check_value, value_from_text
+
+XSD = "http://www.w3.org/2001/XMLSchema"
+
+_STR = [
+    "anyURI",
+    "ENTITY",
+    "ID",
+    "IDREF",
+    "language",
+    "Name",
+    "NCName",
+    "NMTOKEN",
+    "normalizedString",
+    "NOTATION",
+    "QName",
+    "string",
+    "token",
+    "anySimpleType",
+]
+_INT = ["byte", "unsignedByte", "short", "unsignedShort", "int", "unsignedInt"]
+_DECIMAL = ["decimal", "integer", "negativeInteger", "nonNegativeInteger", "nonPositiveInteger", "positiveInteger"]
+_DATETIME = ["date", "dateTime", "gYear", "gYearMonth", "gMonth", "gMonthDay", "gDay"]
+
+_VALUE_TYPES = {
+    **dict.fromkeys(_STR, ValueType.STR),
+    **dict.fromkeys(_INT, ValueType.INT),
+    **dict.fromkeys(_DECIMAL, ValueType.DECIMAL),
+    **dict.fromkeys(("float", "double"), ValueType.FLOAT),
+    "boolean": ValueType.BOOL,
+    **dict.fromkeys(_DATETIME, ValueType.DATETIME),
+}
+
+#: Dates that are less than a date: the year, month and day that are not said. 1904 is a leap year, as in .NET.
+_ZONE = r"(?P<zone>Z|[+-]\d\d:\d\d)?"
+_PARTIAL = {
+    "date": re.compile(rf"(?P<year>\d{{4}})-(?P<month>\d\d)-(?P<day>\d\d){_ZONE}"),
+    "gYear": re.compile(rf"(?P<year>\d{{4}}){_ZONE}"),
+    "gYearMonth": re.compile(rf"(?P<year>\d{{4}})-(?P<month>\d\d){_ZONE}"),
+    "gMonth": re.compile(rf"--(?P<month>\d\d)(?:--)?{_ZONE}"),
+    "gMonthDay": re.compile(rf"--(?P<month>\d\d)-(?P<day>\d\d){_ZONE}"),
+    "gDay": re.compile(rf"---(?P<day>\d\d){_ZONE}"),
+}
+_UNSAID = {"year": "1904", "month": "01", "day": "01"}
+
+
+def value_type_of(xsd_type: str) -> ValueType | None:
+    """The type of a property of this built-in type; None if it cannot be promoted."""
+    return _VALUE_TYPES.get(xsd_type)
+
+
+def why_not(xsd_type: str) -> str:
+    """Why ``value_type_of`` knows no type for it."""
+    if xsd_type == "time":
+        return "a time without a date is another instant every day"
+    return f"values of the type {xsd_type} cannot be promoted"
+
+
+def value_of(form: str, value_type: ValueType, text: str) -> Value:
+    """The value of a field whose text is written as the built-in type ``form``, or BadValue."""
+    pattern = _PARTIAL.get(form)
+    if pattern is None:
+        return value_from_text(value_type, text)
+    match = pattern.fullmatch(text.strip())
+    if match is None:
+        raise BadValue(f"{text!r} is not of the type {form}.")
+    found = match.groupdict()
+    year, month, day = (int(found.get(name) or _UNSAID[name]) for name in ("year", "month", "day"))
+    try:
+        start = datetime.fromisoformat(f"{date(year, month, day).isoformat()}T00:00:00{found['zone'] or ''}")
+        # Without a zone it is the server's local time (CTX-15).
+        return check_value(ValueType.DATETIME, start.astimezone() if start.tzinfo is None else start)
+    except (ValueError, OverflowError, OSError):
+        raise BadValue(f"{text!r} is not of the type {form}.") from None
