@@ -15,6 +15,8 @@ from postroom.agent.routing import RoutingTable
 from postroom.message import Bytes, Context, FileSlice
 from postroom.messagebox.connection import connect
 from postroom.operations import ports
+from postroom.properties import DistinguishedField
+from postroom.schemas import PromotedField, Schema, Schemas, WrittenField
 from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Region, Total, interchange
 
@@ -224,6 +226,29 @@ def test_only_an_interchange_without_any_document_is_empty(box: Box) -> None:
     ]
     suspended = {body for (body,) in box.connection.execute(SUSPENDED_BODY)}
     assert suspended == {bodies[2], bodies[3]}
+
+
+def test_documents_of_an_envelope_are_routed_by_what_their_schemas_promote(box: Box) -> None:
+    """RCV-09, CTX-11: promoted from envelope and document, and a distinguished field that is only written."""
+    note = DistinguishedField("/*[local-name()='order']/*[local-name()='note']")
+    region = PromotedField(key=Region.key, type=int(Region.value_type), path="/*[local-name()='batch']/@*")
+    order = Schema(message_type="order", distinguished=(WrittenField(path=note.name),))
+    batch = Schema(message_type="batch", envelope=True, body="/*[local-name()='batch']", promoted=(region,))
+    location = box.add_location(pipelines.XmlReceive(schemas=Schemas(schemas=(batch, order)), recoverable=True))
+    box.add_port("Europe", "Region == 'EU'")
+    (received,) = box.receive(
+        location, b"<batch region='EU'><order><note>fragile</note></order><invoice/><order/></batch>"
+    )
+    assert (received.published, received.suspended) == (2, 1)
+    assert box.queued() == {"Europe": 2}
+    assert box.one(SUSPENDED_BODY) == b"<invoice/>"
+    contexts = [
+        Context.from_json(c)
+        for (c,) in box.connection.execute("SELECT context FROM spool JOIN work_queue USING (message_id)")
+    ]
+    assert sorted(str(context.get(note)) for context in contexts) == ["None", "fragile"]
+    assert not any(context.is_promoted(note) for context in contexts)
+    assert {context[BTS.MessageType] for context in contexts} == {"order"}
 
 
 def test_one_unroutable_message_among_a_hundred(box: Box) -> None:
