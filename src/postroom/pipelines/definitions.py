@@ -154,10 +154,10 @@ class XmlReceive(_Definition):
     """XML whose message types are known by their schemas (``schemas = app.schemas("schemas")``).
 
     What is promoted, which fields are distinguished and which roots are envelopes is what the schemas say. Envelopes
-    are opened, however deep, and every document in them becomes a message of its own. A document without a schema is
-    a failure, unless ``allow_unrecognized``: then it passes as it is, with its message type and nothing else. What is
-    no XML is a failure always. With ``recoverable`` a bad document of an envelope is suspended alone. DOCTYPE is
-    refused.
+    are opened, up to 16 in each other, and every document in them becomes a message of its own. A document without a
+    schema is a failure, unless ``allow_unrecognized``: then it passes as it is, with its message type and nothing else.
+    What is no XML is a failure always. With ``recoverable`` a bad document of an envelope is suspended alone. DOCTYPE
+    is refused.
     """
 
     kind: Literal["xml-receive"] = "xml-receive"

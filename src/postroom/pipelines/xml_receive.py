@@ -1,4 +1,4 @@
-"""XML by its schemas: envelopes are opened, however deep, and every document inside becomes a message (RCV-09, RCV-10).
+"""XML by its schemas: envelopes are opened, and every document inside becomes a message (RCV-09, RCV-10).
 
 A document gets the properties of its own schema and those of the envelopes around it; where two give one property, the
 inner one counts.
@@ -24,6 +24,9 @@ from postroom.pipelines.xml_slice import placed, places_of, write_document
 from postroom.pipelines.xml_tree import read_tree
 from postroom.schemas import Schema
 from postroom.values import Value
+
+#: How deep envelopes may stand in each other. Each is read again for itself, so that depth costs what size does.
+MAX_ENVELOPES = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,12 +101,19 @@ def _documents(
     inherited: Mapping[str, Value],
     closed: SelfClosed,
     positions: Mapping[etree._Element, int],
+    depth: int = 1,
 ) -> Iterator[_Found]:
     """The documents in an envelope, in their order; an element that is no envelope is a document itself."""
     schema = pipeline.schemas.find(message_type_of(element))
     if schema is None or not schema.envelope:
         yield _Found(element=element, inherited=inherited)
         return
+    if depth > MAX_ENVELOPES:
+        raise PipelineFailure(
+            f"More than {MAX_ENVELOPES} envelopes stand in each other.",
+            why="Every envelope in another is read once more, so that their depth has a limit.",
+            hint="Send the documents in fewer envelopes.",
+        )
     # Paths begin at the root, and an envelope inside of another is not the root of anything but itself.
     alone = element if element.getparent() is None else read_tree(write_document(element))
     values = schema_promotion(schema).values(alone, _closed_in(closed, alone, positions[element]))
@@ -118,7 +128,7 @@ def _documents(
                 hint="Correct the envelope, or the body_xpath of its schema.",
             )
         for child in holder.iterchildren(tag=etree.Element):
-            yield from _documents(pipeline, child, {**inherited, **values}, closed, positions)
+            yield from _documents(pipeline, child, {**inherited, **values}, closed, positions, depth + 1)
 
 
 def _body(schema: Schema, envelope: etree._Element) -> list[etree._Element]:

@@ -12,6 +12,7 @@ from lxml import etree
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE
 from postroom.pipelines import XmlReceive, load_pipeline
+from postroom.pipelines.xml_receive import MAX_ENVELOPES
 from postroom.properties import DistinguishedField, Property
 from postroom.schemas import PromotedField, Schema, Schemas, WrittenField
 from tests.unit.pipelines.conftest import Receive
@@ -203,6 +204,16 @@ def test_an_envelope_of_another_form_is_refused(receive: Receive, envelope: byte
 @pytest.mark.parametrize("envelope", [b"<env1/>", b"<env1> <!-- none --> </env1>", b"<env1><env2/></env1>"])
 def test_an_empty_envelope_has_no_messages(receive: Receive, envelope: bytes) -> None:
     assert receive(receiving(*ENVELOPES), envelope).rows == []
+
+
+def test_the_depth_of_envelopes_has_a_limit(receive: Receive) -> None:
+    def nested(depth: int) -> bytes:
+        return b"<env1>" * depth + b"<order/>" + b"</env1>" * depth
+
+    pipeline = receiving(*ENVELOPES, order())
+    assert receive(pipeline, nested(MAX_ENVELOPES)).bodies == [b"<order/>"]
+    with pytest.raises(PipelineFailure, match="stand in each other"):
+        receive(pipeline, nested(MAX_ENVELOPES + 1))
 
 
 def test_namespaces_that_are_declared_around_a_document_go_with_it(receive: Receive) -> None:
