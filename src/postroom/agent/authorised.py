@@ -61,12 +61,13 @@ def routing_failure(
     of_type = f" of type {message_type}" if message_type else ""
     if not barred:
         return RoutingFailure(f"The published message{of_type} could not be routed because no subscribers were found.")
-    asked = ", ".join(sorted(f"{dotted_name(*split_key(key))} = {value!r}" for key, value in predicates))
+    # Without the values: operators read this, and what a message asks for is content of the message.
+    asked = ", ".join(sorted({dotted_name(*split_key(key)) for key, _ in predicates}))
     one = len(barred) == 1
     return RoutingFailure(
         f"The published message{of_type} could not be routed because no host that subscribes is authorised to "
         f"receive it.",
-        why=f"It asks for {asked}; the host{'' if one else 's'} {', '.join(sorted(barred))} "
-        f"{'does' if one else 'do'} not show that.",
+        why=f"It asks for a value of {asked} that the host{'' if one else 's'} {', '.join(sorted(barred))} "
+        f"{'does' if one else 'do'} not show.",
         hint="Declare it as an application property of a host (app.host(..., properties=...)) and resume the instance.",
     )

@@ -70,11 +70,11 @@ def show(frame: Frame, subscription: str) -> None:
       postroom subscription show Europe
     """
     from postroom.filters.text import format_property
-    from postroom.operations.subscriptions import filters_of, subscription_called
+    from postroom.operations.subscriptions import shown_filters, subscription_called
 
     with opened(frame) as connection:
         found = subscription_called(connection, subscription)
-        filter = filters_of(connection, [found])[found.subscription_id]
+        filter = shown_filters(connection, [found])[found.subscription_id]
     expression = [
         {
             "group": number,
@@ -127,7 +127,8 @@ def test(
     from postroom.cli.verdicts import filter_as_plain, show_groups, show_subscriber, subscriber_as_plain, tell_filter
     from postroom.filters.explain import explain
     from postroom.filters.text import format_filter, parse
-    from postroom.operations.explaining import explain_subscriber
+    from postroom.operations.discretion import sensitive_keys
+    from postroom.operations.explaining import discreet_subscriber
     from postroom.operations.properties import context_of, deployed_properties
     from postroom.operations.subscribers import subscriber_called
 
@@ -136,8 +137,10 @@ def test(
         known = deployed_properties(connection)
         context = context_of(properties, written, known, require)
         found = None if subscription is None else subscriber_called(connection, subscription, known)
+        # What the caller has just typed may be shown; what an instance waits for may not.
+        hidden = sensitive_keys(connection) if found is not None and found.waiting else frozenset()
     if found is not None:
-        explained = explain_subscriber(found, context)
+        explained = discreet_subscriber(found, context, hidden)
         explanation = explained.explanation
         met = explanation.holds and not explained.unmet
         plain = subscriber_as_plain(explained)
@@ -183,6 +186,7 @@ def explain(frame: Frame, subscription: str | None, text: str | None, limit: int
     """
     from postroom.cli.matches import matched_as_plain, show_matched
     from postroom.filters.text import format_filter, parse
+    from postroom.operations.discretion import discreet_filter, sensitive_keys
     from postroom.operations.matched_messages import matched_messages
     from postroom.operations.properties import deployed_properties
     from postroom.operations.subscribers import subscriber_called
@@ -193,9 +197,11 @@ def explain(frame: Frame, subscription: str | None, text: str | None, limit: int
         subscriber = None if subscription is None else subscriber_called(connection, subscription, known)
         filter = parse(text or "", known) if subscriber is None else subscriber.filter
         shown = None if subscriber is None else subscriber.shown
-        found = matched_messages(connection, filter, limit=limit, among=among, shown=shown)
+        waiting = subscriber is not None and subscriber.waiting
+        found = matched_messages(connection, filter, limit=limit, among=among, shown=shown, waiting=waiting)
+        told = discreet_filter(filter, sensitive_keys(connection)) if waiting else filter
     if frame.output is Format.JSON:
-        click.echo(to_json({"filter": format_filter(filter), **matched_as_plain(found)}))
+        click.echo(to_json({"filter": format_filter(told), **matched_as_plain(found)}))
     else:
         show_matched(found)
 

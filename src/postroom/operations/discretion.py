@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from postroom.filters.explain import Explanation
+from postroom.filters.authorisation import MessagePredicate
+from postroom.filters.explain import Explanation, PredicateExplanation
+from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
+from postroom.properties import Property
+from postroom.values import ValueType
 
 HIDDEN = "(hidden)"
 
@@ -42,20 +46,51 @@ def discreet_context(context: Context, sensitive: Collection[str]) -> Context:
     def shown(values: Mapping[str, Any]) -> dict[str, Any]:
         return {key: HIDDEN if key in sensitive else value for key, value in values.items()}
 
-    predicates = {(key, HIDDEN if key in sensitive else value) for key, value in context.predicates}
-    return Context(shown(context.promoted), shown(context.written), predicates)
+    predicates = discreet_required(context.predicates, sensitive)
+    return Context(shown(context.promoted), shown(context.written), frozenset(predicates))
 
 
-def discreet_explanation(explanation: Explanation, sensitive: Collection[str]) -> Explanation:
-    """An explanation as it may be shown: what a sensitive property met is not told, only whether it did."""
-    groups = tuple(
-        replace(
-            group,
-            predicates=tuple(
-                replace(one, met=HIDDEN) if one.met is not None and one.predicate.property.key in sensitive else one
-                for one in group.predicates
-            ),
-        )
-        for group in explanation.groups
-    )
+def discreet_required(predicates: Iterable[MessagePredicate], sensitive: Collection[str]) -> list[MessagePredicate]:
+    """What a message asks of its receivers, as it may be shown."""
+    return [(key, HIDDEN if key in sensitive else value) for key, value in predicates]
+
+
+def discreet_filter(filter: Filter, sensitive: Collection[str]) -> Filter:
+    """The filter of an instance as it may be shown: what it waits for came with a message."""
+    return Filter(tuple(tuple(_discreet_predicate(one, sensitive) for one in group) for group in filter.groups))
+
+
+def hidden_filter(keys: Iterable[str]) -> Filter:
+    """The filter of an instance for those who may not see what it waits for, only by which properties."""
+    return Filter((tuple(Predicate(_of_text(key), Operator.EQ, HIDDEN) for key in keys),))
+
+
+def may_see_values(connection: Connection) -> bool:
+    """May the login see what instances wait for? Operators may not (SEC-13)."""
+    row = connection.execute("SELECT has_column_privilege('subscriptions', 'correlation_values', 'SELECT')").fetchone()
+    return row is not None and bool(row[0])
+
+
+def discreet_explanation(explanation: Explanation, sensitive: Collection[str], *, waiting: bool = False) -> Explanation:
+    """An explanation as it may be shown: what a sensitive property met is not told, only whether it did. Nor is, where
+    an instance is ``waiting``, what it wants; elsewhere that is configuration."""
+
+    def shown(one: PredicateExplanation) -> PredicateExplanation:
+        if one.predicate.property.key not in sensitive:
+            return one
+        wanted = _discreet_predicate(one.predicate, sensitive) if waiting else one.predicate
+        return replace(one, predicate=wanted, met=None if one.met is None else HIDDEN)
+
+    groups = tuple(replace(group, predicates=tuple(map(shown, group.predicates))) for group in explanation.groups)
     return replace(explanation, groups=groups)
+
+
+def _discreet_predicate(one: Predicate, sensitive: Collection[str]) -> Predicate:
+    if one.property.key not in sensitive or one.value is None:
+        return one
+    return Predicate(_of_text(one.property.key), one.operator, HIDDEN)
+
+
+def _of_text(key: str) -> Property:
+    """The property as if it were one of text, whatever its type is: no other can have HIDDEN as its value."""
+    return Property.from_key(key, ValueType.STR)

@@ -29,7 +29,7 @@ from postroom.filters.expression import Filter
 from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
-from postroom.operations.discretion import discreet_context, discreet_explanation, sensitive_keys
+from postroom.operations.discretion import discreet_context, discreet_explanation, discreet_required, sensitive_keys
 from postroom.operations.messages import StoredMessage, message_with_id
 from postroom.operations.properties import deployed_properties
 from postroom.operations.subscribers import Startable, Subscriber, all_subscribers, is_directed
@@ -284,7 +284,7 @@ def _explained(connection: Connection, given: Sequence[_Given], limits: Limits) 
             title=one.title,
             context=discreet_context(one.context, hidden),
             subscribers=tuple(
-                _discreet(explain_subscriber(subscriber.as_written(properties), one.context), hidden)
+                discreet_subscriber(subscriber.as_written(properties), one.context, hidden)
                 for subscriber in each.kept()
             ),
             counts=each.counts,
@@ -295,8 +295,16 @@ def _explained(connection: Connection, given: Sequence[_Given], limits: Limits) 
     ]
 
 
-def _discreet(one: SubscriberExplanation, hidden: frozenset[str]) -> SubscriberExplanation:
-    return replace(one, explanation=discreet_explanation(one.explanation, hidden)) if hidden else one
+def discreet_subscriber(subscriber: Subscriber, context: Context, hidden: frozenset[str]) -> SubscriberExplanation:
+    """One subscriber alone, as it may be shown; ``hidden`` are the keys of sensitive properties."""
+    one = explain_subscriber(subscriber, context)
+    if not hidden:
+        return one
+    return replace(
+        one,
+        explanation=discreet_explanation(one.explanation, hidden, waiting=subscriber.waiting),
+        unmet=tuple(discreet_required(one.unmet, hidden)),
+    )
 
 
 _Ranked = tuple[float, str, int, Subscriber]

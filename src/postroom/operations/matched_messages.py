@@ -8,7 +8,7 @@ The messages go through the index in batches, so that neither many of them nor a
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -60,29 +60,35 @@ def matched_messages(
     among: int | None = None,
     misses: int = 3,
     shown: ApplicationProperties | None = None,
+    waiting: bool = False,
 ) -> MatchedMessages:
     """The ``limit`` latest matches ``among`` so many messages, the latest (None: all); ``misses`` if there is none.
 
-    ``shown`` is what the subscriber's host can show to be authorised; without it no host is asked."""
+    ``shown`` is what the subscriber's host can show to be authorised; without it no host is asked. If the filter is
+    that of a ``waiting`` instance, its sensitive values are not shown either."""
+
+    def compared(one: _Stored) -> ComparedMessage:
+        return _compared(one, filter, shown, lambda explained: discreet_explanation(explained, hidden, waiting=waiting))
+
     index = SubscriptionIndex()
     index.add(1, filter)
-    compared = {each.property.key: each.property for group in filter.groups for each in group}
+    properties = {each.property.key: each.property for group in filter.groups for each in group}
     hidden = sensitive_keys(connection)
     found = MatchedMessages()
     nearest: list[tuple[float, _Stored]] = []
     for batch in _latest(connection, among):
-        columns = _columns(compared, [one.context.promoted for one in batch])
+        columns = _columns(properties, [one.context.promoted for one in batch])
         rows = index.match(columns, len(batch))[0].tolist()
         found.looked_at += len(batch)
         found.matching += len(rows)
         for row in rows[: limit - len(found.messages)]:
-            found.messages.append(_compared(batch[row], filter, shown, hidden))
+            found.messages.append(compared(batch[row]))
         if not found.matching:
             # What is as near comes later stays later: the sort is stable, and the latest come first.
             ranked = [(distance(filter.groups, one.context.promoted, one.context.written), one) for one in batch]
             nearest = sorted([*nearest, *ranked], key=lambda pair: pair[0])[:misses]
     if not found.matching:
-        found.nearest = [_compared(one, filter, shown, hidden) for _, one in nearest]
+        found.nearest = [compared(one) for _, one in nearest]
     return found
 
 
@@ -121,13 +127,16 @@ def _columns(compared: Mapping[str, Comparable], batch: Sequence[Mapping[str, Va
 
 
 def _compared(
-    one: _Stored, filter: Filter, shown: ApplicationProperties | None, hidden: frozenset[str]
+    one: _Stored,
+    filter: Filter,
+    shown: ApplicationProperties | None,
+    discreet: Callable[[Explanation], Explanation],
 ) -> ComparedMessage:
     message_type = one.context.get(BTS.MessageType)
     return ComparedMessage(
         message_id=one.message_id,
         published_at=one.published_at,
         message_type=None if message_type is None else str(message_type),
-        explanation=discreet_explanation(explain(filter, one.context.promoted, one.context.written), hidden),
+        explanation=discreet(explain(filter, one.context.promoted, one.context.written)),
         authorised=shown is None or may_receive(one.context.predicates, shown),
     )

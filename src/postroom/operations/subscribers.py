@@ -61,6 +61,8 @@ class Subscriber:
     """What has to be started before it receives anything."""
     shown: ApplicationProperties = NOTHING_TO_SHOW
     """What its host can show to be authorised."""
+    waiting: bool = False
+    """It is an instance that waits: its filter has values of messages."""
 
     @property
     def own_groups(self) -> tuple[Group, ...]:
@@ -134,6 +136,7 @@ def subscriber_called(connection: Connection, called: str, properties: list[Prop
         if found.state is SubscriptionState.STARTED
         else ports.not_started(found.service_id, found.group),
         shown=ports.shown_by(found.host),
+        waiting=found.instance_id is not None,
     )
 
 

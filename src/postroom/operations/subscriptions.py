@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, time
 from typing import Any, Literal
 
@@ -12,11 +12,12 @@ from postroom.agent.correlation import read_waiting
 from postroom.agent.routing import read_filters
 from postroom.errors import DefinitionError, NotFound
 from postroom.filters.expression import Filter
-from postroom.filters.text import parse
+from postroom.filters.text import format_filter, parse
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.service_subscriptions import SubscriptionState
 from postroom.messagebox.statements import statement
+from postroom.operations.discretion import discreet_filter, hidden_filter, may_see_values, sensitive_keys
 from postroom.operations.properties import deployed_properties
 from postroom.properties import Property
 
@@ -44,7 +45,8 @@ class Subscription:
     ordered_delivery: bool
     request_response: bool
     filter: str
-    """As it was written; the predicates are what is matched. Empty if it was written by nobody."""
+    """As it was written; the predicates are what is matched. Empty if it was written by nobody. Of an instance, as it
+    may be shown."""
     convoy: tuple[str, ...]
     """The keys of the properties that keep convoys together."""
     created_at: datetime
@@ -97,7 +99,23 @@ def filters_of(connection: Connection, subscriptions: list[Subscription]) -> dic
     return {
         one.subscription_id: as_written(stored[one.subscription_id], one.filter, properties.values())
         for one in subscriptions
+        if one.subscription_id in stored  # else it was removed and purged in this very moment
     }
+
+
+def shown_filters(connection: Connection, subscriptions: list[Subscription]) -> dict[int, Filter]:
+    """The same as they may be shown. What an instance waits for came with a message: values of sensitive properties are
+    hidden (SEC-14), and all values from those who may not read messages (SEC-13)."""
+    waiting = [one for one in subscriptions if one.instance_id is not None]
+    shown = filters_of(connection, [one for one in subscriptions if one.instance_id is None])
+    if waiting and may_see_values(connection):
+        hidden = sensitive_keys(connection)
+        shown |= {key: discreet_filter(filter, hidden) for key, filter in filters_of(connection, waiting).items()}
+    elif waiting:
+        ids = [one.subscription_id for one in waiting]
+        for subscription_id, keys in connection.execute(statement("queries/read_correlation_properties"), (ids,)):
+            shown[subscription_id] = hidden_filter(keys)
+    return shown
 
 
 def as_written(stored: Filter, text: str, properties: Iterable[Property]) -> Filter:
@@ -112,7 +130,12 @@ def as_written(stored: Filter, text: str, properties: Iterable[Property]) -> Fil
 
 def _read(connection: Connection, **conditions: Any) -> list[Subscription]:
     parameters = dict.fromkeys(("id", "activation", "service", "instance", "limit")) | conditions
-    return [_subscription(row) for row in connection.execute(statement("queries/list_subscriptions"), parameters)]
+    found = [_subscription(row) for row in connection.execute(statement("queries/list_subscriptions"), parameters)]
+    shown = shown_filters(connection, [one for one in found if one.instance_id is not None])
+    return [
+        replace(one, filter=format_filter(shown[one.subscription_id])) if one.subscription_id in shown else one
+        for one in found
+    ]
 
 
 _FIELDS = (

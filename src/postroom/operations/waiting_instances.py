@@ -42,6 +42,7 @@ def waiting_instances(
             subscription_id=one.subscription_id,
             filter=filters[one.subscription_id],
             shown=shown.get(one.host_id, NOTHING_TO_SHOW),
+            waiting=True,
         )
         for row in rows:
             found[row].append(subscriber)

@@ -33,7 +33,7 @@ def promote_text(prop: Property, text: str | None, *, path: str) -> Value | None
     try:
         return check_promoted(value_from_text(prop.value_type, text))
     except BadValue as error:
-        raise cannot_promote(prop, path, error.what, error.hint) from None
+        raise _bad_value(prop, path, error) from None
 
 
 def promote_json(prop: Property, token: bytes, *, path: str) -> Value | None:
@@ -41,7 +41,7 @@ def promote_json(prop: Property, token: bytes, *, path: str) -> Value | None:
     try:
         return _from_json(prop.value_type, token)
     except BadValue as error:
-        raise cannot_promote(prop, path, error.what, error.hint) from None
+        raise _bad_value(prop, path, error) from None
 
 
 def cannot_promote(prop: Property, path: str, why: str, hint: str = "") -> PipelineFailure:
@@ -53,6 +53,14 @@ def cannot_promote(prop: Property, path: str, why: str, hint: str = "") -> Pipel
         why=why,
         hint=hint or "Correct the document and send it again, or promote the property from another place.",
     )
+
+
+def _bad_value(prop: Property, path: str, error: BadValue) -> PipelineFailure:
+    if not prop.sensitive:
+        return cannot_promote(prop, path, error.what, error.hint)
+    # Operators read this, and nobody is shown a sensitive value (SEC-14).
+    wanted = prop.value_type.python_type.__name__
+    return cannot_promote(prop, path, f"What is there (hidden) is no {wanted} that can be promoted.")
 
 
 def _from_json(value_type: ValueType, token: bytes) -> Value | None:

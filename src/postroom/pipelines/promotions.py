@@ -44,7 +44,11 @@ class Promotions(Mapping[Property, str]):
 
     def stored(self) -> list[dict[str, Any]]:
         """As JSON: each property by its key and the number of its type."""
-        return [{"property": prop.key, "type": int(prop.value_type), "path": path} for prop, path in self._entries]
+        return [
+            {"property": prop.key, "type": int(prop.value_type), "path": path}
+            | ({"sensitive": True} if prop.sensitive else {})
+            for prop, path in self._entries
+        ]
 
     @property
     def properties(self) -> tuple[Property, ...]:
@@ -82,8 +86,8 @@ class Promotions(Mapping[Property, str]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def _identity(self) -> tuple[tuple[str, ValueType, str], ...]:
-        return tuple((prop.key, prop.value_type, path) for prop, path in self._entries)
+    def _identity(self) -> tuple[tuple[str, ValueType, bool, str], ...]:
+        return tuple((prop.key, prop.value_type, prop.sensitive, path) for prop, path in self._entries)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Promotions) and self._identity() == other._identity()
@@ -98,7 +102,7 @@ class Promotions(Mapping[Property, str]):
 def _stored_property(entry: object) -> Property:
     if not isinstance(entry, Mapping) or not {"property", "type", "path"} <= entry.keys():
         raise ValueError(f"{entry!r} is not a stored promotion")
-    return Property.from_key(entry["property"], ValueType(entry["type"]))
+    return Property.from_key(entry["property"], ValueType(entry["type"]), sensitive=entry.get("sensitive", False))
 
 
 #: The type of a ``promote`` field: a user gives any mapping, the definition holds ``Promotions``.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import pytest
 
 from postroom.cli.exit_codes import ExitCode
+from postroom.messagebox.configuration import ServiceClass, hosts
 from postroom.messagebox.connection import connect
+from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService
+from postroom.properties import Property
 from tests.integration.cli.conftest import Run
 
 APP = """
@@ -58,6 +62,44 @@ def test_no_command_shows_the_value(payments: Run, tmp_path: Path) -> None:
     (context,) = (tmp_path / "saved").rglob("context.json")
     assert SECRET not in context.read_text()
     assert "(hidden)" in context.read_text()
+
+
+def test_what_a_message_asks_of_its_receivers_is_not_shown_either(payments: Run, tmp_path: Path) -> None:
+    asked = ("-p", f"Payments.Card={SECRET}", "--require", "Payments.Card=9999")
+    for output in ("table", "json"):
+        explained = payments("explain", *asked, "-o", output)
+        assert "(hidden)" in explained.out
+        assert "9999" not in explained.out
+    refused = payments("publish", tmp_path / "payment.json", *asked)
+    assert refused.code == ExitCode.FAILED
+    assert "9999" not in refused.out + refused.err
+    assert "9999" not in payments("instance", "list", "-o", "json").out
+
+
+def test_nor_is_what_an_instance_waits_for(payments: Run, database: str) -> None:
+    """Its filter is no configuration: the value came with a message."""
+    with connect(database) as connection:
+        host = next(one for one in hosts(connection) if one.name == "Secure")
+        service = SubscribingService(service_id=uuid.UUID(int=7), name="Refunds")
+        filter = (Property("Payments.Card", str) == "9999") & (Property("Security.Level", int) == 77)
+        ServiceSubscriptions(host, ServiceClass.ORCHESTRATIONS).wait(connection, service, uuid.uuid4(), filter)
+    [listed] = payments("subscription", "list", "--type", "instance", "-o", "json").json
+    for command in (
+        ("subscription", "list"),
+        ("subscription", "show", "Refunds"),
+        ("subscription", "explain", "Refunds"),
+        ("subscription", "test", "Refunds", "-p", "Security.Level=77"),
+        ("explain", "-p", "Payments.Card=9999", "-p", "Security.Level=77"),
+    ):
+        for output in ("table", "json"):
+            ran = payments(*command, "-o", output)
+            assert ran.code in (ExitCode.OK, ExitCode.FAILED), (command, ran)
+            assert "9999" not in ran.out, (command, ran.out)
+    shown = payments("subscription", "show", listed["subscription_id"], "-o", "json").json["expression"]
+    assert {(row["property"], row["value"]) for row in shown} == {("Payments.Card", "(hidden)"), ("Security.Level", 77)}
+    explained = payments("explain", "-p", "Payments.Card=9999", "-p", "Security.Level=77", "-o", "json").json
+    [waiting] = [one for one in explained[0]["subscribers"] if one["name"].startswith("Refunds")]
+    assert waiting["verdict"] == "receives it"
 
 
 def test_a_property_becomes_sensitive_and_stays_so(run: Run, database: str, tmp_path: Path) -> None:

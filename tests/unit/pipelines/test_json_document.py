@@ -11,7 +11,7 @@ import pytest
 
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE
-from postroom.pipelines import Json
+from postroom.pipelines import Json, load_pipeline
 from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE
 from postroom.properties import Property
 from tests.unit.pipelines.conftest import Receive
@@ -108,6 +108,21 @@ def test_what_is_promoted(receive: Receive, prop: Property, written: str, value:
 
 def test_a_float_is_never_minus_zero(receive: Receive) -> None:
     assert str(promote_one(receive, Weight, "-0.0")) == "0.0"
+
+
+@pytest.mark.parametrize(("type_", "written"), [(int, '"4111"'), (int, "4111.5"), (str, "4111"), (Decimal, '"4111x"')])
+def test_a_sensitive_value_that_cannot_be_promoted_is_not_quoted(receive: Receive, type_: type, written: str) -> None:
+    """SEC-14: nor after the definition was stored."""
+    definition = Json(promote={Property("Payments.Card", type_, sensitive=True): "value"})
+    stored = load_pipeline(definition.model_dump(mode="json"))
+    assert isinstance(stored, Json)
+    assert stored == definition
+    assert stored != Json(promote={Property("Payments.Card", type_): "value"})
+    for pipeline in (definition, stored):
+        with pytest.raises(PipelineFailure) as raised:
+            receive(pipeline, f'{{"value": {written}}}'.encode())
+        assert "4111" not in str(raised.value)
+        assert "Payments.Card cannot be promoted from 'value'." in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,9 @@
+-- By which properties some instance subscriptions wait, in the order of their type; for logins that may not see by which
+-- values. Index: subscriptions' primary key.
+SELECT s.id, array_agg(p.key ORDER BY o.number)
+  FROM subscriptions s
+  JOIN correlation_types t ON t.id = s.correlation_type_id
+ CROSS JOIN unnest(t.property_ids) WITH ORDINALITY AS o (property_id, number)
+  JOIN properties p ON p.id = o.property_id
+ WHERE s.id = ANY (%s)
+ GROUP BY s.id
