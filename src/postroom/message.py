@@ -331,6 +331,22 @@ class Message:
         """The body part, or None for a message without parts."""
         return next((part for part in self.parts if part.name == self.body_part_name), None)
 
+    @property
+    def data(self) -> bytes:
+        """The whole content of the body part, in memory; nothing for a message without parts."""
+        return b"" if self.body is None else self.body.data
+
+    def with_body(self, body: bytes | Body) -> Message:
+        """Another message that has this content in its body part, and everything else as here."""
+        content = _content(body)
+        if self.body is None:
+            return Message(context=self.context, parts=(Part(body=content), *self.parts))
+        parts = tuple(
+            replace(part, part_id=uuid.uuid4(), body=content if part.name == self.body_part_name else part.body)
+            for part in self.parts
+        )
+        return Message(context=self.context, parts=parts, body_part_name=self.body_part_name)
+
     def with_context(self, context: Context) -> Message:
         """Another message, with an id of its own; its parts have the same content, and ids of their own too."""
         parts = tuple(replace(part, part_id=uuid.uuid4()) for part in self.parts)

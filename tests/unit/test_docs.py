@@ -230,7 +230,7 @@ def test_every_argument_of_a_definition_is_told() -> None:
     kinds = [*get_args(adapters.AnyAdapter), *get_args(pipelines.ReceivePipeline)]
     for kind in kinds:
         assert kind.__name__ in page, f"{kind.__name__} is not on the page"
-        for name in kind.model_fields.keys() - {"kind"}:
+        for name in {field.alias or name for name, field in kind.model_fields.items()} - {"kind"}:
             assert re.search(rf"\b{name}\b", page), f"{kind.__name__}.{name} is not on the page"
     for method in (
         Application.send_port,

@@ -13,11 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from postroom.agent.chunks import Chunk
-from postroom.agent.documents import body_slice
 from postroom.agent.originator import ANONYMOUS, GUEST, Login
 from postroom.errors import AuthenticationFailure
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines.disassembled import BadDocument
+from postroom.pipelines.spooled import cut
 from postroom.system_properties import BTS
 
 _NOBODY = {"", GUEST.lower(), ANONYMOUS}
@@ -53,7 +53,7 @@ def _known(chunk: Chunk, login: Login) -> npt.NDArray[np.bool_]:
 
 def _values(chunk: Chunk, key: str, nobody: set[str]) -> npt.NDArray[np.bool_]:
     assert chunk.documents is not None
-    context = chunk.interchange.context
+    context = chunk.context
     shared = context.promoted.get(key) or context.written.get(key) or ""
     own = chunk.documents[key].to_pylist() if key in chunk.documents.column_names else [None] * chunk.rows
     return np.fromiter(((value or str(shared)).lower() not in nobody for value in own), dtype=bool, count=chunk.rows)
@@ -64,7 +64,7 @@ def _bad(chunk: Chunk, row: int, failure: AuthenticationFailure) -> BadDocument:
     body = chunk.documents["body"][row].as_py()
     if body is None:
         offset, length = chunk.documents["offset"][row].as_py(), chunk.documents["length"][row].as_py()
-        body = b"".join(body_slice(chunk.interchange.body, offset, length).chunks())
+        body = b"".join(cut(chunk.source, offset, length).chunks())
     return BadDocument(number=chunk.documents["number"][row].as_py(), body=body, failure=failure)
 
 

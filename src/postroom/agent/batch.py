@@ -125,14 +125,15 @@ class Batch:
         table = table.take(self._kept) if len(self._kept) < len(documents.chunk_of) else table
         bodies = table["body"].to_pylist()
         inline = np.fromiter((body is not None for body in bodies), dtype=bool, count=len(bodies))
-        if inline.all():
-            self._copy_parts(connection, self._part_ids, bodies)
-        else:
-            self._copy_parts(connection, self._part_ids[inline], [body for body in bodies if body is not None])
-            for position in np.flatnonzero(~inline).tolist():
-                # A body that stayed where it is: streamed from the interchange in fragments.
-                part_id = uuid.UUID(bytes=bytes(self._part_ids[position]))
-                write_part(connection, documents.part(documents.body(int(self._kept[position])), part_id))
+        types = documents.content_types(self._kept)
+        for content_type in dict.fromkeys(types):
+            chosen = np.flatnonzero(inline & np.fromiter((one == content_type for one in types), bool, len(types)))
+            held = bodies if len(chosen) == len(bodies) else [bodies[position] for position in chosen.tolist()]
+            self._copy_parts(connection, self._part_ids[chosen], held, content_type)
+        for position in np.flatnonzero(~inline).tolist():
+            # A body that stayed where it is: streamed from the interchange in fragments.
+            part_id = uuid.UUID(bytes=bytes(self._part_ids[position]))
+            write_part(connection, documents.document(int(self._kept[position]), part_id))
         shared = [documents.stamps[chunk] for chunk in documents.chunk_of[self._kept].tolist()]
         columns = {key: column.take(pa.array(self._kept)) for key, column in documents.columns.items()}
         contexts = stored_contexts(shared, columns, len(self._kept))
@@ -145,10 +146,12 @@ class Batch:
             batch_originators(shared, columns, self._routing.login),
         )
 
-    def _copy_parts(self, connection: Connection, ids: npt.NDArray[np.void], bodies: list[bytes]) -> None:
+    def _copy_parts(
+        self, connection: Connection, ids: npt.NDArray[np.void], bodies: list[bytes], content_type: str
+    ) -> None:
         if bodies:
             sizes = np.fromiter(map(len, bodies), dtype=np.int64, count=len(bodies))
-            columns = [(UUID, ids), constant(BODY), constant(self._documents.content_type), (BIGINT, sizes)]
+            columns = [(UUID, ids), constant(BODY), constant(content_type), (BIGINT, sizes)]
             write_parts(connection, columns, bodies)
 
     def write_routes(self, connection: Connection, *, message_log: int, part_log: int) -> None:

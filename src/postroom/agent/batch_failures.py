@@ -217,13 +217,13 @@ class BatchFailures:
 
     def _clone(self, one: _Failed, message_id: uuid.UUID, context: Context) -> Message:
         """Its bytes as a message of their own."""
+        part_id = derive_id(self._documents.units[one.chunk], Kind.PART, one.number)
         if one.row is not None:
-            body = self._documents.body(one.row)
+            part = self._documents.document(one.row, part_id)
         else:
             assert one.body is not None
-            body = one.body
-        part_id = derive_id(self._documents.units[one.chunk], Kind.PART, one.number)
-        return Message(context=context, parts=(self._documents.part(body, part_id),), message_id=message_id)
+            part = self._documents.original(one.body, part_id)
+        return Message(context=context, parts=(part,), message_id=message_id)
 
     @property
     def _adapter(self) -> str:

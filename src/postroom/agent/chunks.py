@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 
 from postroom.agent.interchange import Interchange
 from postroom.errors import MessageFailure, PipelineFailure
+from postroom.message import Body, Context
 from postroom.pipelines import ReceivePipeline
-from postroom.pipelines.disassembled import BadDocument
+from postroom.pipelines.disassembled import BadDocument, Decoded
 
 #: A chunk, and a transaction, end at about this many documents or bytes.
 CHUNK_ROWS = 10_000
@@ -30,6 +31,7 @@ class Chunk:
     number: int
     documents: pa.Table | None
     failures: tuple[BadDocument, ...] = ()
+    decoded: Decoded | None = None
     refusal: MessageFailure | None = None
     resumable: bool = True
     recoverable: bool
@@ -41,6 +43,16 @@ class Chunk:
     @property
     def rows(self) -> int:
         return self.documents.num_rows if self.documents is not None else 0
+
+    @property
+    def context(self) -> Context:
+        """What is known of the interchange as a whole, after its decode stage."""
+        return self.interchange.context if self.decoded is None else self.decoded.context
+
+    @property
+    def source(self) -> Body:
+        """Where the bodies stand that went by reference."""
+        return self.interchange.body if self.decoded is None else self.decoded.body
 
     @property
     def is_empty_interchange(self) -> bool:
@@ -72,7 +84,7 @@ def chunks_of(pipeline: ReceivePipeline, interchange: Interchange, progress: Pro
 
 def _standard(pipeline: ReceivePipeline, interchange: Interchange) -> Chunk:
     try:
-        batches = list(pipeline.disassemble(interchange.body))
+        batches = list(pipeline.disassemble(interchange.body, context=interchange.context))
         failures = [failure for batch in batches for failure in batch.failures]
         if failures:
             raise failures[0].failure
@@ -83,18 +95,24 @@ def _standard(pipeline: ReceivePipeline, interchange: Interchange) -> Chunk:
         interchange=interchange,
         number=0,
         documents=tables,
+        decoded=batches[-1].decoded if batches else None,
         recoverable=False,
-        last_document=tables.num_rows if tables is not None else 0,
+        # Numbers are given by the disassembler; a message that a component consumed had one too.
+        last_document=tables["number"][-1].as_py() if tables is not None and tables.num_rows else 0,
         is_last=True,
     )
 
 
 def _recoverable(pipeline: ReceivePipeline, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
     number, last = progress.next_chunk, progress.last_document
-    pending: tuple[pa.Table, tuple[BadDocument, ...]] | None = None
-    batches = pipeline.disassemble(interchange.body, batch_rows=CHUNK_ROWS, batch_bytes=CHUNK_BYTES)
+    pending: tuple[pa.Table, tuple[BadDocument, ...], Decoded | None] | None = None
+    batches = pipeline.disassemble(
+        interchange.body, context=interchange.context, batch_rows=CHUNK_ROWS, batch_bytes=CHUNK_BYTES
+    )
 
-    def chunk(documents: pa.Table | None, failures: tuple[BadDocument, ...], *, is_last: bool) -> Chunk:
+    def chunk(
+        documents: pa.Table | None, failures: tuple[BadDocument, ...], decoded: Decoded | None, *, is_last: bool
+    ) -> Chunk:
         nonlocal last
         if documents is not None and documents.num_rows:
             last = max(last, documents["number"][-1].as_py())
@@ -104,6 +122,7 @@ def _recoverable(pipeline: ReceivePipeline, interchange: Interchange, progress: 
             number=number,
             documents=documents,
             failures=failures,
+            decoded=decoded,
             recoverable=True,
             last_document=last,
             is_last=is_last,
@@ -121,7 +140,7 @@ def _recoverable(pipeline: ReceivePipeline, interchange: Interchange, progress: 
             yield _refused(interchange, failure, number=number, recoverable=True, resumable=resumable, last=last)
             return
         if batch is None:
-            yield chunk(*(pending or (None, ())), is_last=True)
+            yield chunk(*(pending or (None, (), None)), is_last=True)
             return
         documents = pa.Table.from_batches([batch.messages])
         failures = batch.failures
@@ -133,7 +152,7 @@ def _recoverable(pipeline: ReceivePipeline, interchange: Interchange, progress: 
         if pending is not None:
             yield chunk(*pending, is_last=False)
             number += 1
-        pending = (documents, failures)
+        pending = (documents, failures, batch.decoded)
 
 
 def _refused(

@@ -15,9 +15,10 @@ from postroom.agent.interchange import stamp
 from postroom.agent.originator import Login, believed, believed_columns
 from postroom.agent.reports import snapshot
 from postroom.filters.columns import Columns
-from postroom.message import Body, Bytes, Context, FileSlice, Part
+from postroom.message import Body, Bytes, Context, Part
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.namespaces import is_distinguished
+from postroom.pipelines.spooled import cut
 from postroom.system_properties import BTS
 
 #: The name of the one part that a document becomes.
@@ -34,7 +35,7 @@ class Documents:
         self.location = location
         self.content_type = content_type
         self.chunks = list(chunks)
-        self.stamps = [believed(stamp(location, chunk.interchange), login) for chunk in chunks]
+        self.stamps = [believed(stamp(location, chunk.interchange, chunk.context), login) for chunk in chunks]
         self.units = [unit_for_chunk(chunk.interchange.interchange_id, chunk.number) for chunk in chunks]
         self.table = _concatenated(self.chunks)
         #: The chunk of each row.
@@ -72,10 +73,22 @@ class Documents:
         if body is not None:
             return Bytes(body)
         offset, length = self.table["offset"][row].as_py(), self.table["length"][row].as_py()
-        return body_slice(self.chunks[int(self.chunk_of[row])].interchange.body, offset, length)
+        chunk = self.chunks[int(self.chunk_of[row])]
+        return cut(chunk.source, offset, length)
 
-    def part(self, body: Body, part_id: uuid.UUID) -> Part:
-        """The part that a document, or an interchange as it came, becomes."""
+    def content_types(self, rows: npt.NDArray[np.int64]) -> list[str]:
+        """The content type of some rows: it may be another one for each interchange."""
+        by_chunk = [chunk.decoded.content_type if chunk.decoded else self.content_type for chunk in self.chunks]
+        return [by_chunk[chunk] for chunk in self.chunk_of[rows].tolist()]
+
+    def document(self, row: int, part_id: uuid.UUID) -> Part:
+        """The part that a document becomes."""
+        return Part(
+            name=BODY, body=self.body(row), content_type=self.content_types(np.array([row]))[0], part_id=part_id
+        )
+
+    def original(self, body: Body, part_id: uuid.UUID) -> Part:
+        """The part that an interchange, or a document that cannot be read, becomes: as it came."""
         return Part(name=BODY, body=body, content_type=self.content_type, part_id=part_id)
 
 
@@ -93,12 +106,3 @@ def value_columns(documents: pa.Table | None) -> dict[str, pa.Array]:
 def _concatenated(chunks: Sequence[Chunk]) -> pa.Table | None:
     tables = [chunk.documents for chunk in chunks if chunk.documents is not None]
     return pa.concat_tables(tables).combine_chunks() if tables else None
-
-
-def body_slice(body: Body, offset: int, length: int) -> Body:
-    """A document that stayed where it is in the body of its interchange."""
-    if isinstance(body, FileSlice):
-        return FileSlice(path=body.path, offset=body.offset + offset, length=length)
-    if offset == 0 and length == body.size:
-        return body
-    return Bytes(b"".join(body.chunks())[offset : offset + length])

@@ -19,12 +19,14 @@ class Interchange:
     context: Context = field(default_factory=Context)
 
 
-def stamp(location: ReceiveLocation, interchange: Interchange) -> Context:
-    """The context that every message of an interchange starts with (CTX-20)."""
+def stamp(location: ReceiveLocation, interchange: Interchange, decoded: Context | None = None) -> Context:
+    """The context that every message of an interchange starts with (CTX-20); ``decoded`` is what the components of a
+    decode stage made of the adapter's."""
     # A resumed message keeps the id of the interchange that it came with.
     original = interchange.context.get(BTS.InterchangeID, str(interchange.interchange_id))
+    context = interchange.context if decoded is None else decoded
     return (
-        interchange.context.promote(BTS.ReceivePortID, str(location.port_id))
+        context.promote(BTS.ReceivePortID, str(location.port_id))
         .promote(BTS.ReceivePortName, location.port_name)
         .promote(BTS.InboundTransportLocation, location.uri[:256])
         .promote(BTS.InboundTransportType, str(location.adapter["kind"]).upper())

@@ -20,7 +20,7 @@ from postroom.application.names import host_name_problem
 from postroom.application.place import Place
 from postroom.application.retry import Retry
 from postroom.errors import BadValue, Problem
-from postroom.pipelines import ReceivePipeline
+from postroom.pipelines import Receive, ReceivePipeline
 from postroom.properties import Property
 
 if TYPE_CHECKING:
@@ -130,7 +130,10 @@ def _location_problems(location: DeclaredLocation, hosts: Collection[str]) -> It
     yield from adapter_problems(location.adapter, "receives", "receive")
     if location.pipeline is not None:
         if isinstance(location.pipeline, ReceivePipeline):
-            yield from (f"pipeline: {text}" for text in location.pipeline.problems())
+            texts = location.pipeline.problems()
+            if not texts and isinstance(location.pipeline, Receive):
+                texts = location.pipeline.packing_problems(location.place.folder)
+            yield from (f"pipeline: {text}" for text in texts)
         else:
             yield f"{location.pipeline!r} is not a pipeline, such as pipelines.Json(...)."
     yield from host_problems(location.host, hosts)

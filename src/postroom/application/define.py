@@ -20,7 +20,7 @@ from postroom.errors import DefinitionRefused
 from postroom.filters.authorisation import comparable_text
 from postroom.filters.expression import Filter
 from postroom.filters.text import parse
-from postroom.pipelines import PassThrough
+from postroom.pipelines import PassThrough, Receive, ReceivePipeline
 from postroom.properties import Property
 
 if TYPE_CHECKING:
@@ -83,11 +83,17 @@ def _location_definition(location: DeclaredLocation, spelling: dict[str, str]) -
     return ReceiveLocationDefinition(
         name=location.name,
         adapter=location.adapter,
-        pipeline=location.pipeline or PassThrough(),
+        pipeline=_pipeline(location),
         host=spelling[location.host.lower()],
         enabled=location.enabled,
         place=location.place,
     )
+
+
+def _pipeline(location: DeclaredLocation) -> ReceivePipeline:
+    """With the files of the application's folder that it needs where it runs."""
+    pipeline = location.pipeline or PassThrough()
+    return pipeline.packed(location.place.folder) if isinstance(pipeline, Receive) else pipeline
 
 
 def _send_port_definition(

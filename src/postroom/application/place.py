@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -13,6 +14,11 @@ class Place:
 
     file: str = field(default="", compare=False)
     line: int = field(default=0, compare=False)
+
+    @property
+    def folder(self) -> Path:
+        """What relative paths in the file mean."""
+        return Path(self.file).resolve().parent
 
 
 def here() -> Place:

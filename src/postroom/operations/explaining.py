@@ -206,8 +206,8 @@ def _as_if_found(where: ReceiveLocation, path: Path) -> Interchange:
 def _documents(
     where: ReceiveLocation, interchange: Interchange, name: str, extra: Context, *, route_failures: bool
 ) -> Iterator[_Given]:
-    stamped = stamp(where, interchange)
     for chunk in chunks_of(load_pipeline(where.pipeline), interchange, Progress()):
+        stamped = stamp(where, interchange, chunk.context)
         if chunk.refusal is not None:
             yield from _unreadable(where, name, stamped, chunk.refusal, route=route_failures)
         for bad in chunk.failures:

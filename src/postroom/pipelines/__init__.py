@@ -6,15 +6,19 @@ below do not.
 
 from __future__ import annotations
 
-from postroom.pipelines.definitions import (
-    Csv,
-    Json,
-    JsonLines,
-    PassThrough,
-    ReceivePipeline,
-    Xml,
-    XmlReceive,
-    load_pipeline,
-)
+from postroom.pipelines import components
+from postroom.pipelines.definitions import Csv, Json, JsonLines, PassThrough, Xml, XmlReceive
+from postroom.pipelines.receive_definition import Receive, ReceivePipeline, load_pipeline
 
-__all__ = ["Csv", "Json", "JsonLines", "PassThrough", "ReceivePipeline", "Xml", "XmlReceive", "load_pipeline"]
+__all__ = [
+    "Csv",
+    "Json",
+    "JsonLines",
+    "PassThrough",
+    "Receive",
+    "ReceivePipeline",
+    "Xml",
+    "XmlReceive",
+    "components",
+    "load_pipeline",
+]

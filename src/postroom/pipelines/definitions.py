@@ -15,12 +15,12 @@ definition with problems must not be run. (An argument of the wrong Python type 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from postroom.errors import BadValue, DefinitionError
-from postroom.message import Body
+from postroom.errors import BadValue
+from postroom.message import Body, Context
 from postroom.pipelines import csv_format, json_path
 from postroom.pipelines.promotions import Promote, Promotions
 from postroom.properties import Property
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from postroom.pipelines.disassembled import Disassembled
 
 
-class _Definition(BaseModel):
+class Definition(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     #: The media type of the bodies that come of it.
@@ -47,9 +47,15 @@ class _Definition(BaseModel):
         return []
 
     def disassemble(
-        self, body: Body, *, batch_rows: int = 10_000, batch_bytes: int = 16 << 20
+        self,
+        body: Body,
+        *,
+        context: Context = Context(),  # noqa: B008 - immutable
+        batch_rows: int = 10_000,
+        batch_bytes: int = 16 << 20,
     ) -> Iterator[Disassembled]:
         """The messages in ``body``, a batch at a time; a batch ends at ``batch_rows`` or soon after ``batch_bytes``.
+        ``context`` is what the adapter wrote about the interchange.
 
         Raises PipelineFailure if the interchange fails as a whole, perhaps after batches have been yielded: nothing of
         a standard interchange may be published before the iterator has ended. A recoverable one may be published as
@@ -59,10 +65,11 @@ class _Definition(BaseModel):
         from postroom.pipelines.disassembled import BatchSize
         from postroom.pipelines.stages import receive
 
-        return receive(self, body, BatchSize(rows=batch_rows, bytes=batch_bytes))  # type: ignore[arg-type]
+        size = BatchSize(rows=batch_rows, bytes=batch_bytes)
+        return receive(self, body, context, size)  # type: ignore[arg-type]
 
 
-class _Promoting(_Definition):
+class _Promoting(Definition):
     promote: Promote = Promotions()
 
     @property
@@ -78,7 +85,7 @@ class _Promoting(_Definition):
         return self.promotions.problems()
 
 
-class PassThrough(_Definition):
+class PassThrough(Definition):
     """The interchange as it is, as one message: no message type, nothing promoted from its content, never read."""
 
     kind: Literal["pass-through"] = "pass-through"
@@ -150,7 +157,7 @@ class Xml(_Promoting):
         return super().problems() + xml_path.problems(self.promotions, self.namespaces, self.split)
 
 
-class XmlReceive(_Definition):
+class XmlReceive(Definition):
     """XML whose message types are known by their schemas (``schemas = app.schemas("schemas")``).
 
     What is promoted, which fields are distinguished and which roots are envelopes is what the schemas say. Envelopes
@@ -208,22 +215,8 @@ class Csv(_Promoting):
         return super().problems() + csv_format.problems(self) + _type_problems(self.message_type)
 
 
-#: Any receive pipeline; ``kind`` tells which.
-ReceivePipeline = PassThrough | Json | JsonLines | Xml | XmlReceive | Csv
-
-_STORED: TypeAdapter[ReceivePipeline] = TypeAdapter(Annotated[ReceivePipeline, Field(discriminator="kind")])
-
-
-def load_pipeline(stored: Mapping[str, Any]) -> ReceivePipeline:
-    """The pipeline that ``model_dump(mode="json")`` made ``stored`` of."""
-    try:
-        return _STORED.validate_python(dict(stored))
-    except ValidationError as error:
-        raise DefinitionError(
-            f"This is not a stored receive pipeline: {dict(stored)!r}.",
-            why="; ".join(f"{'.'.join(map(str, e['loc'])) or 'it'}: {e['msg']}" for e in error.errors()),
-            hint="It may have been written by another version; apply the application again.",
-        ) from None
+#: The pipelines that are one disassembler; ``kind`` tells which.
+Format = PassThrough | Json | JsonLines | Xml | XmlReceive | Csv
 
 
 def _type_problems(message_type: str | None) -> list[str]:

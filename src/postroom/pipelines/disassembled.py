@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from postroom.errors import BadValue, MessageFailure, PipelineFailure
 from postroom.filters.columns import arrow_type
-from postroom.message import FRAGMENT_SIZE, Body
+from postroom.message import FRAGMENT_SIZE, Body, Context
 from postroom.properties import Property
 from postroom.values import Value
 
@@ -40,6 +40,15 @@ class BadDocument:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Decoded:
+    """An interchange after its decode stage: where bodies that went by reference stand, and what its messages share."""
+
+    body: Body
+    context: Context
+    content_type: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Disassembled:
     """A batch of messages from one interchange.
 
@@ -56,6 +65,8 @@ class Disassembled:
 
     messages: pa.RecordBatch
     failures: tuple[BadDocument, ...] = ()
+    #: If there is a decode stage. ``offset`` counts in its body then. The same for every batch of an interchange.
+    decoded: Decoded | None = None
 
 
 @lru_cache(maxsize=256)

@@ -42,7 +42,7 @@ Receive = Callable[..., Received]
 def receive() -> Receive:
     """Runs an interchange through a definition that has no problems."""
 
-    def run(pipeline: ReceivePipeline, body: bytes | Body, **size: int) -> Received:
+    def run(pipeline: ReceivePipeline, body: bytes | Body, **size: Any) -> Received:
         assert pipeline.problems() == []
         received = Received()
         for batch in pipeline.disassemble(Bytes(body) if isinstance(body, bytes) else body, **size):

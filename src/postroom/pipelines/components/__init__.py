@@ -1,0 +1,31 @@
+"""The components of receive pipelines: what they are, and ours."""
+
+from __future__ import annotations
+
+from postroom.pipelines.components.compression import Gzip, Zip
+from postroom.pipelines.components.contract import (
+    CONSUMED,
+    Component,
+    Decoder,
+    Disassembler,
+    PartyResolver,
+    Suspend,
+    Validator,
+)
+from postroom.pipelines.components.text import Base64, Charset
+from postroom.pipelines.spooled import spool
+
+__all__ = [
+    "CONSUMED",
+    "Base64",
+    "Charset",
+    "Component",
+    "Decoder",
+    "Disassembler",
+    "Gzip",
+    "PartyResolver",
+    "Suspend",
+    "Validator",
+    "Zip",
+    "spool",
+]

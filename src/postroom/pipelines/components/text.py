@@ -1,0 +1,91 @@
+"""Decoders for text: base64, and character sets."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+from collections.abc import Iterator
+from dataclasses import replace
+
+from postroom.errors import PipelineFailure
+from postroom.message import Body, Message
+from postroom.pipelines.components.contract import Decoder
+from postroom.pipelines.spooled import spool
+
+_WHITE = b" \t\r\n\v\f"
+
+
+class Base64(Decoder):
+    """Decodes base64; white space between the characters is nothing, anything else that does not belong is refused."""
+
+    def decode(self, message: Message) -> Body:
+        assert message.body is not None
+        body = message.body.body
+        return spool(_decoded(body), max_size=body.size)
+
+
+def _decoded(body: Body) -> Iterator[bytes]:
+    pending = b""
+    try:
+        for chunk in body.chunks():
+            pending += chunk.translate(None, _WHITE)
+            # The end may be padded, and is decoded last: padding anywhere else is an error.
+            whole = max(0, (len(pending) - 1) // 4 * 4)
+            yield base64.b64decode(pending[:whole], validate=True)
+            if b"=" in pending[:whole]:
+                raise binascii.Error("Something follows the padding")
+            pending = pending[whole:]
+        yield base64.b64decode(pending, validate=True)
+    except binascii.Error as error:
+        raise PipelineFailure(
+            "The content is not base64.", why=f"{error}.", hint="Send it as base64, whole and unchanged."
+        ) from None
+
+
+class Charset(Decoder):
+    """Converts text from ``source`` to UTF-8, without a byte order mark.
+
+    components.Charset("windows-1252")
+    """
+
+    source: str
+
+    def __init__(self, source: str, **settings: object) -> None:
+        super().__init__(**{"source": source, **settings})
+
+    def problems(self) -> list[str]:
+        try:
+            is_text = codecs.lookup(self.source)._is_text_encoding
+        except LookupError:
+            is_text = False
+        return [] if is_text else [f"{self.source!r} is not an encoding of text that Python knows."]
+
+    def decode(self, message: Message) -> Message:
+        assert message.body is not None
+        body = message.body.body
+        # No encoding that Python knows takes one byte for more than four of UTF-8.
+        changed = message.with_body(spool(self._converted(body), max_size=4 * body.size))
+        parts = [
+            replace(part, charset="utf-8") if part.name == changed.body_part_name else part for part in changed.parts
+        ]
+        return replace(changed, parts=tuple(parts))
+
+    def _converted(self, body: Body) -> Iterator[bytes]:
+        decoder = codecs.getincrementaldecoder(self.source)()
+        read, first = 0, True
+        try:
+            for chunk in body.chunks():
+                text = decoder.decode(chunk)
+                if first and text:
+                    text, first = text.removeprefix("\ufeff"), False
+                read += len(chunk)
+                yield text.encode()
+            yield decoder.decode(b"", final=True).encode()
+        except UnicodeError as error:
+            reason = error.reason if isinstance(error, UnicodeDecodeError) else str(error)
+            raise PipelineFailure(
+                f"The content is not {self.source}.",
+                why=f"In the bytes after {read:,}: {reason}.",
+                hint="Send it in the encoding of the pipeline, or name the right one in the pipeline.",
+            ) from None

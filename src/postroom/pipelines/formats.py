@@ -1,0 +1,49 @@
+"""The disassemblers that are pipelines of their own, and what each takes for its own kind of content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from postroom.message import Body
+from postroom.pipelines import csv_rows, json_document, json_lines, pass_through, xml_document, xml_receive
+from postroom.pipelines.definitions import Csv, Format, Json, JsonLines, PassThrough, Xml, XmlReceive
+from postroom.pipelines.disassembled import BatchSize, Disassembled
+
+_JSON = b'{["-0123456789'
+_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+
+
+def disassemble(pipeline: Format, body: Body, size: BatchSize) -> Iterator[Disassembled]:
+    """By the definition's own disassembler: it yields what fails a document and raises what fails the interchange."""
+    match pipeline:
+        case PassThrough():
+            return pass_through.disassemble(body, size)
+        case Json():
+            return json_document.disassemble(pipeline, body, size)
+        case JsonLines():
+            return json_lines.disassemble(pipeline, body, size)
+        case Xml():
+            return xml_document.disassemble(pipeline, body, size)
+        case XmlReceive():
+            return xml_receive.disassemble(pipeline, body, size)
+        case Csv():
+            return csv_rows.disassemble(pipeline, body, size)
+
+
+def probe(pipeline: Format, head: bytes) -> bool:
+    """Whether an interchange that begins like this looks like the format (RCV-03). XML begins with ``<``; JSON with
+    what a JSON value can begin with; delimited text and pass-through take anything."""
+    for mark in _MARKS:
+        head = head.removeprefix(mark)
+    start = head.replace(b"\0", b"").lstrip()
+    is_json = start[:1] in _JSON if start else False
+    is_json = is_json or start.startswith((b"true", b"false", b"null"))
+    match pipeline:
+        case Xml() | XmlReceive():
+            return start.startswith(b"<")
+        case Json():
+            return is_json
+        case JsonLines():
+            return is_json or not start  # no lines at all are a list too
+        case Csv() | PassThrough():
+            return True

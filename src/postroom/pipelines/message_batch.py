@@ -1,0 +1,68 @@
+"""A batch of documents as components see it: Arrow columns, and each row as a message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from postroom.message import Body, Bytes, Context, Message, Part
+from postroom.namespaces import is_distinguished
+from postroom.pipelines.disassembled import Decoded
+from postroom.pipelines.spooled import cut
+from postroom.system_properties import BTS
+
+_OWN_COLUMNS = ("number", "body", "offset", "length", "message_type")
+
+
+class MessageBatch:
+    """``table`` has the columns of ``Disassembled.messages``: number, body (null if it is large), message_type, and one
+    per promoted property, named by its key (``Region.key``)."""
+
+    def __init__(self, table: pa.RecordBatch, decoded: Decoded) -> None:
+        self.table = table
+        self._decoded = decoded
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[Message]:
+        return map(self.message, range(len(self)))
+
+    def body(self, row: int) -> Body:
+        content: bytes | None = self._columns["body"][row]
+        if content is not None:
+            return Bytes(content)
+        return cut(self._decoded.body, self._columns["offset"][row], self._columns["length"][row])
+
+    def message(self, row: int) -> Message:
+        """The document as it would be published, but for what the receive location adds."""
+        own: dict[str, Any] = {
+            key: _plain(values[row])
+            for key, values in self._columns.items()
+            if key not in _OWN_COLUMNS and values[row] is not None
+        }
+        promoted = {key: value for key, value in own.items() if not is_distinguished(key)}
+        distinguished = {key: value for key, value in own.items() if is_distinguished(key)}
+        promoted[BTS.InterchangeSequenceNumber.key] = self._columns["number"][row]
+        if self._columns["message_type"][row] is not None:
+            promoted[BTS.MessageType.key] = self._columns["message_type"][row]
+        shared = self._decoded.context
+        written = {key: value for key, value in shared.written.items() if key not in promoted} | distinguished
+        part = Part(body=self.body(row), content_type=self._decoded.content_type)
+        return Message(
+            context=Context({**shared.promoted, **promoted}, written, shared.predicates),
+            parts=(part,),
+        )
+
+    @cached_property
+    def _columns(self) -> dict[str, list[Any]]:
+        return dict(self.table.to_pydict())
+
+
+def _plain(value: Any) -> Any:
+    """A Decimal without the zeros that an Arrow column of fixed scale adds."""
+    return Decimal(f"{value:f}".rstrip("0").rstrip(".")) if isinstance(value, Decimal) else value

@@ -1,0 +1,42 @@
+"""A call of somebody's component: whatever it raises becomes the failure of a message, with the component's name."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from postroom.errors import PipelineFailure, PostroomError
+from postroom.pipelines.watch import OutOfTime
+
+_SHOWN = 500
+
+
+def run_named(name: str, work: Callable[[Any], Any], argument: object) -> Any:
+    try:
+        return work(argument)
+    except OutOfTime:
+        raise
+    except BaseException as error:
+        # Also SystemExit: a component does not end the process that it runs in.
+        raise named_failure(name, error) from error
+
+
+def named_failure(name: str, reason: BaseException | str) -> PipelineFailure:
+    """The failure that a component gave a reason for, or raised."""
+    if isinstance(reason, str):
+        return PipelineFailure(f"{name}: {reason[:_SHOWN]}", hint="Correct the message and send it again.")
+    if isinstance(reason, PostroomError):
+        return PipelineFailure(f"{name}: {reason.what}", why=reason.why, hint=reason.hint)
+    text = str(reason)
+    return PipelineFailure(
+        f"{name}: {text[:_SHOWN] or type(reason).__name__}",
+        why=f"{type(reason).__name__}{_where(reason)}",
+        hint="Correct the message and send it again, or correct the component and resume.",
+    )
+
+
+def _where(error: BaseException) -> str:
+    """The innermost line, for whoever wrote the component."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" at {frames[-1].filename}:{frames[-1].lineno}." if frames else "."

@@ -1,0 +1,102 @@
+"""The files of an application's folder that its pipelines need where they run: they travel inside the definition.
+
+So a component is the same on every executor of a cluster and in every host, without anything to install or to copy, and
+changes exactly when an application is applied.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import PlainSerializer, PlainValidator
+
+from postroom.errors import DefinitionError, PipelineFailure
+
+#: All files of one pipeline together; they are read with every look at the configuration.
+MAX_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class ShippedFiles:
+    """Contents by path, relative to the application's folder and with forward slashes."""
+
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @property
+    def digest(self) -> str:
+        known = hashlib.sha256()
+        for name in sorted(self.contents):
+            known.update(f"{name}\0{len(self.contents[name])}\0".encode())
+            known.update(self.contents[name])
+        return known.hexdigest()
+
+    def read(self, name: str) -> bytes:
+        try:
+            return self.contents[_normal(name)]
+        except KeyError:
+            raise PipelineFailure(
+                f"The file {name!r} did not come with the pipeline.",
+                hint="Name it in file_names() of the component, and apply the application again.",
+            ) from None
+
+    @classmethod
+    def collect(cls, folder: Path, names: Iterable[str]) -> ShippedFiles:
+        """Reads them; DefinitionError for what is not in the folder, not a file, or too much."""
+        contents = {}
+        for name in sorted({_normal(name) for name in names}):
+            try:
+                contents[name] = _inside(folder, name).read_bytes()
+            except OSError as error:
+                raise DefinitionError(f"the file {name!r} cannot be read in {folder}: {error.strerror}.") from None
+        size = sum(map(len, contents.values()))
+        if size > MAX_BYTES:
+            raise DefinitionError(
+                f"the files of the pipeline have {size:,} bytes together, more than {MAX_BYTES:,}.",
+                hint="Install large packages where the pipelines run, and keep the folder to the application's own.",
+            )
+        return cls(contents)
+
+    def stored(self) -> dict[str, str]:
+        return {
+            name: base64.b64encode(zlib.compress(content, 9)).decode()
+            for name, content in sorted(self.contents.items())
+        }
+
+    @classmethod
+    def from_stored(cls, stored: object) -> ShippedFiles:
+        if isinstance(stored, ShippedFiles):
+            return stored
+        if not isinstance(stored, Mapping):
+            raise ValueError(f"{stored!r} is not a stored set of files")
+        contents = {str(name): zlib.decompress(base64.b64decode(text)) for name, text in stored.items()}
+        return cls(contents)
+
+
+NO_FILES = ShippedFiles()
+
+#: The type of a field that holds them.
+Files = Annotated[
+    ShippedFiles,
+    PlainValidator(ShippedFiles.from_stored),
+    PlainSerializer(ShippedFiles.stored, return_type=dict[str, Any]),
+]
+
+
+def _normal(name: str) -> str:
+    return PurePosixPath(name.replace("\\", "/")).as_posix()
+
+
+def _inside(folder: Path, name: str) -> Path:
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise DefinitionError(f"the file {name!r} is outside of the application's folder, {folder}.")
+    return path

@@ -1,0 +1,78 @@
+"""Pipelines with components into the MessageBox: decoded bodies, two formats at one location, and what is suspended."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import uuid
+
+import pytest
+
+from postroom import pipelines
+from postroom.agent.interchange import Interchange
+from postroom.agent.receiving import receive_again
+from postroom.agent.routing import RoutingTable
+from postroom.errors import PipelineFailure
+from postroom.message import FRAGMENT_SIZE, Bytes
+from postroom.messagebox.check import check
+from postroom.messagebox.connection import transaction
+from postroom.pipelines import components
+from tests.support.box import PROMOTE, Box, Region
+
+SUSPENDED_BODY = (
+    "SELECT p.body FROM suspended_queue q JOIN spool s USING (message_id) JOIN parts p ON p.part_id = s.body_part_id"
+)
+LINE = json.dumps({"region": "EU", "total": 1}).encode()
+
+
+@pytest.fixture
+def pipeline() -> pipelines.Receive:
+    formats = [pipelines.Xml(promote={Region: "/order/region"}), pipelines.JsonLines(promote=PROMOTE)]
+    return pipelines.Receive(decode=[components.Gzip()], disassemble=formats, recoverable=True)
+
+
+def test_two_formats_in_one_transaction(box: Box, pipeline: pipelines.Receive) -> None:
+    location = box.add_location(pipeline)
+    box.add_port("Europe", "Region == 'EU'")
+    xml = b"<order><region>EU</region></order>"
+    results = box.receive(location, gzip.compress(LINE + b"\n" + LINE), gzip.compress(xml))
+    assert [(one.published, one.suspended) for one in results] == [(2, 0), (1, 0)]
+    stored = box.connection.execute("SELECT body, content_type FROM parts ORDER BY content_type").fetchall()
+    assert stored == [(LINE, "application/json")] * 2 + [(xml, "application/xml")]
+    assert check(box.connection) == []
+
+
+def test_a_large_decoded_body_is_stored_in_fragments(box: Box) -> None:
+    location = box.add_location(pipelines.Receive(decode=[components.Gzip()]))
+    box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
+    content = bytes(range(256)) * (3 * FRAGMENT_SIZE // 256 + 1)
+    [received] = box.receive(location, gzip.compress(content))
+    assert received.published == 1
+    fragments = box.connection.execute("SELECT body FROM fragments ORDER BY number").fetchall()
+    assert b"".join(body for (body,) in fragments) == content
+
+
+def test_what_cannot_be_decoded_is_suspended_alone_with_the_bytes_that_came(
+    box: Box, pipeline: pipelines.Receive
+) -> None:
+    location = box.add_location(pipeline)
+    box.add_port("Europe", "Region == 'EU'")
+    cut_short = gzip.compress(LINE)[:-4]
+    good, bad, other = box.receive(location, gzip.compress(LINE), cut_short, gzip.compress(LINE))
+    assert (good.published, bad.suspended, other.published) == (1, 1, 1)
+    assert box.one(SUSPENDED_BODY) == cut_short
+    assert box.one("SELECT error_description FROM suspended_queue").startswith("Gzip: The gzip content is cut short.")
+
+
+def test_a_resumed_interchange_goes_through_the_same_components(box: Box, pipeline: pipelines.Receive) -> None:
+    location = box.add_location(pipeline)
+    box.add_port("Europe", "Region == 'EU'")
+    routing = RoutingTable()
+
+    def again(body: bytes) -> set[str]:
+        resumed = Interchange(interchange_id=uuid.uuid4(), body=Bytes(body))
+        return transaction(box.connection, lambda c: receive_again(c, routing, location, resumed))
+
+    assert again(gzip.compress(LINE)) == {box.host().name.lower()}
+    with pytest.raises(PipelineFailure, match="Gzip: The content is not gzip"):
+        again(LINE)
