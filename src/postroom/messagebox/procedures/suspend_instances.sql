@@ -1,9 +1,11 @@
 -- An operator takes instances that are ready to run, or wait for their next attempt, out of the way, with all their
 -- messages. Returns which they were; one that is not there, or is being worked on right now, is left out.
 -- Indexes: scheduled_queue (instance_id); the work queue is read whole.
+-- Locks: the instances' rows in the work queue, first, so that a claim that is just being made is seen once it is committed.
 CREATE OR REPLACE FUNCTION messagebox.suspend_instances(p_instance_ids uuid[], p_now timestamptz DEFAULT now())
 RETURNS SETOF uuid
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+    SELECT FROM work_queue WHERE instance_id = ANY (p_instance_ids) ORDER BY host_id, seq FOR UPDATE;
     WITH active AS MATERIALIZED (
         SELECT instance_id FROM work_queue WHERE instance_id = ANY (p_instance_ids) AND claim_id IS NOT NULL
     ), waiting AS (

@@ -3,6 +3,7 @@
 -- by operate_on_instances.
 -- Indexes: suspended_queue (instance_id), scheduled_queue (instance_id), subscriptions_instance,
 -- convoy_set_instances_instance; the work queue is read whole.
+-- Locks: the instances' rows in the work queue, which claims leave out from then on.
 DROP FUNCTION IF EXISTS messagebox.terminate_instances(uuid[]);
 CREATE OR REPLACE FUNCTION messagebox.terminate_instances(p_instance_ids uuid[], p_now timestamptz DEFAULT now())
 RETURNS SETOF uuid
@@ -13,6 +14,8 @@ DECLARE
     terminated uuid[];
     released uuid[];
 BEGIN
+    -- A claim that is just being made is seen below, once it is committed; no other one comes in between.
+    PERFORM 1 FROM work_queue WHERE instance_id = ANY (p_instance_ids) ORDER BY host_id, seq FOR UPDATE;
     idle := ARRAY(SELECT unnest(p_instance_ids)
                   EXCEPT
                   SELECT w.instance_id FROM work_queue w

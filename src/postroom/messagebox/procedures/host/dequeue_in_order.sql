@@ -1,7 +1,7 @@
 -- As dequeue_messages_<host>, for services whose instances have many messages: those of one instance (task 4) are claimed
 -- in their order and by one claim at a time. A row waits while another claim has a row of its instance, and while an
 -- earlier one waits for its next attempt or is suspended. What was claimed although an earlier row was just being claimed
--- by somebody else, which only the second look can see, goes back at once.
+-- or put aside by somebody else, which only the second look can see, goes back at once.
 -- Indexes: as dequeue_messages_<host>; work_queue_instance, scheduled_queue_instance, suspended_queue_instance.
 -- Locks: the claimed rows, for the moment of the claim.
 CREATE OR REPLACE FUNCTION messagebox.dequeue_in_order___HOST__(
@@ -33,7 +33,11 @@ BEGIN
      WHERE q.claim_id = p_claim_id AND q.task = 4 AND EXISTS (
            SELECT 1 FROM __HOST___q o
             WHERE o.instance_id = q.instance_id AND o.task = 4 AND o.claim_id IS DISTINCT FROM p_claim_id
-              AND (o.claim_id IS NOT NULL OR (o.priority, o.seq) < (q.priority, q.seq)));
+              AND (o.claim_id IS NOT NULL OR (o.priority, o.seq) < (q.priority, q.seq))
+           UNION ALL
+           SELECT 1 FROM __HOST___q_scheduled o WHERE o.instance_id = q.instance_id AND o.seq < q.seq
+           UNION ALL
+           SELECT 1 FROM __HOST___q_suspended o WHERE o.instance_id = q.instance_id AND o.seq < q.seq);
     RETURN QUERY
     SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt, s.context::text,
            cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset, p.body,
