@@ -237,4 +237,4 @@ def _through(groups: Iterable[SendPortGroup], port: SendPort) -> list[int | None
 def _set_state(connection: Connection, subscription_ids: Iterable[int | None], state: int) -> None:
     for subscription_id in subscription_ids:
         if subscription_id is not None:
-            connection.execute("SELECT set_subscription_state(%s, %s::smallint)", (subscription_id, state))
+            connection.execute("SELECT start_or_stop_subscription(%s, %s::smallint)", (subscription_id, state))

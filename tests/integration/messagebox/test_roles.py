@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
 import psycopg
@@ -11,10 +12,15 @@ import pytest
 from psycopg import errors
 
 from postroom.message import Message
+from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import migrate
+from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService
+from postroom.operations import groups, ports
 from postroom.operations.roles import grant_role, list_roles, revoke_role
 from tests.support.box import Box, Region
+from tests.support.lanes import waits_for_a_lock
+from tests.support.waiting import wait_until
 
 ADMINISTRATOR, OPERATOR, HOST, OTHER_HOST, STRANGER = "adam", "olga", "main_service", "other_service", "sam"
 EVERYBODY = (ADMINISTRATOR, OPERATOR, HOST, OTHER_HOST, STRANGER)
@@ -77,10 +83,13 @@ MAY: list[tuple[str, tuple[str, ...]]] = [
     ("UPDATE service_classes SET dequeue_threads = 1", (ADMINISTRATOR,)),
     # Operating
     ("UPDATE send_ports SET state = state WHERE state <> 1", PEOPLE),
-    ("UPDATE send_port_groups SET state = state", PEOPLE),
+    ("UPDATE send_port_groups SET state = state WHERE state <> 1", PEOPLE),
+    ("UPDATE send_port_groups SET filter = filter", (ADMINISTRATOR,)),
+    ("SELECT name, state FROM send_port_groups", PEOPLE),
     ("UPDATE receive_locations SET enabled = enabled", PEOPLE),
     ("SELECT change_routing()", PEOPLE),
-    ("SELECT set_subscription_state(0, 2::smallint)", PEOPLE),
+    ("SELECT set_subscription_state(0, 2::smallint)", (ADMINISTRATOR,)),
+    ("SELECT start_or_stop_subscription(0, 2::smallint)", PEOPLE),
     ("SELECT resume_stopped(gen_random_uuid())", PEOPLE),
     ("SELECT resume_stopped_group(gen_random_uuid())", PEOPLE),
     ("SELECT resume_instances(ARRAY[gen_random_uuid()])", PEOPLE),
@@ -185,6 +194,45 @@ def test_an_operator_cannot_take_a_port_out_of_its_enlistment(box: Box, logins: 
     assert olga.execute("UPDATE send_ports SET state = 3 WHERE name = 'Bound'").rowcount == 0
 
 
+def test_an_operator_cannot_take_a_group_out_of_its_enlistment_nor_enlist_it(
+    box: Box, logins: dict[str, Connection]
+) -> None:
+    olga = logins[OPERATOR]
+    box.add_group("Started", ["Europe"], state="started")
+    box.add_group("Bound", ["Europe"], state="bound")
+    with pytest.raises(errors.InsufficientPrivilege, match="row-level security"):
+        olga.execute("UPDATE send_port_groups SET state = 1 WHERE name = 'Started'")
+    assert olga.execute("UPDATE send_port_groups SET state = 3 WHERE name = 'Bound'").rowcount == 0
+    assert logins[ADMINISTRATOR].execute("UPDATE send_port_groups SET state = state").rowcount == 2
+    groups.stop(olga, "Started")
+    groups.start(olga, "Started")
+    ports.stop(olga, "Europe")
+    ports.start(olga, "Europe")
+    assert box.one("SELECT array_agg(DISTINCT state) FROM subscriptions WHERE removed_at IS NULL") == [1]
+
+
+def test_an_operator_starts_and_stops_subscriptions_and_does_nothing_else_to_them(
+    box: Box, logins: dict[str, Connection]
+) -> None:
+    def change(subscription_id: int, state: int) -> None:
+        logins[OPERATOR].execute("SELECT start_or_stop_subscription(%s, %s::smallint)", (subscription_id, state))
+
+    port = box.one("SELECT subscription_id FROM send_ports")
+    waiting = ServiceSubscriptions(box.host(), ServiceClass.ORCHESTRATIONS).wait(
+        box.connection, SubscribingService(service_id=uuid.uuid4(), name="Collector"), uuid.uuid4(), Region == "EU"
+    )
+    for subscription_id, state in ((port, 3), (waiting, 2)):
+        with pytest.raises(errors.InsufficientPrivilege):
+            change(subscription_id, state)
+    change(port, 2)
+    assert box.one("SELECT state FROM subscriptions WHERE id = %s", port) == 2
+    logins[ADMINISTRATOR].execute("SELECT set_subscription_state(%s, 3::smallint)", (port,))
+    with pytest.raises(errors.InsufficientPrivilege):
+        change(port, 1)
+    states = box.one("SELECT array_agg(state ORDER BY id) FROM subscriptions WHERE id = ANY (%s)", [port, waiting])
+    assert states == [3, 1]
+
+
 def test_rights_are_the_same_after_the_next_migration(box: Box, logins: dict[str, Connection]) -> None:
     box.connection.execute("UPDATE schema_version SET procedures = 'older'")
     box.connection.execute(f"GRANT SELECT ON parts TO postroom_{box.one('SELECT id FROM message_box')}_operators")
@@ -211,6 +259,34 @@ def test_a_login_may_not_be_given_a_trusted_host_and_another(box: Box, logins: d
     box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host("Other").host_id,))
     with pytest.raises(errors.InsufficientPrivilege, match="main_service also runs the host Default"):
         grant_role(logins[ADMINISTRATOR], "host:Other", HOST)
+
+
+@pytest.mark.parametrize("given_last", ["role of the group", "trust"])
+def test_nor_by_way_of_a_group_of_logins(box: Box, logins: dict[str, Connection], given_last: str) -> None:
+    """Whoever is a member of the group runs both hosts, though none of them was given one."""
+    adam = logins[ADMINISTRATOR]
+    trust = ("SELECT set_trust(%s::smallint, true)", (box.host("Other").host_id,))
+    box.connection.execute("CREATE ROLE services")
+    box.connection.execute(f"GRANT services TO {HOST}")
+    if given_last == "trust":
+        grant_role(adam, "host:Other", "services")
+        with pytest.raises(errors.InsufficientPrivilege, match="main_service also runs the host Default"):
+            adam.execute(*trust)
+    else:
+        adam.execute(*trust)
+        with pytest.raises(errors.InsufficientPrivilege, match="main_service also runs the host Default"):
+            grant_role(adam, "host:Other", "services")
+
+
+def test_a_role_is_not_given_while_trust_is_being_decided(box: Box, logins: dict[str, Connection]) -> None:
+    adam = logins[ADMINISTRATOR]
+    with ThreadPoolExecutor() as pool:
+        with box.connection.transaction():
+            box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host("Other").host_id,))
+            given = pool.submit(grant_role, adam, "host:Other", HOST)
+            wait_until(lambda: waits_for_a_lock(box, adam), what="the grant to wait for the decision")
+        with pytest.raises(errors.InsufficientPrivilege, match="main_service also runs the host Default"):
+            given.result(30)
 
 
 def test_a_host_that_a_port_was_moved_away_from_reads_it_until_its_queue_is_empty(

@@ -1,5 +1,6 @@
 -- A host is believed, from now on or no longer, when it says on whose behalf it publishes. Refuses (42501) to trust a
--- host that shares a login with one that is not trusted, and the other way round: the login would decide (SEC-09).
+-- host that shares a login with one that is not trusted, and the other way round: the login would decide (SEC-09). A login
+-- may have its roles by way of others. The owner and superusers have all of them, and are not meant.
 -- Locks: changes the routing (advisory (7001, 0) exclusive), because publishers keep in mind whether they are trusted.
 CREATE OR REPLACE FUNCTION messagebox.set_trust(p_host_id smallint, p_trusted boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
@@ -11,10 +12,11 @@ BEGIN
     PERFORM change_routing();
     UPDATE hosts SET trusted = p_trusted WHERE id = p_host_id RETURNING role_name INTO STRICT host_role;
     SELECT l.rolname, other.name INTO shared, elsewhere
-      FROM pg_auth_members m
-      JOIN pg_roles r ON r.oid = m.roleid AND r.rolname = host_role
-      JOIN pg_roles l ON l.oid = m.member AND NOT l.rolsuper AND l.rolname <> current_user
-      JOIN hosts other ON other.trusted <> p_trusted AND pg_has_role(l.rolname, other.role_name, 'member')
+      FROM pg_roles l
+      JOIN hosts other ON other.trusted <> p_trusted AND pg_has_role(l.oid, other.role_name, 'member')
+     WHERE pg_has_role(l.oid, host_role, 'member')
+       AND NOT l.rolsuper AND NOT pg_has_role(l.oid, current_user, 'member')
+     ORDER BY l.rolcanlogin DESC, l.rolname
      LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'the login % also runs the host %', shared, elsewhere

@@ -37,7 +37,7 @@ END $$;
 
 -- They start and stop, resume, suspend and terminate. Enlisting makes subscriptions, which is configuration.
 GRANT EXECUTE ON FUNCTION
-    messagebox.change_routing, messagebox.set_subscription_state, messagebox.resume_stopped,
+    messagebox.change_routing, messagebox.start_or_stop_subscription, messagebox.resume_stopped,
     messagebox.resume_stopped_group, messagebox.resume_instances, messagebox.suspend_instances,
     messagebox.terminate_instances
     TO __OPERATORS_ROLE__;
@@ -48,8 +48,9 @@ DO $$
 DECLARE
     protected text;
 BEGIN
+    ALTER TABLE management.send_port_groups ENABLE ROW LEVEL SECURITY;
     FOREACH protected IN ARRAY ARRAY['messagebox.claims', 'management.host_instances', 'management.send_ports',
-                                     'management.receive_locations'] LOOP
+                                     'management.send_port_groups', 'management.receive_locations'] LOOP
         EXECUTE format('DROP POLICY IF EXISTS administrators ON %s', protected);
         EXECUTE format('CREATE POLICY administrators ON %s TO %I USING (true) WITH CHECK (true)', protected,
                        '__ADMINISTRATORS_ROLE__');
@@ -57,9 +58,12 @@ BEGIN
         EXECUTE format('CREATE POLICY operators ON %s FOR SELECT TO %I USING (true)', protected, '__OPERATORS_ROLE__');
     END LOOP;
 END $$;
--- A port that is enlisted stays so: from stopped to started and back.
+-- A port or a group that is enlisted stays so: from stopped to started and back.
 DROP POLICY IF EXISTS operators_start_and_stop ON management.send_ports;
 CREATE POLICY operators_start_and_stop ON management.send_ports FOR UPDATE TO __OPERATORS_ROLE__
+    USING (state <> 1) WITH CHECK (state <> 1);
+DROP POLICY IF EXISTS operators_start_and_stop ON management.send_port_groups;
+CREATE POLICY operators_start_and_stop ON management.send_port_groups FOR UPDATE TO __OPERATORS_ROLE__
     USING (state <> 1) WITH CHECK (state <> 1);
 DROP POLICY IF EXISTS operators_enable_and_disable ON management.receive_locations;
 CREATE POLICY operators_enable_and_disable ON management.receive_locations FOR UPDATE TO __OPERATORS_ROLE__
