@@ -136,13 +136,26 @@ def test_a_refused_publish_leaves_no_instance_behind(
 def test_a_stopped_service_collects_in_the_suspended_queue(
     box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
 ) -> None:
-    collect(host, subscriptions, Region, state=SubscriptionState.STOPPED)
+    activation = collect(host, subscriptions, Region, state=SubscriptionState.STOPPED)
     for region in "KLK":
         publisher.publish({"region": region})
     assert [len(seqs) for seqs in instances_of(box).values()] == [2, 1]
     assert box.suspended() == [("PORT_STOPPED", True)] * 3
-    assert box.one("SELECT resume_stopped(%s)", SERVICE.service_id) == 3
-    assert box.one("SELECT array_agg(DISTINCT task) FROM work_queue") == [4]
+    subscriptions.set_state(host, activation, SubscriptionState.STARTED)
+    assert box.suspended() == []
+    assert box.one("SELECT array_agg(task) FROM work_queue") == [4, 4, 4]
+
+
+def test_what_came_by_a_subscription_that_is_still_stopped_stays_suspended(
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
+) -> None:
+    with host.transaction():
+        first, second = (subscriptions.activate(host, SERVICE, Priority == number) for number in (1, 2))
+    publisher.publish({"priority": 1})
+    publisher.publish({"priority": 2})
+    subscriptions.set_state(host, first, SubscriptionState.STARTED)
+    assert box.one("SELECT array_agg(subscription_id) FROM work_queue") == [first]
+    assert box.one("SELECT array_agg(subscription_id) FROM suspended_queue") == [second]
 
 
 def test_two_subscriptions_may_share_a_set(

@@ -167,6 +167,18 @@ def test_what_a_group_kept_is_still_its_own_after_it_was_unenlisted_and_started_
     assert groups.start(box.connection, "G").resumed == 1
 
 
+def test_what_a_group_kept_is_resumed_by_starting_the_port_once_the_group_is_gone(box: Box) -> None:
+    grouped(box, group="stopped")
+    by_index(box, "group")
+    ports.stop(box.connection, "P")
+    by_index(box, "direct")
+    groups.unenlist(box.connection, "G")
+    box.connection.execute("DELETE FROM send_port_group_members")
+    box.connection.execute("DELETE FROM send_port_groups")
+    assert ports.start(box.connection, "P").resumed == 2
+    assert for_port(box) == [WORK, WORK]
+
+
 # -- refusals ------------------------------------------------------------------------------------------------------
 
 

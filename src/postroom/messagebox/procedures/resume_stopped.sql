@@ -1,6 +1,8 @@
--- A port was started: what was suspended because it was stopped goes back into the work queue under its old numbers. What
--- came through a send port group stays until that is started, too.
--- Index: suspended_queue_stopped. Called under the exclusive routing lock.
+-- A service was started: what was suspended because it was stopped goes back into the work queue under its old numbers. What
+-- came by another of its subscriptions stays until that is started; through a send port group, until the group is, unless
+-- there is no such group any more.
+-- Indexes: suspended_queue_stopped; the primary keys of subscriptions and send_port_groups. Called under the exclusive
+-- routing lock.
 CREATE OR REPLACE FUNCTION messagebox.resume_stopped(p_service_id uuid) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
@@ -9,8 +11,9 @@ BEGIN
     WITH resumed AS (
         DELETE FROM suspended_queue q
          WHERE q.service_id = p_service_id AND q.cause = 1
-           AND (q.group_id IS NULL
-                OR EXISTS (SELECT 1 FROM send_port_groups g WHERE g.id = q.group_id AND g.state = 3))
+           AND NOT EXISTS (SELECT 1 FROM subscriptions s
+                            WHERE s.id = q.subscription_id AND s.removed_at IS NULL AND s.state <> 1)
+           AND NOT EXISTS (SELECT 1 FROM send_port_groups g WHERE g.id = q.group_id AND g.state <> 3)
         RETURNING *
     )
     INSERT INTO work_queue (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,

@@ -1,17 +1,23 @@
--- An activation subscription of this host is started (1), stopped (2), disabled (3) or, with null, removed. Refuses the
--- subscription of another host.
+-- An activation subscription of this host is started (1), stopped (2), disabled (3) or, with null, removed. Starting takes
+-- up what was suspended while it was stopped. Refuses the subscription of another host.
 -- Locks: changes the routing (advisory (7001, 0) exclusive).
 CREATE OR REPLACE FUNCTION messagebox.change_subscription___HOST__(
     p_subscription_id bigint, p_state smallint, p_now timestamptz DEFAULT now()
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+DECLARE
+    the_service uuid;
 BEGIN
-    PERFORM 1 FROM subscriptions WHERE id = p_subscription_id AND host_id = __HOST_ID__ AND instance_id IS NULL;
+    SELECT service_id INTO the_service
+      FROM subscriptions WHERE id = p_subscription_id AND host_id = __HOST_ID__ AND instance_id IS NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'subscription % does not belong to this host', p_subscription_id USING ERRCODE = '42501';
     ELSIF p_state IS NULL THEN
         PERFORM remove_subscription(p_subscription_id, p_now);
     ELSE
         PERFORM set_subscription_state(p_subscription_id, p_state);
+        IF p_state = 1 THEN
+            PERFORM resume_stopped(the_service);
+        END IF;
     END IF;
 END $$;
