@@ -146,8 +146,8 @@ class ServiceSubscriptions:
             self._call(
                 connection,
                 "create_instance_subscription",
-                "%s::smallint, %s, %s, %s, %s::smallint, %s, %s::text[], %s::smallint[], %s::text[], %s, %s",
-                *(self._service_class, service.service_id, service.name, format_filter(filter), priority, instance_id),
+                "%s::smallint, %s, %s, %s::smallint, %s, %s::text[], %s::smallint[], %s::text[], %s, %s",
+                *(self._service_class, service.service_id, service.name, priority, instance_id),
                 [one.property.key for one in group],
                 [int(one.property.value_type) for one in group],
                 [value_key(one.value) for one in group if one.value is not None],

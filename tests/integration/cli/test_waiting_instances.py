@@ -26,7 +26,7 @@ def test_waiting_instances_and_convoys(applied: Run, database: str, tmp_path: Pa
     [one] = applied("subscription", "list", "--type", "instance", "-o", "json").json
     assert (one["instance_id"], one["filter"]) == (
         str(waiting),
-        "Orders.Region == 'ASIA' and Orders.Priority == 7",
+        "Orders.Priority == 7 and Orders.Region == 'ASIA'",
     )
     assert applied("subscription", "list", "--instance", waiting, "-o", "json").json == [one]
     assert len(applied("subscription", "list", "--service", "Collector", "--limit", 1, "-o", "json").json) == 1

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from postroom.filters.text import format_filter
 from postroom.message import Message
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
@@ -18,6 +19,7 @@ from postroom.messagebox.migrate import migrate
 from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.operations import groups, ports
 from postroom.operations.roles import grant_role, list_roles, revoke_role
+from postroom.operations.subscriptions import filters_of, list_subscriptions
 from tests.support.box import Box, Region
 from tests.support.lanes import waits_for_a_lock
 from tests.support.waiting import wait_until
@@ -29,6 +31,7 @@ HOSTS = (HOST, OTHER_HOST)
 ADMINISTRATORS_AND_HOSTS = (ADMINISTRATOR, *HOSTS)
 PEOPLE = (ADMINISTRATOR, OPERATOR)
 ALL_ROLES = (ADMINISTRATOR, OPERATOR, *HOSTS)
+WAITED_FOR = "a value that came with a message"
 
 #: What is tried, and who may. Everybody else is refused.
 MAY: list[tuple[str, tuple[str, ...]]] = [
@@ -61,7 +64,9 @@ MAY: list[tuple[str, tuple[str, ...]]] = [
     ("SELECT * FROM host_instances", ALL_ROLES),
     ("SELECT * FROM job_runs", ALL_ROLES),
     ("SELECT id, filter, state FROM subscriptions", ALL_ROLES),
-    ("SELECT correlation_values FROM subscriptions", ADMINISTRATORS_AND_HOSTS),
+    ("SELECT correlation_values FROM subscriptions", (ADMINISTRATOR,)),
+    ("SELECT correlation_hash FROM subscriptions", (ADMINISTRATOR,)),
+    ("SELECT * FROM find_instance_subscriptions(ARRAY[1])", ADMINISTRATORS_AND_HOSTS),
     ("SELECT * FROM receipts", (ADMINISTRATOR,)),
     # What is deployed
     ("SELECT name, uri, state, adapter_kind FROM send_ports", ALL_ROLES),
@@ -116,14 +121,25 @@ MAY: list[tuple[str, tuple[str, ...]]] = [
     ("SET ROLE postgres", NOBODY),
 ]
 
+COLUMNS_OF_SUBSCRIPTIONS = (
+    "SELECT column_name FROM information_schema.columns"
+    " WHERE table_schema = 'messagebox' AND table_name = 'subscriptions'"
+)
+
 
 @pytest.fixture
 def logins(box: Box) -> Iterator[dict[str, Connection]]:
-    """Everybody's connection, while host Default has a port, a message and a location."""
+    """Everybody's connection, while host Default has a port, a message, a location and an instance that waits."""
     box.add_host("Other")
     box.add_location()
     box.add_port("Europe", "Region == 'EU'", adapter={"kind": "http", "headers": {"Authorization": "secret"}})
     box.agent().publish([Message.of(b"secret", promoted={Region: "EU"})])
+    ServiceSubscriptions(box.host(), ServiceClass.ORCHESTRATIONS).wait(
+        box.connection,
+        SubscribingService(service_id=uuid.uuid4(), name="Collector"),
+        uuid.uuid4(),
+        Region == WAITED_FOR,
+    )
     roles = {ADMINISTRATOR: "administrators", OPERATOR: "operators", HOST: "host:Default", OTHER_HOST: "host:Other"}
     with ExitStack() as stack:
         connections = {}
@@ -162,6 +178,28 @@ def is_allowed(connection: Connection, statement: str) -> bool:
         if error.sqlstate != "PR404":
             raise
     return True
+
+
+def test_only_administrators_read_what_an_instance_waits_for(box: Box, logins: dict[str, Connection]) -> None:
+    """The values are those of messages: they stand in no column that operators and other hosts can read."""
+    columns = [name for (name,) in box.connection.execute(COLUMNS_OF_SUBSCRIPTIONS)]
+    seen = set()
+    for login in ALL_ROLES:
+        allowed = [name for name in columns if is_allowed(logins[login], f"SELECT {name} FROM subscriptions")]
+        rows = logins[login].execute(f"SELECT {', '.join(allowed)} FROM subscriptions").fetchall()
+        assert len(rows) == 2
+        if WAITED_FOR in str(rows):
+            seen.add(login)
+    assert seen == {ADMINISTRATOR}
+    for login in PEOPLE:
+        [port] = list_subscriptions(logins[login], subscription_type="activation")
+        assert format_filter(filters_of(logins[login], [port])[port.subscription_id]).endswith("Orders.Region == 'EU'")
+    shown = {
+        login: one.filter for login in PEOPLE for one in list_subscriptions(logins[login], subscription_type="instance")
+    }
+    assert shown == {ADMINISTRATOR: f"Orders.Region == '{WAITED_FOR}'", OPERATOR: "Orders.Region == '(hidden)'"}
+    with pytest.raises(errors.CheckViolation):
+        box.connection.execute("UPDATE subscriptions SET filter = 'x' WHERE instance_id IS NOT NULL")
 
 
 def test_a_host_reads_the_definitions_of_its_own_ports_and_locations_only(
@@ -218,9 +256,7 @@ def test_an_operator_starts_and_stops_subscriptions_and_does_nothing_else_to_the
         logins[OPERATOR].execute("SELECT start_or_stop_subscription(%s, %s::smallint)", (subscription_id, state))
 
     port = box.one("SELECT subscription_id FROM send_ports")
-    waiting = ServiceSubscriptions(box.host(), ServiceClass.ORCHESTRATIONS).wait(
-        box.connection, SubscribingService(service_id=uuid.uuid4(), name="Collector"), uuid.uuid4(), Region == "EU"
-    )
+    waiting = box.one("SELECT id FROM subscriptions WHERE instance_id IS NOT NULL")
     for subscription_id, state in ((port, 3), (waiting, 2)):
         with pytest.raises(errors.InsufficientPrivilege):
             change(subscription_id, state)

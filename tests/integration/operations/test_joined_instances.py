@@ -144,7 +144,7 @@ def test_subscriptions_of_both_types_are_listed_with_all_that_operators_see(
     assert len(list_subscriptions(box.connection, service="Collector", limit=2)) == 2
     [one] = list_subscriptions(box.connection, instance_id=instances[1])
     assert (one.type, one.state, one.request_response) == ("instance", SubscriptionState.STARTED, True)
-    assert one.filter == "Orders.Priority == 1 and Orders.Region == 'K'"
+    assert one.filter == "Orders.Region == 'K' and Orders.Priority == 1"
     assert format_filter(filters_of(box.connection, [one])[one.subscription_id]) == one.filter
     assert subscription_called(box.connection, str(one.subscription_id)) == one
     assert subscription_called(box.connection, "Collector") == activations[0]

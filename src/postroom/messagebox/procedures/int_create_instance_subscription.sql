@@ -1,8 +1,11 @@
--- An instance subscription, started: equalities that all have to hold, stored once with the hash that it is found by.
+-- An instance subscription, started: equalities that all have to hold, stored once with the hash that it is found by. Its
+-- filter is not written down: the values come from messages, and filters are for everybody to read (ADR 0078).
 -- Called by create_instance_subscription_<host>, which says for which host. Values are value keys (see tables.md).
 -- Does not change the routing, unless nobody has waited by these properties before. Locks: see correlation_type.
+DROP FUNCTION IF EXISTS messagebox.int_create_instance_subscription(
+    smallint, smallint, uuid, text, text, smallint, uuid, text[], smallint[], text[], boolean, boolean, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.int_create_instance_subscription(
-    p_host_id smallint, p_service_class smallint, p_service_id uuid, p_service_name text, p_filter text,
+    p_host_id smallint, p_service_class smallint, p_service_id uuid, p_service_name text,
     p_priority smallint, p_instance_id uuid, p_keys text[], p_value_types smallint[], p_values text[],
     p_ordered boolean, p_request_response boolean, p_now timestamptz DEFAULT now()
 ) RETURNS bigint
@@ -19,7 +22,7 @@ BEGIN
     INSERT INTO subscriptions (host_id, service_class, service_id, service_name, filter, priority, instance_id, state,
                                ordered, request_response, created_at, correlation_type_id, correlation_values,
                                correlation_hash)
-    VALUES (p_host_id, p_service_class, p_service_id, p_service_name, p_filter, p_priority, p_instance_id, 1,
+    VALUES (p_host_id, p_service_class, p_service_id, p_service_name, '', p_priority, p_instance_id, 1,
             p_ordered, p_request_response, p_now, the_type, the_values, correlation_hash(the_type, the_values))
     RETURNING id INTO the_subscription;
     RETURN the_subscription;

@@ -25,9 +25,19 @@ GRANT SELECT, DELETE ON messagebox.message_properties, messagebox.message_predic
 GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.claim_number TO __HOSTS_ROLE__;
 
 -- The routing index in memory, and the files that the host's own locations have claimed.
-GRANT SELECT ON messagebox.routing_version, messagebox.subscriptions, messagebox.predicate_groups,
+GRANT SELECT ON messagebox.routing_version, messagebox.predicate_groups,
     messagebox.predicates, messagebox.application_properties, messagebox.active_ref_count_log,
     messagebox.correlation_types, messagebox.convoy_sets TO __HOSTS_ROLE__;
+-- What instances wait for are values of messages: publishers get those that their own messages hash to, by
+-- find_instance_subscriptions.
+DO $$
+BEGIN
+    EXECUTE (SELECT format('GRANT SELECT (%s) ON messagebox.subscriptions TO %I',
+                           string_agg(quote_ident(column_name), ', '), '__HOSTS_ROLE__')
+               FROM information_schema.columns
+              WHERE table_schema = 'messagebox' AND table_name = 'subscriptions'
+                AND column_name NOT IN ('correlation_values', 'correlation_hash'));
+END $$;
 GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.claims TO __HOSTS_ROLE__;
 GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
     management.properties, management.receive_ports, management.receive_locations, management.send_ports,
