@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
@@ -55,14 +56,17 @@ def believed(context: Context, login: Login) -> Context:
 
 
 def believed_columns(columns: Mapping[str, pa.Array], login: Login) -> dict[str, pa.Array]:
-    """The same for the values that a pipeline promoted, a column of a batch each."""
+    """The same for the values that a pipeline promoted, a column of a batch each. A document that has none stays so."""
     defaults = {_SID: login.account, _PID: GUEST}
     return {
-        key: column
-        if key not in defaults or login.trusted
-        else pa.repeat(pa.scalar(defaults[key], pa.string()), len(column))
+        key: _believed_column(column, defaults[key], login) if key in defaults else column
         for key, column in columns.items()
     }
+
+
+def _believed_column(column: pa.Array, default: str, login: Login) -> pa.Array:
+    doubted = pc.equal(column, "") if login.trusted else pc.is_valid(column)
+    return pc.if_else(pc.fill_null(doubted, False), default, column)
 
 
 def stored_originator(context: Context, login: Login) -> StoredOriginator | None:

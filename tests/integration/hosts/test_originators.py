@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import Any
 
@@ -78,6 +79,20 @@ def test_routing_goes_by_what_is_believed(box: Box, trusted: bool) -> None:
         promoted = Context().promote(BTS.OriginatorPID, "Contoso")
         MessageAgent(connection, box.host(), RoutingTable()).publish([Message(context=promoted)])
     assert box.queued() == ({"Contoso": 2} if trusted else {"Guests": 2})
+
+
+def test_a_document_without_a_party_is_not_routed_by_one_and_an_empty_one_is_the_guest(box: Box, trusted: bool) -> None:
+    """SEC-08, row by row: what is matched is what is stored."""
+    location = box.add_location(pipelines.JsonLines(promote={Region: "region", BTS.OriginatorPID: "party"}))
+    box.add_port("Contoso", "BTS.OriginatorPID == 'Contoso'")
+    box.add_port("Guests", "BTS.OriginatorPID == 'Guest'")
+    box.add_port("All", "exists(Region)")
+    lines = [{"party": "Contoso"}, {"party": ""}, {}, {"party": None}]
+    box.receive(location, b"\n".join(json.dumps({"region": "EU", **line}).encode() for line in lines))
+    expected = {"All": 4, "Contoso": 1, "Guests": 1} if trusted else {"All": 4, "Guests": 2}
+    assert box.queued() == expected
+    stored = box.connection.execute("SELECT coalesce(originator_pid, 'Guest') FROM spool ORDER BY 1").fetchall()
+    assert [pid for (pid,) in stored] == (["Contoso"] if trusted else ["Guest"]) + ["Guest"] * 3
 
 
 def test_what_a_trusted_host_leaves_out_is_the_host_and_guest(box: Box, trusted: bool, start_host: StartHost) -> None:
