@@ -14,6 +14,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import psycopg
 
@@ -67,23 +68,19 @@ class MessageAgent:
         self._finder = IndexFinder(routing) if routing is not None else SqlFinder()
         self._wake_up = WakeUp(connection)
 
-    def publish(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
+    def publish(self, given: Sequence[Message], *, key: str | None = None) -> list[Published]:
         """Publishes all of these messages or none of them."""
-        ids = [message.message_id for message in messages]
+        ids = [message.message_id for message in given]
         if len(set(ids)) != len(ids):
             raise StateError("The same message is twice in one batch.", hint="Publish each message once.")
-        wrong = wrong_types(self._finder.deployed(self._connection), messages)
-        if any(not _is_to_be_kept(messages[row]) for row in wrong):
-            raise PublishFailed(
-                [PublishResult(message.message_id, wrong.get(row)) for row, message in enumerate(messages)]
-            )
-        if any(names_originator(message.context) for message in messages):
-            login = self._finder.login(self._connection)
-            messages = [replace(message, context=believed(message.context, login)) for message in messages]
         unit = uuid.uuid4() if key is None else unit_for_key(key)
         while True:
+            # In the loop: what changed meanwhile may be a property that is deployed now, or whom to believe.
+            wrong = self._wrong(given)
+            messages = self._believed(given)
+            write = partial(self._write, messages=messages, wrong=wrong, unit=unit, key=key)
             try:
-                published, hosts = transaction(self._connection, lambda c: self._write(c, messages, wrong, unit, key))
+                published, hosts = transaction(self._connection, write)
                 break
             except psycopg.Error as error:
                 if error.sqlstate == _STALE:
@@ -99,11 +96,28 @@ class MessageAgent:
                     raise PublishFailed(_results(messages, failures)) from error
                 else:
                     raise
+            except _Behind:
+                self._finder.catch_up(self._connection)
             except _Unroutable as refused:
                 self._report(messages, refused.failures)
                 raise PublishFailed(_results(messages, refused.failures)) from None
         self._wake_up.send(hosts)
         return published
+
+    def _wrong(self, messages: Sequence[Message]) -> dict[int, BadValue]:
+        """The messages with a value of another type than is deployed; refuses the batch if one is not to be kept."""
+        wrong = wrong_types(self._finder.deployed(self._connection), messages)
+        if any(not _is_to_be_kept(messages[row]) for row in wrong):
+            raise PublishFailed(
+                [PublishResult(message.message_id, wrong.get(row)) for row, message in enumerate(messages)]
+            )
+        return wrong
+
+    def _believed(self, messages: Sequence[Message]) -> Sequence[Message]:
+        if not any(names_originator(message.context) for message in messages):
+            return messages
+        login = self._finder.login(self._connection)
+        return [replace(message, context=believed(message.context, login)) for message in messages]
 
     def _write(
         self,
@@ -124,8 +138,7 @@ class MessageAgent:
                 _write_large_bodies(connection, message)
         found = self._find(connection, batch_id, messages, wrong)
         if not all(found.subscribers) and not self._finder.is_current(connection):
-            self._finder.catch_up(connection)
-            found = self._find(connection, batch_id, messages, wrong)
+            raise _Behind
         unroutable = {row for row, subscribers in enumerate(found.subscribers) if not subscribers}
         # Nobody asked to be told: no failure, no report, no trace (NRF-11).
         dropped = {row for row in unroutable if row not in wrong and is_acknowledgement(messages[row].context)}
@@ -251,6 +264,10 @@ class MessageAgent:
             context=message.context,
             description=failure.what,
         )
+
+
+class _Behind(Exception):
+    """Nobody was found, but not everybody is known yet."""
 
 
 class _Unroutable(Exception):

@@ -13,9 +13,11 @@ from postroom.errors import BadValue, PublishFailed, RoutingFailure, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
+from postroom.messagebox.subscriptions import deploy_property
 from postroom.operations import ports
 from postroom.properties import Property
 from postroom.system_properties import BTS
+from postroom.values import ValueType
 from tests.support.box import Box, Priority, Region, Total
 
 
@@ -151,6 +153,23 @@ def test_a_message_with_a_wrong_value_that_says_to_be_kept_is_suspended_and_the_
     assert box.one("SELECT message_id FROM suspended_queue") == wrong.message_id
     assert box.one("SELECT sum(length(body)) FROM fragments") == len(large)
     assert check(box.connection) == []
+
+
+@pytest.mark.parametrize("subscribed", [False, True], ids=["nobody found", "stale"])
+def test_a_property_that_is_deployed_while_the_index_is_warm_is_checked_too(box: Box, subscribed: bool) -> None:
+    """The index is behind when the publish starts: what it learns on the way concerns values, too."""
+    if subscribed:
+        box.add_port("Europe", "Region == 'EU'")
+    agent = box.agent(warm=True)
+    box.add_port("First", "Region == 'US'")
+    agent.publish([order(region="US")])
+    deploy_property(box.connection, "Orders#Weight", ValueType.FLOAT)
+    box.add_port("Heavy", "Weight > 5.0")
+    wrong = Message.of(b"", promoted={Region: "EU", Property("Orders.Weight", str): "heavy"})
+    with pytest.raises(PublishFailed) as refused:
+        agent.publish([wrong])
+    assert isinstance(refused.value.results[0].failure, BadValue)
+    assert (box.count("spool"), box.count("suspended_queue")) == (1, 0)
 
 
 def test_a_message_and_its_changed_copy_are_two_messages(box: Box, warm: bool) -> None:
