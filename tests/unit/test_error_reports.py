@@ -9,7 +9,15 @@ from decimal import Decimal
 import pytest
 
 from postroom.agent.error_reports import FAILURE_CODES, Failure, failure_code, is_error_report
-from postroom.errors import DeliveryFailure, DeliveryRefused, PipelineFailure, RoutingFailure
+from postroom.errors import (
+    AuthenticationFailure,
+    BadValue,
+    DeliveryFailure,
+    DeliveryRefused,
+    PipelineFailure,
+    PostroomError,
+    RoutingFailure,
+)
 from postroom.filters.evaluate import matches
 from postroom.filters.text import parse
 from postroom.message import Context
@@ -110,8 +118,10 @@ def test_a_report_about_a_report_says_nothing_of_the_first() -> None:
     assert ErrorReport.ReceivePortName not in second
 
 
-@pytest.mark.parametrize("error", [PipelineFailure, RoutingFailure, DeliveryFailure, DeliveryRefused])
-def test_every_failure_of_a_message_has_a_code_of_its_own(error: type[PipelineFailure]) -> None:
+@pytest.mark.parametrize(
+    "error", [PipelineFailure, RoutingFailure, DeliveryFailure, DeliveryRefused, AuthenticationFailure, BadValue]
+)
+def test_every_failure_of_a_message_has_a_code_of_its_own(error: type[PostroomError]) -> None:
     assert error.code in FAILURE_CODES
     assert len(set(FAILURE_CODES.values())) == len(FAILURE_CODES)
 
