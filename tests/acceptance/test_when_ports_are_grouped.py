@@ -1,4 +1,4 @@
-"""Send port groups, from the application to what arrives: SUB-13, 15, 16; SPT-09, 11, 12."""
+"""Send port groups, from the application to what arrives: SUB-13, 15, 16; SPT-09, 11, 12; ACC-23."""
 
 from __future__ import annotations
 
@@ -57,6 +57,30 @@ def test_two_copies_are_two_requests(house: House) -> None:
         wait_until(lambda: nothing_waits(house), 60, what="everything sent")
         assert [one.body for one in receiver.accepted] == [b"order", b"order"]
         assert len({one.headers["Idempotency-Key"] for one in receiver.accepted}) == 2
+
+
+def test_a_stopped_member_and_a_stopped_group_keep_their_copies(house: House) -> None:
+    """ACC-23: the copy of a stopped member is suspended; those of a stopped group are, whatever its members' states."""
+    house.apply(GROUPED)
+    house.start_host()
+    house.run("port", "stop", "B")
+    assert publish(house, b"first", "US") == ("A", "B")
+    assert house.wait_for_files("out/a", 1) == [b"first"]
+    wait_until(lambda: len(house.ask("instance", "list")) == 1, 60, what="the copy of A completed")
+    assert [row["service"] for row in house.suspended(error="PORT_STOPPED")] == ["B"]
+    house.run("group", "stop", "Everyone")
+    assert publish(house, b"second", "US") == ("A", "B")
+    assert sorted(row["service"] for row in house.suspended(error="PORT_STOPPED")) == ["A", "B", "B"]
+    # By its own subscription A is started as before, and sends.
+    assert publish(house, b"named", None, to="A") == ("A",)
+    wait_until(lambda: len(house.ask("instance", "list")) == 3, 60, what="only what is kept left")
+    assert sorted(house.arrived("out/a")) == [b"first", b"named"]
+    assert house.arrived("out/b") == []
+    house.run("group", "start", "Everyone")
+    house.run("port", "start", "B")
+    wait_until(lambda: nothing_waits(house), 60, what="everything sent")
+    assert sorted(house.arrived("out/a")) == [b"first", b"named", b"second"]
+    assert sorted(house.arrived("out/b")) == [b"first", b"second"]
 
 
 def test_operations_that_the_states_do_not_allow_are_refused_with_the_reason(house: House) -> None:
