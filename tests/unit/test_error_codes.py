@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from postroom.cli.exit_codes import exit_code
-from postroom.errors import DefinitionRefused, PostroomError, PublishFailed
+from postroom.errors import DefinitionRefused, MessageFailure, PostroomError, PublishFailed
+from postroom.operations.conditions import OWN_CODES
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "postroom"
@@ -64,9 +65,8 @@ def test_every_documented_code_is_in_the_source() -> None:
 
 @pytest.mark.parametrize(("code", "name", "exits_with"), DOCUMENTED_ERRORS)
 def test_type_and_exit_code_are_as_documented(code: str, name: str, exits_with: str) -> None:
-    module, _, class_name = error_classes()[code].partition(":")
-    assert class_name == name
-    error_type = getattr(importlib.import_module(module), name)
+    error_type = _class(error_classes()[code])
+    assert error_type.__name__ == name
     made: PostroomError
     if issubclass(error_type, PublishFailed):
         made = error_type([])
@@ -76,6 +76,23 @@ def test_type_and_exit_code_are_as_documented(code: str, name: str, exits_with: 
         made = error_type("x")
     assert made.code == code
     assert exit_code(made) == int(exits_with)
+
+
+def test_every_code_that_an_instance_can_have_can_be_asked_for() -> None:
+    """Whatever happens to be imported: `instance list --error MESSAGE_GONE`."""
+    raised = {
+        code
+        for code, name in error_classes().items()
+        if issubclass(_class(name), MessageFailure) and _class(name) is not MessageFailure
+    }
+    assert (raised | codes_of_instances()) - OWN_CODES == set()
+    assert OWN_CODES <= DOCUMENTED
+
+
+def _class(name: str) -> type[PostroomError]:
+    module, _, class_name = name.partition(":")
+    found: type[PostroomError] = getattr(importlib.import_module(module), class_name)
+    return found
 
 
 def test_every_code_stands_for_one_type() -> None:

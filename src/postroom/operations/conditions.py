@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from postroom.errors import NotFound, PostroomError
+from postroom.agent.error_reports import FAILURE_CODES
+from postroom.errors import NotFound
 from postroom.messagebox.configuration import host_named
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.operations.instances import InstanceQuery
 
-#: Why an instance is suspended where nothing was raised; docs/errors.md tells of them.
-_WITHOUT_ERROR = ("PORT_STOPPED", "PORT_GONE", "OPERATOR", "NO_RECEIVER", "UNEXPECTED")
+#: Why an instance can be suspended: what failed, and what nothing was raised for; docs/errors.md tells of them.
+OWN_CODES = frozenset({*FAILURE_CODES, "PORT_STOPPED", "PORT_GONE", "OPERATOR", "NO_RECEIVER"})
 
 
 def check_names(connection: Connection, query: InstanceQuery) -> None:
@@ -31,13 +32,7 @@ def check_names(connection: Connection, query: InstanceQuery) -> None:
 def _codes(connection: Connection) -> set[str]:
     # An adapter may have brought codes of its own.
     seen = connection.execute("SELECT DISTINCT error_code FROM suspended_queue WHERE error_code IS NOT NULL")
-    return {*_WITHOUT_ERROR, *_raised(PostroomError), *(code for (code,) in seen)}
-
-
-def _raised(kind: type[PostroomError]) -> Iterator[str]:
-    yield kind.code
-    for narrower in kind.__subclasses__():
-        yield from _raised(narrower)
+    return {*OWN_CODES, *(code for (code,) in seen)}
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:
