@@ -87,7 +87,7 @@ def test_a_document_without_a_party_is_not_routed_by_one_and_an_empty_one_is_the
     box.add_port("Contoso", "BTS.OriginatorPID == 'Contoso'")
     box.add_port("Guests", "BTS.OriginatorPID == 'Guest'")
     box.add_port("All", "exists(Region)")
-    lines = [{"party": "Contoso"}, {"party": ""}, {}, {"party": None}]
+    lines: list[dict[str, str | None]] = [{"party": "Contoso"}, {"party": ""}, {}, {"party": None}]
     box.receive(location, b"\n".join(json.dumps({"region": "EU", **line}).encode() for line in lines))
     expected = {"All": 4, "Contoso": 1, "Guests": 1} if trusted else {"All": 4, "Guests": 2}
     assert box.queued() == expected
