@@ -14,6 +14,7 @@ from postroom.filters.expression import Filter
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.migrate import migrate
 from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.properties import Property
 from tests.support.box import Box, Priority, Region, Total
@@ -335,3 +336,16 @@ def test_a_predicate_that_comes_later_than_its_subscription_is_refused(box: Box)
         )
     assert refused.value.sqlstate == "PR409"
     assert box.one("SELECT predicate_count FROM predicate_groups WHERE number = 0") == 1
+
+
+def test_an_upgrade_takes_the_values_out_of_filters(box: Box, subscriptions: ServiceSubscriptions) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    subscriptions.wait(box.connection, SERVICE, uuid.uuid4(), Region == "EU")
+    filters = "SELECT array_agg(filter ORDER BY id) FROM subscriptions"
+    [of_the_port, _] = before = box.one(filters)
+    box.connection.execute("ALTER TABLE subscriptions DROP CONSTRAINT values_are_in_no_filter")
+    box.connection.execute("UPDATE subscriptions SET filter = 'EU' WHERE instance_id IS NOT NULL")
+    box.connection.execute("DELETE FROM schema_version WHERE version = 10")
+    migrate(box.url)
+    assert box.one(filters) == before == [of_the_port, ""]
+    assert of_the_port
