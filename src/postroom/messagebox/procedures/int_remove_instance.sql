@@ -1,7 +1,9 @@
 -- An instance has come to its end: nothing is routed to it from this commit on, and its convoy's values are free for the
 -- next instance (ORC-25). Waits for publishes that have found it already. Rows are purged later (purge_subscriptions).
--- Indexes: subscriptions_instance, convoy_set_instances_instance. Locks: the rows, FOR UPDATE, in the order in which
--- publishers lock them.
+-- Indexes: subscriptions_instance, convoy_set_instances_instance. Locks: the rows, FOR UPDATE, subscriptions first, as the
+-- streaming lane locks them. A publisher of the direct lane has its convoys before its instance subscriptions; if one
+-- message goes to a convoy and to an instance subscription of the same instance, the two may deadlock (40P01), and
+-- transaction() repeats one of them.
 CREATE OR REPLACE FUNCTION messagebox.int_remove_instance(p_host_id smallint, p_instance_id uuid, p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
