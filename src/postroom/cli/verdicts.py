@@ -64,6 +64,8 @@ def show_explanation(explained: MessageExplanation) -> None:
         click.echo()
     for verdict, count in rest.items():
         click.echo(f"{count:,} more {_OTHERS[verdict][count > 1]}.")
+    if explained.unseen:
+        click.echo("\nInstances may wait for it, too: the login may not see what they wait for.")
 
 
 def hidden(explained: MessageExplanation) -> dict[str, int]:
@@ -132,6 +134,7 @@ def as_plain(explained: MessageExplanation) -> dict[str, Any]:
         "requires": _required_rows(explained.context.predicates),
         "counts": {verdict.value: count for verdict, count in explained.counts.items()},
         "not_shown": hidden(explained),
+        "waiting_instances_unseen": explained.unseen,
         "subscribers": [subscriber_as_plain(one) for one in explained.subscribers],
     }
 

@@ -94,6 +94,8 @@ class MessageExplanation:
     """Why it does not even get to be published."""
     routed: bool = False
     """The failure is: an error message is published, and explained after this."""
+    unseen: bool = False
+    """Instances may wait for it, and the login may not see for what they wait."""
 
     @property
     def accepted(self) -> bool:
@@ -268,6 +270,7 @@ def _explained(connection: Connection, given: Sequence[_Given], limits: Limits) 
     """All messages in one pass over the subscribers. What is said in words is said of those that are kept."""
     nearest = [_Nearest(one.context, limits) for one in given]
     properties = deployed_properties(connection)
+    unseen: set[int] = set()
     if any(one.failure is None for one in given):
         for batch in all_subscribers(connection, properties):
             for subscriber in batch:
@@ -275,8 +278,10 @@ def _explained(connection: Connection, given: Sequence[_Given], limits: Limits) 
                     if one.failure is None:
                         each.consider(subscriber)
         waiting = waiting_instances(connection, [one.context for one in given], properties)
-        for each, one, instances in zip(nearest, given, waiting, strict=True):
-            for subscriber in instances if one.failure is None else ():
+        for number, (each, one, instances) in enumerate(zip(nearest, given, waiting, strict=True)):
+            if one.failure is None and instances is None:
+                unseen.add(number)
+            for subscriber in instances or () if one.failure is None else ():
                 each.consider(subscriber)
     hidden = sensitive_keys(connection)
     return [
@@ -290,8 +295,9 @@ def _explained(connection: Connection, given: Sequence[_Given], limits: Limits) 
             counts=each.counts,
             failure=one.failure,
             routed=one.routed,
+            unseen=number in unseen,
         )
-        for each, one in zip(nearest, given, strict=True)
+        for number, (each, one) in enumerate(zip(nearest, given, strict=True))
     ]
 
 

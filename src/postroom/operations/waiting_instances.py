@@ -13,21 +13,27 @@ from postroom.filters.authorisation import NOTHING_TO_SHOW
 from postroom.message import Context
 from postroom.messagebox.configuration import application_properties, hosts
 from postroom.messagebox.connection import Connection
+from postroom.operations.discretion import may_see_values
 from postroom.operations.subscribers import Subscriber
 from postroom.properties import Property
 
 
 def waiting_instances(
     connection: Connection, contexts: Sequence[Context], properties: Sequence[Property]
-) -> list[list[Subscriber]]:
-    """For each message the instance subscriptions that it meets."""
+) -> list[list[Subscriber] | None]:
+    """For each message the instance subscriptions that it meets. None where there may be some and the login may not see
+    what instances wait for."""
     known = RoutingTable()
     known.correlation_types = read_property_lists(connection)["correlation"]
     known.value_types = {prop.key: prop.value_type for prop in properties}
     found: list[list[Subscriber]] = [[] for _ in contexts]
-    waiting = find_waiting(connection, correlations_of([one.promoted for one in contexts], known))
+    wanted = correlations_of([one.promoted for one in contexts], known)
+    if wanted and not may_see_values(connection):
+        unseen = {row for rows in wanted.values() for row in rows}
+        return [None if row in unseen else [] for row in range(len(contexts))]
+    waiting = find_waiting(connection, wanted)
     if not waiting:
-        return found
+        return [*found]
     by_key = {prop.key: prop for prop in properties}
     filters = read_waiting(connection, [one.subscription_id for one, _ in waiting], by_key)
     names = {host.host_id: host.name for host in hosts(connection)}
@@ -46,4 +52,4 @@ def waiting_instances(
         )
         for row in rows:
             found[row].append(subscriber)
-    return found
+    return [*found]

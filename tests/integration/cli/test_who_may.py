@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from postroom.cli.exit_codes import ExitCode
+from postroom.messagebox.configuration import ServiceClass, hosts
 from postroom.messagebox.connection import connect
+from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService
+from postroom.properties import Property
 from tests.integration.cli.conftest import Ran, Run
 
 Commands = list[tuple[str, ...]]
@@ -121,6 +125,27 @@ def test_somebody_without_a_role_is_refused_everything(as_login: As) -> None:
     for command in EVERYBODY_SEES + ADMINISTRATORS_DO + OPERATORS_DO + ONLY_THE_OWNER_DOES:
         ran = as_login("sam", *command)
         assert refused(ran), (command, ran)
+
+
+def test_operators_explain_without_the_instances_that_wait_and_are_told_so(as_login: As, database: str) -> None:
+    with connect(database) as connection:
+        [host] = hosts(connection)
+        service = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")
+        waiting = ServiceSubscriptions(host, ServiceClass.ORCHESTRATIONS)
+        waiting.wait(connection, service, uuid.uuid4(), Property("Orders.Region", str) == "ASIA")
+    asked = ("explain", "--property", "Orders.Region=ASIA")
+    assert "Collector" in as_login("adam", *asked).out
+    said = as_login("olga", *asked)
+    assert said.code in (ExitCode.OK, ExitCode.FAILED), said
+    assert "Collector" not in said.out
+    assert "Instances may wait for it, too" in said.out
+    assert as_login("olga", *asked, "-o", "json").json[0]["waiting_instances_unseen"] is True
+    assert (
+        as_login("olga", "explain", "--property", "Orders.Total=1", "-o", "json").json[0]["waiting_instances_unseen"]
+        is False
+    )
+    [listed] = as_login("olga", "subscription", "list", "--type", "instance", "-o", "json").json
+    assert listed["filter"] == "Orders.Region == '(hidden)'"
 
 
 def test_operators_do_not_see_how_adapters_are_configured(as_login: As) -> None:
