@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 from postroom.adapters import build
 from postroom.hosts.inbound import InboundHandler
 from postroom.hosts.instance import HostInstance
 from postroom.hosts.send_ports import BuildAdapter
 from postroom.hosts.settings import HostSettings
+from postroom.stop_signals import stopped_by_signals
 
 
 def run_host(
@@ -41,24 +38,6 @@ def run_host(
         build_adapter=build_adapter,
         settings=settings,
     )
-    with _signals(stopping), instance:
+    with stopped_by_signals(stopping), instance:
         stopping.wait()
     return instance
-
-
-@contextmanager
-def _signals(stopping: threading.Event) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        # Not here: the main thread may be inside the event's own lock at this moment.
-        threading.Thread(target=stopping.set, daemon=True).start()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -26,6 +22,7 @@ from postroom.spark.login import Login
 from postroom.spark.receive_stream import TALLIED, TALLY, start_stream
 from postroom.spark.running_location import RunningLocation
 from postroom.spark.session import has_died, open_session
+from postroom.stop_signals import stopped_by_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +56,11 @@ def run_pipeline(
     login = Login(url=url, user=host.role_name if as_role else None)
     name = f"pipeline-{host.name.lower()}"
     # Twice, because the session puts a handler of its own in the place of ours.
-    with _signals(stopping), open_session(home, master=master or "local[*]", name=name) as session, _signals(stopping):
+    with (
+        stopped_by_signals(stopping),
+        open_session(home, master=master or "local[*]", name=name) as session,
+        stopped_by_signals(stopping),
+    ):
         pipeline = PipelineProcess(session, host, login=login, home=home)
         return pipeline.run_once(stopping) if once else pipeline.run(stopping)
 
@@ -176,21 +177,3 @@ class PipelineProcess:
                     tally = progress.observedMetrics[TALLY]
                     self._counts.update({name: int(tally[name] or 0) for name in TALLIED})
             claimer.release()
-
-
-@contextmanager
-def _signals(stopping: threading.Event) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        # Not here: the main thread may be inside the event's own lock at this moment.
-        threading.Thread(target=stopping.set, daemon=True).start()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""A host process is told to stop by a signal, which may come at any moment."""
+"""A process is told to stop by a signal, which may come at any moment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from postroom.hosts.run import _signals
+from postroom.stop_signals import stopped_by_signals
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -16,7 +16,7 @@ def test_a_signal_in_the_middle_of_waiting_does_not_stop_the_process_for_ever(nu
     stopping = threading.Event()
     before = signal.getsignal(number)
     lock = stopping._cond  # type: ignore[attr-defined]
-    with _signals(stopping):
+    with stopped_by_signals(stopping):
         with lock:
             signal.raise_signal(number)
         assert stopping.wait(10)
