@@ -35,6 +35,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Archives have the time in them, and the workers have to agree on the names of tests."""
+    if isinstance(val, bytes) and not (val.isascii() and val.decode().isprintable()):
+        return "bytes"
+    return None
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[EmbeddedServer]:
     """The worker's own PostgreSQL, which does not wait for the disk."""
