@@ -138,7 +138,7 @@ class ComponentStages:
     def _rejected(
         self, name: str, component: Any, seen: MessageBatch
     ) -> tuple[Mapping[int, PipelineFailure], int | None]:
-        if isinstance(component, Validator) and type(component).validate_batch is not Validator.validate_batch:
+        if isinstance(component, Validator) and component.looks_at_batches():
             found = self._call(name, component.validate_batch, seen)
             return {row: named_failure(name, reason) for row, reason in found.items()}, None
         check = component.validate_message if isinstance(component, Validator) else component

@@ -3,8 +3,8 @@
 pipelines.Receive(
     decode=[components.Gzip()],
     disassemble=[pipelines.Xml(promote={Region: "/order/region"}), pipelines.JsonLines(promote={Region: "region"})],
-    validate=[components.Xsd("order.xsd")],
-    resolve_party=[components.Certificates({"A909…": "Contoso"})],
+    validate=[has_total],                                   # functions and classes of the user's own
+    resolve_party=[sender_of],
 )
 """
 

@@ -351,3 +351,15 @@ def test_a_component_that_cannot_be_loaded_fails_the_message() -> None:
     stored = {"kind": "receive", "decoders": [{"module": "nowhere_at_all", "name": "Edi", "settings": {}}]}
     with pytest.raises(PipelineFailure, match="The component Edi cannot be loaded"):
         list(load_pipeline(stored).disassemble(Bytes(b"x")))
+
+
+def test_a_component_that_does_nothing_is_refused_where_it_is_made() -> None:
+    class Idle(components.Decoder):
+        pass
+
+    with pytest.raises(TypeError, match="abstract method .?decode"):
+        Idle()  # type: ignore[abstract]
+    with pytest.raises(TypeError, match="Blind validates nothing"):
+
+        class Blind(components.Validator):
+            pass

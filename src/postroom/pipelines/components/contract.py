@@ -18,6 +18,7 @@ the one method of that stage's class does.
 from __future__ import annotations
 
 import sys
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -90,8 +91,9 @@ class Component(BaseModel):
 class Decoder(Component):
     """Makes one message of one message: decompresses, decrypts, converts."""
 
+    @abstractmethod
     def decode(self, message: Message) -> Decoded:
-        raise NotImplementedError
+        """The message as it goes on, or its new body."""
 
 
 class Disassembler(Component):
@@ -112,9 +114,9 @@ class Disassembler(Component):
         (RCV-03, RCV-06)."""
         return True
 
+    @abstractmethod
     def disassemble(self, message: Message) -> Iterable[Message | Suspend]:
         """The documents in order. Promoting BTS.MessageType gives a document its type."""
-        raise NotImplementedError
 
 
 class Validator(Component):
@@ -123,19 +125,30 @@ class Validator(Component):
     #: Whether only the message is suspended that does not pass. By default its whole interchange is (RCV-16).
     recoverable: bool = False
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if not cls.looks_at_batches() and cls.validate_message is Validator.validate_message:
+            raise TypeError(f"{cls.__name__} validates nothing; write its validate_message or its validate_batch")
+
+    @classmethod
+    def looks_at_batches(cls) -> bool:
+        """Whether it is asked about whole batches instead of single messages."""
+        return cls.validate_batch is not Validator.validate_batch
+
     def validate_message(self, message: Message) -> Consumed | None:
         """Raises if it may not."""
-        raise NotImplementedError
+        return None
 
     def validate_batch(self, batch: MessageBatch) -> Mapping[int, str | Exception]:
         """The rows of an Arrow batch that may not pass, each with the reason. Override this one instead where looking
         at columns is faster; CONSUMED cannot be said here."""
-        raise NotImplementedError
+        return {}
 
 
 class PartyResolver(Component):
     """Says which party a message is from: BTS.OriginatorPID, believed of trusted hosts only (SEC-12)."""
 
+    @abstractmethod
     def resolve(self, message: Message) -> str | None:
         """The party, or None: the next resolver is asked. If none knows, the message is from Guest."""
-        raise NotImplementedError
