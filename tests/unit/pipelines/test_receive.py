@@ -357,7 +357,7 @@ def test_a_component_that_does_nothing_is_refused_where_it_is_made() -> None:
     class Idle(components.Decoder):
         pass
 
-    with pytest.raises(TypeError, match="abstract method .?decode"):
+    with pytest.raises(TypeError, match=r"abstract method .?decode"):
         Idle()  # type: ignore[abstract]
     with pytest.raises(TypeError, match="Blind validates nothing"):
 
