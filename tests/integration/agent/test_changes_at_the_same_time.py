@@ -11,9 +11,25 @@ from postroom.agent.receiving import Receiver
 from postroom.agent.routing import RoutingTable
 from postroom.errors import PublishFailed
 from postroom.message import Message
+from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
 from postroom.operations import groups, ports
 from tests.support.box import Box, Region, interchange
+
+
+def publish_until(stop: threading.Event, box: Box, location: ReceiveLocation, streaming: bool) -> int:
+    """Publishes through one of the lanes until it is told to stop; how many were published."""
+    published = 0
+    with connect(box.url, user=box.host().role_name) as connection:
+        agent = box.agent(connection=connection)
+        receiver = Receiver(connection, RoutingTable())
+        while not stop.is_set():
+            if streaming:
+                published += receiver.receive(location, [interchange(b'{"region":"EU"}')])[0].published
+            else:
+                agent.publish([Message.of(b"", promoted={Region: "EU"})])
+                published += 1
+    return published
 
 
 def test_no_message_is_left_behind_by_a_start(box: Box) -> None:
@@ -33,21 +49,10 @@ def test_no_message_is_left_behind_by_a_start(box: Box) -> None:
                 left_behind.append(row[0])
         stop.set()
 
-    def publish(streaming: bool) -> int:
-        published = 0
-        with connect(box.url, user=box.host().role_name) as connection:
-            agent = box.agent(connection=connection)
-            receiver = Receiver(connection, RoutingTable())
-            while not stop.is_set():
-                if streaming:
-                    published += receiver.receive(location, [interchange(b'{"region":"EU"}')])[0].published
-                else:
-                    agent.publish([Message.of(b"", promoted={Region: "EU"})])
-                    published += 1
-        return published
-
     with ThreadPoolExecutor() as pool:
-        publishers = [pool.submit(publish, streaming) for streaming in (True, True, False, False)]
+        publishers = [
+            pool.submit(publish_until, stop, box, location, streaming) for streaming in (True, True, False, False)
+        ]
         pool.submit(change).result()
         published = sum(publisher.result() for publisher in publishers)
     assert left_behind == [0] * 40
@@ -104,21 +109,8 @@ def test_no_message_through_a_group_is_left_behind_by_a_start(box: Box) -> None:
                 stop_it(connection, name)
                 start_it(connection, name)
 
-    def publish(streaming: bool) -> int:
-        published = 0
-        with connect(box.url, user=box.host().role_name) as connection:
-            agent = box.agent(connection=connection)
-            receiver = Receiver(connection, RoutingTable())
-            while not stop.is_set():
-                if streaming:
-                    published += receiver.receive(location, [interchange(b'{"region":"EU"}')])[0].published
-                else:
-                    agent.publish([Message.of(b"", promoted={Region: "EU"})])
-                    published += 1
-        return published
-
     with ThreadPoolExecutor() as pool:
-        publishers = [pool.submit(publish, streaming) for streaming in (True, False)]
+        publishers = [pool.submit(publish_until, stop, box, location, streaming) for streaming in (True, False)]
         operators = [
             pool.submit(change, ports.stop, ports.start, "P"),
             pool.submit(change, groups.stop, groups.start, "G"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +15,11 @@ from postroom.message import Message
 from postroom.messagebox.configuration import PortState, SendPortGroup, host_named, send_port_groups
 from postroom.messagebox.connection import Connection
 from postroom.operations import groups, ports
-from postroom.operations.deployment import apply, plan
-from postroom.operations.plans import Action, Kind, Plan
+from postroom.operations.deployment import plan
+from postroom.operations.plans import Action, Kind
 from postroom.system_properties import BTS
+from tests.support.deploying import HOME, deploy
 
-HOME = Path("/srv/orders")
 Region = Property("Orders.Region", str)
 
 
@@ -41,10 +40,6 @@ def orders(
     if members is not None:
         app.send_port_group("G", members, filter=filter, state=state, description=description)
     return app
-
-
-def deploy(connection: Connection, app: Application) -> Plan:
-    return apply(connection, app.definition(), home=HOME)
 
 
 def problems(connection: Connection, app: Application) -> list[str]:

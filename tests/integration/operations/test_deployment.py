@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from postroom import BTS, Application, Property, Retry, adapters, pipelines
+from postroom import Application, Property, Retry, adapters, pipelines
 from postroom.agent.publishing import MessageAgent
 from postroom.agent.routing import RoutingTable
 from postroom.application import SendPortState
@@ -20,12 +19,12 @@ from postroom.messagebox.configuration import PortState, host_named, hosts, rece
 from postroom.messagebox.connection import Connection, connect
 from postroom.operations import ports
 from postroom.operations.deployment import apply, plan
-from postroom.operations.plans import Action, Kind, Plan
+from postroom.operations.plans import Action, Kind
 from postroom.properties import Property as AnyProperty
 from postroom.system_properties import SYSTEM_PROPERTIES
+from tests.support.deploying import HOME, changes, deploy
 from tests.support.waiting import wait_until
 
-HOME = Path("/srv/orders")
 Region = Property("Orders.Region", str)
 Total = Property("Orders.Total", Decimal)
 
@@ -56,10 +55,6 @@ def orders(
     return app
 
 
-def deploy(connection: Connection, app: Application) -> Plan:
-    return apply(connection, app.definition(), home=HOME)
-
-
 def publish(connection: Connection, region: str) -> tuple[str, ...]:
     host = host_named(connection, "Main")
     message = Message.of(b"{}", promoted={Region: region})
@@ -67,10 +62,6 @@ def publish(connection: Connection, region: str) -> tuple[str, ...]:
         return MessageAgent(connection, host, RoutingTable()).publish([message])[0].subscribers
     except PublishFailed:
         return ()
-
-
-def changes(of: Plan) -> set[tuple[str, str, str]]:
-    return {(step.action, step.kind, step.name) for step in of.changes}
 
 
 def one(connection: Connection, query: str, *parameters: object) -> Any:
@@ -344,55 +335,6 @@ def test_an_apply_waits_for_publishes_that_are_under_way(connection: Connection,
     assert done.is_set()
 
 
-def test_another_promotion_is_told_by_its_property(connection: Connection) -> None:
-    def app(**paths: str) -> Application:
-        declared = Application("orders")
-        promote = {Property(f"Orders.{name}", str): path for name, path in paths.items()}
-        adapter = adapters.File("in")
-        declared.receive_port("OrdersIn").location("drop", adapter, pipeline=pipelines.Json(promote=promote))
-        return declared
-
-    deploy(connection, app(Region="region", Kind="kind"))
-    planned = plan(connection, app(Region="area", Status="status").definition(), home=HOME)
-    (step,) = planned.of(Kind.LOCATION, Action.CHANGE)
-    assert [(one.field, one.before, one.after) for one in step.differences] == [
-        ("pipeline promote Orders.Region", "'region' as str", "'area' as str"),
-        ("pipeline promote Orders.Status", "none", "'status' as str"),
-        ("pipeline promote Orders.Kind", "'kind' as str", "none"),
-    ]
-
-
-def test_a_port_that_feeds_a_location_is_noted(connection: Connection) -> None:
-    app = orders()
-    app.send_port("Again", adapters.File("out/../in"), filter=Region == "US")
-    app.send_port("Elsewhere", adapters.File("in/sub"), filter=Region == "US")
-    planned = plan(connection, app.definition(), home=HOME)
-    notes = {step.name: step.note for step in planned.of(Kind.SEND_PORT, Action.CREATE)}
-    assert "writes into the folder of location drop" in notes["Again"]
-    assert "writes into" not in notes["Elsewhere"] + notes["Europe"]
-    deploy(connection, app)
-    (kept,) = (step for step in plan(connection, app.definition(), home=HOME).steps if step.name == "Again")
-    assert "writes into the folder of location drop" in kept.note
-
-
-def test_secrets_are_not_in_a_plan(connection: Connection) -> None:
-    def app(secret: str) -> Application:
-        made = Application("web")
-        made.property(Region)
-        made.send_port(
-            "Web",
-            adapters.Http("https://example.com", headers={"Authorization": secret}, proxy=f"http://u:{secret}@proxy"),
-            filter=BTS.ReceivePortName == "x",
-        )
-        return made
-
-    deploy(connection, app("old-secret"))
-    planned = plan(connection, app("new-secret").definition(), home=HOME)
-    (step,) = planned.of(Kind.SEND_PORT, Action.CHANGE)
-    assert {difference.field for difference in step.differences} == {"adapter headers", "adapter proxy"}
-    assert "secret" not in repr(planned)
-
-
 def test_routing_of_failures_follows_the_declaration(connection: Connection) -> None:
     """FMR-01: per receive port, for all its locations, and per send port."""
 
@@ -418,85 +360,3 @@ def test_routing_of_failures_follows_the_declaration(connection: Connection) -> 
     assert send_ports(connection)[0].route_failures
     assert send_ports(connection)[0].subscription_id == subscription, "it subscribes to the same as before"
     assert deploy(connection, app(route_failures=True)).changes == ()
-
-
-Thumbprint = Property("Security.Thumbprint", str)
-Level = Property("Security.Level", int)
-
-
-def guarded(name: str = "guarded", **host: Any) -> Application:
-    app = Application(name)
-    app.host("Secure", **host)
-    return app
-
-
-def of_secure(connection: Connection) -> tuple[bool, set[tuple[str, str]]]:
-    host = host_named(connection, "Secure")
-    shown = connection.execute(
-        "SELECT property_key, value FROM application_properties WHERE host_id = %s", (host.host_id,)
-    )
-    return host.trusted, set(shown.fetchall())
-
-
-def test_a_host_is_trusted_and_shows_what_the_application_says(connection: Connection) -> None:
-    deploy(connection, guarded(trusted=True, properties={Thumbprint: "T", Level: [1, 2]}))
-    assert of_secure(connection) == (
-        True,
-        {("Security#Thumbprint", "T"), ("Security#Level", "1"), ("Security#Level", "2")},
-    )
-    assert deploy(connection, guarded(trusted=True, properties={Level: [2, 1], Thumbprint: "T"})).changes == ()
-    changed = deploy(connection, guarded(properties={Thumbprint: "U"}))
-    (step,) = changed.of(Kind.HOST, Action.CHANGE)
-    assert [(one.field, one.before, one.after) for one in step.differences] == [
-        ("trusted", "yes", "no"),
-        (
-            "properties",
-            "Security.Level = '1', Security.Level = '2', Security.Thumbprint = 'T'",
-            "Security.Thumbprint = 'U'",
-        ),
-    ]
-    assert of_secure(connection) == (False, {("Security#Thumbprint", "U")})
-
-
-def test_what_an_application_leaves_out_is_left_to_the_others(connection: Connection) -> None:
-    deploy(connection, guarded(trusted=True))
-    deploy(connection, guarded("second", properties={Thumbprint: "T"}))
-    deploy(connection, guarded("third"))
-    assert of_secure(connection) == (True, {("Security#Thumbprint", "T")})
-
-
-def test_two_applications_may_not_say_two_things_about_a_host(connection: Connection) -> None:
-    deploy(connection, guarded(trusted=True, properties={Thumbprint: "T"}))
-    problems = plan(
-        connection, guarded("second", trusted=False, properties={Thumbprint: "U"}).definition(), home=HOME
-    ).problems
-    assert [problem.text for problem in problems] == [
-        "host 'Secure': the application 'guarded' says that it is trusted.",
-        "host 'Secure': the application 'guarded' says that it has other properties.",
-    ]
-
-
-def test_a_change_of_hosts_is_a_change_of_routing(connection: Connection) -> None:
-    deploy(connection, guarded())
-    before = connection.execute("SELECT version FROM routing_version").fetchone()
-    deploy(connection, guarded(properties={Thumbprint: "T"}))
-    assert connection.execute("SELECT version FROM routing_version").fetchone() > before  # type: ignore[operator]
-
-
-def test_authentication_follows_the_declaration_and_needs_a_trusted_host(connection: Connection) -> None:
-    def app(authentication: Any, *, trusted: bool | None) -> Application:
-        declared = Application("partners")
-        declared.host("Gate", trusted=trusted)
-        declared.receive_port("Partners", authentication=authentication).location(
-            "drop", adapters.File("in"), host="Gate"
-        )
-        return declared
-
-    (problem,) = plan(connection, app("drop", trusted=None).definition(), home=HOME).problems
-    assert "requires authentication, but the host 'Gate' is not trusted" in problem.text
-    deploy(connection, app("drop", trusted=True))
-    assert [one.authentication for one in receive_locations(connection)] == ["drop"]
-    done = deploy(connection, app("keep", trusted=True))
-    [difference] = next(step.differences for step in done.of(Kind.RECEIVE_PORT, Action.CHANGE))
-    assert (difference.field, difference.before, difference.after) == ("authentication", "drop", "keep")
-    assert [one.authentication for one in receive_locations(connection)] == ["keep"]

@@ -1,0 +1,93 @@
+"""Applying applications that say what hosts are trusted with and may show. SEC-02, 09, 11."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from postroom import Application, Property, adapters
+from postroom.messagebox.configuration import host_named, receive_locations
+from postroom.messagebox.connection import Connection
+from postroom.operations.deployment import plan
+from postroom.operations.plans import Action, Kind
+from tests.support.deploying import HOME, deploy
+
+Thumbprint = Property("Security.Thumbprint", str)
+Level = Property("Security.Level", int)
+
+
+def guarded(name: str = "guarded", **host: Any) -> Application:
+    app = Application(name)
+    app.host("Secure", **host)
+    return app
+
+
+def of_secure(connection: Connection) -> tuple[bool, set[tuple[str, str]]]:
+    host = host_named(connection, "Secure")
+    shown = connection.execute(
+        "SELECT property_key, value FROM application_properties WHERE host_id = %s", (host.host_id,)
+    )
+    return host.trusted, set(shown.fetchall())
+
+
+def test_a_host_is_trusted_and_shows_what_the_application_says(connection: Connection) -> None:
+    deploy(connection, guarded(trusted=True, properties={Thumbprint: "T", Level: [1, 2]}))
+    assert of_secure(connection) == (
+        True,
+        {("Security#Thumbprint", "T"), ("Security#Level", "1"), ("Security#Level", "2")},
+    )
+    assert deploy(connection, guarded(trusted=True, properties={Level: [2, 1], Thumbprint: "T"})).changes == ()
+    changed = deploy(connection, guarded(properties={Thumbprint: "U"}))
+    (step,) = changed.of(Kind.HOST, Action.CHANGE)
+    assert [(one.field, one.before, one.after) for one in step.differences] == [
+        ("trusted", "yes", "no"),
+        (
+            "properties",
+            "Security.Level = '1', Security.Level = '2', Security.Thumbprint = 'T'",
+            "Security.Thumbprint = 'U'",
+        ),
+    ]
+    assert of_secure(connection) == (False, {("Security#Thumbprint", "U")})
+
+
+def test_what_an_application_leaves_out_is_left_to_the_others(connection: Connection) -> None:
+    deploy(connection, guarded(trusted=True))
+    deploy(connection, guarded("second", properties={Thumbprint: "T"}))
+    deploy(connection, guarded("third"))
+    assert of_secure(connection) == (True, {("Security#Thumbprint", "T")})
+
+
+def test_two_applications_may_not_say_two_things_about_a_host(connection: Connection) -> None:
+    deploy(connection, guarded(trusted=True, properties={Thumbprint: "T"}))
+    problems = plan(
+        connection, guarded("second", trusted=False, properties={Thumbprint: "U"}).definition(), home=HOME
+    ).problems
+    assert [problem.text for problem in problems] == [
+        "host 'Secure': the application 'guarded' says that it is trusted.",
+        "host 'Secure': the application 'guarded' says that it has other properties.",
+    ]
+
+
+def test_a_change_of_hosts_is_a_change_of_routing(connection: Connection) -> None:
+    deploy(connection, guarded())
+    before = connection.execute("SELECT version FROM routing_version").fetchone()
+    deploy(connection, guarded(properties={Thumbprint: "T"}))
+    assert connection.execute("SELECT version FROM routing_version").fetchone() > before  # type: ignore[operator]
+
+
+def test_authentication_follows_the_declaration_and_needs_a_trusted_host(connection: Connection) -> None:
+    def app(authentication: Any, *, trusted: bool | None) -> Application:
+        declared = Application("partners")
+        declared.host("Gate", trusted=trusted)
+        declared.receive_port("Partners", authentication=authentication).location(
+            "drop", adapters.File("in"), host="Gate"
+        )
+        return declared
+
+    (problem,) = plan(connection, app("drop", trusted=None).definition(), home=HOME).problems
+    assert "requires authentication, but the host 'Gate' is not trusted" in problem.text
+    deploy(connection, app("drop", trusted=True))
+    assert [one.authentication for one in receive_locations(connection)] == ["drop"]
+    done = deploy(connection, app("keep", trusted=True))
+    [difference] = next(step.differences for step in done.of(Kind.RECEIVE_PORT, Action.CHANGE))
+    assert (difference.field, difference.before, difference.after) == ("authentication", "drop", "keep")
+    assert [one.authentication for one in receive_locations(connection)] == ["keep"]

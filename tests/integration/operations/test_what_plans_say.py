@@ -1,0 +1,63 @@
+"""Plans for people: differences in words, notes, and no secrets."""
+
+from __future__ import annotations
+
+from postroom import BTS, Application, Property, adapters, pipelines
+from postroom.messagebox.connection import Connection
+from postroom.operations.deployment import plan
+from postroom.operations.plans import Action, Kind
+from tests.support.deploying import HOME, deploy
+
+Region = Property("Orders.Region", str)
+
+
+def test_another_promotion_is_told_by_its_property(connection: Connection) -> None:
+    def app(**paths: str) -> Application:
+        declared = Application("orders")
+        promote = {Property(f"Orders.{name}", str): path for name, path in paths.items()}
+        adapter = adapters.File("in")
+        declared.receive_port("OrdersIn").location("drop", adapter, pipeline=pipelines.Json(promote=promote))
+        return declared
+
+    deploy(connection, app(Region="region", Kind="kind"))
+    planned = plan(connection, app(Region="area", Status="status").definition(), home=HOME)
+    (step,) = planned.of(Kind.LOCATION, Action.CHANGE)
+    assert [(one.field, one.before, one.after) for one in step.differences] == [
+        ("pipeline promote Orders.Region", "'region' as str", "'area' as str"),
+        ("pipeline promote Orders.Status", "none", "'status' as str"),
+        ("pipeline promote Orders.Kind", "'kind' as str", "none"),
+    ]
+
+
+def test_a_port_that_feeds_a_location_is_noted(connection: Connection) -> None:
+    app = Application("orders")
+    app.property(Region)
+    app.receive_port("OrdersIn").location("drop", adapters.File("in"), pipeline=pipelines.Json())
+    app.send_port("Europe", adapters.File("out"), filter=Region == "EU")
+    app.send_port("Again", adapters.File("out/../in"), filter=Region == "US")
+    app.send_port("Elsewhere", adapters.File("in/sub"), filter=Region == "US")
+    planned = plan(connection, app.definition(), home=HOME)
+    notes = {step.name: step.note for step in planned.of(Kind.SEND_PORT, Action.CREATE)}
+    assert "writes into the folder of location drop" in notes["Again"]
+    assert "writes into" not in notes["Elsewhere"] + notes["Europe"]
+    deploy(connection, app)
+    (kept,) = (step for step in plan(connection, app.definition(), home=HOME).steps if step.name == "Again")
+    assert "writes into the folder of location drop" in kept.note
+
+
+def test_secrets_are_not_in_a_plan(connection: Connection) -> None:
+    def app(secret: str) -> Application:
+        made = Application("web")
+        made.property(Region)
+        made.send_port(
+            "Web",
+            adapters.Http("https://example.com", headers={"Authorization": secret}, proxy=f"http://u:{secret}@proxy"),
+            filter=BTS.ReceivePortName == "x",
+        )
+        return made
+
+    deploy(connection, app("old-secret"))
+    planned = plan(connection, app("new-secret").definition(), home=HOME)
+    (step,) = planned.of(Kind.SEND_PORT, Action.CHANGE)
+    assert {difference.field for difference in step.differences} == {"adapter headers", "adapter proxy"}
+    assert "secret" not in repr(planned)

@@ -1,0 +1,20 @@
+"""Applications applied in tests, in a home folder that nothing touches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from postroom.application import Application
+from postroom.messagebox.connection import Connection
+from postroom.operations.deployment import apply
+from postroom.operations.plans import Plan
+
+HOME = Path("/srv/orders")
+
+
+def deploy(connection: Connection, app: Application) -> Plan:
+    return apply(connection, app.definition(), home=HOME)
+
+
+def changes(of: Plan) -> set[tuple[str, str, str]]:
+    return {(step.action, step.kind, step.name) for step in of.changes}
