@@ -6,7 +6,8 @@ CREATE OR REPLACE FUNCTION messagebox.insert_message(
     p_instance_ids uuid[], p_part_ids uuid[], p_body_part_id uuid, p_name text, p_content_type text, p_charset text,
     p_size bigint, p_body bytea, p_now timestamptz DEFAULT now()
 ) RETURNS integer
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = messagebox, management, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     references_made integer;
 BEGIN

@@ -7,7 +7,8 @@ CREATE OR REPLACE FUNCTION messagebox.route_message(
     p_batch_id uuid, p_version bigint, p_message_id uuid, p_part_ids uuid[], p_subscription_ids bigint[],
     p_instance_ids uuid[], p_now timestamptz DEFAULT now()
 ) RETURNS integer
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = messagebox, management, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     routing record;
     references_made integer;

@@ -1,0 +1,41 @@
+"""A message that is published reads the subscriptions that it meets, and no others."""
+
+from __future__ import annotations
+
+import uuid
+
+from tests.support.box import Box, open_box
+from tests.support.plans import reads
+
+_SUBSCRIBE = """
+    INSERT INTO subscriptions (host_id, service_class, service_id, service_name, state)
+    SELECT 1, 4, gen_random_uuid(), 'port ' || n, 1 FROM generate_series(1, 2000) n
+"""
+_INSERT = """
+    SELECT insert_message(%(batch)s, (SELECT version FROM routing_version), %(message)s, '{}', %(subscriptions)s,
+                          %(instances)s, ARRAY[%(part)s::uuid], %(part)s, 'body', 'text/plain', NULL, 1, 'x')
+"""
+_INDEXES = """
+    SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = 'subscriptions'::regclass AND NOT indisprimary
+"""
+
+
+def test_subscriptions_are_read_by_their_ids_before_there_are_statistics(database: str) -> None:
+    with open_box(database) as box:
+        box.connection.execute(_SUBSCRIBE)
+        _publish_and_look(box)
+
+
+def _publish_and_look(box: Box) -> None:
+    met = [row[0] for row in box.connection.execute("SELECT id FROM subscriptions ORDER BY id DESC LIMIT 3")]
+    others = [row[0] for row in box.connection.execute(_INDEXES)]
+    assert others
+    for _ in range(7):  # PostgreSQL thinks of another plan after the fifth time
+        with box.connection.transaction(force_rollback=True), reads(box.connection) as read:
+            new = {name: uuid.uuid4() for name in ("batch", "message", "part")}
+            instances = [uuid.uuid4() for _ in met]
+            made = box.connection.execute(_INSERT, {**new, "subscriptions": met, "instances": instances}).fetchone()
+        assert made == (3,)
+        assert read.whole("subscriptions") == 0
+        assert read.entries("subscriptions_pkey") == 6  # is an instance among them; then the subscriptions themselves
+        assert all(read.scans(index) == 0 for index in others)
