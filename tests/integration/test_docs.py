@@ -74,7 +74,7 @@ def test_every_error_state_is_listed(deployed: str) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in pages() if any("messagebox" in block.words for block in blocks(page, "python"))],
+    [page for page in pages() if any(block.words == ("messagebox",) for block in blocks(page, "python"))],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_python_examples_run(page: Path, deployed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

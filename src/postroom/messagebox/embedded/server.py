@@ -104,6 +104,14 @@ class EmbeddedServer:
         address = urlencode({"host": self._socket_folder, "port": "5432"})
         return f"postgresql://{quote(user, safe='')}@/{quote(database, safe='')}?{address}"
 
+    def running_url(self) -> str | None:
+        """The address of its database if somebody runs it now; this process does not become one of its users."""
+        running = self._find()
+        if running is None or not running.ready:
+            return None
+        self._socket_folder = running.socket_folder
+        return self.url()
+
     @property
     def pid(self) -> int | None:
         """The process id of the running server; None when there is none."""

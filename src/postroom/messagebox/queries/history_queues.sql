@@ -1,0 +1,16 @@
+-- What stands in the queues, for those who look: one row for each message and service, with the names of what it belongs
+-- to. A row keeps its number (place) on its way between the queues, so that nothing is seen twice by ranges of numbers.
+-- Reads the three queues whole, for each range of numbers.
+SELECT i.seq AS place, i.seq, i.instance_id, i.message_id, h.name AS host, c.name AS service_class,
+       coalesce(p.name, l.name, s.service_name) AS service,
+       CASE i.state WHEN 1 THEN 'ready to run' WHEN 2 THEN 'active' WHEN 4 THEN 'suspended' WHEN 8 THEN 'waiting to retry'
+                    ELSE 'suspended, not resumable' END AS state,
+       CASE i.task WHEN 1 THEN 'deliver' WHEN 2 THEN 'receive' WHEN 3 THEN 'publish' ELSE 'join' END AS task,
+       i.attempt, i.priority::integer AS priority, i.enqueued_at, i.valid_from, i.suspended_at, i.error_code,
+       i.error_description, i.adapter, i.uri
+  FROM instances i
+  JOIN hosts h ON h.id = i.host_id
+  JOIN service_classes c ON c.id = i.service_class
+  LEFT JOIN send_ports p ON p.id = i.service_id
+  LEFT JOIN receive_locations l ON l.id = i.service_id
+  LEFT JOIN subscriptions s ON s.id = i.subscription_id

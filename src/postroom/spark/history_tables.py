@@ -1,0 +1,134 @@
+"""The tables that can be read back with Spark, and what their columns are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+from postroom.errors import DefinitionError
+from postroom.messagebox.connection import Connection
+
+#: A task is worth its while from so many pages of the spool, or rows of the queues, on.
+_PAGES_A_TASK = 128
+_ROWS_A_TASK = 50_000
+
+
+class ColumnKind(Enum):
+    """What a column holds: Spark's type, Arrow's, and how it is selected."""
+
+    ID = ("string", pa.string(), "{}::text")
+    TEXT = ("string", pa.string(), "{}")
+    INT = ("int", pa.int32(), "{}")
+    LONG = ("bigint", pa.int64(), "{}")
+    TIME = ("timestamp", pa.timestamp("us", tz="UTC"), "{}")
+    BYTES = ("binary", pa.binary(), "{}")
+
+    def __init__(self, spark: str, arrow: pa.DataType, selected: str) -> None:
+        self.spark = spark
+        self.arrow = arrow
+        self.selected = selected
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryTable:
+    """One of the tables. ``unasked`` columns are costly, and read only by those who name them."""
+
+    name: str
+    columns: dict[str, ColumnKind]
+    place: str
+    """The type of the column ``place``, by whose ranges it is read."""
+    unasked: frozenset[str] = frozenset()
+
+    @property
+    def statement(self) -> str:
+        return f"queries/history_{self.name}"
+
+    def schema(self, names: Sequence[str] | None = None) -> str:
+        """As Spark writes it: these columns, or all that are not costly."""
+        chosen = [name for name in self.columns if name not in self.unasked] if names is None else names
+        for name in chosen:
+            if name not in self.columns:
+                raise DefinitionError(
+                    f"The table {self.name} has no column {name!r}.", hint=f"It has {', '.join(self.columns)}."
+                )
+        return ", ".join(f"{name} {self.columns[name].spark}" for name in chosen)
+
+    def bounds(self, connection: Connection, tasks: int) -> list[str]:
+        """Where to cut the table, so that at most ``tasks`` ranges come out and none is hardly worth a task."""
+        if self.place == "tid":
+            row = connection.execute(
+                "SELECT pg_relation_size('messagebox.spool') / current_setting('block_size')::bigint"
+            ).fetchone()
+            assert row is not None
+            pages = int(row[0])
+            count = min(tasks, pages // _PAGES_A_TASK)
+            return [f"({pages * n // count},0)" for n in range(1, count)]
+        row = connection.execute("SELECT min(seq), max(seq), count(*) FROM instances").fetchone()
+        assert row is not None
+        first, last, rows = row
+        count = min(tasks, rows // _ROWS_A_TASK)
+        return [str(first + (last - first) * n // count) for n in range(1, count)]
+
+
+_ID, _TEXT, _INT, _LONG, _TIME = ColumnKind.ID, ColumnKind.TEXT, ColumnKind.INT, ColumnKind.LONG, ColumnKind.TIME
+
+MESSAGES = HistoryTable(
+    name="messages",
+    columns={
+        "message_id": _ID,
+        "published_at": _TIME,
+        "published_by": _TEXT,
+        "originator": _TEXT,
+        "party": _TEXT,
+        "message_type": _TEXT,
+        "interchange_id": _TEXT,
+        "receive_port": _TEXT,
+        "parts": _INT,
+        "content_type": _TEXT,
+        "charset": _TEXT,
+        "size": _LONG,
+        "body": ColumnKind.BYTES,
+    },
+    place="tid",
+    unasked=frozenset({"body"}),
+)
+CONTEXTS = HistoryTable(
+    name="contexts",
+    columns={
+        "message_id": _ID,
+        "published_at": _TIME,
+        "kind": _TEXT,
+        "property": _TEXT,
+        "value_type": _TEXT,
+        "value": _TEXT,
+    },
+    place="tid",
+)
+QUEUES = HistoryTable(
+    name="queues",
+    columns={
+        "seq": _LONG,
+        "instance_id": _ID,
+        "message_id": _ID,
+        "host": _TEXT,
+        "service_class": _TEXT,
+        "service": _TEXT,
+        "state": _TEXT,
+        "task": _TEXT,
+        "attempt": _INT,
+        "priority": _INT,
+        "enqueued_at": _TIME,
+        "valid_from": _TIME,
+        "suspended_at": _TIME,
+        "error_code": _TEXT,
+        "error_description": _TEXT,
+        "adapter": _TEXT,
+        "uri": _TEXT,
+    },
+    place="bigint",
+)
+
+TABLES = {table.name: table for table in (MESSAGES, CONTEXTS, QUEUES)}

@@ -1,0 +1,177 @@
+"""The MessageBox as tables for notebooks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql.datasource import EqualTo, Filter
+
+import postroom.spark
+from postroom.errors import DefinitionError, NotAllowed, NotFound, Unavailable
+from postroom.message import Message
+from postroom.messagebox.embedded import EmbeddedServer, server_folder
+from postroom.messagebox.migrate import group_role
+from postroom.spark.history import History, HistoryReader, Range, login_of
+from postroom.spark.history_tables import TABLES
+from postroom.spark.login import Login
+from tests.conftest import NOT_DURABLE
+from tests.support.box import Box, Priority, Region
+from tests.support.pages import ROOT, blocks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def reader_of(
+    box: Box,
+    table: str,
+    columns: list[str] | None = None,
+    *,
+    filters: list[Filter] | None = None,
+    partitions: int = 8,
+    max_body: int = 1000,
+    user: str | None = None,
+) -> HistoryReader:
+    reader = HistoryReader(
+        login=Login(url=box.url, user=user),
+        table=TABLES[table],
+        columns=columns or [one.split()[0] for one in TABLES[table].schema().split(", ")],
+        partitions=partitions,
+        max_body=max_body,
+    )
+    assert list(reader.pushFilters(filters or [])) == []
+    return reader
+
+
+def rows_of(reader: HistoryReader) -> list[dict[str, object]]:
+    return [row for partition in reader.partitions() for batch in reader.read(partition) for row in batch.to_pylist()]
+
+
+@pytest.fixture
+def filled(box: Box) -> Box:
+    """Two orders, of which one is large, for one port, which is stopped."""
+    box.add_port("Europe", "Orders.Region == 'EU'", state="stopped")
+    agent = box.agent()
+    agent.publish([Message.of(b'{"n": 1}', promoted={Region: "EU", Priority: 7}, content_type="application/json")])
+    agent.publish([Message.of(b"x" * 300_000, promoted={Region: "EU"})])
+    return box
+
+
+def test_messages_with_bodies_where_they_are_asked_for(filled: Box) -> None:
+    messages = rows_of(reader_of(filled, "messages"))
+    assert sorted(str(row["size"]) for row in messages) == ["300000", "8"]
+    assert all("body" not in row for row in messages)
+    bodies = rows_of(reader_of(filled, "messages", ["size", "body"], max_body=1000))
+    assert {row["size"]: row["body"] for row in bodies} == {8: b'{"n": 1}', 300_000: None}
+    whole = rows_of(reader_of(filled, "messages", ["body"], max_body=300_000))
+    assert b"x" * 300_000 in [row["body"] for row in whole]
+
+
+def test_contexts_by_property_with_what_is_sensitive_hidden(filled: Box) -> None:
+    filled.connection.execute("UPDATE properties SET sensitive = true WHERE key = %s", (Region.key,))
+    rows = rows_of(reader_of(filled, "contexts", filters=[EqualTo(("kind",), "promoted")]))
+    told = {(row["property"], row["value_type"], row["value"]) for row in rows}
+    assert told >= {(Region.key, "str", "(hidden)"), (Priority.key, "int", "7")}
+    everybody = rows_of(reader_of(filled, "contexts", filters=[EqualTo(("property",), "BTS#OriginatorPID")]))
+    assert [row["value"] for row in everybody] == ["Guest", "Guest"]
+
+
+def test_queues_with_names_and_states(filled: Box) -> None:
+    rows = rows_of(reader_of(filled, "queues"))
+    assert {(row["service"], row["state"], row["error_code"], row["task"]) for row in rows} == {
+        ("Europe", "suspended", "PORT_STOPPED", "deliver")
+    }
+    assert len({row["seq"] for row in rows}) == 2
+
+
+def test_ranges_hold_everything_once(filled: Box) -> None:
+    filled.connection.execute(
+        "INSERT INTO spool (message_id, part_ids, context)"
+        " SELECT gen_random_uuid(), '{}', jsonb_build_object('promoted', jsonb_build_object('t', repeat('y', 900)))"
+        "   FROM generate_series(1, 6000)"
+    )
+    reader = reader_of(filled, "messages", ["message_id"], partitions=4)
+    ranges = reader.partitions()
+    assert len(ranges) == 4
+    ids = [row["message_id"] for row in rows_of(reader)]
+    assert len(ids) == len(set(ids)) == 6002
+    shares = [sum(batch.num_rows for batch in reader.read(one)) for one in ranges]
+    assert min(shares) > 1000
+    assert all(batch.num_rows <= 1000 for one in ranges for batch in reader.read(one))
+
+
+def test_queues_in_ranges_of_numbers(filled: Box) -> None:
+    reader = reader_of(filled, "queues", ["seq"])
+    numbers = sorted(row["seq"] for row in rows_of(reader))  # type: ignore[type-var]
+    parts = [Range(None, str(numbers[1])), Range(str(numbers[1]), None)]
+    assert [[row["seq"] for batch in reader.read(one) for row in batch.to_pylist()] for one in parts] == [
+        [numbers[0]],
+        [numbers[1]],
+    ]
+
+
+def test_who_may_not_read_bodies_is_told_so(filled: Box) -> None:
+    operators = group_role(filled.connection, "operators")
+    filled.connection.execute(f"CREATE ROLE {operators}_olga LOGIN IN ROLE {operators}")
+    try:
+        with pytest.raises(NotAllowed, match="may not read the messages"):
+            reader_of(filled, "messages", user=f"{operators}_olga").partitions()
+        assert len(rows_of(reader_of(filled, "queues", user=f"{operators}_olga"))) == 2
+    finally:
+        filled.connection.execute(f"DROP ROLE {operators}_olga")
+
+
+def test_what_is_meant_has_to_be_there(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no table 'orders'"):
+        History({"path": "orders"}).schema()
+    with pytest.raises(NotFound, match="No table is named"):
+        History({}).schema()
+    with pytest.raises(DefinitionError, match="no option 'colour'"):
+        History({"path": "messages", "colour": "red"}).schema()
+    with pytest.raises(NotFound, match="no MessageBox in"):
+        login_of({"home": str(tmp_path)}, {})
+    (tmp_path / ".postroom" / "postgres").mkdir(parents=True)
+    with pytest.raises(Unavailable, match="does not run"):
+        login_of({"home": str(tmp_path)}, {"url": "postgresql:///box"})
+    assert login_of({"user": "olga"}, {"url": "postgresql:///box"}) == Login(url="postgresql:///box", user="olga")
+
+
+@pytest.fixture
+def table(session: SparkSession, filled: Box) -> DataFrame:
+    postroom.spark.register(session)
+    return session.read.format("postroom").option("url", filled.url).load("messages")
+
+
+def test_a_notebook_reads_joins_and_filters(session: SparkSession, filled: Box, table: DataFrame) -> None:
+    soon = datetime.now(UTC) + timedelta(days=1)
+    small = table.where(table.size < 1000).where(table.published_at < soon).select("message_id", "size")
+    assert [row["size"] for row in small.collect()] == [8]
+    contexts = session.read.format("postroom").option("url", filled.url).load("contexts")
+    regions = contexts.where("property = 'Orders#Region'").join(small, "message_id")
+    assert [row["value"] for row in regions.collect()] == ["EU"]
+    plan = small._jdf.queryExecution().executedPlan().toString()
+    assert "Filter (" not in plan, plan
+
+
+def test_columns_are_chosen_by_a_schema_too(session: SparkSession, filled: Box) -> None:
+    postroom.spark.register(session)
+    reader = session.read.format("postroom").option("url", filled.url).schema("message_id string, body binary")
+    assert {len(row["body"]) for row in reader.load("messages").collect()} == {8, 300_000}
+
+
+def test_the_embedded_messagebox_of_a_folder_is_found_while_it_runs(home: Path) -> None:
+    with EmbeddedServer(server_folder(home), settings=NOT_DURABLE) as server:
+        assert login_of({}, {"home": str(home)}) == Login(url=server.url())
+
+
+def test_the_page_for_notebooks_is_true(
+    session: SparkSession, filled: Box, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("POSTROOM_DATABASE", filled.url)
+    names: dict[str, object] = {"__name__": "example", "spark": session}
+    for block in blocks(ROOT / "docs" / "history.md", "python"):
+        exec(compile(block.text, str(block), "exec"), names)
+    assert "PORT_STOPPED" in capsys.readouterr().out
