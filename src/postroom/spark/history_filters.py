@@ -48,7 +48,7 @@ def condition(filter: Filter, table: HistoryTable) -> Condition | None:
     if isinstance(filter, Not):
         inner = condition(filter.child, table)
         return None if inner is None else (f"NOT ({inner[0]})", inner[1])
-    path = getattr(filter, "attribute", ())
+    path: tuple[str, ...] = getattr(filter, "attribute", ())
     if len(path) != 1 or path[0] not in table.columns:
         return None
     column, kind = path[0], table.columns[path[0]]
