@@ -13,7 +13,8 @@ from postroom.errors import Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.claim import Claim
 from postroom.spark.login import Login
-from postroom.spark.source import ClaimedFilesReader, FilesPartition, balanced
+from postroom.spark.numbered_reader import RowsPartition, balanced
+from postroom.spark.source import ClaimedFilesReader
 from tests.spark.conftest import Claim as ClaimNow
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
@@ -49,14 +50,14 @@ def location(box: Box, folder: Path) -> ReceiveLocation:
     return add_file_location(box, folder)
 
 
-def reader_of(login: Login, location: ReceiveLocation, max_files: int = 2) -> ClaimedFilesReader:
-    return ClaimedFilesReader(login=login, location_id=location.location_id, partitions=2, max_files=max_files)
+def reader_of(login: Login, location: ReceiveLocation, max_rows: int = 2) -> ClaimedFilesReader:
+    return ClaimedFilesReader(login=login, location_id=location.location_id, partitions=2, max_rows=max_rows)
 
 
 def names(partitions: object) -> list[str]:
     assert isinstance(partitions, list)
-    assert all(isinstance(partition, FilesPartition) for partition in partitions)
-    return sorted(file.name for partition in partitions for file in partition.files)
+    assert all(isinstance(partition, RowsPartition) for partition in partitions)
+    return sorted(file.name for partition in partitions for file in partition.rows)
 
 
 def test_a_batch_takes_so_many_files_and_goes_on_where_it_ended(

@@ -2,15 +2,17 @@
 
 adapters.File("in", pattern="*.json")
 adapters.Http("https://example.com/orders")
+adapters.HttpReceive("/orders", port=8080)
 """
 
 from __future__ import annotations
 
-from postroom.adapters.build import AnyAdapter, PortAdapter, build, load_adapter
+from postroom.adapters.build import AnyAdapter, PortAdapter, build, load_adapter, transport_type
 from postroom.adapters.contract import Attempt, SendAdapter
 from postroom.adapters.definition import AdapterDefinition
 from postroom.adapters.file.definition import File
 from postroom.adapters.http.definition import Http
+from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.null import Null
 
 __all__ = [
@@ -19,9 +21,11 @@ __all__ = [
     "Attempt",
     "File",
     "Http",
+    "HttpReceive",
     "Null",
     "PortAdapter",
     "SendAdapter",
     "build",
     "load_adapter",
+    "transport_type",
 ]

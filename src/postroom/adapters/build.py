@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -12,15 +13,16 @@ from postroom.adapters.contract import SendAdapter
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.adapters.file.definition import File
 from postroom.adapters.http.definition import Http
+from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.null import Null, NullSender
 from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError
 
 #: Any adapter; ``kind`` tells which.
-AnyAdapter = File | Http | Null
+AnyAdapter = File | Http | HttpReceive | Null
 
 #: What a send port can have: an adapter, or the choice of one for each message.
-PortAdapter = File | Http | Null | Dynamic
+PortAdapter = File | Http | HttpReceive | Null | Dynamic
 
 _STORED: TypeAdapter[PortAdapter] = TypeAdapter(Annotated[PortAdapter, Field(discriminator="kind")])
 
@@ -37,6 +39,13 @@ def load_adapter(stored: Mapping[str, Any]) -> PortAdapter:
         ) from None
 
 
+@cache
+def transport_type(kind: str) -> str:
+    """What BTS.InboundTransportType and BTS.OutboundTransportType say of a kind of adapter."""
+    known: dict[str, str] = {one.model_fields["kind"].default: one.transport_type for one in get_args(PortAdapter)}
+    return known.get(kind, kind.upper())
+
+
 def build(definition: PortAdapter, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
     """The send adapter for a definition, not yet opened; relative paths are taken from ``home``."""
     # What only one adapter needs is imported only for it.
@@ -51,6 +60,8 @@ def build(definition: PortAdapter, home: Path, *, clock: Clock = system_clock) -
             return HttpSender(definition, home=home)
         case Null():
             return NullSender()
+        case HttpReceive():
+            raise DefinitionError("The adapter 'http_receive' cannot send.", hint="adapters.Http(url) sends by HTTP.")
         case Dynamic():
             from postroom.adapters.dynamic.send import DynamicSender
 

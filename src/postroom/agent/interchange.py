@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 
+from postroom.adapters import transport_type
 from postroom.message import Body, Context
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.system_properties import BTS
@@ -29,7 +30,7 @@ def stamp(location: ReceiveLocation, interchange: Interchange, decoded: Context 
         context.promote(BTS.ReceivePortID, str(location.port_id))
         .promote(BTS.ReceivePortName, location.port_name)
         .promote(BTS.InboundTransportLocation, location.uri[:256])
-        .promote(BTS.InboundTransportType, str(location.adapter["kind"]).upper())
+        .promote(BTS.InboundTransportType, transport_type(str(location.adapter["kind"])))
         .promote(BTS.SuspendMessageOnRoutingFailure, True)
         .write(BTS.ReceiveLocationName, location.name)
         .write(BTS.InterchangeID, original)

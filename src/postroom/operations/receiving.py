@@ -9,13 +9,13 @@ from postroom.adapters.file.folder import make_folder
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.spark.claims import CLAIMER_LOCK, claimer_lock
+from postroom.spark.location_lock import LOCATION_LOCK, lock_number
 
 
 def served_locations(connection: Connection) -> list[ReceiveLocation]:
     """Those for which a process takes in files now: it holds the location's lock."""
-    held = {lock for (lock,) in connection.execute(statement("queries/held_locks"), (CLAIMER_LOCK,))}
-    return [one for one in receive_locations(connection) if claimer_lock(one.location_id) % (1 << 32) in held]
+    held = {lock for (lock,) in connection.execute(statement("queries/held_locks"), (LOCATION_LOCK,))}
+    return [one for one in receive_locations(connection) if lock_number(one.location_id) % (1 << 32) in held]
 
 
 def make_watched_folders(connection: Connection, home: Path) -> list[str]:

@@ -16,7 +16,6 @@ import logging
 import os
 import stat
 import uuid
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,18 +27,15 @@ from postroom.adapters.file.definition import PRIVATE_FOLDER
 from postroom.adapters.file.folder import make_folder
 from postroom.agent.receiving import read_progress
 from postroom.clock import Clock, system_clock
-from postroom.errors import Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.spark import claim as claims
 from postroom.spark.claim import Claim, ClaimState, Unfinished
 from postroom.spark.finishing import KEPT_FOLDER, finish
+from postroom.spark.location_lock import LocationLock
 from postroom.spark.settling import Look, Settling
 
 _log = logging.getLogger(__name__)
-
-#: The class of the advisory locks that claimers hold; the other half stands for the location.
-CLAIMER_LOCK = 7003
 
 #: Claimed and not yet published, at most: what is not claimed stays where its sender put it.
 MOST_OUTSTANDING = 5_000
@@ -58,11 +54,6 @@ class Scan:
     claimed: int = 0
     settling: int = 0
     problems: tuple[str, ...] = ()
-
-
-def claimer_lock(location_id: uuid.UUID) -> int:
-    """The half of the advisory lock that stands for a location."""
-    return zlib.crc32(location_id.bytes) - (1 << 31)
 
 
 class Claimer:
@@ -88,14 +79,13 @@ class Claimer:
         settle = timedelta(seconds=self._definition.settle)
         self._arriving = Settling(settle, clock)
         self._moved = Settling(settle, clock)  # files that changed while they were picked up
-        self._lock = claimer_lock(location.location_id)
-        self._active = False
+        self._lock = LocationLock(connection, location.location_id)
         self._recovered_at: datetime | None = None
         self._problems: dict[str, None] = {}
 
     def scan(self) -> Scan:
         """Looks at the folder once: claims what has settled, and mends what a crash has left."""
-        if not self._is_active():
+        if not self._lock.is_held():
             return Scan(active=False)
         before, self._problems = self._problems, {}
         if not self.private_folder.is_dir():
@@ -117,31 +107,7 @@ class Claimer:
 
     def release(self) -> None:
         """Lets another process claim."""
-        if self._active:
-            self._active = False
-            self._connection.execute("SELECT pg_advisory_unlock(%s, %s)", (CLAIMER_LOCK, self._lock))
-
-    # -- the lock ----------------------------------------------------------------------------------------------
-
-    def _is_active(self) -> bool:
-        if not self._active:
-            row = self._connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (CLAIMER_LOCK, self._lock)).fetchone()
-            self._active = row is not None and bool(row[0])
-            return self._active
-        # A pooler in transaction mode would give every statement another session, none of which has the lock.
-        row = self._connection.execute(
-            "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid = %s::bigint"
-            " AND objsubid = 2 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-            " AND pid = pg_backend_pid() AND granted",
-            (CLAIMER_LOCK, self._lock % (1 << 32)),
-        ).fetchone()
-        if row is None:
-            raise Unavailable(
-                "The lock on the receive location is gone.",
-                why="The connection to the MessageBox has no session of its own.",
-                hint="Give the pipeline a URL that leads to PostgreSQL itself, or to a pool in session mode.",
-            )
-        return True
+        self._lock.release()
 
     # -- claiming ----------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,13 +16,14 @@ import psycopg
 
 from postroom.clock import system_clock
 from postroom.errors import Unavailable
+from postroom.messagebox import inbox
 from postroom.messagebox.configuration import Host, ReceiveLocation, host_named, receive_locations
 from postroom.messagebox.connection import Connection, connect
-from postroom.spark.claims import Claimer
 from postroom.spark.login import Login
 from postroom.spark.receive_stream import TALLIED, TALLY, start_stream
 from postroom.spark.running_location import RunningLocation
 from postroom.spark.session import has_died, open_session
+from postroom.spark.taking_in import taking_in
 from postroom.stop_signals import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ _log = logging.getLogger(__name__)
 _CHECK_SECONDS = 0.25
 _CONFIGURATION_SECONDS = 2.0
 _DEATH_SECONDS = 5.0
+
+#: What runs a receive location, by the kind of its adapter.
+_SERVED = {"file": RunningLocation, "http_receive": RunningLocation}
 
 
 def run_pipeline(
@@ -124,14 +129,18 @@ class PipelineProcess:
                 self._stop(location_id, drain=True)
         for location_id, location in wanted.items():
             if location_id not in self._running:
-                self._running[location_id] = RunningLocation(
-                    self._session, location, login=self._login, home=self._home
-                )
+                served_by = _SERVED[location.adapter["kind"]]
+                self._running[location_id] = served_by(self._session, location, login=self._login, home=self._home)
                 self._running[location_id].start()
 
     def _served(self, connection: Connection) -> list[ReceiveLocation]:
-        locations = receive_locations(connection, host_id=self._host.host_id)
-        return [location for location in locations if location.enabled and location.adapter["kind"] == "file"]
+        return [
+            # What an adapter has accepted is published, although its location was disabled meanwhile.
+            replace(location, enabled=True)
+            for location in receive_locations(connection, host_id=self._host.host_id)
+            if location.adapter["kind"] in _SERVED
+            and (location.enabled or inbox.has_rows(connection, location.location_id))
+        ]
 
     def _stop(self, location_id: uuid.UUID, *, drain: bool) -> None:
         running = self._running.pop(location_id)
@@ -153,15 +162,14 @@ class PipelineProcess:
 
     def _run_once(self, location: ReceiveLocation, stopping: threading.Event) -> None:
         with self._login.connect("claims") as connection:
-            claimer = Claimer(connection, location, self._home)
+            work = taking_in(connection, location, self._home, system_clock)
             # Whatever is there has had its time to settle by then; what still changes is for the next run.
-            settled_by = (
-                system_clock() + 2 * timedelta(seconds=float(location.adapter["settle"])) + timedelta(seconds=1)
-            )
-            while (scan := claimer.scan()).active and scan.settling and not stopping.is_set():
+            settle = timedelta(seconds=float(location.adapter.get("settle", 0)))
+            settled_by = system_clock() + 2 * settle + timedelta(seconds=1)
+            while (scan := work.scan()).active and scan.settling and not stopping.is_set():
                 if system_clock() > settled_by:
                     break
-                stopping.wait(max(claimer.next_look(timedelta(seconds=0.2)).total_seconds(), 0.02))
+                stopping.wait(max(work.next_look(timedelta(seconds=0.2)).total_seconds(), 0.02))
             if not scan.active:
                 _log.warning("%s is served by another process", location.name)
                 return
@@ -176,4 +184,4 @@ class PipelineProcess:
                 if progress.observedMetrics:
                     tally = progress.observedMetrics[TALLY]
                     self._counts.update({name: int(tally[name] or 0) for name in TALLIED})
-            claimer.release()
+            work.release()

@@ -1,4 +1,4 @@
-"""The receive stream: claimed files in, messages in the MessageBox, a tally per file out."""
+"""The receive stream: claimed files or handed-over interchanges in, messages in the MessageBox, a tally of each out."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING
 
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.login import Login
+from postroom.spark.taking_in import takes_files
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
     from pyspark.sql.streaming.query import StreamingQuery
 
 #: An idle stream costs 22 % of a core at Spark's default trigger, and 6 % at this one.
 TRIGGER = "100 milliseconds"
 
-#: So that a backlog is published in steps that can be watched.
-MAX_FILES = 1_000
+#: Files or interchanges in one batch: so that a backlog is published in steps that can be watched.
+MAX_ROWS = 1_000
 
 #: The name under which a query's progress tells how much was received.
 TALLY = "tally"
@@ -35,31 +40,31 @@ def start_stream(
     home: Path,
     trigger: str = TRIGGER,
     once: bool = False,
-    max_files: int = MAX_FILES,
+    max_rows: int = MAX_ROWS,
 ) -> StreamingQuery:
-    """Starts publishing what is claimed for a location; ``once`` ends with what is claimed now.
+    """Starts publishing what was taken in for a location; ``once`` ends with what is there now.
 
-    Every start begins a checkpoint of its own and so reads all claims that are there. The MessageBox knows better than
-    a checkpoint what is still to be done: a claim that was published is gone or has its receipt. So neither a
-    checkpoint that a crash cut short nor a database that was set back can hold up a location or hide a file.
+    Every start begins a checkpoint of its own and so reads everything that is there. The MessageBox knows better than a
+    checkpoint what is still to be done: a claim, or a row of the inbox, that was published is gone or has its receipt.
+    So neither a checkpoint that a crash cut short nor a database that was set back can hold up a location or hide a
+    file.
     """
     from pyspark.sql import functions
 
-    from postroom.spark.receive_task import TALLY_SCHEMA, ReceiveTask
     from postroom.spark.session import without_pandas_warning
-    from postroom.spark.source import FORMAT, ClaimedFiles
+    from postroom.spark.tally import TALLY_SCHEMA
 
     checkpoints = home / ".postroom" / "checkpoints" / str(location.location_id)
     shutil.rmtree(checkpoints, ignore_errors=True)
-    task = ReceiveTask(login=login, location=location, home=home.absolute())
+    source, task = _way_in(location, login, home)
     with without_pandas_warning():
-        session.dataSource.register(ClaimedFiles)
+        session.dataSource.register(source)
         reader = (
-            session.readStream.format(FORMAT)
+            session.readStream.format(source.name())
             .option("url", login.url)
             .option("location", str(location.location_id))
             .option("partitions", session.sparkContext.defaultParallelism)
-            .option("max_files", max_files)
+            .option("max_rows", max_rows)
         )
         if login.user is not None:
             reader = reader.option("user", login.user)
@@ -78,3 +83,18 @@ def start_stream(
             .option("checkpointLocation", str((checkpoints / str(uuid.uuid4())).absolute()))
         )
         return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger)).start()
+
+
+def _way_in(
+    location: ReceiveLocation, login: Login, home: Path
+) -> tuple[type[DataSource], Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]]:
+    """Where the rows of a location come from, and what a task does with them."""
+    if takes_files(location):
+        from postroom.spark.receive_task import ReceiveTask
+        from postroom.spark.source import ClaimedFiles
+
+        return ClaimedFiles, ReceiveTask(login=login, location=location, home=home.absolute())
+    from postroom.spark.inbox_source import Inbox
+    from postroom.spark.inbox_task import InboxTask
+
+    return Inbox, InboxTask(login=login, location=location)

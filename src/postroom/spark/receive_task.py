@@ -10,15 +10,14 @@ import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import psycopg
 import pyarrow as pa
 
 from postroom.adapters import File
 from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import Received, read_progress
-from postroom.errors import PostroomError
 from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark import claim as claims
@@ -26,18 +25,10 @@ from postroom.spark.claim import Claim, ClaimState
 from postroom.spark.executor import Executor, drop_executor, executor_for
 from postroom.spark.finishing import finish, is_unchanged
 from postroom.spark.login import Login
+from postroom.spark.tally import publish_or_put_aside, tally_of
 from postroom.system_properties import FILE
 
 _log = logging.getLogger(__name__)
-
-#: A task's rows: what became of each claimed file.
-TALLY_SCHEMA = "interchange_id string, published long, suspended long, routed long, empty long"
-_TALLY = pa.schema(
-    [("interchange_id", pa.string()), *((name, pa.int64()) for name in ("published", "suspended", "routed", "empty"))]
-)
-
-#: Errors of the database that are about the content of one file and would come again with it.
-_ABOUT_CONTENT = (psycopg.DataError, psycopg.IntegrityError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,20 +42,7 @@ class ReceiveTask:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         executor_for(self.login)
         for batch in batches:
-            received = self.receive([_claim(row) for row in batch.to_pylist()])
-            yield pa.RecordBatch.from_pylist(
-                [
-                    {
-                        "interchange_id": str(one.interchange_id),
-                        "published": one.published,
-                        "suspended": one.suspended,
-                        "routed": one.routed,
-                        "empty": int(one.empty),
-                    }
-                    for one in received
-                ],
-                schema=_TALLY,
-            )
+            yield tally_of(self.receive([_claim(row) for row in batch.to_pylist()]))
 
     def receive(self, given: Sequence[Claim]) -> list[Received]:
         """Publishes what is in the files, and takes them away. Raises if the MessageBox does not answer."""
@@ -73,7 +51,10 @@ class ReceiveTask:
         executor = executor_for(self.login)
         try:
             ready = self._ready(executor, given)
-            received = self._publish(executor, ready) if ready else {}
+            received: dict[uuid.UUID, Received] = {}
+            if ready:
+                receive, put_aside = partial(self._receive, executor), partial(self._put_aside, executor)
+                received = publish_or_put_aside(ready, receive, put_aside)
             published = [claim for claim in ready if claim.interchange_id in received]
             for claim in published:
                 if received[claim.interchange_id].empty:
@@ -112,19 +93,6 @@ class ReceiveTask:
                     _log.warning("%s", problem)
         return ready
 
-    def _publish(self, executor: Executor, ready: Sequence[Claim]) -> dict[uuid.UUID, Received]:
-        try:
-            return self._receive(executor, ready)
-        except Exception as error:
-            if not _is_about_files(error):
-                raise
-            if len(ready) > 1:
-                # One of them is to blame. The others must not wait for it.
-                one_by_one = (self._publish(executor, [claim]) for claim in ready)
-                return {interchange_id: one for each in one_by_one for interchange_id, one in each.items()}
-            self._put_aside(executor, ready[0], error)
-            return {}
-
     def _receive(self, executor: Executor, ready: Sequence[Claim]) -> dict[uuid.UUID, Received]:
         folder = self._file.folder(self.home)
         interchanges = [
@@ -147,13 +115,6 @@ class ReceiveTask:
         problem = f"{claim.path} could not be received: {type(error).__name__}: {error}"
         claims.hold(executor.connection, claim, ClaimState.FAILED, problem)
         _log.error("%s", problem, exc_info=error)
-
-
-def _is_about_files(error: Exception) -> bool:
-    """Whether a file, rather than the MessageBox, is why receiving failed."""
-    if isinstance(error, psycopg.Error):
-        return isinstance(error, _ABOUT_CONTENT)
-    return not (isinstance(error, PostroomError) and error.transient)
 
 
 def _claim(row: dict[str, object]) -> Claim:

@@ -1,4 +1,4 @@
-"""One receive location at work: a thread that claims, and a streaming query that publishes, each restarted when it
+"""One receive location at work: a thread that takes in, and a streaming query that publishes, each restarted when it
 fails."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,11 @@ from postroom.clock import Clock, system_clock
 from postroom.errors import PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.spark import claim as claims
-from postroom.spark.claims import Claimer
+from postroom.messagebox.running_locations import LocationProgress, LocationReport, LocationState
 from postroom.spark.login import Login
+from postroom.spark.rate import Rate
 from postroom.spark.receive_stream import TALLIED, TALLY, TRIGGER, start_stream
+from postroom.spark.taking_in import is_drained, taking_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +53,8 @@ class RunningLocation:
         self.location = location
         #: What is TALLIED, since the start.
         self.counts: Counter[str] = Counter()
+        #: Why the stream is slowed down; None while it is not.
+        self.throttled: str | None = None
         self._session = session
         self._login = login
         self._home = home
@@ -59,12 +62,15 @@ class RunningLocation:
         self._trigger = trigger
         self._stopping = threading.Event()
         self._active = threading.Event()
-        self._thread = threading.Thread(target=self._claim, name=f"claims of {location.name}", daemon=True)
+        self._thread = threading.Thread(target=self._take_in, name=f"taking in for {location.name}", daemon=True)
         self._query: StreamingQuery | None = None
         self._counted = -1
         self._start_at = 0.0
         self._pause = _FIRST_PAUSE
         self._claim_pause = _FIRST_PAUSE
+        self._rate = Rate()
+        self._failure: str | None = None
+        self._last_batch_at: datetime | None = None
 
     def start(self) -> None:
         self._thread.start()
@@ -84,7 +90,7 @@ class RunningLocation:
             _log.info("%s: receiving", self.location.name)
 
     def stop(self, *, drain: bool = False) -> None:
-        """Claims nothing more and ends the query; with ``drain``, after what is claimed has been published."""
+        """Takes in nothing more and ends the query; with ``drain``, after what was taken in has been published."""
         self._stopping.set()
         self._thread.join()
         if drain and self._query is not None:
@@ -95,7 +101,7 @@ class RunningLocation:
         deadline = time.monotonic() + _DRAIN_SECONDS
         with suppress(psycopg.Error, PostroomError), self._login.connect("drain") as connection:
             while time.monotonic() < deadline and self._query is not None and self._query.isActive:
-                if claims.newest(connection, self.location.location_id, 0, 1) == 0:
+                if is_drained(connection, self.location):
                     return
                 time.sleep(0.05)
 
@@ -103,7 +109,8 @@ class RunningLocation:
 
     def _fail(self) -> None:
         assert self._query is not None
-        _log.warning("%s: %s", self.location.name, _reason(self._query))
+        self._failure = _reason(self._query)
+        _log.warning("%s: %s", self.location.name, self._failure)
         self._query = None
         self._start_at = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
@@ -129,17 +136,20 @@ class RunningLocation:
                 done = {name: int(tally[name] or 0) for name in TALLIED}
                 self.counts.update(done)
                 self._pause = _FIRST_PAUSE
+                self._failure = None
                 if done["files"]:
+                    self._rate.add(done["published"])
+                    self._last_batch_at = self._clock()
                     text = "%s: %d files, %d messages published, %d suspended, %d failures routed, %d files empty"
                     _log.info(text, self.location.name, *done.values())
 
-    # -- claiming ----------------------------------------------------------------------------------------------
+    # -- taking in ---------------------------------------------------------------------------------------------
 
-    def _claim(self) -> None:
+    def _take_in(self) -> None:
         while not self._stopping.is_set():
             try:
                 with self._login.connect("claims") as connection:
-                    self._claim_over(connection)
+                    self._take_in_over(connection)
             except Exception as error:
                 # Whatever it is, the next location must not suffer, and this one is tried again.
                 expected = isinstance(error, psycopg.OperationalError | PostroomError | OSError)
@@ -148,15 +158,35 @@ class RunningLocation:
                 self._stopping.wait(self._claim_pause)
                 self._claim_pause = min(2 * self._claim_pause, _LONGEST_CLAIM_PAUSE)
 
-    def _claim_over(self, connection: Connection) -> None:
-        claimer = Claimer(connection, self.location, self._home, self._clock)
+    def _take_in_over(self, connection: Connection) -> None:
+        work = taking_in(connection, self.location, self._home, self._clock)
+        report = LocationReport()
         while not self._stopping.is_set():
-            scan = claimer.scan()
+            scan = work.scan()
             self._claim_pause = _FIRST_PAUSE
             (self._active.set if scan.active else self._active.clear)()
-            wait = claimer.next_look(_LOOK_EVERY) if scan.active else 10 * _LOOK_EVERY
+            if scan.active:
+                report.tell(connection, self._progress())
+            wait = work.next_look(_LOOK_EVERY) if scan.active else 10 * _LOOK_EVERY
             self._stopping.wait(max(wait.total_seconds(), _SHORTEST_LOOK))
-        claimer.release()
+        report.end(connection, self.location.location_id)
+        work.release()
+
+    def _progress(self) -> LocationProgress:
+        state, reason = LocationState.RECEIVING, None
+        if self.throttled is not None:
+            state, reason = LocationState.THROTTLED, self.throttled
+        if self._failure is not None:
+            state, reason = LocationState.FAILING, self._failure
+        return LocationProgress(
+            location_id=self.location.location_id,
+            state=state,
+            reason=reason,
+            rows=self.counts["published"],
+            suspended=self.counts["suspended"],
+            rate=self._rate.per_second(),
+            last_batch_at=self._last_batch_at,
+        )
 
 
 def _reason(query: StreamingQuery) -> str:

@@ -15,7 +15,8 @@ from postroom.messagebox.connection import Connection
 from postroom.spark import claim as claims
 from postroom.spark import claims as claiming
 from postroom.spark.claim import Claim
-from postroom.spark.claims import CLAIMER_LOCK, Claimer
+from postroom.spark.claims import Claimer
+from postroom.spark.location_lock import LOCATION_LOCK
 from tests.integration.claims.conftest import MakeClaimer, MovedClock
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
@@ -250,7 +251,7 @@ def test_the_claimer_of_a_session_that_ended_is_followed_by_another(
 ) -> None:
     first, second = make_claimer(), make_claimer()
     assert first.scan().active
-    box.connection.execute("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE classid = %s", (CLAIMER_LOCK,))
+    box.connection.execute("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE classid = %s", (LOCATION_LOCK,))
     assert wait_until(lambda: second.scan().active, what="the second claimer at work")
 
 

@@ -133,3 +133,37 @@ def test_a_stored_definition_tells_its_kind() -> None:
 def test_what_is_no_stored_adapter_is_refused(stored: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError):
         adapters.load_adapter(stored)
+
+
+def test_what_receives_by_http_says_where() -> None:
+    assert adapters.HttpReceive("/orders", port=8080).address(HOME) == "http://127.0.0.1:8080/orders"
+    secure = adapters.HttpReceive("/", port=443, listen="::1", certificate="c.pem", key=Path("/etc/k.pem"))
+    assert secure.problems() == []
+    assert secure.address(HOME) == "https://[::1]:443/"
+    assert secure.certificate_files(HOME) == (HOME / "c.pem", Path("/etc/k.pem"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"path": "orders"}, "path"),
+        ({"path": "/orders?x=1"}, "path"),
+        ({"path": "/a b"}, "path"),
+        ({"port": 0}, "port"),
+        ({"port": 70000}, "port"),
+        ({"listen": " "}, "listen"),
+        ({"listen": "http://x"}, "listen"),
+        ({"max_bytes": 0}, "max_bytes"),
+        ({"timeout": 0}, "timeout"),
+        ({"certificate": "c.pem"}, "belong together"),
+        ({"key": "k.pem"}, "belong together"),
+    ],
+)
+def test_a_definition_that_cannot_receive_by_http_says_so(arguments: dict[str, Any], said: str) -> None:
+    problems = adapters.HttpReceive(**{"path": "/orders", "port": 8080, **arguments}).problems()
+    assert len(problems) == 1
+    assert said in problems[0]
+
+
+def test_every_adapter_has_the_name_of_its_transport() -> None:
+    assert [adapters.transport_type(kind) for kind in ("file", "http", "http_receive")] == ["FILE", "HTTP", "HTTP"]

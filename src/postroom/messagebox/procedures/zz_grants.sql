@@ -7,11 +7,11 @@ GRANT USAGE ON SCHEMA messagebox, management TO __HOSTS_ROLE__;
 GRANT EXECUTE ON FUNCTION
     messagebox.lock_routing, messagebox.find_subscriptions, messagebox.predicate_holds, messagebox.route_message,
     messagebox.insert_message, messagebox.take_receipts, messagebox.read_receipts, messagebox.keep_outcome,
-    messagebox.report_of, messagebox.serves_location, messagebox.runs_host, messagebox.own_hosts, messagebox.is_trusted,
-    messagebox.insert_part, messagebox.flip_ref_count_log, messagebox.fold_ref_count_log, messagebox.message_cleanup,
-    messagebox.parts_cleanup, messagebox.purge_subscriptions, messagebox.dead_processes_cleanup,
-    messagebox.operate_on_instances, messagebox.purge_receipts, messagebox.find_instance_subscriptions,
-    messagebox.lock_instance_subscriptions, messagebox.locate_convoy_instances
+    messagebox.report_of, messagebox.serves_location, messagebox.runs_host, messagebox.own_hosts,
+    messagebox.own_locations, messagebox.is_trusted, messagebox.insert_part, messagebox.flip_ref_count_log,
+    messagebox.fold_ref_count_log, messagebox.message_cleanup, messagebox.parts_cleanup,
+    messagebox.purge_subscriptions, messagebox.dead_processes_cleanup, messagebox.operate_on_instances,
+    messagebox.purge_receipts, messagebox.find_instance_subscriptions, messagebox.lock_instance_subscriptions, messagebox.locate_convoy_instances
     TO __HOSTS_ROLE__;
 
 -- Who published is filled by the server from the login: published_by and published_at are not in the grant. On whose
@@ -22,7 +22,7 @@ GRANT INSERT ON messagebox.parts, messagebox.fragments, messagebox.message_ref_c
     messagebox.message_ref_count_log_2, messagebox.part_ref_count_log_1, messagebox.part_ref_count_log_2,
     messagebox.message_properties, messagebox.message_predicates TO __HOSTS_ROLE__;
 GRANT SELECT, DELETE ON messagebox.message_properties, messagebox.message_predicates TO __HOSTS_ROLE__;
-GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.claim_number TO __HOSTS_ROLE__;
+GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.claim_number, messagebox.inbox_number TO __HOSTS_ROLE__;
 
 -- The routing index in memory, and the files that the host's own locations have claimed.
 GRANT SELECT ON messagebox.routing_version, messagebox.predicate_groups,
@@ -39,15 +39,36 @@ BEGIN
                 AND column_name NOT IN ('correlation_values', 'correlation_hash'));
 END $$;
 GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.claims TO __HOSTS_ROLE__;
+-- What was handed over does not change any more, but for its number. Who handed it over is filled from the login.
+GRANT SELECT, DELETE ON messagebox.inbox TO __HOSTS_ROLE__;
+GRANT INSERT (interchange_id, location_id, context, size, body) ON messagebox.inbox TO __HOSTS_ROLE__;
+GRANT UPDATE (number, problem, size) ON messagebox.inbox TO __HOSTS_ROLE__;
+GRANT SELECT, INSERT ON messagebox.inbox_fragments TO __HOSTS_ROLE__;
 GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
     management.properties, management.receive_ports, management.receive_locations, management.send_ports,
     management.host_instances, management.job_runs TO __HOSTS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON management.host_instances, management.job_runs TO __HOSTS_ROLE__;
+GRANT SELECT, INSERT, UPDATE, DELETE ON management.running_locations TO __HOSTS_ROLE__;
 
--- Claims, instances, ports and locations are those of the host itself: a row of another host is not there for it.
+-- Claims, the inbox, instances, ports and locations are those of the host itself: a row of another host is not there for
+-- it. A fragment belongs to whoever sees the row that it is of.
 ALTER TABLE messagebox.claims ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_locations ON messagebox.claims;
 CREATE POLICY own_locations ON messagebox.claims TO __HOSTS_ROLE__
+    USING (messagebox.serves_location(location_id)) WITH CHECK (messagebox.serves_location(location_id));
+ALTER TABLE messagebox.inbox ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_locations ON messagebox.inbox;
+CREATE POLICY own_locations ON messagebox.inbox TO __HOSTS_ROLE__
+    USING (location_id = ANY ((SELECT messagebox.own_locations())::uuid[]))
+    WITH CHECK (location_id = ANY ((SELECT messagebox.own_locations())::uuid[]));
+ALTER TABLE messagebox.inbox_fragments ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_locations ON messagebox.inbox_fragments;
+CREATE POLICY own_locations ON messagebox.inbox_fragments TO __HOSTS_ROLE__
+    USING (EXISTS (SELECT 1 FROM messagebox.inbox i WHERE i.interchange_id = inbox_fragments.interchange_id))
+    WITH CHECK (EXISTS (SELECT 1 FROM messagebox.inbox i WHERE i.interchange_id = inbox_fragments.interchange_id));
+ALTER TABLE management.running_locations ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_locations ON management.running_locations;
+CREATE POLICY own_locations ON management.running_locations TO __HOSTS_ROLE__
     USING (messagebox.serves_location(location_id)) WITH CHECK (messagebox.serves_location(location_id));
 ALTER TABLE management.host_instances ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_instances ON management.host_instances;

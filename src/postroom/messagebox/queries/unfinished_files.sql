@@ -1,6 +1,6 @@
--- Per receive location: how many files it has taken out of its folder and not yet published.
+-- Per receive location: how many files it has taken out of its folder, and interchanges that adapters have accepted for
+-- it, that are not published yet.
 SELECT l.name, count(*)
-  FROM claims c
-  JOIN receive_locations l ON l.id = c.location_id
- WHERE c.state IN (1, 2)
+  FROM (SELECT location_id FROM claims WHERE state IN (1, 2) UNION ALL SELECT location_id FROM inbox) AS waiting
+  JOIN receive_locations l ON l.id = waiting.location_id
  GROUP BY l.name

@@ -1,0 +1,214 @@
+"""The inbox: what one-way adapters have accepted, until the stream of their receive location has published it.
+
+    accepted = hand_over(connection, location_id, interchange_id, context, request_body)     # committed: answer 202
+
+A row is there for good when ``hand_over`` returns, and goes when its messages are committed. Between the two it gets a
+number from the one reader of its location. Numbers are given to committed rows only: a row that commits late gets a
+later number, whatever its transaction began with, and no transaction elsewhere holds any of them up.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+from postroom.errors import Unavailable
+from postroom.message import CHUNK_SIZE, FRAGMENT_SIZE, Body, Bytes, Context
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.queues import storable
+from postroom.messagebox.statements import statement
+
+_FRAGMENTS_AT_A_TIME = max(1, CHUNK_SIZE // FRAGMENT_SIZE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A row that the stream is given: which one, and how many bytes."""
+
+    interchange_id: uuid.UUID
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandedOver:
+    """What was handed over, ready to be received."""
+
+    interchange_id: uuid.UUID
+    stored_context: dict[str, Any]
+    body: Body
+
+    @property
+    def context(self) -> Context:
+        """What the adapter wrote about it."""
+        return Context.from_json(self.stored_context)
+
+
+def hand_over(
+    connection: Connection,
+    location_id: uuid.UUID,
+    interchange_id: uuid.UUID,
+    context: Context,
+    content: Iterable[bytes],
+) -> bool:
+    """Stores an interchange for the stream of its location, in one transaction, and returns when that is committed.
+
+    ``content`` is read as it is stored, a fragment at a time; whatever it raises undoes everything. False if this
+    interchange is in the inbox already.
+    """
+    fragments = _fragments(content)
+    first = next(fragments, b"")
+    second = next(fragments, None)
+    stored = context.to_json()
+    with connection.transaction():
+        new = connection.execute(
+            "INSERT INTO inbox (interchange_id, location_id, context, size, body) VALUES (%s, %s, %s, %s, %b)"
+            " ON CONFLICT (interchange_id) DO NOTHING",
+            (interchange_id, location_id, stored, len(first), first if second is None else None),
+        ).rowcount
+        if new and second is not None:
+            size = _insert_fragments(connection, interchange_id, chain((first, second), fragments))
+            connection.execute("UPDATE inbox SET size = %s WHERE interchange_id = %s", (size, interchange_id))
+    return bool(new)
+
+
+def is_known(connection: Connection, interchange_id: uuid.UUID) -> bool:
+    """Whether an interchange is in the inbox, or was published in the days that receipts are kept for."""
+    found = connection.execute(
+        "SELECT 1 FROM inbox WHERE interchange_id = %s UNION ALL SELECT 1 FROM read_receipts(ARRAY[%s::uuid]) LIMIT 1",
+        (interchange_id, interchange_id),
+    ).fetchone()
+    return found is not None
+
+
+def give_numbers(connection: Connection, location_id: uuid.UUID, most: int) -> int:
+    """Hands rows to the stream, in the order in which they came; at most so many. Returns how many.
+
+    Only the one reader of a location calls this, one transaction after the other: whoever sees a number sees all the
+    lower ones.
+    """
+    return connection.execute(statement("queries/number_inbox"), (location_id, most)).rowcount
+
+
+def newest(connection: Connection, location_id: uuid.UUID, after: int, most: int | None) -> int:
+    """The number that the next ``most`` rows after a number end with; ``after`` itself if there are none."""
+    found = connection.execute(
+        "SELECT max(number) FROM (SELECT number FROM inbox WHERE location_id = %s AND number > %s"
+        "                          ORDER BY number LIMIT %s) AS next",
+        (location_id, after, most),
+    ).fetchone()
+    assert found is not None
+    return after if found[0] is None else int(found[0])
+
+
+def between(connection: Connection, location_id: uuid.UUID, after: int, last: int) -> list[Waiting]:
+    """The stream's rows with numbers above ``after`` and up to ``last``, in order."""
+    rows = connection.execute(
+        "SELECT interchange_id, size FROM inbox"
+        " WHERE location_id = %s AND number > %s AND number <= %s ORDER BY number",
+        (location_id, after, last),
+    )
+    return [Waiting(interchange_id=interchange_id, size=size) for interchange_id, size in rows]
+
+
+def read(
+    connection: Connection, interchange_ids: Sequence[uuid.UUID], connect: Callable[[], Connection]
+) -> list[HandedOver]:
+    """The rows that are still there. Large bodies are read when they are asked for, over connections of their own."""
+    rows = connection.execute(
+        "SELECT interchange_id, context, size, body FROM inbox WHERE interchange_id = ANY (%s) ORDER BY number",
+        (list(interchange_ids),),
+    )
+    return [
+        HandedOver(
+            interchange_id=interchange_id,
+            stored_context=context,
+            body=FragmentedInboxBody(connect=connect, interchange_id=interchange_id, size=size)
+            if body is None
+            else Bytes(body),
+        )
+        for interchange_id, context, size, body in rows
+    ]
+
+
+def forget(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
+    """Deletes rows whose messages are committed."""
+    connection.execute("DELETE FROM inbox WHERE interchange_id = ANY (%s)", (list(interchange_ids),))
+
+
+def put_aside(connection: Connection, interchange_id: uuid.UUID, problem: str) -> None:
+    """Keeps a row that cannot be received out of the stream, with what is wrong."""
+    connection.execute(
+        "UPDATE inbox SET number = NULL, problem = %s WHERE interchange_id = %s", (storable(problem), interchange_id)
+    )
+
+
+def try_again(connection: Connection, location_id: uuid.UUID) -> int:
+    """Lets the stream have what was put aside. Returns how many rows that are."""
+    return connection.execute(
+        "UPDATE inbox SET problem = NULL WHERE location_id = %s AND problem IS NOT NULL", (location_id,)
+    ).rowcount
+
+
+def has_rows(connection: Connection, location_id: uuid.UUID) -> bool:
+    """Whether a location has something in its inbox that the stream can take."""
+    found = connection.execute(
+        "SELECT 1 FROM inbox WHERE location_id = %s AND problem IS NULL LIMIT 1", (location_id,)
+    ).fetchone()
+    return found is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FragmentedInboxBody:
+    """A body in fragments, read a few at a time. On a connection of its own, because it may be read while the reader
+    COPYs it elsewhere."""
+
+    connect: Callable[[], Connection]
+    interchange_id: uuid.UUID
+    size: int
+
+    def chunks(self) -> Iterator[bytes]:
+        done = start = 0
+        with self.connect() as connection:
+            while done < self.size:
+                fragments: list[tuple[Any, ...]] = connection.execute(
+                    "SELECT number, body FROM inbox_fragments WHERE interchange_id = %s AND number >= %s"
+                    " ORDER BY number LIMIT %s",
+                    (self.interchange_id, start, _FRAGMENTS_AT_A_TIME),
+                    binary=True,
+                ).fetchall()
+                if not fragments:
+                    # Another attempt has published it meanwhile, which the next try will find.
+                    raise Unavailable(f"Interchange {self.interchange_id} is not in the inbox any more.")
+                for number, body in fragments:
+                    start = number + 1
+                    done += len(body)
+                    yield body
+
+
+def _fragments(content: Iterable[bytes]) -> Iterator[bytes]:
+    """The content in pieces of the fragment size; the last one may be smaller."""
+    pending = bytearray()
+    for piece in content:
+        pending += piece
+        while len(pending) >= FRAGMENT_SIZE:
+            yield bytes(pending[:FRAGMENT_SIZE])
+            del pending[:FRAGMENT_SIZE]
+    if pending:
+        yield bytes(pending)
+
+
+def _insert_fragments(connection: Connection, interchange_id: uuid.UUID, fragments: Iterator[bytes]) -> int:
+    """A few at a time; COPY does not go with row security. Returns how many bytes."""
+    size = number = 0
+    while some := list(islice(fragments, _FRAGMENTS_AT_A_TIME)):
+        connection.execute(
+            "INSERT INTO inbox_fragments (interchange_id, number, body)"
+            " SELECT %s, number, body FROM unnest(%s::integer[], %b::bytea[]) AS fragment (number, body)",
+            (interchange_id, list(range(number, number + len(some))), some),
+        )
+        number += len(some)
+        size += sum(map(len, some))
+    return size

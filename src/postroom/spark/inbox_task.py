@@ -1,0 +1,72 @@
+"""What a task does with the rows of the inbox that it was given: receive, then delete. Runs in a worker of Spark.
+
+    row committed ─► numbered ─► the stream hands it to a task ─► committed with its receipts ─► row deleted
+
+It may run again after any interruption. A row that is still there after its messages were committed has its receipts,
+so that nothing of it is published twice; a row that is gone was dealt with.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from postroom.agent.interchange import Interchange
+from postroom.agent.receiving import Received
+from postroom.messagebox import inbox
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.inbox import HandedOver
+from postroom.spark.executor import Executor, drop_executor, executor_for
+from postroom.spark.login import Login
+from postroom.spark.tally import publish_or_put_aside, tally_of
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InboxTask:
+    """The function that Spark runs on the Arrow batches of interchange ids; pickled once per query."""
+
+    login: Login
+    location: ReceiveLocation
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        executor_for(self.login)
+        for batch in batches:
+            yield tally_of(self.receive([uuid.UUID(one) for one in batch.column(0).to_pylist()]))
+
+    def receive(self, interchange_ids: Sequence[uuid.UUID]) -> list[Received]:
+        """Publishes what was handed over under these ids, and deletes it. Raises if the MessageBox does not answer."""
+        if not interchange_ids:
+            return []
+        executor = executor_for(self.login)
+        try:
+            given = inbox.read(executor.connection, interchange_ids, partial(self.login.connect, "inbox"))
+            if not given:
+                return []
+            received = publish_or_put_aside(given, partial(self._publish, executor), partial(self._put_aside, executor))
+            for one in received.values():
+                if one.empty:
+                    # Nothing else will tell of it: it leaves no message and no instance.
+                    _log.warning("%s: interchange %s is empty", self.location.name, one.interchange_id)
+            inbox.forget(executor.connection, received)
+            return list(received.values())
+        except BaseException:
+            drop_executor(self.login)
+            raise
+
+    def _publish(self, executor: Executor, given: Sequence[HandedOver]) -> dict[uuid.UUID, Received]:
+        interchanges = [
+            Interchange(interchange_id=one.interchange_id, body=one.body, context=one.context) for one in given
+        ]
+        return {one.interchange_id: one for one in executor.receiver.receive(self.location, interchanges)}
+
+    def _put_aside(self, executor: Executor, given: HandedOver, error: Exception) -> None:
+        problem = f"Interchange {given.interchange_id} could not be received: {type(error).__name__}: {error}"
+        inbox.put_aside(executor.connection, given.interchange_id, problem)
+        _log.error("%s", problem, exc_info=error)

@@ -1,0 +1,47 @@
+"""What stands before the stream of a receive location: claiming files, or numbering what adapters have handed over."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol
+
+from postroom.clock import Clock
+from postroom.messagebox import inbox
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Connection
+from postroom.spark import claim as claims
+from postroom.spark.claims import Claimer, Scan
+from postroom.spark.inbox_numbering import InboxNumbering
+
+
+class TakingIn(Protocol):
+    """Gives the stream its rows, for one location and over one session. Used by one thread."""
+
+    def scan(self) -> Scan:
+        """Looks once; not active while another process does it for this location."""
+        ...
+
+    def next_look(self, longest: timedelta) -> timedelta:
+        """How long to wait before the next scan has something to find, at most ``longest``."""
+        ...
+
+    def release(self) -> None:
+        """Lets another process do it."""
+        ...
+
+
+def taking_in(connection: Connection, location: ReceiveLocation, home: Path, clock: Clock) -> TakingIn:
+    """What a location of this kind needs."""
+    return (Claimer if takes_files(location) else InboxNumbering)(connection, location, home, clock)
+
+
+def takes_files(location: ReceiveLocation) -> bool:
+    """Whether a location takes files itself; otherwise an adapter hands over to its inbox."""
+    return bool(location.adapter["kind"] == "file")
+
+
+def is_drained(connection: Connection, location: ReceiveLocation) -> bool:
+    """Whether the stream has published everything that it was given."""
+    newest = claims.newest if takes_files(location) else inbox.newest
+    return newest(connection, location.location_id, 0, 1) == 0

@@ -1,0 +1,69 @@
+"""What a task says of the interchanges that it was given, and what it does when one of them cannot be received."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import psycopg
+import pyarrow as pa
+
+from postroom.agent.receiving import Received
+from postroom.errors import PostroomError
+
+#: A task's rows: what became of each interchange.
+TALLY_SCHEMA = "interchange_id string, published long, suspended long, routed long, empty long"
+_TALLY = pa.schema(
+    [("interchange_id", pa.string()), *((name, pa.int64()) for name in ("published", "suspended", "routed", "empty"))]
+)
+
+#: Errors of the database that are about the content of one interchange and would come again with it.
+_ABOUT_CONTENT = (psycopg.DataError, psycopg.IntegrityError)
+
+Given = TypeVar("Given")
+
+
+def tally_of(received: Sequence[Received]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(
+        [
+            {
+                "interchange_id": str(one.interchange_id),
+                "published": one.published,
+                "suspended": one.suspended,
+                "routed": one.routed,
+                "empty": int(one.empty),
+            }
+            for one in received
+        ],
+        schema=_TALLY,
+    )
+
+
+def publish_or_put_aside(
+    given: Sequence[Given],
+    receive: Callable[[Sequence[Given]], dict[uuid.UUID, Received]],
+    put_aside: Callable[[Given, Exception], None],
+) -> dict[uuid.UUID, Received]:
+    """Receives them together; if one of them makes that fail, each by itself, and that one is put aside.
+
+    Raises what is not about any of them: the MessageBox does not answer.
+    """
+    try:
+        return receive(given)
+    except Exception as error:
+        if not _is_about_content(error):
+            raise
+        if len(given) > 1:
+            # One of them is to blame. The others must not wait for it.
+            one_by_one = (publish_or_put_aside([one], receive, put_aside) for one in given)
+            return {interchange_id: one for each in one_by_one for interchange_id, one in each.items()}
+        put_aside(given[0], error)
+        return {}
+
+
+def _is_about_content(error: Exception) -> bool:
+    """Whether an interchange, rather than the MessageBox, is why receiving failed."""
+    if isinstance(error, psycopg.Error):
+        return isinstance(error, _ABOUT_CONTENT)
+    return not (isinstance(error, PostroomError) and error.transient)

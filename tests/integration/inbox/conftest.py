@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from postroom.message import Context
+from postroom.messagebox import inbox
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Connection, connect
+from postroom.spark.executor import drop_executor
+from postroom.spark.inbox_numbering import InboxNumbering
+from postroom.spark.inbox_task import InboxTask
+from postroom.spark.login import Login
+from tests.support.box import Box
+from tests.support.inbox_location import add_inbox_location
+
+Connect = Callable[[], Connection]
+HandOver = Callable[..., uuid.UUID]
+
+
+@pytest.fixture
+def location(box: Box) -> ReceiveLocation:
+    box.add_port("Everything", "exists(Region)")
+    return add_inbox_location(box)
+
+
+@pytest.fixture
+def login(box: Box) -> Login:
+    return Login(url=box.url, user=box.host().role_name)
+
+
+@pytest.fixture
+def connect_as_host(login: Login) -> Iterator[Connect]:
+    """Sessions of the host."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(connect(login.url, user=login.user))
+
+
+@pytest.fixture
+def numbering(connect_as_host: Connect, location: ReceiveLocation) -> InboxNumbering:
+    return InboxNumbering(connect_as_host(), location, Path())
+
+
+@pytest.fixture
+def task(login: Login, location: ReceiveLocation) -> Iterator[InboxTask]:
+    """What Spark would run, run here."""
+    yield InboxTask(login=login, location=location)
+    drop_executor(login)
+
+
+@pytest.fixture
+def hand_over(connect_as_host: Connect, location: ReceiveLocation) -> HandOver:
+    connection = connect_as_host()
+
+    def now(body: bytes = b'{"region": "EU"}', interchange_id: uuid.UUID | None = None) -> uuid.UUID:
+        one = interchange_id or uuid.uuid4()
+        inbox.hand_over(connection, location.location_id, one, Context(), [body])
+        return one
+
+    return now
+
+
+def waiting(box: Box, location: ReceiveLocation, after: int = 0) -> list[uuid.UUID]:
+    """What the stream would be given after a number."""
+    rows = inbox.between(box.connection, location.location_id, after, 1 << 60)
+    return [row.interchange_id for row in rows]

@@ -1,0 +1,51 @@
+"""A process that hands over, numbers and receives once, and is killed with -9 at the point that it is told.
+
+python -m tests.integration.inbox.dies URL USER LOCATION POINT
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from postroom.agent.receiving import Receiver
+from postroom.message import FRAGMENT_SIZE, Context
+from postroom.messagebox import inbox
+from postroom.messagebox.configuration import receive_locations
+from postroom.messagebox.connection import connect
+from postroom.spark.inbox_numbering import InboxNumbering
+from postroom.spark.inbox_task import InboxTask
+from postroom.spark.login import Login
+from tests.integration.claims.dies import die, then_die
+
+#: What it hands over, under these ids: a small one and one in fragments.
+SMALL, LARGE = uuid.UUID(int=1 << 120), uuid.UUID(int=2 << 120)
+CONTENTS = {SMALL: b'{"region": "EU"}', LARGE: b'{"region": "EU", "filler": "%s"}' % (b"x" * (3 * FRAGMENT_SIZE))}
+
+#: Where it dies: what is put in the place of what.
+POINTS: dict[str, Callable[[], None]] = {
+    "while the first is handed over": lambda: setattr(inbox, "_fragments", die),
+    "in the middle of a large one": lambda: setattr(inbox, "_insert_fragments", then_die(inbox._insert_fragments)),
+    "after it was handed over": lambda: setattr(inbox, "hand_over", then_die(inbox.hand_over)),
+    "before the numbers": lambda: setattr(inbox, "give_numbers", die),
+    "after the numbers": lambda: setattr(inbox, "give_numbers", then_die(inbox.give_numbers)),
+    "before the publish": lambda: setattr(Receiver, "receive", die),
+    "after the publish": lambda: setattr(inbox, "forget", die),
+    "after the rows are deleted": lambda: setattr(inbox, "forget", then_die(inbox.forget)),
+}
+
+
+def main(url: str, user: str, location_name: str, point: str) -> None:
+    with connect(url, user=user) as connection:
+        [location] = [one for one in receive_locations(connection) if one.name == location_name]
+        POINTS[point]()
+        for interchange_id, content in CONTENTS.items():
+            inbox.hand_over(connection, location.location_id, interchange_id, Context(), [content])
+        InboxNumbering(connection, location, Path()).scan()
+        InboxTask(login=Login(url=url, user=user), location=location).receive(list(CONTENTS))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

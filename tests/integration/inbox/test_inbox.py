@@ -1,0 +1,217 @@
+"""Hand-over: what an adapter has accepted is published once, in whatever order transactions commit."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from postroom import pipelines
+from postroom.message import FRAGMENT_SIZE, Context
+from postroom.messagebox import inbox
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import connect
+from postroom.spark.inbox_numbering import InboxNumbering
+from postroom.spark.inbox_source import InboxReader
+from postroom.spark.inbox_task import InboxTask
+from postroom.spark.login import Login
+from postroom.system_properties import BTS
+from tests.integration.inbox.conftest import Connect, HandOver, waiting
+from tests.support.box import Box
+from tests.support.inbox_location import add_inbox_location
+
+
+def test_a_row_that_commits_after_a_higher_one_was_read_is_still_read_once(
+    box: Box, location: ReceiveLocation, login: Login, connect_as_host: Connect, numbering: InboxNumbering
+) -> None:
+    reader = InboxReader(login=login, location_id=location.location_id, partitions=1, max_rows=100)
+    first, second = connect_as_host(), connect_as_host()
+    early, late = uuid.uuid4(), uuid.uuid4()
+
+    def new_rows(start: dict[str, int]) -> tuple[list[uuid.UUID], dict[str, int]]:
+        from pyspark.sql.streaming.datasource import ReadMaxFiles
+
+        numbering.scan()
+        end = reader.latestOffset(start, ReadMaxFiles(100))
+        found = [row.interchange_id for part in reader.partitions(start, end) for row in part.rows]  # type: ignore[attr-defined]
+        return found, end
+
+    with first.transaction():
+        inbox.hand_over(first, location.location_id, early, Context(), [b"{}"])
+        with second.transaction():
+            inbox.hand_over(second, location.location_id, late, Context(), [b"{}"])
+        # The second one began later and is committed; the first one, whose transaction is older, is still open.
+        found, offset = new_rows(reader.initialOffset())
+        assert found == [late]
+        found, offset = new_rows(offset)
+        assert found == []
+    found, offset = new_rows(offset)
+    assert found == [early]
+    found, _ = new_rows(offset)
+    assert found == []
+    reader.stop()
+
+
+def test_a_long_transaction_elsewhere_holds_nothing_up(
+    box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering
+) -> None:
+    with connect(box.url) as other, other.transaction():
+        other.execute("CREATE TABLE elsewhere ()")  # with an id of its own, older than all that follow
+        one = hand_over()
+        numbering.scan()
+        assert waiting(box, location) == [one]
+
+
+def test_what_is_handed_over_is_published_with_its_context_and_deleted(
+    box: Box, location: ReceiveLocation, connect_as_host: Connect, numbering: InboxNumbering, task: InboxTask
+) -> None:
+    one = uuid.uuid4()
+    context = Context().write(BTS.SourceParty, "somebody")
+    assert inbox.hand_over(connect_as_host(), location.location_id, one, context, [b'{"region": ', b'"EU"}'])
+    numbering.scan()
+    [received] = task.receive(waiting(box, location))
+    assert (received.interchange_id, received.published) == (one, 1)
+    assert box.queued() == {"Everything": 1}
+    assert box.count("inbox") == 0
+    stored = Context.from_json(box.one("SELECT context FROM spool"))
+    assert stored[BTS.SourceParty] == "somebody"
+    assert stored[BTS.InterchangeID] == str(one)
+    assert stored[BTS.InboundTransportType] == "HTTP"
+    assert box.one("SELECT body FROM parts") == b'{"region": "EU"}'
+
+
+def test_what_cannot_be_read_is_suspended_with_its_bytes(
+    box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: InboxTask
+) -> None:
+    hand_over(b"{broken")
+    numbering.scan()
+    [received] = task.receive(waiting(box, location))
+    assert received.suspended == 1
+    assert box.suspended() == [("PIPELINE", True)]
+    assert box.one("SELECT body FROM parts") == b"{broken"
+    assert box.count("inbox") == 0
+
+
+@pytest.mark.parametrize("size", [0, 1, FRAGMENT_SIZE, FRAGMENT_SIZE + 1, 3 * FRAGMENT_SIZE, 25 * FRAGMENT_SIZE + 7])
+def test_bodies_of_any_size_stay_as_they_are(box: Box, login: Login, connect_as_host: Connect, size: int) -> None:
+    box.add_port("Everything", "exists(BTS.ReceivePortName)")
+    location = add_inbox_location(box, pipeline=pipelines.PassThrough())
+    content = bytes(number % 251 for number in range(size))
+    pieces = (content[start : start + 40_000] for start in range(0, size, 40_000))
+    one = uuid.uuid4()
+    inbox.hand_over(connect_as_host(), location.location_id, one, Context(), pieces)
+    assert box.one("SELECT size FROM inbox") == size
+    assert box.count("inbox_fragments") == (0 if size <= FRAGMENT_SIZE else -(-size // FRAGMENT_SIZE))
+    InboxNumbering(connect_as_host(), location, Path()).scan()
+    [received] = InboxTask(login=login, location=location).receive([one])
+    assert received.published == 1
+    stored = box.one("SELECT body FROM parts")
+    if stored is None:
+        rows = box.connection.execute("SELECT body FROM fragments ORDER BY number").fetchall()
+        stored = b"".join(body for (body,) in rows)
+    assert stored == content
+    assert box.count("inbox") == box.count("inbox_fragments") == 0
+
+
+def test_content_that_breaks_off_leaves_nothing(box: Box, location: ReceiveLocation, connect_as_host: Connect) -> None:
+    def broken() -> Iterator[bytes]:
+        yield bytes(5 * FRAGMENT_SIZE)
+        raise ConnectionResetError
+
+    connection = connect_as_host()
+    with pytest.raises(ConnectionResetError):
+        inbox.hand_over(connection, location.location_id, uuid.uuid4(), Context(), broken())
+    assert box.count("inbox") == box.count("inbox_fragments") == 0
+    assert inbox.hand_over(connection, location.location_id, uuid.uuid4(), Context(), [b"{}"])
+
+
+def test_a_repeated_hand_over_is_known_before_and_after_it_is_published(
+    box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: InboxTask
+) -> None:
+    one = uuid.uuid4()
+    assert not inbox.is_known(box.connection, one)
+    hand_over(interchange_id=one)
+    assert inbox.is_known(box.connection, one)
+    hand_over(interchange_id=one)
+    assert box.count("inbox") == 1
+    numbering.scan()
+    task.receive([one])
+    assert inbox.is_known(box.connection, one)
+    # As if a repeat had looked just before the publish was committed: it goes through the stream, and leaves nothing.
+    hand_over(interchange_id=one)
+    numbering.scan()
+    [again] = task.receive(waiting(box, location))
+    assert again.published == 0
+    assert box.queued() == {"Everything": 1}
+    assert box.count("inbox") == 0
+
+
+def test_one_that_cannot_be_received_does_not_hold_up_the_others(
+    box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: InboxTask
+) -> None:
+    ids = [hand_over() for _ in range(3)]
+    # What no adapter can write: a context that is not one.
+    box.connection.execute(
+        "UPDATE inbox SET context = %s WHERE interchange_id = %s",
+        ('{"written": {"BTS#SourceParty": {"unknown": 1}}}', ids[1]),
+    )
+    numbering.scan()
+    task.receive(waiting(box, location))
+    assert box.queued() == {"Everything": 2}
+    assert "could not be received" in box.one("SELECT problem FROM inbox")
+    numbering.scan()
+    assert waiting(box, location) == []
+    # The next start tries again.
+    box.connection.execute("UPDATE inbox SET context = '{}'")
+    numbering.release()
+    with connect(box.url) as connection:
+        InboxNumbering(connection, location, Path()).scan()
+    task.receive(waiting(box, location))
+    assert box.queued() == {"Everything": 3}
+    assert box.count("inbox") == 0
+
+
+def test_one_process_numbers_at_a_time(
+    location: ReceiveLocation, numbering: InboxNumbering, connect_as_host: Connect
+) -> None:
+    other = InboxNumbering(connect_as_host(), location, Path())
+    assert numbering.scan().active
+    assert not other.scan().active
+    numbering.release()
+    assert other.scan().active
+
+
+def test_receipts_stay_as_long_as_the_row(
+    box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: InboxTask
+) -> None:
+    one = hand_over()
+    numbering.scan()
+    task.receive([one])
+    hand_over(interchange_id=one)
+    purge = "SELECT purge_receipts('7 days', now() + interval '30 days')"
+    assert box.one(purge) == 0
+    box.connection.execute("DELETE FROM inbox")
+    assert box.one(purge) == 1
+
+
+def test_a_host_sees_and_fills_the_inboxes_of_its_own_locations_only(box: Box, location: ReceiveLocation) -> None:
+    other = box.add_host("Other")
+    one = uuid.uuid4()
+    with connect(box.url, user=box.host().role_name) as connection:
+        inbox.hand_over(connection, location.location_id, one, Context(), [bytes(2 * FRAGMENT_SIZE)])
+        for changed in ("context = '{}'", "body = 'x'", "handed_over_by = 'me'", "location_id = gen_random_uuid()"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(f"UPDATE inbox SET {changed}".encode())
+    with connect(box.url, user=other.role_name) as connection:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            inbox.hand_over(connection, location.location_id, uuid.uuid4(), Context(), [b"forged"])
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("INSERT INTO inbox_fragments VALUES (%s, 7, 'forged')", (one,))
+        assert connection.execute("SELECT 1 FROM inbox").fetchall() == []
+        assert connection.execute("SELECT 1 FROM inbox_fragments").fetchall() == []
+        assert connection.execute("DELETE FROM inbox").rowcount == 0
+    assert box.count("inbox") == 1
+    assert box.one("SELECT handed_over_by FROM inbox") == box.host().role_name

@@ -1,0 +1,43 @@
+"""Killed with -9 between any two steps of a hand-over: what was committed is published once, and nothing else."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from postroom.message import Context
+from postroom.messagebox import inbox
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.spark.inbox_numbering import InboxNumbering
+from postroom.spark.inbox_task import InboxTask
+from tests.integration.inbox.conftest import Connect, waiting
+from tests.integration.inbox.dies import CONTENTS, POINTS
+from tests.support.box import Box
+from tests.support.waiting import wait_until
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_started_again_everything_is_published_once(
+    box: Box, location: ReceiveLocation, connect_as_host: Connect, task: InboxTask, point: str
+) -> None:
+    words = [box.url, box.host().role_name, location.name, point]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.integration.inbox.dies", *words], capture_output=True, text=True
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    connection = connect_as_host()
+    # A sender that got no answer sends again, under the same key, until it has one.
+    for interchange_id, content in CONTENTS.items():
+        if not inbox.is_known(connection, interchange_id):
+            inbox.hand_over(connection, location.location_id, interchange_id, Context(), [content])
+    numbering = InboxNumbering(connect_as_host(), location, Path())
+    wait_until(lambda: numbering.scan().active, what="the end of the killed process's session")
+    for _ in range(2):
+        task.receive(waiting(box, location))
+    assert box.queued() == {"Everything": len(CONTENTS)}
+    assert box.count("spool") == len(CONTENTS)
+    assert box.count("inbox") == box.count("inbox_fragments") == 0

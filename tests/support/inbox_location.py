@@ -1,0 +1,28 @@
+"""A receive location in a test's MessageBox whose adapter hands over to the inbox."""
+
+from __future__ import annotations
+
+from psycopg.types.json import Jsonb
+
+from postroom import adapters, pipelines
+from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from postroom.pipelines import ReceivePipeline
+from tests.support.box import PROMOTE, Box
+
+
+def add_inbox_location(
+    box: Box,
+    *,
+    name: str = "web",
+    host: str = "Default",
+    pipeline: ReceivePipeline | None = None,
+    adapter: adapters.HttpReceive | None = None,
+) -> ReceiveLocation:
+    """A location of a host that the box has."""
+    location = box.add_location(pipeline or pipelines.Json(promote=PROMOTE), port=f"{name}In", name=name)
+    declared = adapter or adapters.HttpReceive("/orders", port=8080)
+    box.connection.execute(
+        "UPDATE receive_locations SET adapter = %s, uri = 'http://127.0.0.1:8080/orders', host_id = %s WHERE id = %s",
+        (Jsonb(declared.model_dump(mode="json")), box.host(host).host_id, location.location_id),
+    )
+    return next(one for one in receive_locations(box.connection) if one.name == name)
