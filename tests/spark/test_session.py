@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from postroom.errors import StateError
-from postroom.spark.session import _with_attempts, create_session, is_local
+from postroom.spark.session import create_session
+from postroom.spark.settings import is_here, is_local, with_attempts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,14 +30,16 @@ if TYPE_CHECKING:
     ],
 )
 def test_tasks_of_a_local_master_are_tried_again(given: str, used: str) -> None:
-    assert _with_attempts(given) == used
+    assert with_attempts(given) == used
 
 
-def test_only_a_local_master_is_tuned_for_one_machine() -> None:
+def test_only_what_runs_here_is_tuned_for_one_machine() -> None:
     assert is_local("local")
     assert is_local("local[2]")
     assert not is_local("local-cluster[1,1,1024]")
-    assert not is_local("k8s://https://cluster")
+    assert is_here("local-cluster[1,1,1024]")
+    assert not is_here("k8s://https://cluster")
+    assert not is_here("spark://localhost:7077")
 
 
 def test_sockets_are_short_and_the_shells_environment_is_as_it_was(session: SparkSession) -> None:

@@ -93,7 +93,7 @@ class House:
 
     def url(self) -> str:
         """The address of the embedded MessageBox; empty until it is up."""
-        for file in (self.home / ".postroom" / "postgres").glob("**/postmaster.pid"):
+        for file in (self.home / ".postroom" / "postgres").glob("*/postmaster.pid"):
             lines = file.read_text().splitlines()
             if len(lines) >= 8 and lines[7].strip() == "ready":
                 return f"postgresql://postgres@/postroom?host={lines[4]}"

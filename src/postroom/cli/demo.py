@@ -45,6 +45,7 @@ def demo(frame: Frame, app: Path, keep: bool) -> None:
     from postroom.messagebox.embedded import EmbeddedServer, server_folder
     from postroom.operations.demo import Demo
     from postroom.operations.running import deployed
+    from postroom.operations.supervisor import SparkOptions
 
     if not app.exists():
         raise NotFound(
@@ -63,7 +64,8 @@ def demo(frame: Frame, app: Path, keep: bool) -> None:
     live = _Live(quiet=frame.output is Format.JSON)
     live.say(f"Running {app} in {home}; PostgreSQL and Spark take a few seconds to start")
     try:
-        with deployed(definition, home, database=None, master="local[2]", say=live.say) as supervisor, live:
+        spark = SparkOptions(master="local[2]")
+        with deployed(definition, home, database=None, spark=spark, say=live.say) as supervisor, live:
             expected, actual, differences = Demo(supervisor, supervisor.url, home, live.show).run()
     finally:
         if not keep:

@@ -7,6 +7,7 @@ import click
 from postroom.cli.frame import Frame, frame_options, pass_frame
 from postroom.cli.lazy import Noun
 from postroom.cli.output import show_rows
+from postroom.cli.spark_options import spark_options
 
 
 @click.group(cls=Noun)
@@ -21,11 +22,11 @@ def pipeline() -> None:
 
 @pipeline.command()
 @click.argument("host")
-@click.option("--master", metavar="MASTER", help="Where Spark runs, as for spark-submit.  [default: local[*]]")
+@spark_options
 @click.option("--once", is_flag=True, help="Take in what is there now, and end.")
 @frame_options
 @pass_frame
-def run(frame: Frame, host: str, master: str | None, once: bool) -> None:
+def run(frame: Frame, host: str, master: str | None, settings: dict[str, str], once: bool) -> None:
     """Run the receive locations of a host until Ctrl-C.
 
     \b
@@ -43,7 +44,15 @@ def run(frame: Frame, host: str, master: str | None, once: bool) -> None:
         with connect(url) as connection:
             host = host_named(connection, host).name
         click.echo(f"Spark starts for the receive locations of {host}; Ctrl-C ends it.")
-        run_pipeline(url, host, frame.home.absolute(), master=master, once=once, as_role=frame.database is None)
+        run_pipeline(
+            url,
+            host,
+            frame.home.absolute(),
+            master=master,
+            settings=settings,
+            once=once,
+            as_role=frame.database is None,
+        )
         click.echo(f"The receive locations of {host} have ended.")
 
 

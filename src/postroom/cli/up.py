@@ -7,14 +7,15 @@ from pathlib import Path
 import click
 
 from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.spark_options import spark_options
 
 
 @click.command()
 @click.argument("app", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--master", metavar="MASTER", help="Where Spark runs, as for spark-submit.  [default: local[*]]")
+@spark_options
 @frame_options
 @pass_frame
-def up(frame: Frame, app: Path, master: str | None) -> None:
+def up(frame: Frame, app: Path, master: str | None, settings: dict[str, str]) -> None:
     """Deploy an application and run it until Ctrl-C: database, pipelines and hosts, each restarted after a crash.
 
     \b
@@ -26,6 +27,7 @@ def up(frame: Frame, app: Path, master: str | None) -> None:
 
     from postroom.application.load import load
     from postroom.operations.running import deployed
+    from postroom.operations.supervisor import SparkOptions
 
     def say(what: str) -> None:
         click.echo(what, err=True)
@@ -36,7 +38,8 @@ def up(frame: Frame, app: Path, master: str | None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         # Not in the handler itself: the main thread may be inside the event's own lock at this moment.
         signal.signal(number, lambda *_: threading.Thread(target=stop.set, daemon=True).start())
-    with deployed(definition, home, database=frame.database, master=master, say=say) as supervisor:
+    spark = SparkOptions(master=master, settings=settings)
+    with deployed(definition, home, database=frame.database, spark=spark, say=say) as supervisor:
         say(f"{definition.name} is up in {home}; Ctrl-C ends it.")
         supervisor.run(stop)
     say("Everything has ended.")

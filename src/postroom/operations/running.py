@@ -13,21 +13,21 @@ from postroom.messagebox.migrate import migrate
 from postroom.operations.deployment import apply
 from postroom.operations.home import held_home
 from postroom.operations.receiving import make_watched_folders
-from postroom.operations.supervisor import Say, Supervisor
+from postroom.operations.supervisor import Say, SparkOptions, Supervisor
 
 
 @contextmanager
 def deployed(
-    definition: ApplicationDefinition, home: Path, *, database: str | None, master: str | None, say: Say
+    definition: ApplicationDefinition, home: Path, *, database: str | None, spark: SparkOptions, say: Say
 ) -> Iterator[Supervisor]:
     """The application applied to its MessageBox, and a supervisor that is ready to run what it needs."""
     with held_home(home):
         if database is not None:
-            yield _apply(definition, database, home, None, master, say)
+            yield _apply(definition, database, home, None, spark, say)
             return
         say("Starting PostgreSQL")
         with EmbeddedServer(server_folder(home)) as server:
-            yield _apply(definition, server.url(), home, server, master, say)
+            yield _apply(definition, server.url(), home, server, spark, say)
 
 
 def _apply(
@@ -35,7 +35,7 @@ def _apply(
     url: str,
     home: Path,
     server: EmbeddedServer | None,
-    master: str | None,
+    spark: SparkOptions,
     say: Say,
 ) -> Supervisor:
     migrate(url)
@@ -44,4 +44,4 @@ def _apply(
         for problem in make_watched_folders(connection, home):
             say(problem)
     say(f"Application {definition.name} is deployed")
-    return Supervisor(url, home, server=server, master=master, say=say)
+    return Supervisor(url, home, server=server, spark=spark, say=say)

@@ -39,6 +39,18 @@ _log = logging.getLogger(__name__)
 Say = Callable[[str], None]
 
 
+@dataclass(frozen=True, kw_only=True)
+class SparkOptions:
+    """Where Spark runs, and what it is told; as the pipelines' own options."""
+
+    master: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def as_arguments(self) -> list[str]:
+        master = [] if self.master is None else ["--master", self.master]
+        return master + [word for key, value in self.settings.items() for word in ("--conf", f"{key}={value}")]
+
+
 @dataclass
 class _Child:
     """One supervised process."""
@@ -106,13 +118,13 @@ class Supervisor:
         home: Path,
         *,
         server: EmbeddedServer | None = None,
-        master: str | None = None,
+        spark: SparkOptions | None = None,
         say: Say = _log.info,
     ) -> None:
         self.url = url
         self._home = home
         self._server = server
-        self._master = master
+        self._spark = spark or SparkOptions()
         self._say = say
         self._children: list[_Child] = []
         self._look_again = 0.0
@@ -157,8 +169,8 @@ class Supervisor:
 
     def _child(self, kind: str, host: str) -> _Child:
         command = [sys.executable, "-m", "postroom", kind, "run", host, "--home", str(self._home)]
-        if kind == "pipeline" and self._master is not None:
-            command += ["--master", self._master]
+        if kind == "pipeline":
+            command += self._spark.as_arguments()
         name = f"{kind} {host}"
         # Not among the arguments, which everybody on the machine can read: the address may have a password in it.
         environment = {**os.environ, **({"POSTROOM_DATABASE": self.url} if self._server is None else {})}

@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +24,7 @@ from postroom.spark.login import Login
 from postroom.spark.receive_stream import TALLIED, TALLY, start_stream
 from postroom.spark.running_location import RunningLocation
 from postroom.spark.session import has_died, open_session
+from postroom.spark.settings import is_here
 from postroom.spark.taking_in import taking_in
 from postroom.stop_signals import stopped_by_signals
 
@@ -45,6 +47,7 @@ def run_pipeline(
     home: Path,
     *,
     master: str | None = None,
+    settings: Mapping[str, str] | None = None,
     once: bool = False,
     as_role: bool = False,
     stop: threading.Event | None = None,
@@ -63,9 +66,13 @@ def run_pipeline(
     # Twice, because the session puts a handler of its own in the place of ours.
     with (
         stopped_by_signals(stopping),
-        open_session(home, master=master or "local[*]", name=name) as session,
+        open_session(home, master=master, name=name, settings=settings) as session,
         stopped_by_signals(stopping),
     ):
+        where = session.sparkContext.master or ""
+        if login.is_of_this_machine and not is_here(where):
+            text = "Spark runs on %s, and only tasks on this machine can reach the MessageBox: its address is local"
+            _log.warning(text, where)
         pipeline = PipelineProcess(session, host, login=login, home=home)
         return pipeline.run_once(stopping) if once else pipeline.run(stopping)
 

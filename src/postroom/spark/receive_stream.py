@@ -80,7 +80,7 @@ def start_stream(
         writer = (
             tallies.writeStream.format("noop")
             .queryName(f"{location.name}-{uuid.uuid4()}")
-            .option("checkpointLocation", str((checkpoints / str(uuid.uuid4())).absolute()))
+            .option("checkpointLocation", f"file://{(checkpoints / str(uuid.uuid4())).absolute()}")
         )
         return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger)).start()
 

@@ -4,14 +4,14 @@
         ...
 
 The JVM ends with the process that started it, however that ends: it reads a pipe whose other end only that process
-holds.
+holds. Under ``spark-submit`` it is the other way round: the JVM was there first and has started this process, and where
+Spark runs, and on what Java, is decided already.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -20,76 +20,36 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from postroom.errors import StateError, Unavailable
 from postroom.private_folder import private_folder, remove_private_folder
 from postroom.spark.java import find_java
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-_STOP_SECONDS = 20.0
-_TASK_ATTEMPTS = 4
-
-#: What holds for every master.
-_SETTINGS = {
-    "spark.app.name": "postroom",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.memory": "1g",
-    "spark.sql.session.timeZone": "UTC",
-    # A row is a claimed file. This many at a time are handed to the Message Agent, which makes transactions of them.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
-    "spark.python.worker.reuse": "true",
-    "spark.python.worker.faulthandler.enabled": "true",
-    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
-    # The receive stream has no expression that generated code could make faster; a batch is planned 20 ms sooner.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.streaming.minBatchesToRetain": "2",
-    "spark.sql.streaming.stopTimeout": "20s",
-    # The default forks a process for each look at a path, about 40 ms a log write.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-}
-
-#: A fixed heap. The code is compiled once and lightly: most of what a pipeline does is outside the JVM, and the
-#: optimising compiler would take more of a small machine than it gives back (40 % less CPU until the first batch).
-_JAVA_OPTIONS = (
-    "-Xms{heap} -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -XX:+ExitOnOutOfMemoryError"
-    " -Djava.io.tmpdir={scratch} -Duser.timezone=UTC"
+from postroom.spark.local_cluster import make_spark_home
+from postroom.spark.settings import (
+    DRIVER_LOG4J,
+    driver_options,
+    is_here,
+    is_local_cluster,
+    settings_for,
+    with_attempts,
 )
 
-_LOG4J = """\
-rootLogger.level = warn
-rootLogger.appenderRef.file.ref = file
-# These have nothing to tell that could be acted on.
-logger.native.name = org.apache.hadoop.util.NativeCodeLoader
-logger.native.level = error
-logger.conf.name = org.apache.spark.SparkConf
-logger.conf.level = error
-logger.trigger.name = org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor
-logger.trigger.level = error
-appender.file.type = RollingFile
-appender.file.name = file
-appender.file.fileName = ${env:POSTROOM_SPARK_LOG}
-appender.file.filePattern = ${env:POSTROOM_SPARK_LOG}.%i
-appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS}{UTC}Z %p %c{1}: %m%n%ex
-appender.file.policies.type = Policies
-appender.file.policies.size.type = SizeBasedTriggeringPolicy
-appender.file.policies.size.size = 10MB
-appender.file.strategy.type = DefaultRolloverStrategy
-appender.file.strategy.max = 3
-"""
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+DEFAULT_MASTER = "local[*]"
+_STOP_SECONDS = 20.0
 
 
 @contextmanager
 def open_session(
-    home: Path, *, master: str = "local[*]", name: str = "spark", settings: Mapping[str, str] | None = None
+    home: Path, *, master: str | None = None, name: str = "spark", settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
     """A session that ends, with its JVM, when the block does."""
     session = create_session(home, master=master, name=name, settings=settings)
@@ -100,40 +60,84 @@ def open_session(
 
 
 def create_session(
-    home: Path, *, master: str = "local[*]", name: str = "spark", settings: Mapping[str, str] | None = None
+    home: Path, *, master: str | None = None, name: str = "spark", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
     """Starts a JVM with a session in it; one per process at a time. What it says goes into the folder of logs under
-    ``home``, in files that begin with ``name``. ``settings`` are Spark's, and go before ours."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import SparkSession
+    ``home``, in files that begin with ``name``. ``settings`` are Spark's, and go before ours.
+
+    Under ``spark-submit`` the JVM is the one that has started this process. What it was told goes before ours, too."""
+    from pyspark import SparkContext
 
     if SparkContext._gateway is not None:
         raise StateError("This process has a Spark session already.", hint="End it before you create another.")
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection
     _remove_left_over()
+    if is_submitted():
+        return _join(master, settings or {})
+    return _start(home, master or DEFAULT_MASTER, name, settings or {})
+
+
+def is_submitted() -> bool:
+    """Whether ``spark-submit`` has started this process."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _start(home: Path, master: str, name: str, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark import SparkConf
+    from pyspark.java_gateway import launch_gateway
+
     scratch = _scratch_folder()
     log = home / ".postroom" / "logs" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    (scratch / "log4j2.properties").write_text(_LOG4J)
-    chosen = {**_SETTINGS, **(_local_settings(scratch) if is_local(master) else {}), **(settings or {})}
-    options = _JAVA_OPTIONS.format(heap=chosen["spark.driver.memory"], scratch=scratch)
+    (scratch / "log4j2.properties").write_text(DRIVER_LOG4J)
+    chosen = {**settings_for(master, scratch), **settings}
+    options = driver_options(chosen["spark.driver.memory"], scratch)
     chosen["spark.driver.extraJavaOptions"] = f"{options} {chosen.get('spark.driver.extraJavaOptions', '')}".strip()
     conf = SparkConf(loadDefaults=False).setAll(list(chosen.items()))
-    conf.setMaster(_with_attempts(master))
-    with _environment(scratch, log, local=is_local(master)), without_pandas_warning():
+    conf.setMaster(with_attempts(master))
+    with _environment(scratch, log, master=master, python=chosen.get("spark.pyspark.python")):
         try:
             with _turned_over(log.with_suffix(".err")).open("wb") as said:
                 gateway = launch_gateway(  # type: ignore[no-untyped-call]
                     conf, popen_kwargs={"stdout": said, "stderr": subprocess.STDOUT}
                 )
-            return SparkSession(SparkContext(conf=conf, gateway=gateway))
+            return _session(conf, gateway)
         except Exception as error:
             _end_jvm()
             _remove(scratch)
             raise Unavailable(
                 "Spark did not start.", why=str(error).strip(), hint=f"See {log} and {log.with_suffix('.err')}."
             ) from error
+
+
+def _join(master: str | None, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark import SparkConf
+    from pyspark.java_gateway import launch_gateway
+
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    conf = SparkConf(_jvm=gateway.jvm)
+    decided = conf.get("spark.master") or DEFAULT_MASTER
+    if master is not None and master != decided:
+        _log.warning("--master %s is not used: spark-submit has decided on %s", master, decided)
+    for key, value in settings_for(decided, _scratch_folder()).items():
+        conf.setIfMissing(key, value)
+    conf.setAll(list(settings.items())).setMaster(with_attempts(decided))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        return _session(conf, gateway)
+    except Exception as error:
+        _remove(_scratch_folder())
+        raise Unavailable(
+            "Spark did not start.", why=str(error).strip(), hint="See what spark-submit has written."
+        ) from error
+
+
+def _session(conf: SparkConf, gateway: Any) -> SparkSession:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    with without_pandas_warning():
+        return SparkSession(SparkContext(conf=conf, gateway=gateway))
 
 
 def end_session(session: SparkSession) -> None:
@@ -149,14 +153,22 @@ def has_died(session: SparkSession, *, within: float) -> bool:
     gateway = session.sparkContext._gateway
     if gateway is None:
         return True
+    if gateway.proc is None:  # the JVM is not a child of this process
+        return not _answers(gateway)
     try:
-        return gateway.proc is not None and gateway.proc.wait(within) is not None
+        return gateway.proc.wait(within) is not None
     except subprocess.TimeoutExpired:
         return False
 
 
-def is_local(master: str) -> bool:
-    return re.match(r"local(\[|$)", master) is not None
+def _answers(gateway: Any) -> bool:
+    from py4j.protocol import Py4JError
+
+    try:
+        gateway.jvm.java.lang.System.nanoTime()
+    except (Py4JError, OSError):
+        return False
+    return True
 
 
 @contextmanager
@@ -167,41 +179,21 @@ def without_pandas_warning() -> Iterator[None]:
         yield
 
 
-def _local_settings(scratch: Path) -> dict[str, str]:
-    return {
-        "spark.local.dir": str(scratch),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.driver.host": "localhost",
-        "spark.driver.bindAddress": "127.0.0.1",
-        # No checksum files beside the checkpoint's.
-        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-        # Saves 40 ms a Python stage. A socket's path has room for about a hundred bytes.
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": str(scratch),
-    }
-
-
-def _with_attempts(master: str) -> str:
-    """Local masters try a task once unless told otherwise."""
-    if master == "local":
-        return f"local[1,{_TASK_ATTEMPTS}]"
-    return re.sub(r"^local\[\s*(\d+|\*)\s*\]$", rf"local[\1,{_TASK_ATTEMPTS}]", master)
-
-
 @contextmanager
-def _environment(scratch: Path, log: Path, *, local: bool) -> Iterator[None]:
-    """What the JVM and Spark's Python processes see. The shell's settings for another Spark are not for a local one."""
-    import pyspark
-
+def _environment(scratch: Path, log: Path, *, master: str, python: str | None) -> Iterator[None]:
+    """What the JVM and Spark's Python processes see. The shell's settings for another Spark are not for one that runs
+    here."""
     before = dict(os.environ)
-    if local:
+    if is_here(master):
         for name in [name for name in os.environ if name.startswith(("SPARK_", "PYSPARK_"))]:
             del os.environ[name]
-        os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+        os.environ["SPARK_HOME"] = str(_spark_home(scratch, log, master))
         os.environ["SPARK_CONF_DIR"] = str(scratch)
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["JAVA_HOME"] = str(find_java())
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # On a cluster the Python of the executors may be elsewhere than ours.
+    os.environ["PYSPARK_PYTHON"] = python or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["POSTROOM_SPARK_LOG"] = str(log.absolute())
     # A file in the present folder must not stand in for a module of the same name.
     os.environ["PYTHONSAFEPATH"] = "1"
@@ -210,6 +202,15 @@ def _environment(scratch: Path, log: Path, *, local: bool) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+def _spark_home(scratch: Path, log: Path, master: str) -> Path:
+    import pyspark
+
+    package = Path(pyspark.__file__).parent
+    if not is_local_cluster(master):
+        return package
+    return make_spark_home(scratch / "home", package, work=log.with_suffix(".work").absolute())
 
 
 def _turned_over(file: Path) -> Path:

@@ -1,0 +1,106 @@
+"""On a cluster: `spark-submit` starts us, executors are processes of their own, and one dies in the middle."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pyspark
+import pytest
+
+from postroom.pipelines import JsonLines
+from postroom.cli import submit
+from postroom.spark.java import find_java
+from postroom.spark.local_cluster import make_spark_home
+from tests.support.box import PROMOTE, Box
+from tests.support.file_location import add_file_location
+from tests.support.waiting import wait_until
+
+_FILES, _LINES = 6, 50
+_MESSAGES = _FILES * _LINES
+_WAITING = (
+    "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postroom receive' AND wait_event_type = 'Lock'"
+)
+_PUBLISHED = "SELECT sum((outcome->>'last')::int) FROM receipts WHERE (outcome->>'done')::boolean"
+
+
+@contextmanager
+def submitted(home: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A command of ours under `spark-submit`, on a cluster of two executors with one core each."""
+    package = Path(pyspark.__file__).parent
+    spark_home = make_spark_home(home / "spark", package, work=home / "work")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    environment |= {
+        "SPARK_HOME": str(spark_home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "JAVA_HOME": str(find_java()),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    options = ["--master", "local-cluster[2,1,1024]", "--driver-memory", "512m"]
+    options += ["--driver-java-options", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"]
+    command = [str(spark_home / "bin" / "spark-submit"), *options, submit.__file__, *words]
+    with (home / "submit.log").open("wb") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT, cwd=home)
+    try:
+        yield process
+    finally:
+        family = [*psutil.Process(process.pid).children(recursive=True)] if process.poll() is None else []
+        for member in family:
+            with suppress(psutil.NoSuchProcess):
+                member.kill()
+        process.kill()
+        process.wait()
+        psutil.wait_procs(family, 10)
+
+
+def executors(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    return [
+        member
+        for member in psutil.Process(process.pid).children(recursive=True)
+        if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in _words(member)
+    ]
+
+
+def _words(process: psutil.Process) -> list[str]:
+    with suppress(psutil.Error):
+        return list(process.cmdline())
+    return []
+
+
+@pytest.mark.timeout(400)
+def test_an_executor_that_is_killed_in_the_middle_of_a_batch_loses_nothing_and_repeats_nothing(
+    box: Box, folder: Path, tmp_path: Path
+) -> None:
+    """Both tasks stand at the last step of their transactions as one of them is killed with its executor."""
+    box.add_port("Europe", "Region == 'EU'")
+    add_file_location(box, folder, pipeline=JsonLines(promote=PROMOTE))
+    for number in range(_FILES):
+        lines = (f'{{"region": "EU", "n": {number * _LINES + line}}}' for line in range(_LINES))
+        (folder / f"{number}.jsonl").write_text("\n".join(lines))
+    box.one("SELECT pg_advisory_lock(7001, 0)")
+    words = ["pipeline", "run", "Default", "--once", "--database", box.url, "--home", str(tmp_path)]
+    with submitted(tmp_path, *words) as process:
+
+        def tasks_wait(count: int) -> bool:
+            assert process.poll() is None, (tmp_path / "submit.log").read_text()
+            return bool(box.one(_WAITING) >= count)
+
+        wait_until(lambda: tasks_wait(2), 200, what="both tasks at their last step")
+        first, second = executors(process)
+        first.kill()
+        wait_until(lambda: tasks_wait(3), 120, what="another attempt of the task")
+        assert second.is_running()
+        box.one("SELECT pg_advisory_unlock(7001, 0)")
+        assert process.wait(120) == 0, (tmp_path / "submit.log").read_text()
+    assert box.count("spool") == _MESSAGES
+    assert box.queued() == {"Europe": _MESSAGES}
+    bodies = "SELECT count(DISTINCT convert_from(p.body, 'UTF8')::jsonb->>'n') FROM parts p"
+    assert box.one(bodies) == _MESSAGES
+    assert box.one(_PUBLISHED) == _MESSAGES
+    assert box.count("claims") == 0
+    assert not list(folder.glob("*.jsonl"))

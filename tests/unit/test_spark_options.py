@@ -1,0 +1,68 @@
+"""--master and --conf reach Spark as they are given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.cli.main import main
+from postroom.operations.supervisor import SparkOptions
+from postroom.spark.settings import settings_for
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the pipeline process would be started with."""
+    given: dict[str, Any] = {}
+
+    class _Connection:
+        def __enter__(self) -> _Connection:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    class _Host:
+        name = "Main"
+
+    monkeypatch.setattr("postroom.messagebox.connection.connect", lambda url: _Connection())
+    monkeypatch.setattr("postroom.messagebox.configuration.host_named", lambda connection, name: _Host())
+    monkeypatch.setattr("postroom.spark.pipeline_process.run_pipeline", lambda *_, **options: given.update(options))
+    return given
+
+
+def test_settings_and_master_are_passed_on(told: dict[str, Any]) -> None:
+    settings = ["--conf", "spark.executor.memory=4g", "--conf", "spark.executor.extraJavaOptions=-Da=b -Dc=d"]
+    assert main(["pipeline", "run", "Main", "--database", "x", "--master", "spark://head:7077", *settings]) == 0
+    assert told["master"] == "spark://head:7077"
+    assert told["settings"] == {
+        "spark.executor.memory": "4g",
+        "spark.executor.extraJavaOptions": "-Da=b -Dc=d",
+    }
+
+
+def test_the_master_may_be_named_by_the_environment(told: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POSTROOM_MASTER", "yarn")
+    assert main(["pipeline", "run", "Main", "--database", "x"]) == 0
+    assert (told["master"], told["settings"]) == ("yarn", {})
+
+
+@pytest.mark.parametrize("setting", ["spark.executor.memory", "executor.memory=4g", "=4g"])
+def test_what_is_no_setting_is_refused(setting: str, told: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "run", "Main", "--database", "x", "--conf", setting]) == 2
+    assert "is no setting of Spark" in capsys.readouterr().err
+    assert told == {}
+
+
+def test_up_hands_them_to_its_pipelines() -> None:
+    options = SparkOptions(master="yarn", settings={"spark.a": "b=c", "spark.d": "e f"})
+    assert options.as_arguments() == ["--master", "yarn", "--conf", "spark.a=b=c", "--conf", "spark.d=e f"]
+    assert SparkOptions().as_arguments() == []
+
+
+def test_folders_and_sockets_of_this_machine_are_not_for_another(tmp_path: Path) -> None:
+    here, elsewhere = settings_for("local[2]", tmp_path), settings_for("spark://head:7077", tmp_path)
+    assert here["spark.local.dir"] == here["spark.python.unix.domain.socket.dir"] == str(tmp_path)
+    assert not [value for value in elsewhere.values() if str(tmp_path) in value or "localhost" in value]
+    assert elsewhere.items() <= here.items()
