@@ -20,6 +20,7 @@ APP ?= examples/orders/app.py
 DIR ?= orders-home
 GROUP ?=
 TESTS ?= tests
+SEED ?=
 
 .PHONY: demo
 demo: $(INSTALLED)  ## Run the example: a few hundred orders on their way to every subscriber
@@ -33,6 +34,10 @@ up: $(INSTALLED)  ## Run the example until Ctrl-C (APP=app.py DIR=home to run an
 test: check  ## Everything that CI runs: check, then all tests (TESTS=tests/unit for some)
 	@echo "==> Tests"
 	@$(PY) -m pytest -n 2 --dist loadgroup $(TESTS)
+
+.PHONY: chaos
+chaos: $(INSTALLED)  ## Kill and restart everything under 100,000 orders, and count them (SEED=7 to repeat a run)
+	@exec $(PY) -m tests.support.chaos $(if $(SEED),--seed $(SEED))
 
 .PHONY: check
 check: $(INSTALLED)  ## Style, types and layers: ruff, mypy --strict, import-linter

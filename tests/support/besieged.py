@@ -1,0 +1,175 @@
+"""A Postroom under `postroom up` whose parts are killed while orders go through it, and what is known of them after."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from tests.support.house import House, Process
+from tests.support.orders import FOLDERS, Orders, numbers
+from tests.support.waiting import wait_until
+
+_ACCOUNT = Path(__file__).with_name("account.sql").read_text(encoding="utf-8")
+#: The port that every order goes to.
+EVERYTHING = "Rest"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptBatch:
+    """Claimed files, as they were before they were published: their rows, and links to them."""
+
+    rows: list[dict[str, Any]]
+    folder: Path
+    numbers: list[int]
+
+
+class Besieged:
+    """Kills, restarts and counts."""
+
+    def __init__(self, house: House, up: Process) -> None:
+        self.house = house
+        self.up = up
+        self.url = wait_until(house.url, 120, what="the database")
+        wait_until(lambda: self.pid_of("pipeline Main"), 120, what="the pipeline")
+        with self._connect() as connection:
+            connection.execute(sql.SQL(_ACCOUNT))
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    def ask(self, query: str, *parameters: object) -> int:
+        """A number from the MessageBox; -1 while it does not answer."""
+        try:
+            with self._connect() as connection:
+                row = connection.execute(query, parameters).fetchone()
+        except psycopg.OperationalError:
+            return -1
+        return -1 if row is None else int(row[0] or 0)
+
+    def pid_of(self, name: str) -> int:
+        """The newest process of that name that the supervisor has told of."""
+        lines = [line for line in self.up.output().splitlines() if line.startswith(f"{name} starts as process")]
+        return int(lines[-1].split()[-1]) if lines else 0
+
+    def published(self) -> int:
+        """How many orders are in the MessageBox for good, by the receipts of their files."""
+        return self.ask(
+            "SELECT sum((outcome->>'last')::int) FROM messagebox.receipts WHERE (outcome->>'done')::boolean"
+        )
+
+    def delivered(self) -> int:
+        return sum(len(list((self.house.home / folder).glob("[!.]*"))) for folder in FOLDERS.values())
+
+    def stored(self, orders: list[int]) -> int:
+        """How many of these orders the cleanup has left so far."""
+        return self.ask(
+            "SELECT count(*) FROM messagebox.spool JOIN account.published USING (message_id) WHERE n = ANY (%s)", orders
+        )
+
+    # -- killing -------------------------------------------------------------------------------------------------
+
+    def kill_pipeline(self) -> int:
+        """The driver dies; its JVM and Python workers must not outlive it. Returns which process it was."""
+        driver = psutil.Process(self.pid_of("pipeline Main"))
+        family = driver.children(recursive=True)
+        driver.kill()
+        _, alive = psutil.wait_procs(family, 60)
+        assert alive == []
+        return int(driver.pid)
+
+    def kill_host(self) -> None:
+        os.kill(self.pid_of("host Main"), signal.SIGKILL)
+
+    def end_postgres(self, how: signal.Signals) -> None:
+        """SIGINT is a fast shutdown, SIGQUIT an immediate one, as in a crash; the supervisor starts it again."""
+        [pid_file] = (self.house.home / ".postroom" / "postgres").glob("*/postmaster.pid")
+        os.kill(int(pid_file.read_text().splitlines()[0]), how)
+
+    # -- the same batch again ------------------------------------------------------------------------------------
+
+    def keep_batch(self, files: list[tuple[str, bytes]], orders: list[int]) -> KeptBatch:
+        """Drops files, and keeps them as they are claimed. Nothing is published meanwhile."""
+        folder = self.house.home / "kept"
+        folder.mkdir(exist_ok=True)
+        with self._connect() as connection:
+            connection.execute("SELECT pg_advisory_lock(7001, 0)")
+            for name, content in files:
+                self.house.drop(name, content)
+            names = [name for name, _ in files]
+
+            def claimed() -> list[dict[str, Any]]:
+                rows = connection.execute(
+                    "SELECT to_jsonb(c) FROM messagebox.claims c WHERE state = 2 AND name = ANY (%s)", (names,)
+                )
+                return [row for (row,) in rows]
+
+            rows = wait_until(lambda: found if len(found := claimed()) == len(files) else [], 240, what="claims")
+            for row in rows:
+                (folder / row["interchange_id"]).hardlink_to(row["path"])
+        return KeptBatch(rows=rows, folder=folder, numbers=orders)
+
+    def bring_again(self, batch: KeptBatch) -> None:
+        """As a driver would find them that died after the commit and before it had taken the files away; waits until
+        the stream is done with them."""
+        assert self.stored(batch.numbers) == 0, "not cleaned up yet"
+        with self._connect() as connection, connection.transaction():
+            connection.execute(
+                "INSERT INTO messagebox.claims"
+                " (interchange_id, number, location_id, name, path, size, modified_ns, state)"
+                " SELECT interchange_id, nextval('messagebox.claim_number'), location_id, name, path, size,"
+                "        modified_ns, 2"
+                "   FROM jsonb_populate_recordset(NULL::messagebox.claims, %s)",
+                (Jsonb(batch.rows),),
+            )
+            for row in batch.rows:
+                Path(row["path"]).hardlink_to(batch.folder / row["interchange_id"])
+        ids = [uuid.UUID(row["interchange_id"]) for row in batch.rows]
+        count = "SELECT count(*) FROM messagebox.claims WHERE interchange_id = ANY (%s)"
+        wait_until(lambda: self.ask(count, ids) == 0, 240, what="the batch that came again to be finished with")
+        assert not [row["path"] for row in batch.rows if Path(row["path"]).exists()]
+
+    # -- the account ---------------------------------------------------------------------------------------------
+
+    def wait_for_end(self, orders: Orders, *, timeout: float) -> None:
+        """Until everything is delivered and cleaned up."""
+        for port, folder in FOLDERS.items():
+            self.house.wait_for_files(folder, len(orders.expected[port]), timeout=timeout)
+        for table in ("work_queue", "spool", "parts"):
+            wait_until(
+                lambda table=table: self.ask(f"SELECT count(*) FROM messagebox.{table}") == 0,  # type: ignore[misc]
+                240,
+                what=f"an empty {table}",
+            )
+        wait_until(lambda: not list((self.house.home / "in").glob("*.jsonl")), 60, what="an empty source folder")
+
+    def verify(self, orders: Orders) -> None:
+        """Every order published exactly once, every route exactly once, every file where it belongs."""
+        count = len(orders.lines)
+        everything = Counter(range(count))
+        with self._connect() as connection:
+            found = connection.execute("SELECT n, count(*) FROM account.published GROUP BY n")
+            assert Counter(dict(found.fetchall())) == everything
+            routed: dict[str, Counter[int]] = {name: Counter() for name in (*orders.expected, EVERYTHING)}
+            for name, n, times in connection.execute(
+                "SELECT s.name, p.n, count(*) FROM account.routed r JOIN account.published p USING (message_id)"
+                "  JOIN management.send_ports s ON s.id = r.service_id GROUP BY 1, 2"
+            ):
+                routed[name][n] += times
+        assert routed == {**orders.expected, EVERYTHING: everything}
+        for port, folder in FOLDERS.items():
+            assert numbers(self.house.arrived(folder)) == orders.expected[port]
+        assert self.ask("SELECT count(*) FROM messagebox.suspended_queue") == 0
+        assert self.published() == count
+        self.house.run("check")
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.url, autocommit=True)
