@@ -13,8 +13,8 @@ import psutil
 import pyspark
 import pytest
 
-from postroom.pipelines import JsonLines
 from postroom.cli import submit
+from postroom.pipelines import JsonLines
 from postroom.spark.java import find_java
 from postroom.spark.local_cluster import make_spark_home
 from tests.support.box import PROMOTE, Box
