@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from postroom import adapters, pipelines
+    from postroom import adapters, maps, pipelines
     from postroom.agent.publishing import Published
     from postroom.application import Application, Retry
     from postroom.client import Client, connect
@@ -37,6 +37,7 @@ __all__ = [
     "__version__",
     "adapters",
     "connect",
+    "maps",
     "pipelines",
 ]
 
@@ -58,7 +59,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("adapters", "pipelines"):
+    if name in ("adapters", "maps", "pipelines"):
         return import_module(f"postroom.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)

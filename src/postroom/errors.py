@@ -10,6 +10,7 @@
     │   └── NotAllowed         the login may not do this
     ├── MessageFailure         one message cannot go on; it is suspended with this reason
     │   ├── PipelineFailure    it cannot be decoded, disassembled or promoted
+    │   │   └── MapFailure         the map of its port failed
     │   ├── AuthenticationFailure  nobody known stands for it, where a receive port requires that
     │   ├── RoutingFailure     nobody subscribes to it
     │   ├── DeliveryFailure    a send port could not transmit it this time
@@ -121,6 +122,12 @@ class PipelineFailure(MessageFailure):
     """A message cannot be decoded, disassembled or promoted."""
 
     code = "PIPELINE"
+
+
+class MapFailure(PipelineFailure):
+    """The map of a port failed."""
+
+    code = "MAP"
 
 
 class AuthenticationFailure(MessageFailure):

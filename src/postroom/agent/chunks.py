@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,12 +16,22 @@ import pyarrow.compute as pc
 from postroom.agent.interchange import Interchange
 from postroom.errors import MessageFailure, PipelineFailure
 from postroom.message import Body, Context
-from postroom.pipelines import ReceivePipeline
-from postroom.pipelines.disassembled import BadDocument, Decoded
+from postroom.pipelines.disassembled import BadDocument, Decoded, Disassembled
 
 #: A chunk, and a transaction, end at about this many documents or bytes.
 CHUNK_ROWS = 10_000
 CHUNK_BYTES = 16 << 20
+
+
+class Disassembles(Protocol):
+    """A receive pipeline, with the maps of its port after it or without any."""
+
+    @property
+    def recoverable(self) -> bool | None: ...
+
+    def disassemble(
+        self, body: Body, *, context: Context = ..., batch_rows: int = ..., batch_bytes: int = ...
+    ) -> Iterator[Disassembled]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +84,7 @@ class Progress:
     done: bool = False
 
 
-def chunks_of(pipeline: ReceivePipeline, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
+def chunks_of(pipeline: Disassembles, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
     """The chunks of an interchange that are still to be published. Bad messages are in the chunks; nothing is raised
     for them."""
     if pipeline.recoverable:
@@ -82,7 +93,7 @@ def chunks_of(pipeline: ReceivePipeline, interchange: Interchange, progress: Pro
         yield _standard(pipeline, interchange)
 
 
-def _standard(pipeline: ReceivePipeline, interchange: Interchange) -> Chunk:
+def _standard(pipeline: Disassembles, interchange: Interchange) -> Chunk:
     try:
         batches = list(pipeline.disassemble(interchange.body, context=interchange.context))
         failures = [failure for batch in batches for failure in batch.failures]
@@ -103,7 +114,7 @@ def _standard(pipeline: ReceivePipeline, interchange: Interchange) -> Chunk:
     )
 
 
-def _recoverable(pipeline: ReceivePipeline, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
+def _recoverable(pipeline: Disassembles, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
     number, last = progress.next_chunk, progress.last_document
     pending: tuple[pa.Table, tuple[BadDocument, ...], Decoded | None] | None = None
     batches = pipeline.disassemble(

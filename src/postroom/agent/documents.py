@@ -25,7 +25,7 @@ from postroom.system_properties import BTS
 BODY = "body"
 
 _NUMBER, _TYPE = BTS.InterchangeSequenceNumber.key, BTS.MessageType.key
-_OWN_COLUMNS = ("number", "body", "offset", "length", "message_type")
+_OWN_COLUMNS = ("number", "body", "offset", "length", "message_type", "content_type")
 
 
 class Documents:
@@ -77,9 +77,14 @@ class Documents:
         return cut(chunk.source, offset, length)
 
     def content_types(self, rows: npt.NDArray[np.int64]) -> list[str]:
-        """The content type of some rows: it may be another one for each interchange."""
+        """The content type of some rows: it may be another one for each interchange, and that of its map for each
+        document that was mapped."""
         by_chunk = [chunk.decoded.content_type if chunk.decoded else self.content_type for chunk in self.chunks]
-        return [by_chunk[chunk] for chunk in self.chunk_of[rows].tolist()]
+        found = [by_chunk[chunk] for chunk in self.chunk_of[rows].tolist()]
+        if self.table is None or "content_type" not in self.table.column_names:
+            return found
+        own = self.table["content_type"].take(pa.array(rows)).to_pylist()
+        return [mapped or shared for mapped, shared in zip(own, found, strict=True)]
 
     def document(self, row: int, part_id: uuid.UUID) -> Part:
         """The part that a document becomes."""

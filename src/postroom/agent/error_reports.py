@@ -34,6 +34,7 @@ FAILURE_CODES = {
     "ADDRESS": "0xe0000005",
     "AUTHENTICATION": "0xe0000006",
     "BAD_VALUE": "0xe0000007",
+    "MAP": "0xe0000008",
 }
 
 

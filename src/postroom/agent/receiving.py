@@ -24,9 +24,9 @@ from postroom.agent.reports import Unroutable
 from postroom.agent.routing import RoutingTable, StaleRouting
 from postroom.agent.wake_up import WakeUp
 from postroom.clock import Clock, system_clock
+from postroom.maps.inbound import received_by
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, transaction
-from postroom.pipelines import load_pipeline
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Receiver:
     def receive(self, location: ReceiveLocation, interchanges: Sequence[Interchange]) -> list[Received]:
         """Publishes what of these interchanges is not published yet. Raises only if the MessageBox does not answer."""
         self._routing.catch_up(self._connection)
-        pipeline = load_pipeline(location.pipeline)
+        pipeline = received_by(location.pipeline, location.maps)
         progress = read_progress(self._connection, [one.interchange_id for one in interchanges])
         outcome = {one.interchange_id: Received(interchange_id=one.interchange_id) for one in interchanges}
         for group in _groups(
@@ -151,7 +151,7 @@ def receive_again(
 ) -> set[str]:
     """A resumed interchange, inside the caller's transaction: all of it, or the failure is raised; StaleRouting if the
     subscriptions changed meanwhile. Returns the hosts to wake after the commit."""
-    pipeline = load_pipeline(location.pipeline)
+    pipeline = received_by(location.pipeline, location.maps)
     routing.catch_up(connection)
     chunks = [authenticated(location, chunk, routing.login) for chunk in chunks_of(pipeline, interchange, Progress())]
     for chunk in chunks:

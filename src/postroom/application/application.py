@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from postroom.application.definition import ApplicationDefinition
     from postroom.errors import Problem
     from postroom.filters.expression import Filter
+    from postroom.maps import Map
     from postroom.pipelines import ReceivePipeline
     from postroom.properties import Property
     from postroom.schemas import Schemas
@@ -65,6 +66,7 @@ class DeclaredSendPort:
     state: SendPortState
     route_failures: bool
     description: str
+    maps: Sequence[Map]
     place: Place
 
 
@@ -86,6 +88,7 @@ class ReceivePort:
     place: Place
     route_failures: bool = False
     authentication: Authentication = "none"
+    maps: Sequence[Map] = ()
     locations: list[DeclaredLocation] = field(default_factory=list)
 
     def location(
@@ -156,13 +159,21 @@ class Application:
         return loaded.schemas
 
     def receive_port(
-        self, name: str, *, route_failures: bool = False, authentication: Authentication = "none"
+        self,
+        name: str,
+        *,
+        route_failures: bool = False,
+        authentication: Authentication = "none",
+        maps: Sequence[Map] = (),
     ) -> ReceivePort:
         """A receive port; its locations follow: ``app.receive_port("OrdersIn").location(...).location(...)``.
 
         With ``route_failures`` what cannot be read or routed is published as an error message instead of suspended.
-        ``authentication="drop"`` discards messages that nobody known stands for, ``"keep"`` suspends them."""
-        port = ReceivePort(name=name, place=here(), route_failures=route_failures, authentication=authentication)
+        ``authentication="drop"`` discards messages that nobody known stands for, ``"keep"`` suspends them.
+        ``maps`` are for messages after their pipeline, each for one message type."""
+        port = ReceivePort(
+            name=name, place=here(), route_failures=route_failures, authentication=authentication, maps=maps
+        )
         self.receive_ports.append(port)
         return port
 
@@ -178,10 +189,12 @@ class Application:
         state: SendPortState = "started",
         route_failures: bool = False,
         description: str = "",
+        maps: Sequence[Map] = (),
     ) -> DeclaredSendPort:
         """A send port, which gets every message that meets ``filter`` (a Python expression, or text) and every message
         that is directed to it. ``priority`` is 1 (first) to 10. With ``route_failures`` what cannot be sent is
-        published as an error message instead of suspended."""
+        published as an error message instead of suspended. ``maps`` are for messages before the adapter sees them,
+        each for one message type."""
         port = DeclaredSendPort(
             name=name,
             adapter=adapter,
@@ -192,6 +205,7 @@ class Application:
             state=state,
             route_failures=route_failures,
             description=description,
+            maps=maps,
             place=here(),
         )
         self.send_ports.append(port)
@@ -211,6 +225,7 @@ class Application:
         state: SendPortState = "started",
         route_failures: bool = False,
         description: str = "",
+        maps: Sequence[Map] = (),
     ) -> DeclaredSendPort:
         """A send port without an address of its own: every message brings one, in BTS.OutboundTransportLocation.
 
@@ -229,6 +244,7 @@ class Application:
             state=state,
             route_failures=route_failures,
             description=description,
+            maps=maps,
             place=here(),
         )
         self.send_ports.append(port)

@@ -20,6 +20,7 @@ from postroom.application.names import host_name_problem
 from postroom.application.place import Place
 from postroom.application.retry import Retry
 from postroom.errors import BadValue, Problem
+from postroom.maps.port_maps import map_problems
 from postroom.pipelines import Receive, ReceivePipeline
 from postroom.properties import Property
 
@@ -54,6 +55,7 @@ def problems_of(application: Application, excused: Collection[object] = ()) -> l
         if receive_port.authentication not in get_args(Authentication):
             choices = ", ".join(get_args(Authentication))
             texts.append(f"authentication is {receive_port.authentication!r}, but must be one of {choices}.")
+        texts += map_problems(receive_port.maps, receive_port.place.folder)
         add(receive_port.place, (f"{_called('receive port', receive_port)}: {text}" for text in texts))
         add(receive_port.place, name_problems("receive port", receive_port.name))
     for location in locations:
@@ -154,6 +156,7 @@ def _send_port_problems(port: DeclaredSendPort, hosts: Collection[str], known: l
     yield from state_problems(port.state)
     yield from description_problems(port.description)
     yield from _route_failures_problems(port.route_failures)
+    yield from map_problems(port.maps, port.place.folder)
 
 
 def _route_failures_problems(route_failures: object) -> Iterator[str]:

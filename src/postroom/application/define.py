@@ -20,6 +20,7 @@ from postroom.errors import DefinitionRefused
 from postroom.filters.authorisation import comparable_text
 from postroom.filters.expression import Filter
 from postroom.filters.text import parse
+from postroom.maps.port_maps import PortMaps
 from postroom.pipelines import PassThrough, Receive, ReceivePipeline
 from postroom.properties import Property
 
@@ -46,6 +47,7 @@ def define(application: Application) -> ApplicationDefinition:
             place=port.place,
             route_failures=port.route_failures,
             authentication=port.authentication,
+            maps=PortMaps.packed(port.maps, port.place.folder),
             locations=tuple(_location_definition(location, spelling) for location in port.locations),
         )
         for port in application.receive_ports
@@ -109,6 +111,7 @@ def _send_port_definition(
         state=port.state,
         route_failures=port.route_failures,
         description=port.description,
+        maps=PortMaps.packed(port.maps, port.place.folder),
         place=port.place,
     )
 

@@ -23,6 +23,7 @@ from postroom.application.retry import Retry
 from postroom.errors import DefinitionError
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
+from postroom.maps.port_maps import NO_MAPS, PortMaps
 from postroom.pipelines import ReceivePipeline
 from postroom.properties import Property
 from postroom.system_properties import SYSTEM_PROPERTIES
@@ -96,6 +97,7 @@ class ReceivePortDefinition(_Placed):
     name: str
     route_failures: bool = False
     authentication: Authentication = "none"
+    maps: PortMaps = NO_MAPS
     locations: tuple[ReceiveLocationDefinition, ...] = ()
 
 
@@ -109,6 +111,7 @@ class SendPortDefinition(_Placed):
     state: SendPortState = "started"
     route_failures: bool = False
     description: str = ""
+    maps: PortMaps = NO_MAPS
 
     @field_serializer("filter")
     def _filter_as_text(self, filter: Filter | None) -> str | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from postroom.application.place import Place
 from postroom.errors import Problem
 from postroom.filters.expression import Filter
+from postroom.maps import Map
 from postroom.pipelines import ReceivePipeline
 from postroom.properties import DistinguishedField, Property
 from postroom.system_properties import SYSTEM_PROPERTIES
@@ -38,6 +39,11 @@ def uses(application: Application) -> Iterator[Use]:
         if isinstance(declared.property, Property):
             yield Use(property=declared.property, place=declared.place, makes_known=True)
     for receive_port in application.receive_ports:
+        # What is no list, or no map, is a problem that is told elsewhere.
+        for one in receive_port.maps if isinstance(receive_port.maps, list | tuple) else ():
+            for prop in one.promotes if isinstance(one, Map) else ():
+                if not isinstance(prop, DistinguishedField):
+                    yield Use(property=prop, place=receive_port.place, makes_known=True)
         for location in receive_port.locations:
             if isinstance(location.pipeline, ReceivePipeline):
                 for prop in location.pipeline.promotes:

@@ -156,6 +156,7 @@ def change_states(frame: Frame, names: tuple[str, ...], change: Callable[[Connec
 
 def _row(listing: PortListing) -> dict[str, Any]:
     from postroom.operations.discretion import discreet
+    from postroom.operations.ports import shown_maps
 
     port = listing.port
     return {
@@ -167,6 +168,7 @@ def _row(listing: PortListing) -> dict[str, Any]:
         "priority": port.priority,
         "adapter": discreet(port.adapter),
         "uri": port.uri,
+        "maps": shown_maps(port.maps),
         "retry_count": port.retry_count,
         "retry_interval_seconds": port.retry_interval.total_seconds(),
         "route_failures": port.route_failures,

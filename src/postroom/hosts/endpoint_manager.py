@@ -77,7 +77,7 @@ class EndpointManager:
         try:
             message = message_of(claimed, connections, port.written(claimed.attempt))
             attempt = Attempt(instance_id=claimed.instance_id, number=claimed.attempt + 1)
-            port.shared.opened().send(message, attempt)
+            port.shared.opened().send(port.prepared(message), attempt)
         except ClaimLost:
             return Verdict.DISCARD
         except ReadInterrupted:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from postroom.adapters import PortAdapter, SendAdapter, build, load_adapter
 from postroom.adapters.dynamic.addresses import Endpoint, endpoint_of
+from postroom.maps.outbound import OutboundMaps
+from postroom.message import Message
 from postroom.messagebox.configuration import SendPort, send_ports
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.stored_context import StoredContext
@@ -48,10 +50,11 @@ class _SharedAdapter:
 class OpenSendPort:
     """A send port as it is configured now, and its adapter."""
 
-    def __init__(self, port: SendPort, shared: _SharedAdapter) -> None:
+    def __init__(self, port: SendPort, shared: _SharedAdapter, maps: OutboundMaps) -> None:
         self.port = port
         self.shared = shared
         self.kind = str(port.adapter.get("kind", ""))
+        self.maps = maps
         self._written: dict[str, str | int] = {
             BTS.SPName.key: port.name,
             BTS.SPID.key: str(port.port_id),
@@ -71,6 +74,10 @@ class OpenSendPort:
             remaining = max(0, self.port.retry_count - attempt)
             known = self._by_attempt[attempt] = {**self._written, BTS.RetryCount.key: remaining}
         return known
+
+    def prepared(self, message: Message) -> Message:
+        """The message as the adapter is to send it; MessageFailure, which trying again does not help."""
+        return self.maps.mapped(message) if self.maps else message
 
     def endpoint(self, context: str | None) -> Endpoint:
         """Adapter and address of a message with this stored context: the port's, or those that the message brings."""
@@ -112,10 +119,12 @@ class OpenSendPorts:
         """Replaces what is known of a port, under the lock; returns an adapter that is to be closed now."""
         known = self._ports.pop(service, None)
         if port is not None and known is not None and known.port.adapter == port.adapter:
-            self._ports[service] = OpenSendPort(port, known.shared)
+            maps = known.maps if known.port.maps == port.maps else OutboundMaps(port.maps)
+            self._ports[service] = OpenSendPort(port, known.shared, maps)
             return None
         if port is not None:
-            self._ports[service] = OpenSendPort(port, _SharedAdapter(partial(self._make, port.adapter)))
+            shared = _SharedAdapter(partial(self._make, port.adapter))
+            self._ports[service] = OpenSendPort(port, shared, OutboundMaps(port.maps))
         return self._retire(known.shared) if known is not None else None
 
     def _make(self, definition: Mapping[str, object]) -> SendAdapter:

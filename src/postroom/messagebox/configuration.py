@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum, IntEnum
 from typing import Any
@@ -63,9 +63,11 @@ class ReceiveLocation:
     uri: str
     enabled: bool
     route_failures: bool = False
+    """Of its receive port: failures are published instead of suspended."""
     authentication: str = "none"
     """Required of what comes in: none, drop (what fails it), or keep (it, suspended)."""
-    """Of its receive port: failures are published instead of suspended."""
+    maps: dict[str, Any] = field(default_factory=dict)
+    """Of its receive port: for messages after the pipeline, as they are stored."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +87,8 @@ class SendPort:
     route_failures: bool = False
     """Failures are published instead of suspended."""
     description: str = ""
+    maps: dict[str, Any] = field(default_factory=dict)
+    """For messages before the adapter, as they are stored."""
 
     @property
     def is_dynamic(self) -> bool:
@@ -181,14 +185,14 @@ def receive_locations(connection: Connection, *, host_id: int | None = None) -> 
     those."""
     rows = connection.execute(
         f"SELECT l.id, l.name, p.id, p.name, l.host_id, {_adapter(connection, 'receive_locations')}, l.pipeline, l.uri,"
-        "       l.enabled, p.route_failures, p.authentication"
+        "       l.enabled, p.route_failures, p.authentication, p.maps"
         "  FROM management.receive_locations l JOIN management.receive_ports p ON p.id = l.receive_port_id"
         " WHERE l.host_id = coalesce(%s, l.host_id) ORDER BY l.name",
         (host_id,),
     )
     names = (
         *("location_id", "name", "port_id", "port_name", "host_id", "adapter", "pipeline", "uri", "enabled"),
-        *("route_failures", "authentication"),
+        *("route_failures", "authentication", "maps"),
     )
     return [ReceiveLocation(**dict(zip(names, row, strict=True))) for row in rows]
 
@@ -208,14 +212,14 @@ def send_ports(
     rows = connection.execute(
         f"SELECT id, name, host_id, transport_id, {_adapter(connection, 'send_ports')}, uri, filter, priority,"
         "       retry_count, retry_interval, state,"
-        "       subscription_id, route_failures, description"
+        "       subscription_id, route_failures, description, maps"
         "  FROM management.send_ports"
         " WHERE host_id = coalesce(%s, host_id) AND (%s::uuid[] IS NULL OR id = ANY (%s)) ORDER BY name",
         (host_id, ids, ids),
     )
     names = (
         *("port_id", "name", "host_id", "transport_id", "adapter", "uri", "filter", "priority", "retry_count"),
-        *("retry_interval", "state", "subscription_id", "route_failures", "description"),
+        *("retry_interval", "state", "subscription_id", "route_failures", "description", "maps"),
     )
     ports = (dict(zip(names, row, strict=True)) for row in rows)
     return [SendPort(**{**port, "state": PortState(port["state"])}) for port in ports]

@@ -23,6 +23,8 @@ def advice(instance: Instance) -> str | None:
     match instance.error_code:
         case "PIPELINE":
             return f"Correct the pipeline and apply it, then: {resume}\nOr correct the message: {mend}"
+        case "MAP":
+            return f"Correct the map and apply it, then: {resume}\nOr correct the message: {mend}"
         case "ROUTING":
             return f"See who misses it by how little: postroom explain {one}\nEnlist or correct a port; then: {resume}"
         case "DELIVERY":

@@ -37,6 +37,7 @@ ALL_SYSTEM_PROPERTIES = "system properties"
 
 _ROUTE_FAILURES = "route failures"
 _AUTHENTICATION = "authentication"
+_MAPS = "maps"
 
 
 def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Plan:
@@ -218,7 +219,11 @@ def _receive_ports(definition: ApplicationDefinition, deployed: Deployed) -> Ite
         if known is None:
             yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=Action.CREATE)
             continue
-        stored = {_ROUTE_FAILURES: known.route_failures, _AUTHENTICATION: known.authentication}
+        stored = {
+            _ROUTE_FAILURES: known.route_failures,
+            _AUTHENTICATION: known.authentication,
+            _MAPS: known.maps,
+        }
         differences = differences_between(receive_port_fields(port), stored)
         action = Action.CHANGE if differences else Action.KEEP
         yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=action, differences=differences)
@@ -298,7 +303,11 @@ def _circle(port: SendPortDefinition, definition: ApplicationDefinition, deploye
 
 def receive_port_fields(port: ReceivePortDefinition) -> dict[str, Any]:
     """What is stored of a receive port and follows its declaration."""
-    return {_ROUTE_FAILURES: port.route_failures, _AUTHENTICATION: port.authentication}
+    return {
+        _ROUTE_FAILURES: port.route_failures,
+        _AUTHENTICATION: port.authentication,
+        _MAPS: port.maps.model_dump(mode="json"),
+    }
 
 
 def location_fields(port: ReceivePortDefinition, location: ReceiveLocationDefinition, home: Path) -> dict[str, Any]:
@@ -334,6 +343,7 @@ def send_port_fields(port: SendPortDefinition, home: Path) -> dict[str, Any]:
         "retry interval": timedelta(seconds=port.retry.interval),
         _ROUTE_FAILURES: port.route_failures,
         "description": port.description,
+        _MAPS: port.maps.model_dump(mode="json"),
     }
 
 
@@ -348,4 +358,5 @@ def _deployed_send_port(port: SendPort, host: str) -> dict[str, Any]:
         "retry interval": port.retry_interval,
         _ROUTE_FAILURES: port.route_failures,
         "description": port.description,
+        _MAPS: port.maps,
     }

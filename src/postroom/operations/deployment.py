@@ -180,12 +180,13 @@ class _Deployment:
         for step in self._plan.of(Kind.RECEIVE_PORT, Action.CREATE, Action.CHANGE):
             port = declared[step.name]
             self._connection.execute(
-                "INSERT INTO receive_ports (id, application_id, name, route_failures, authentication)"
-                " VALUES (%s, %s, %s, %s, %s) ON CONFLICT (name) DO UPDATE"
-                " SET route_failures = excluded.route_failures, authentication = excluded.authentication",
+                "INSERT INTO receive_ports (id, application_id, name, route_failures, authentication, maps)"
+                " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (name) DO UPDATE SET"
+                " route_failures = excluded.route_failures, authentication = excluded.authentication,"
+                " maps = excluded.maps",
                 (
                     *(_id(Kind.RECEIVE_PORT, port.name), self._application_id, port.name),
-                    *(port.route_failures, port.authentication),
+                    *(port.route_failures, port.authentication, Jsonb(port.maps.model_dump(mode="json"))),
                 ),
             )
 
@@ -242,6 +243,7 @@ class _Deployment:
                 "retry_interval": fields["retry interval"],
                 "route_failures": port.route_failures,
                 "description": fields["description"],
+                "maps": Jsonb(fields["maps"]),
             },
         ).fetchone()
         assert row is not None

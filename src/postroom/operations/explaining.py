@@ -26,6 +26,7 @@ from postroom.errors import DefinitionError, MessageFailure, NotFound
 from postroom.filters.authorisation import MessagePredicate, may_receive, unmet
 from postroom.filters.explain import Explanation, distance, explain
 from postroom.filters.expression import Filter
+from postroom.maps.inbound import received_by
 from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
@@ -35,7 +36,6 @@ from postroom.operations.properties import deployed_properties
 from postroom.operations.subscribers import Startable, Subscriber, all_subscribers, is_directed
 from postroom.operations.unread import unread
 from postroom.operations.waiting_instances import waiting_instances
-from postroom.pipelines import load_pipeline
 from postroom.system_properties import BTS, FILE, ErrorReport
 
 
@@ -208,7 +208,7 @@ def _as_if_found(where: ReceiveLocation, path: Path) -> Interchange:
 def _documents(
     where: ReceiveLocation, interchange: Interchange, name: str, extra: Context, *, route_failures: bool
 ) -> Iterator[_Given]:
-    for chunk in chunks_of(load_pipeline(where.pipeline), interchange, Progress()):
+    for chunk in chunks_of(received_by(where.pipeline, where.maps), interchange, Progress()):
         stamped = stamp(where, interchange, chunk.context)
         if chunk.refusal is not None:
             yield from _unreadable(where, name, stamped, chunk.refusal, route=route_failures)

@@ -5,8 +5,9 @@ Every change takes the routing lock exclusively: no publish under way can leave 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from postroom.agent.wake_up import WakeUp
 from postroom.errors import NotFound, StateError
@@ -49,6 +50,19 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
         for port_id, owner, host, waiting, retrying, suspended in rows
         if port_id in ports
     ]
+
+
+def shown_maps(stored: Mapping[str, Any]) -> list[str]:
+    """The maps of a port in words: which message type becomes which, by what."""
+    return [
+        f"{one['settings']['source']} → {one['settings']['target']} by {_by(one)}" for one in stored.get("maps", ())
+    ]
+
+
+def _by(stored: Mapping[str, Any]) -> str:
+    settings = stored["settings"]
+    function = settings.get("function")
+    return str(settings.get("stylesheet") or (function["name"] if isinstance(function, Mapping) else stored["name"]))
 
 
 def enlist(connection: Connection, name: str) -> StateChange:

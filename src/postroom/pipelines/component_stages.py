@@ -14,6 +14,7 @@ from postroom.pipelines import formats
 from postroom.pipelines.components.contract import CONSUMED, Decoder, Disassembler, PartyResolver, Validator
 from postroom.pipelines.definitions import Format, PassThrough
 from postroom.pipelines.disassembled import BadDocument, BatchSize, Decoded, Disassembled, schema_of
+from postroom.pipelines.held import until_all_passed
 from postroom.pipelines.message_batch import MessageBatch
 from postroom.pipelines.own_disassembler import disassemble_messages
 from postroom.pipelines.receive_definition import Receive
@@ -21,9 +22,6 @@ from postroom.pipelines.running_component import named_failure, run_named
 from postroom.pipelines.stored_component import load_component, name_of
 from postroom.pipelines.watch import Watch
 from postroom.system_properties import BTS
-
-#: How many batches are held back until it is known that all of an interchange passes; of more, all are made twice.
-_HELD = 4
 
 
 class ComponentStages:
@@ -43,12 +41,7 @@ class ComponentStages:
         if not self._pipeline.recoverable or not self._fails_as_a_whole:
             yield from self._documents(disassembler, message, size)
             return
-        held: list[Disassembled] | None = []
-        for batch in self._documents(disassembler, message, size):
-            if held is not None:
-                held.append(batch)
-                held = held if len(held) <= _HELD else None
-        yield from self._documents(disassembler, message, size) if held is None else held
+        yield from until_all_passed(lambda: self._documents(disassembler, message, size))
 
     # -- decode ------------------------------------------------------------------------------------------------------
 

@@ -54,6 +54,30 @@ class SpooledSlice:
             yield chunk
 
 
+#: Where the second of two bodies begins that stand beside each other: farther than any body is long.
+_APART = 1 << 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Beside:
+    """Two bodies with a gap between them, of which slices are taken. The first may grow and its slices stay."""
+
+    first: Body
+    second: Body
+
+    @property
+    def size(self) -> int:
+        return _APART + self.second.size
+
+    def chunks(self) -> Iterator[bytes]:
+        raise TypeError("Two bodies beside each other are no content of their own.")
+
+
+def beside(first: Body, second: Body) -> Body:
+    """A place for slices (``cut``) of either body; those of the second at what ``Spool.append`` gave."""
+    return _Beside(first=first, second=second)
+
+
 class Spool:
     """Takes bytes as they come; ``body`` is all of them, ``slice`` some."""
 
@@ -72,6 +96,13 @@ class Spool:
             self._file.append(bytes(self._held))
             self._held.clear()
         self._file.append(data)
+
+    def append(self, body: Body) -> int:
+        """All of a body; where it begins, for ``beside``."""
+        start = self.size
+        for chunk in body.chunks():
+            self.write(chunk)
+        return _APART + start
 
     def slice(self, offset: int, length: int) -> Body:
         if self._file is None:
@@ -104,6 +135,8 @@ def cut(body: Body, offset: int, length: int) -> Body:
             return FileSlice(path=body.path, offset=body.offset + offset, length=length)
         case SpooledSlice():
             return SpooledSlice(file=body.file, offset=body.offset + offset, length=length)
+        case _Beside():
+            return cut(body.second, offset - _APART, length) if offset >= _APART else cut(body.first, offset, length)
     if offset == 0 and length == body.size:
         return body
     return Bytes(b"".join(body.chunks())[offset : offset + length])

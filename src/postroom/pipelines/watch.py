@@ -101,9 +101,7 @@ class _Steps(Generic[_T]):
         self._asked.put(False)
 
     def give_up(self) -> None:
-        ident = self._thread.ident
-        assert ident is not None
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(OutOfTime))
+        give_up(self._thread)
 
     def _run(self, steps: Callable[[], Iterator[_T]]) -> None:
         try:
@@ -121,3 +119,9 @@ class _Steps(Generic[_T]):
                     return
         except OutOfTime:
             return
+
+
+def give_up(thread: threading.Thread) -> None:
+    """Ends a thread as soon as it runs Python again."""
+    assert thread.ident is not None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(OutOfTime))

@@ -1,0 +1,107 @@
+"""The maps that are there: XSLT 1.0 stylesheets, and Python functions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import PlainSerializer, PlainValidator, PrivateAttr
+
+from postroom.errors import MapFailure
+from postroom.maps.contract import Answer, Map
+from postroom.message import Message, Part
+from postroom.pipelines import Xml, XmlReceive
+from postroom.pipelines.stored_component import StoredComponent, load_component, name_of, refer_to
+
+if TYPE_CHECKING:
+    from postroom.maps.xslt import Stylesheet
+
+_CONTENT_TYPES = {"xml": "application/xml", "html": "text/html", "text": "text/plain"}
+
+
+class Xslt(Map):
+    """A stylesheet of the application's folder.
+
+    maps.Xslt("order-to-invoice.xslt", source="http://a#Order", target="http://b#Invoice")
+
+    What it makes has to be of the type ``target``. With ``<xsl:output method="text"/>`` it may make anything.
+    """
+
+    stylesheet: str
+
+    _compiled: threading.local = PrivateAttr(default_factory=threading.local)
+
+    def __init__(self, stylesheet: str, **settings: Any) -> None:
+        super().__init__(**{"stylesheet": stylesheet, **settings})
+
+    @property
+    def name(self) -> str:
+        return self.stylesheet
+
+    def file_names(self) -> Sequence[str]:
+        return (self.stylesheet,)
+
+    def file_problems(self) -> list[str]:
+        # lxml is needed to read stylesheets, not to declare an application.
+        from postroom.maps.xslt import stylesheet_problems
+
+        return stylesheet_problems(self.stylesheet, self.read_file(self.stylesheet))
+
+    def transform(self, message: Message) -> Answer:
+        stylesheet = self._stylesheet()
+        if message.body is None:
+            raise MapFailure("The message has no body.", hint="A stylesheet reads an XML document.")
+        # What is read next as XML is checked then.
+        target = None if isinstance(self.read, Xml | XmlReceive) else self.target
+        made = stylesheet.run(message.body.body, target=target)
+        content_type = _CONTENT_TYPES.get(stylesheet.method, self.content_type)
+        if stylesheet.method == "text" and self.read is not None:
+            content_type = self.read.content_type
+        return Message(parts=(Part(body=made, content_type=content_type),))
+
+    def _stylesheet(self) -> Stylesheet:
+        from postroom.maps.xslt import Stylesheet
+
+        known: Stylesheet | None = getattr(self._compiled, "stylesheet", None)
+        if known is None:
+            known = self._compiled.stylesheet = Stylesheet(self.read_file(self.stylesheet))
+        return known
+
+
+def _read_function(source: object) -> object:
+    return StoredComponent.read(source) if isinstance(source, Mapping) else source
+
+
+def _stored_function(function: Any) -> dict[str, Any]:
+    return refer_to(function, None).stored()
+
+
+class Python(Map):
+    """A function of the application's file, or of one beside it, that takes a message and gives the new document.
+
+    maps.Python(to_invoice, source="order", target="invoice", read=pipelines.Json(promote={Total: "total"}))
+    """
+
+    function: Annotated[
+        Any, PlainValidator(_read_function), PlainSerializer(_stored_function, return_type=dict[str, Any])
+    ]
+
+    def __init__(self, function: Any, **settings: Any) -> None:
+        super().__init__(**{"function": function, **settings})
+
+    @property
+    def name(self) -> str:
+        return name_of(self.function)
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if not isinstance(self.function, FunctionType | StoredComponent):
+            found.append(f"{self.function!r} is not a function.")
+        return found
+
+    def transform(self, message: Message) -> Answer:
+        function: Any = load_component(self.function, self._files)
+        answer: Answer = function(message)
+        return answer

@@ -1,0 +1,134 @@
+"""What comes of a message and its map: the new body, its type, and what it promotes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import lru_cache, partial
+from typing import Any
+
+from postroom.errors import MapFailure
+from postroom.maps.contract import CORRECT_IT, Map, another_type
+from postroom.maps.limits import MAX_DOCUMENT_SIZE, too_much
+from postroom.maps.port_maps import PortMaps, load_maps
+from postroom.maps.runner import Job, Runner
+from postroom.message import Body, Message
+from postroom.pipelines.running_component import named_failure
+from postroom.properties import Property
+from postroom.system_properties import BTS
+from postroom.values import Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """A mapped document. ``values`` has every property that its map promotes, None where the document has none."""
+
+    body: Body
+    content_type: str
+    message_type: str
+    values: Mapping[str, Value | None] = field(default_factory=dict)
+
+
+class RunningMaps:
+    """The maps of a port, ready to run, in any number of threads."""
+
+    def __init__(self, maps: PortMaps) -> None:
+        loaded = maps.loaded()
+        self._by_source = {one.source: one for one in loaded}
+        self._idle: list[Runner] = []
+        found = {prop.key: prop for one in loaded for prop in one.promotes}
+        self.promotes: tuple[Property, ...] = tuple(found.values())
+
+    def find(self, message_type: object) -> Map | None:
+        """The map for a message type; messages of other types pass as they are."""
+        return self._by_source.get(message_type) if isinstance(message_type, str) else None
+
+    def run(self, messages: Sequence[tuple[Map, Message]]) -> list[Made | MapFailure]:
+        """Each message through its map, one after the other."""
+        with self._runner() as runner:
+            jobs = [Job(seconds=one.seconds, work=partial(_make, one, message)) for one, message in messages]
+            results = runner.run(jobs)
+        return [
+            result if isinstance(result, Made) else _failure(one.name, result)
+            for (one, _), result in zip(messages, results, strict=True)
+        ]
+
+    @contextmanager
+    def _runner(self) -> Iterator[Runner]:
+        try:
+            runner = self._idle.pop()
+        except IndexError:
+            runner = Runner()
+        yield runner
+        self._idle.append(runner)
+
+
+def running_maps(stored: Mapping[str, Any]) -> RunningMaps | None:
+    """The maps of a port by their stored form, None if it has none; PipelineFailure if one cannot be loaded here."""
+    return _running(json.dumps(stored, sort_keys=True)) if stored.get("maps") else None
+
+
+@lru_cache(maxsize=16)
+def _running(stored: str) -> RunningMaps:
+    # Kept, so that what was compiled serves the next message too.
+    return RunningMaps(load_maps(json.loads(stored)))
+
+
+def _make(one: Map, message: Message) -> Made:
+    if message.body is not None and message.body.body.size > MAX_DOCUMENT_SIZE:
+        raise too_much(f"The message has {message.body.body.size:,} bytes")
+    answer = one.transform(message)
+    content_type = one.content_type
+    values: dict[str, Value | None] = dict.fromkeys(prop.key for prop in one.promotes)
+    if isinstance(answer, Message):
+        if answer.body is None:
+            raise MapFailure("Its answer has no body.", hint=CORRECT_IT)
+        values |= _promoted(one, message, answer)
+        content_type = answer.body.content_type
+        body = answer.body.body
+    else:
+        body = message.with_body(answer).body.body  # type: ignore[union-attr]
+    if body.size > MAX_DOCUMENT_SIZE:
+        raise too_much(f"The map made {body.size:,} bytes")
+    if one.read is not None:
+        values |= _read(one, body)
+    return Made(body=body, content_type=content_type, message_type=one.target, values=values)
+
+
+def _promoted(one: Map, given: Message, answer: Message) -> dict[str, Value | None]:
+    """What a map promoted by itself; what was there before stays without a word."""
+    changed = {key: value for key, value in answer.context.promoted.items() if given.context.promoted.get(key) != value}
+    if changed.pop(BTS.MessageType.key, one.target) != one.target:
+        raise MapFailure(f"Its answer is of another type than its target, {one.target!r}.", hint=CORRECT_IT)
+    undeclared = sorted(changed.keys() - {prop.key for prop in one.promotes})
+    if undeclared:
+        raise MapFailure(
+            f"It promotes {', '.join(undeclared)}, which is not in its promotes.",
+            hint="Add what it promotes to its promotes, so that filters may compare it.",
+        )
+    return dict(changed)
+
+
+def _read(one: Map, body: Body) -> dict[str, Value | None]:
+    """What the document promotes, as if it had come in."""
+    assert one.read is not None
+    rows: list[dict[str, Any]] = [row for batch in one.read.disassemble(body) for row in batch.messages.to_pylist()]
+    if len(rows) != 1:
+        raise MapFailure(f"The map made {len(rows)} messages; it makes one.", hint=CORRECT_IT)
+    found = rows[0]["message_type"]
+    if found is not None and found != one.target:
+        raise another_type(one.target, found)
+    return {prop.key: plain(rows[0][prop.key]) for prop in one.read.promotes}
+
+
+def plain(value: Any) -> Any:
+    """A Decimal without the zeros that an Arrow column of fixed scale adds."""
+    return Decimal(f"{value:f}".rstrip("0").rstrip(".")) if isinstance(value, Decimal) else value
+
+
+def _failure(name: str, reason: BaseException) -> MapFailure:
+    named = named_failure(name, reason)
+    return MapFailure(named.what, why=named.why, hint=named.hint)

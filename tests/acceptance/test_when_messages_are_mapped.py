@@ -1,0 +1,152 @@
+"""RCV-12, 17, 20, 21, SND-01, 03: maps at receive ports and send ports, and what becomes of what they cannot map."""
+
+from __future__ import annotations
+
+import pytest
+
+import postroom
+from postroom import BTS, Property
+from tests.support.house import House
+from tests.support.waiting import wait_until
+
+Region = Property("Orders.Region", str)
+
+STYLESHEET = """<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">
+<xsl:template match="/order">
+  <xsl:if test="not(total)"><xsl:message terminate="yes">an order has a total</xsl:message></xsl:if>
+  <invoice><xsl:value-of select="total"/></invoice>
+</xsl:template>
+</xsl:stylesheet>
+"""
+LENIENT = STYLESHEET.replace("not(total)", "false()")
+
+ORDER, BAD = b'<order region="EU"><total>12</total></order>', b'<order region="EU"/>'
+MAPPED = b'<?xml version="1.0"?>\n<invoice>12</invoice>\n'
+
+
+def write_stylesheet(house: House, text: str = STYLESHEET) -> None:
+    (house.home / "order-to-invoice.xslt").write_text(text)
+
+
+INBOUND = """
+    from postroom import maps
+    from postroom.pipelines import components
+
+    class Alone(components.Decoder):
+        def decode(self, message):
+            return message.with_context(message.context.write(BTS.SuspendMessageOnMappingFailure, True))
+
+    class Blocks(components.Disassembler):
+        def disassemble(self, message):
+            for line in message.data.splitlines():
+                yield postroom.Message.of(line, promoted={BTS.MessageType: "order"})
+
+    to_invoice = maps.Xslt(
+        "order-to-invoice.xslt", source="order", target="invoice", read=pipelines.Xml(promote={Total: "/invoice"})
+    )
+"""
+
+
+def test_a_mapped_message_is_routed_by_what_it_is_now(house: House) -> None:
+    """And what the port's map does not know passes as it is."""
+    write_stylesheet(house)
+    house.apply(
+        INBOUND
+        + """
+    orders = pipelines.Xml(promote={Region: "/*/@region"}, split="/orders/*")
+    app.receive_port("In", maps=[to_invoice]).location("drop", adapters.File("in"), pipeline=orders)
+    app.send_port("Invoices", adapters.Null(), filter=(BTS.MessageType == "invoice") & (Total == 12) & (Region == "EU"))
+    app.send_port("Memos", adapters.Null(), filter=BTS.MessageType == "memo")
+    app.send_port("Orders", adapters.Null(), filter=BTS.MessageType == "order")
+    """
+    )
+    content = b"<orders>%b<memo/></orders>" % ORDER
+    received = house.receive("drop", content)
+    assert (received.published, received.suspended) == (2, 0)
+    waiting = {port["name"]: port["waiting"] for port in house.ask("port", "list")}
+    assert waiting == {"Invoices": 1, "Memos": 1, "Orders": 0}
+    bodies = {house.run("message", "body", one["message_id"]) for one in house.ask("message", "list")}
+    assert bodies == {MAPPED.decode(), "<memo/>"}
+    house.drop("orders.xml", content, folder="elsewhere")
+    explained = " ".join(house.run("explain", "--file", str(house.home / "elsewhere" / "orders.xml")).split())
+    assert "BTS.MessageType = 'invoice'" in explained
+    assert "Orders.Total = 12" in explained
+
+
+def test_a_standard_interchange_fails_with_its_map_and_can_be_resumed_when_that_is_mended(house: House) -> None:
+    write_stylesheet(house)
+    declarations = (
+        INBOUND
+        + """
+    orders = pipelines.Xml(split="/orders/*")
+    app.receive_port("In", maps=[to_invoice]).location("drop", adapters.File("in"), pipeline=orders)
+    app.send_port("Invoices", adapters.File("out"), filter=BTS.MessageType == "invoice")
+    """
+    )
+    house.apply(declarations)
+    content = b"<orders>%b%b</orders>" % (ORDER, BAD)
+    received = house.receive("drop", content)
+    assert (received.published, received.suspended) == (0, 1)
+    [kept] = house.suspended("resumable")
+    assert kept["error_code"] == "MAP"
+    assert "Document 2: order-to-invoice.xslt: The map failed." in kept["error_description"]
+    assert "an order has a total" in kept["error_description"]
+    assert house.run("message", "body", kept["instance_id"]).encode() == content
+    house.start_host()
+    write_stylesheet(house, LENIENT)
+    house.apply(declarations)
+    house.run("instance", "resume", kept["instance_id"])
+    assert sorted(house.wait_for_files("out", 2)) == [b'<?xml version="1.0"?>\n<invoice/>\n', MAPPED]
+
+
+@pytest.mark.parametrize(
+    ("decode", "published", "suspended"),
+    [("[]", 0, [b"\n".join([ORDER, BAD, ORDER])]), ("[Alone()]", 2, [BAD])],
+)
+def test_of_a_recoverable_interchange_too_unless_a_component_says_otherwise(
+    house: House, decode: str, published: int, suspended: list[bytes]
+) -> None:
+    """RCV-17."""
+    write_stylesheet(house)
+    house.apply(
+        INBOUND.replace("class Blocks", "import postroom\n\n    class Blocks")
+        + f"""
+    lines = pipelines.Receive(decode={decode}, disassemble=[Blocks()], recoverable=True)
+    app.receive_port("In", maps=[to_invoice]).location("drop", adapters.File("in"), pipeline=lines)
+    app.send_port("Invoices", adapters.Null(), filter=BTS.MessageType == "invoice")
+    """
+    )
+    assert house.receive("drop", b"\n".join([ORDER, BAD, ORDER])).published == published
+    kept = house.suspended("resumable", error="MAP")
+    assert [house.run("message", "body", one["instance_id"]).encode() for one in kept] == suspended
+
+
+def test_a_send_port_sends_the_mapped_message_and_suspends_at_once_what_it_cannot_map(house: House) -> None:
+    write_stylesheet(house)
+    declarations = """
+    from postroom import maps
+    to_invoice = maps.Xslt("order-to-invoice.xslt", source="order", target="invoice")
+    app.send_port("Invoices", adapters.File("out"), filter=Region == "EU", maps=[to_invoice],
+                  retry=Retry(count=5, interval=0))
+    app.send_port("Routed", adapters.File("routed"), filter=Region == "EU", maps=[to_invoice], route_failures=True)
+    app.send_port("Failed", adapters.File("failed"), filter=ErrorReport.SendPortName == "Routed")
+    app.send_port("Plain", adapters.File("plain"), filter=Region == "EU")
+    """
+    house.apply(declarations)
+    house.start_host()
+    with postroom.connect(house.database) as client:
+        client.publish(ORDER, promoted={Region: "EU", BTS.MessageType: "order"})
+        client.publish(b"<memo/>", promoted={Region: "EU", BTS.MessageType: "memo"})
+        client.publish(BAD, promoted={Region: "EU", BTS.MessageType: "order"})
+    assert sorted(house.wait_for_files("out", 2)) == [MAPPED, b"<memo/>"]
+    assert sorted(house.wait_for_files("routed", 2)) == [MAPPED, b"<memo/>"]
+    assert sorted(house.wait_for_files("plain", 3)) == sorted([ORDER, BAD, b"<memo/>"])
+    assert house.wait_for_files("failed", 1) == [BAD]
+    [kept] = wait_until(lambda: house.suspended("resumable"), 30, what="the suspended instance")
+    assert (kept["error_code"], kept["attempt"]) == ("MAP", 1)
+    assert "order-to-invoice.xslt: The map failed." in kept["error_description"]
+    write_stylesheet(house, LENIENT)
+    assert "maps files order-to-invoice.xslt" in house.run("plan", str(house.home / "app.py"))
+    house.apply(declarations)
+    house.run("instance", "resume", kept["instance_id"])
+    assert b'<?xml version="1.0"?>\n<invoice/>\n' in house.wait_for_files("out", 3)
