@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from postroom.errors import PublishFailed
     from postroom.message import Context, Message, Part
     from postroom.properties import Property
-    from postroom.system_properties import BTS, FILE, ErrorReport
+    from postroom.system_properties import BTS, FILE, HTTP, ErrorReport
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BTS",
     "FILE",
+    "HTTP",
     "Application",
     "Client",
     "Context",
@@ -44,6 +45,7 @@ __all__ = [
 _HOMES = {
     "BTS": "postroom.system_properties",
     "FILE": "postroom.system_properties",
+    "HTTP": "postroom.system_properties",
     "Application": "postroom.application",
     "Client": "postroom.client",
     "Context": "postroom.message",

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 SYSTEM_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2003/system-properties"
 FILE_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2003/file-properties"
+HTTP_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2003/http-properties"
 ERROR_REPORT_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2005/error-report"
 DISTINGUISHED_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2003/btsDistinguishedFields"
 
 #: Short forms that stand for one of BizTalk's own namespaces. Any other short form is the namespace itself.
-PREFIXES = {"BTS": SYSTEM_NAMESPACE, "FILE": FILE_NAMESPACE, "ErrorReport": ERROR_REPORT_NAMESPACE}
+PREFIXES = {
+    "BTS": SYSTEM_NAMESPACE,
+    "FILE": FILE_NAMESPACE,
+    "HTTP": HTTP_NAMESPACE,
+    "ErrorReport": ERROR_REPORT_NAMESPACE,
+}
 _SHORT = {namespace: prefix for prefix, namespace in PREFIXES.items()}
 
 

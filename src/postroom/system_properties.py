@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from postroom.namespaces import ERROR_REPORT_NAMESPACE, FILE_NAMESPACE, SYSTEM_NAMESPACE
+from postroom.namespaces import ERROR_REPORT_NAMESPACE, FILE_NAMESPACE, HTTP_NAMESPACE, SYSTEM_NAMESPACE
 from postroom.properties import Property
 
 
@@ -18,6 +18,10 @@ def _bts(name: str, type: type) -> Property:
 
 def _file(name: str, type: type) -> Property:
     return Property(name, type, namespace=FILE_NAMESPACE)
+
+
+def _http(name: str, type: type, *, sensitive: bool = False) -> Property:
+    return Property(name, type, namespace=HTTP_NAMESPACE, sensitive=sensitive)
 
 
 def _error(name: str, type: type) -> Property:
@@ -158,6 +162,34 @@ class FILE:
     ReceivedFileName = _file("ReceivedFileName", str)
 
 
+class HTTP:
+    """What the HTTP adapters say about a message. What may be a secret does not show in listings."""
+
+    AffiliateApplicationName = _http("AffiliateApplicationName", str)
+    AuthenticationScheme = _http("AuthenticationScheme", str)
+    Certificate = _http("Certificate", str)
+    ContentType = _http("ContentType", str)
+    EnableChunkedEncoding = _http("EnableChunkedEncoding", bool)
+    HttpCookie = _http("HttpCookie", str, sensitive=True)
+    InboundHttpHeaders = _http("InboundHttpHeaders", str, sensitive=True)
+    MaxRedirects = _http("MaxRedirects", int)
+    Password = _http("Password", str, sensitive=True)
+    ProxyName = _http("ProxyName", str)
+    ProxyPassword = _http("ProxyPassword", str, sensitive=True)
+    ProxyPort = _http("ProxyPort", int)
+    ProxyUsername = _http("ProxyUsername", str)
+    QueryString = _http("QueryString", str)  # not in the published schema
+    RemoteAddress = _http("RemoteAddress", str)  # not in the published schema
+    RequestTimeout = _http("RequestTimeout", int)
+    ResponseStatusCode = _http("ResponseStatusCode", int)
+    SubmissionHandle = _http("SubmissionHandle", str)
+    UseHandlerProxySettings = _http("UseHandlerProxySettings", bool)
+    UseProxy = _http("UseProxy", bool)
+    UseSSO = _http("UseSSO", bool)
+    UserHttpHeaders = _http("UserHttpHeaders", str, sensitive=True)
+    Username = _http("Username", str)
+
+
 class ErrorReport:
     """What an error message says about the failure that it is the report of (FMR-03)."""
 
@@ -181,7 +213,7 @@ class ErrorReport:
 #: Every system property by its key.
 SYSTEM_PROPERTIES: dict[str, Property] = {
     member.key: member
-    for room in (BTS, FILE, ErrorReport)
+    for room in (BTS, FILE, HTTP, ErrorReport)
     for member in vars(room).values()
     if isinstance(member, Property)
 }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.properties import Property
-from postroom.system_properties import BTS, FILE, ErrorReport
+from postroom.system_properties import BTS, FILE, HTTP, ErrorReport
 
 ROOT = Path(__file__).parents[2]
 PROPERTIES = ROOT / "docs" / "properties.md"
@@ -107,7 +107,7 @@ def anchors(page: Path) -> set[str]:
 def system_property_table() -> str:
     """The table of the system properties, from the code."""
     rows = ["| property | type | who sets it in this version |", "|---|---|---|"]
-    for room, prefix in ((BTS, "BTS"), (FILE, "FILE"), (ErrorReport, "ErrorReport")):
+    for room, prefix in ((BTS, "BTS"), (FILE, "FILE"), (HTTP, "HTTP"), (ErrorReport, "ErrorReport")):
         for name, prop in vars(room).items():
             if isinstance(prop, Property):
                 kind = prop.value_type.python_type.__name__
@@ -138,6 +138,11 @@ SET_BY = {
     "BTS.RetryInterval": f"{_SENDING}, in whole minutes",
     "BTS.RetryCount": f"{_SENDING}: how many retries are left",
     "FILE.ReceivedFileName": "messages from a File location, written",
+    "HTTP.ContentType": "messages from an HTTP location, written, if the request had one",
+    "HTTP.InboundHttpHeaders": "messages from an HTTP location, written: a line for each header, without credentials",
+    "HTTP.QueryString": "messages from an HTTP location, written, if the request had one",
+    "HTTP.RemoteAddress": "messages from an HTTP location, written",
+    "HTTP.Username": "messages from an HTTP location, written: whom the request names (Basic), not verified",
     "ErrorReport.Description": f"{_ERROR}, written: what, why and what to do",
     "ErrorReport.ErrorType": f"{_ERROR}, promoted: `FailedMessage`",
     "ErrorReport.FailureAdapter": f"{_ERROR}, written: the kind of the adapter",

@@ -77,6 +77,12 @@ def unit_for_key(key: str) -> uuid.UUID:
     return uuid.UUID(bytes=hashlib.blake2b(key.encode(), digest_size=16, person=b"postroom-key").digest())
 
 
+def interchange_for_key(location_id: uuid.UUID, key: str) -> uuid.UUID:
+    """The interchange that a sender's own key names at one receive location: the same key, the same interchange."""
+    name = location_id.bytes + key.encode()
+    return uuid.UUID(bytes=hashlib.blake2b(name, digest_size=16, person=b"postroom-sent").digest())
+
+
 def unit_for_chunk(interchange_id: uuid.UUID, chunk: int) -> uuid.UUID:
     """The unit of one chunk of an interchange that is published in several; the first chunk's is the interchange's."""
     if chunk == 0:

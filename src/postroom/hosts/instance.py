@@ -14,6 +14,7 @@ from typing import Self
 from postroom.adapters import build
 from postroom.clock import Clock, system_clock
 from postroom.hosts.endpoint_manager import EndpointManager
+from postroom.hosts.http_locations import HttpLocations
 from postroom.hosts.inbound import InboundHandler
 from postroom.hosts.jobs import JobLoop
 from postroom.hosts.registration import LOCK_SERVER, LOCK_SOCKET, Registration
@@ -65,6 +66,7 @@ class HostInstance:
         self._subservices: list[Subservice] = []
         self._registration: Registration | None = None
         self._jobs: JobLoop | None = None
+        self._http: HttpLocations | None = None
 
     def start(self) -> None:
         """Registers and begins to work. Raises NotFound or Unavailable if it cannot."""
@@ -131,6 +133,8 @@ class HostInstance:
         if self._settings.runs_jobs:
             self._jobs = JobLoop(connect=open_connection, settings=self._settings.jobs)
             self._jobs.loop.start()
+        self._http = HttpLocations(connect=open_connection, host_id=host.host_id, home=self._home)
+        self._http.loop.start()
         _log.info("host instance %d of %s is working", host_instance, host.name)
 
     def stop(self) -> None:
@@ -140,6 +144,11 @@ class HostInstance:
         deadline = time.monotonic() + self._settings.stop_within.total_seconds()
         if self._jobs is not None:
             self._jobs.loop.stop()
+        if self._http is not None:
+            self._http.loop.stop()
+            self._http.loop.join(max(1.0, deadline - time.monotonic()))
+            self._http.close(max(1.0, deadline - time.monotonic()))
+            self._http = None
         for subservice in self._subservices:
             subservice.stop(deadline)
         if self._jobs is not None:
@@ -155,6 +164,12 @@ class HostInstance:
     def host_instance(self) -> int:
         """The number under which it is registered."""
         return self._registration.host_instance if self._registration else 0
+
+    @property
+    def http(self) -> HttpLocations:
+        """Its HTTP receive locations, while it works."""
+        assert self._http is not None
+        return self._http
 
     @property
     def returns(self) -> int:

@@ -19,6 +19,7 @@ from postroom.application import (
     conflicts,
 )
 from postroom.application.conflicts import shown
+from postroom.application.http_ports import http_port_problems
 from postroom.errors import Problem
 from postroom.filters.authorisation import NOTHING_TO_SHOW, ApplicationProperties
 from postroom.filters.text import format_filter
@@ -55,6 +56,7 @@ def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path) -
         ),
         problems=(
             *conflicts(definition, deployed.others),
+            *http_port_problems(definition, deployed.others),
             *_type_problems(definition, deployed),
             *_removal_problems(definition, deployed),
             *_authentication_problems(definition, deployed),

@@ -1,0 +1,137 @@
+"""What a host answers to HTTP requests: 202 when an interchange is in the inbox for good, and otherwise why not."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+
+import psycopg
+
+from postroom.adapters.http.receive_definition import HttpReceive
+from postroom.adapters.http.server import Answer, Request, RequestFailed, refusal
+from postroom.agent.identity import interchange_for_key
+from postroom.errors import BadValue, Unavailable
+from postroom.hosts.shared_connections import SharedConnections
+from postroom.message import FRAGMENT_SIZE, Context
+from postroom.messagebox import inbox
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.system_properties import HTTP
+
+#: Credentials are not for the context of a message, which every receiver of it reads.
+_CREDENTIALS = {"authorization", "cookie", "proxy-authorization"}
+_LONGEST_KEY = 256
+_FREE_WITHIN = 10.0
+_AWAY_SECONDS, _DISABLED_SECONDS = 5, 30
+
+#: By path.
+Locations = Mapping[str, ReceiveLocation]
+
+#: Why nothing is accepted now, and after how many seconds to ask again; None if it is.
+Throttled = Callable[[], tuple[str, int] | None]
+
+
+class HttpRequests:
+    """Answers requests for the locations of one listener; called from many threads."""
+
+    def __init__(self, connections: SharedConnections, throttled: Throttled = lambda: None) -> None:
+        self._connections = connections
+        self._throttled = throttled
+        self.locations: Locations = {}
+
+    def __call__(self, request: Request) -> Answer:
+        location = self.locations.get(request.path)
+        if location is None:
+            return refusal(404, f"There is no receive location at {request.path}.")
+        if request.method != "POST":
+            return refusal(405, f"{request.method} is not taken here.", {"Allow": "POST"})
+        if not location.enabled:
+            return _later("This receive location is disabled.", _DISABLED_SECONDS)
+        throttled = self._throttled()
+        if throttled is not None:
+            return _later(*throttled)
+        try:
+            return self._accept(location, request)
+        except (psycopg.OperationalError, Unavailable):
+            return _later("The MessageBox cannot be reached.", _AWAY_SECONDS)
+        except psycopg.errors.InsufficientPrivilege:
+            return _later("This receive location has moved to another host.", _AWAY_SECONDS)
+
+    def _accept(self, location: ReceiveLocation, request: Request) -> Answer:
+        most = HttpReceive(**location.adapter).max_bytes
+        announced = request.header("content-length")
+        if announced is not None and int(announced) > most:
+            raise RequestFailed(413, f"The body has {announced} bytes; {most} are taken at most.")
+        interchange_id, keyed = _interchange_id(location, request)
+        try:
+            context = context_of(request)
+        except BadValue as error:
+            raise RequestFailed(400, error.what) from None
+        # A slow client is waited for before it costs a connection.
+        body = _bounded(request.body, most)
+        head = bytearray()
+        for piece in body:
+            head += piece
+            if len(head) > FRAGMENT_SIZE:
+                break
+        content = chain((bytes(head),), body)
+        with self._connections.one(_FREE_WITHIN) as connection:
+            if keyed and inbox.is_known(connection, interchange_id):
+                for _ in content:
+                    pass
+            else:
+                inbox.hand_over(connection, location.location_id, interchange_id, context, content)
+        return Answer(
+            status=202,
+            content={"interchange_id": str(interchange_id)},
+            headers={"Postroom-Interchange-Id": str(interchange_id)},
+        )
+
+
+def context_of(request: Request) -> Context:
+    """What is written about a request: its headers, where it came from, and whom it names."""
+    lines = [f"{name}: {value}" for name, value in request.headers if name not in _CREDENTIALS]
+    return (
+        Context()
+        .write(HTTP.InboundHttpHeaders, "\r\n".join(lines))
+        .write(HTTP.RemoteAddress, request.remote)
+        .write(HTTP.ContentType, request.header("content-type"))
+        .write(HTTP.QueryString, request.query or None)
+        .write(HTTP.Username, _user(request.header("authorization")))
+    )
+
+
+def _user(authorization: str | None) -> str | None:
+    """Whom a request names by Basic authentication. Nobody has verified that."""
+    scheme, _, credentials = (authorization or "").partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        return base64.b64decode(credentials.strip(), validate=True).decode().partition(":")[0] or None
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+def _interchange_id(location: ReceiveLocation, request: Request) -> tuple[uuid.UUID, bool]:
+    """The id, and whether it derives from a key that the sender gave."""
+    key = request.header("idempotency-key")
+    if key is None:
+        return uuid.uuid4(), False
+    if not key.strip() or len(key) > _LONGEST_KEY:
+        raise RequestFailed(400, f"Idempotency-Key has to have 1 to {_LONGEST_KEY} characters.")
+    return interchange_for_key(location.location_id, key), True
+
+
+def _bounded(body: Iterator[bytes], most: int) -> Iterator[bytes]:
+    taken = 0
+    for piece in body:
+        taken += len(piece)
+        if taken > most:
+            raise RequestFailed(413, f"The body has more than {most} bytes.")
+        yield piece
+
+
+def _later(why: str, seconds: int) -> Answer:
+    return refusal(503, why, {"Retry-After": str(seconds)})

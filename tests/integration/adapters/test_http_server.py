@@ -1,0 +1,212 @@
+"""The HTTP server by itself: it keeps to the protocol and to its limits, whatever a client does."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPConnection
+
+import pytest
+
+from postroom.adapters.http.server import Answer, Handler, HttpServer, Limits, Request
+from tests.support.waiting import wait_until
+
+
+def echo(request: Request) -> Answer:
+    """Says what it has got."""
+    size = sum(map(len, request.body))
+    content = {"method": request.method, "path": request.path, "query": request.query, "size": size}
+    return Answer(status=200, content={**content, "remote": request.remote})
+
+
+@contextmanager
+def serving(handle: Handler = echo, limits: Limits | None = None) -> Iterator[HttpServer]:
+    server = HttpServer("127.0.0.1", 0, handle, limits=limits)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def exchange(server: HttpServer, sent: bytes) -> bytes:
+    """What comes back until the server closes."""
+    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=20)) as client:
+        client.sendall(sent)
+        received = b""
+        while piece := client.recv(65536):
+            received += piece
+    return received
+
+
+def test_requests_on_one_connection_and_on_many() -> None:
+    with serving() as server:
+        connection = HTTPConnection("127.0.0.1", server.port, timeout=20)
+        for size in (0, 5, 300_000):
+            connection.request("POST", "/a/b?c=d", body=b"x" * size)
+            answer = json.loads(connection.getresponse().read())
+            expected = {"method": "POST", "path": "/a/b", "query": "c=d", "size": size, "remote": "127.0.0.1"}
+            assert answer == expected
+        connection.request("POST", "/", body=iter([b"abc", b"", b"defg"]), encode_chunked=True)
+        assert json.loads(connection.getresponse().read())["size"] == 7
+        connection.close()
+
+
+def test_requests_that_come_at_once_are_answered_in_turn() -> None:
+    one = b"POST /1 HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab"
+    last = b"GET /2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with serving() as server:
+        received = exchange(server, one + last)
+    assert received.count(b"HTTP/1.1 200") == 2
+    assert received.index(b'"/1"') < received.index(b'"/2"')
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nab", 400),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: two\r\n\r\nab", 400),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        (b"POST / HTTP/1.1\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n" % (b"x" * 20_000), 431),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nX: %s" % (b"x" * 20_000), 431),
+    ],
+)
+def test_what_is_no_request_is_refused(sent: bytes, status: int) -> None:
+    with serving() as server:
+        received = exchange(server, sent)
+        assert received.startswith(b"HTTP/1.1 %d " % status), received
+        assert b'"error"' in received
+
+
+def test_a_body_that_is_shorter_than_announced_is_refused() -> None:
+    with serving() as server, closing(socket.create_connection(("127.0.0.1", server.port), timeout=20)) as client:
+        client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc")
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(65536).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    "sent", [b"POST / HT", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc"], ids=["head", "body"]
+)
+def test_a_client_that_is_too_slow_is_sent_away(sent: bytes) -> None:
+    with serving(limits=Limits(timeout=0.2)) as server:
+        assert exchange(server, sent).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_body_that_trickles_is_ended_although_each_wait_is_short() -> None:
+    limits = Limits(timeout=20, whole=0.3)
+    with serving(limits=limits) as server, closing(socket.create_connection(("127.0.0.1", server.port), 20)) as client:
+        client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
+        ended = threading.Event()
+
+        def trickle() -> None:
+            with suppress(OSError):
+                while not ended.wait(0.02):
+                    client.sendall(b"x")
+
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        try:
+            assert client.recv(65536).startswith(b"HTTP/1.1 408 ")
+        finally:
+            ended.set()
+            thread.join()
+
+
+def test_an_answer_before_the_body_reaches_a_client_that_still_sends() -> None:
+    def refuse(request: Request) -> Answer:
+        return Answer(status=413)
+
+    with serving(refuse) as server:
+        connection = HTTPConnection("127.0.0.1", server.port, timeout=20)
+        connection.request("POST", "/", body=b"x" * 3_000_000)
+        answer = connection.getresponse()
+        assert answer.status == 413
+        assert answer.headers["Connection"] == "close"
+        connection.close()
+
+
+def test_a_client_that_asks_first_is_told_to_go_on_only_if_its_body_is_wanted() -> None:
+    head = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+
+    def choose(request: Request) -> Answer:
+        return echo(request) if request.path == "/wanted" else Answer(status=404)
+
+    with serving(choose) as server:
+        assert exchange(server, head % b"/unwanted").startswith(b"HTTP/1.1 404 ")
+        with closing(socket.create_connection(("127.0.0.1", server.port), timeout=20)) as client:
+            client.sendall(head % b"/wanted")
+            assert client.recv(65536).startswith(b"HTTP/1.1 100 ")
+            client.sendall(b"abc")
+            assert b'"size": 3' in client.recv(65536)
+
+
+def test_a_handler_that_fails_is_a_500_and_the_server_goes_on() -> None:
+    def fail(request: Request) -> Answer:
+        if request.path == "/fail":
+            raise RuntimeError("no")
+        return echo(request)
+
+    with serving(fail) as server:
+        connection = HTTPConnection("127.0.0.1", server.port, timeout=20)
+        for path, status in (("/fail", 500), ("/", 200)):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            assert answer.status == status
+            answer.read()
+        connection.close()
+
+
+def test_more_connections_than_there_may_be_wait_their_turn() -> None:
+    with serving(limits=Limits(connections=1, idle=20)) as server:
+        first = HTTPConnection("127.0.0.1", server.port, timeout=20)
+        first.request("GET", "/first")
+        first.getresponse().read()
+        second = HTTPConnection("127.0.0.1", server.port, timeout=20)
+        second.request("GET", "/second")
+        first.close()
+        assert json.loads(second.getresponse().read())["path"] == "/second"
+        second.close()
+
+
+def test_stopping_finishes_what_is_under_way_and_leaves_the_idle() -> None:
+    entered, release = threading.Event(), threading.Event()
+
+    def wait(request: Request) -> Answer:
+        entered.set()
+        assert release.wait(20)
+        return echo(request)
+
+    server = HttpServer("127.0.0.1", 0, wait)
+    server.start()
+    idle = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    busy = HTTPConnection("127.0.0.1", server.port, timeout=20)
+    busy.request("GET", "/busy")
+    assert entered.wait(20)
+    stopping = threading.Thread(target=server.stop, args=(20,))
+    stopping.start()
+    assert idle.recv(1) == b""
+    release.set()
+    answer = busy.getresponse()
+    assert answer.status == 200
+    assert answer.headers["Connection"] == "close"
+    stopping.join(20)
+    assert not stopping.is_alive()
+
+    def refused() -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", server_port), timeout=1).close()
+        except OSError:
+            return True
+        return False
+
+    server_port = busy.port
+    wait_until(refused, what="a closed port")
+    idle.close()
+    busy.close()

@@ -1,0 +1,248 @@
+"""HTTP one-way receive: 202 only after the commit, and everything else leaves what was sent with its sender."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from postroom import adapters
+from postroom.hosts.http_locations import HttpLocations
+from postroom.hosts.instance import HostInstance
+from postroom.hosts.settings import HostSettings
+from postroom.message import FRAGMENT_SIZE, Context
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import connect
+from postroom.operations import locations
+from postroom.spark.executor import drop_executor
+from postroom.spark.inbox_numbering import InboxNumbering
+from postroom.spark.inbox_task import InboxTask
+from postroom.spark.login import Login
+from postroom.system_properties import BTS, HTTP
+from tests.support.box import Box
+from tests.support.inbox_location import add_inbox_location
+from tests.support.waiting import wait_until
+
+ORDER = b'{"region": "EU"}'
+
+
+@pytest.fixture
+def location(box: Box) -> ReceiveLocation:
+    # Any port; a declared one has to have a number.
+    return add_inbox_location(box, adapter=adapters.HttpReceive("/orders", port=0, max_bytes=40 * FRAGMENT_SIZE))
+
+
+@contextmanager
+def listening(box: Box, *served: ReceiveLocation, url: str | None = None, **settings: Any) -> Iterator[HttpLocations]:
+    login = partial(connect, url or box.url, user=box.host().role_name)
+    http = HttpLocations(connect=login, host_id=box.host().host_id, home=Path("/nowhere"), **settings)
+    http.follow(list(served))
+    try:
+        yield http
+    finally:
+        http.close(5)
+
+
+def ask(
+    http: HttpLocations, body: Any = ORDER, *, method: str = "POST", path: str = "/orders", **headers: str
+) -> tuple[HTTPResponse, dict[str, Any]]:
+    connection = HTTPConnection("127.0.0.1", http.ports[0], timeout=30)
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body=body, headers=sent, encode_chunked=not isinstance(body, bytes | None))
+    answer = connection.getresponse()
+    content = json.loads(answer.read())
+    connection.close()
+    return answer, content
+
+
+def publish(box: Box, location: ReceiveLocation) -> None:
+    """What the stream of the location does."""
+    login = Login(url=box.url, user=box.host().role_name)
+    with connect(box.url, user=login.user) as connection:
+        InboxNumbering(connection, location, Path()).scan()
+    ids = [one for (one,) in box.connection.execute("SELECT interchange_id FROM inbox WHERE number IS NOT NULL")]
+    InboxTask(login=login, location=location).receive(ids)
+    drop_executor(login)
+
+
+def test_202_with_the_interchange_id_after_the_commit(box: Box, location: ReceiveLocation) -> None:
+    box.add_port("Everything", "exists(Region)")
+    credentials = base64.b64encode(b"ann:secret").decode()
+    with listening(box, location) as http:
+        answer, content = ask(
+            http,
+            path="/orders?batch=7",
+            Content_Type="application/json",
+            X_Source="shop",
+            Authorization=f"Basic {credentials}",
+            Cookie="session=secret",
+        )
+    assert answer.status == 202
+    [(interchange_id, body)] = box.connection.execute("SELECT interchange_id, body FROM inbox").fetchall()
+    assert content == {"interchange_id": str(interchange_id)}
+    assert answer.headers["Postroom-Interchange-Id"] == str(interchange_id)
+    assert body == ORDER
+    publish(box, location)
+    context = Context.from_json(box.one("SELECT context FROM spool"))
+    assert context[BTS.InterchangeID] == str(interchange_id)
+    assert context[BTS.InboundTransportType] == "HTTP"
+    assert context[HTTP.ContentType] == "application/json"
+    assert context[HTTP.RemoteAddress] == "127.0.0.1"
+    assert context[HTTP.QueryString] == "batch=7"
+    assert context[HTTP.Username] == "ann"
+    headers = str(context[HTTP.InboundHttpHeaders]).split("\r\n")
+    assert "x-source: shop" in headers
+    assert not [line for line in headers if "secret" in line or credentials in line]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_large_body_goes_into_fragments_as_it_comes(box: Box, location: ReceiveLocation, chunked: bool) -> None:
+    content = bytes(number % 251 for number in range(20 * FRAGMENT_SIZE + 11))
+    pieces = (content[start : start + 50_000] for start in range(0, len(content), 50_000))
+    with listening(box, location) as http:
+        answer, _ = ask(http, pieces if chunked else content)
+    assert answer.status == 202
+    assert box.one("SELECT size FROM inbox") == len(content)
+    rows = box.connection.execute("SELECT body FROM inbox_fragments ORDER BY number").fetchall()
+    assert b"".join(body for (body,) in rows) == content
+
+
+def test_a_key_names_one_interchange_however_often_it_is_sent(box: Box, location: ReceiveLocation) -> None:
+    box.add_port("Everything", "exists(Region)")
+    with listening(box, location) as http:
+        first, content = ask(http, Idempotency_Key="order-1")
+        again, repeated = ask(http, Idempotency_Key="order-1")
+        assert (first.status, again.status) == (202, 202)
+        assert repeated == content
+        publish(box, location)
+        late, repeated = ask(http, bytes(2 * FRAGMENT_SIZE), Idempotency_Key="order-1")
+        assert (late.status, repeated) == (202, content)
+        _, other = ask(http, Idempotency_Key="order-2")
+        assert other != content
+    publish(box, location)
+    assert box.queued() == {"Everything": 2}
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        ({"path": "/other"}, 404),
+        ({"path": "/orders/"}, 404),
+        ({"method": "GET", "body": None}, 405),
+        ({"method": "PUT"}, 405),
+        ({"body": bytes(40 * FRAGMENT_SIZE + 1)}, 413),
+        ({"body": iter([bytes(21 * FRAGMENT_SIZE)] * 2)}, 413),
+        ({"Idempotency_Key": " "}, 400),
+        ({"Idempotency_Key": "x" * 257}, 400),
+    ],
+)
+def test_what_cannot_be_taken_is_refused(
+    box: Box, location: ReceiveLocation, request_: dict[str, Any], status: int
+) -> None:
+    with listening(box, location) as http:
+        answer, content = ask(http, **request_)
+        assert answer.status == status
+        assert content["error"]
+        if status == 405:
+            assert answer.headers["Allow"] == "POST"
+        assert ask(http)[0].status == 202
+    assert box.count("inbox") == 1
+
+
+def test_503_while_the_messagebox_is_away(box: Box, location: ReceiveLocation, tmp_path: Path) -> None:
+    with listening(box, location, url=f"postgresql:///nowhere?host={tmp_path}") as http:
+        answer, _ = ask(http)
+    assert answer.status == 503
+    assert int(answer.headers["Retry-After"]) > 0
+
+
+def test_a_server_that_has_dropped_its_sessions_is_asked_again(box: Box, location: ReceiveLocation) -> None:
+    with listening(box, location) as http:
+        assert ask(http)[0].status == 202
+        box.connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", (box.host().role_name,)
+        )
+        assert ask(http)[0].status == 202
+
+
+def test_503_while_it_is_throttled(box: Box, location: ReceiveLocation) -> None:
+    with listening(box, location, throttled=lambda: ("Too much waits.", 17)) as http:
+        answer, content = ask(http)
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "17")
+    assert content == {"error": "Too much waits."}
+
+
+def test_a_disabled_location_answers_503_and_others_of_its_port_go_on(box: Box, location: ReceiveLocation) -> None:
+    other = add_inbox_location(box, name="other", adapter=adapters.HttpReceive("/other", port=0))
+    with listening(box, replace(location, enabled=False), other) as http:
+        assert len(http.ports) == 1
+        answer, _ = ask(http)
+        assert answer.status == 503
+        assert ask(http, path="/other")[0].status == 202
+        http.follow([location])
+        assert ask(http)[0].status == 202
+        assert ask(http, path="/other")[0].status == 404
+        http.follow([])
+        assert http.ports == []
+
+
+def test_a_location_that_belongs_to_another_host_now_takes_nothing(box: Box, location: ReceiveLocation) -> None:
+    with listening(box, location) as http:
+        box.connection.execute("UPDATE receive_locations SET host_id = %s", (box.add_host("Other").host_id,))
+        assert ask(http)[0].status == 503
+    assert box.count("inbox") == 0
+
+
+def test_many_at_once(box: Box, location: ReceiveLocation) -> None:
+    answers: list[int] = []
+    with listening(box, location) as http:
+        threads = [threading.Thread(target=lambda: answers.append(ask(http)[0].status)) for _ in range(30)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert answers == [202] * 30
+    assert box.count("inbox") == 30
+
+
+def test_tls(box: Box, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    issued.cert_chain_pems[0].write_to_path(tmp_path / "certificate.pem")
+    issued.private_key_pem.write_to_path(tmp_path / "key.pem")
+    adapter = adapters.HttpReceive(
+        "/orders", port=0, certificate=tmp_path / "certificate.pem", key=tmp_path / "key.pem"
+    )
+    location = add_inbox_location(box, adapter=adapter)
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    with listening(box, location) as http:
+        connection = HTTPSConnection("127.0.0.1", http.ports[0], timeout=30, context=trusting)
+        connection.request("POST", "/orders", body=ORDER)
+        assert connection.getresponse().status == 202
+        connection.close()
+
+
+def test_a_host_instance_serves_its_locations_and_follows_what_operators_do(
+    box: Box, location: ReceiveLocation, tmp_path: Path
+) -> None:
+    instance = HostInstance(box.url, "Default", tmp_path, as_role=True, settings=HostSettings(runs_jobs=False))
+    with instance:
+        http = instance.http
+        wait_until(lambda: http.ports, what="an open port")
+        assert ask(http)[0].status == 202
+        locations.disable(box.connection, location.name)
+        wait_until(lambda: ask(http)[0].status == 503, what="a closed location")
+        locations.enable(box.connection, location.name)
+        wait_until(lambda: ask(http)[0].status == 202, what="an open location")

@@ -1,0 +1,42 @@
+"""What adapters hand over becomes messages, by Spark's tasks themselves."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from postroom import pipelines
+from postroom.message import FRAGMENT_SIZE, Context
+from postroom.messagebox import inbox
+from postroom.messagebox.connection import connect
+from postroom.spark.inbox_numbering import InboxNumbering
+from postroom.spark.login import Login
+from tests.spark.conftest import StartStream
+from tests.support.box import Box
+from tests.support.inbox_location import add_inbox_location
+from tests.support.waiting import wait_until
+
+
+def test_what_is_handed_over_while_the_stream_runs_is_published_once(
+    box: Box, login: Login, start_stream: StartStream
+) -> None:
+    box.add_port("Everything", "BTS.ReceivePortName == 'webIn'")
+    location = add_inbox_location(box, pipeline=pipelines.PassThrough())
+    bodies = [b"first", b"second", bytes(3 * FRAGMENT_SIZE)]
+    with connect(login.url, user=login.user) as connection, connect(login.url, user=login.user) as other:
+        numbering = InboxNumbering(connection, location, Path())
+
+        def published(count: int) -> bool:
+            assert query.isActive, query.exception()
+            numbering.scan()
+            return box.count("spool") == count and not box.count("inbox")
+
+        inbox.hand_over(other, location.location_id, uuid.uuid4(), Context(), [bodies[0]])
+        numbering.scan()
+        query = start_stream(location)
+        wait_until(lambda: published(1), 90, what="the first message")
+        for body in bodies[1:]:
+            inbox.hand_over(other, location.location_id, uuid.uuid4(), Context(), [body])
+        wait_until(lambda: published(3), 90, what="all messages")
+    assert box.queued() == {"Everything": 3}
+    assert sorted(size for (size,) in box.connection.execute("SELECT size FROM parts")) == sorted(map(len, bodies))
