@@ -7,14 +7,19 @@ below do not.
 from __future__ import annotations
 
 from postroom.pipelines import components
-from postroom.pipelines.definitions import Csv, Json, JsonLines, PassThrough, Xml, XmlReceive
+from postroom.pipelines.definitions import Csv, FlatFile, Json, JsonLines, PassThrough, Xml, XmlReceive
+from postroom.pipelines.flat_layout import Delimited, Field, Positional
 from postroom.pipelines.receive_definition import Receive, ReceivePipeline, load_pipeline
 
 __all__ = [
     "Csv",
+    "Delimited",
+    "Field",
+    "FlatFile",
     "Json",
     "JsonLines",
     "PassThrough",
+    "Positional",
     "Receive",
     "ReceivePipeline",
     "Xml",

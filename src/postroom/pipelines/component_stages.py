@@ -88,7 +88,7 @@ class ComponentStages:
             decoded = Decoded(
                 body=body.body,
                 context=message.context,
-                content_type=body.content_type if isinstance(component, PassThrough) else component.content_type,
+                content_type=formats.document_type(component, body.content_type),
             )
             batches: Iterator[Disassembled] = (
                 replace(batch, decoded=decoded) for batch in formats.disassemble(component, decoded.body, size)

@@ -1,4 +1,4 @@
-"""How the rows of a CSV interchange are written: delimiter, quote, header and encoding (RFC 4180, strictly)."""
+"""How the rows of delimited text are written: delimiter, quote, header and encoding (RFC 4180, strictly)."""
 
 from __future__ import annotations
 
@@ -15,28 +15,70 @@ Field = str | None
 _ASCII = bytes(range(128))
 
 
-class CsvFormat:
-    """Reads the fields of one row."""
+class RowFormat:
+    """How rows are told apart: a row is one line, and has one field, unless a format says more.
 
-    def __init__(self, *, delimiter: str, quote: str | None, encoding: str) -> None:
-        self.delimiter = delimiter
-        self.quote = quote
+    Lines end with LF or CR LF, or with another character, ``end``; line ends around the lines are nothing then.
+    """
+
+    quote: str | None = None
+
+    def __init__(self, *, encoding: str, end: str = "\n") -> None:
         # A byte order mark belongs to the interchange, not to each of its lines.
         codec = codecs.lookup(encoding).name
         self.encoding = "utf-8" if codec == "utf-8-sig" else codec
-        d, q = re.escape(delimiter), re.escape(quote or "")
-        field = rf"(?:{q}(?P<quoted>(?:[^{q}]|{q}{q})*+){q}|(?P<plain>[^{q}{d}\r\n]*+))"
-        self._field = re.compile(rf"(?:\A|{d}){field}") if quote else None
-        anonymous = re.sub(r"\?P<\w+>", "?:", field)
-        self._row = re.compile(rf"{anonymous}(?:{d}{anonymous})*+") if quote else None
+        self.end = end.encode(self.encoding)
+        self._end = end
+
+    def bare(self, line: str) -> str:
+        """A line without its end."""
+        if self._end == "\n":
+            return line.removesuffix("\n").removesuffix("\r")
+        return line.removesuffix(self._end).strip("\r\n")
 
     def is_open(self, text: str) -> bool:
         """Whether ``text``, which ends with a line, ends inside a quoted field. Exact for what is well-formed."""
-        return self.quote is not None and text.count(self.quote) % 2 == 1
+        return False
 
     def fields(self, row: str) -> list[Field] | None:
         """The fields of a row without its line end, or None if it is malformed."""
-        if self.quote is None or self.quote not in row:
+        return [row]
+
+
+class CsvFormat(RowFormat):
+    """Reads the fields of one row. ``escape`` is a character that takes its meaning from the one after it."""
+
+    def __init__(
+        self, *, delimiter: str, quote: str | None, encoding: str, escape: str | None = None, end: str = "\n"
+    ) -> None:
+        super().__init__(encoding=encoding, end=end)
+        self.delimiter = delimiter
+        self.quote = quote
+        self._escape = escape
+        d, q, e = re.escape(delimiter), re.escape(quote or ""), re.escape(escape or "")
+        escaped = f"|{e}." if escape else ""
+        # A delimiter of several characters is told by looking ahead, which takes longer.
+        plain = rf"[^{q}{e}{d}\r\n]" if len(delimiter) == 1 else rf"(?!{d})[^{q}{e}\r\n]"
+        plain = plain if plain.startswith("[") and not escape else f"(?:{plain}{escaped})"
+        field = rf"(?P<plain>{plain}*+)"
+        if quote:
+            field = rf"(?:{q}(?P<quoted>(?:[^{q}{e}]|{q}{q}{escaped})*+){q}|{field})"
+        has_marks = quote is not None or escape is not None
+        self._field = re.compile(rf"(?:\A|{d}){field}", re.DOTALL) if has_marks else None
+        anonymous = re.sub(r"\?P<\w+>", "?:", field)
+        self._row = re.compile(rf"{anonymous}(?:{d}{anonymous})*+", re.DOTALL) if has_marks else None
+        self._escaped = re.compile(rf"{e}.", re.DOTALL) if escape else None
+        self._marked = re.compile(rf"(?:{e}{'|' if quote else ''}{q})(.)", re.DOTALL) if escape else None
+
+    def is_open(self, text: str) -> bool:
+        if self.quote is None:
+            return False
+        if self._escaped is not None:
+            text = self._escaped.sub("", text)
+        return text.count(self.quote) % 2 == 1
+
+    def fields(self, row: str) -> list[Field] | None:
+        if (self.quote is None or self.quote not in row) and (self._escape is None or self._escape not in row):
             return None if "\r" in row or "\n" in row else [field or None for field in row.split(self.delimiter)]
         assert self._row is not None
         assert self._field is not None
@@ -44,9 +86,15 @@ class CsvFormat:
             return None
         found: list[Field] = []
         for match in self._field.finditer(row):
-            quoted = match["quoted"]
-            found.append(match["plain"] or None if quoted is None else quoted.replace(self.quote * 2, self.quote))
+            quoted = match["quoted"] if self.quote else None
+            found.append(self._meant(match["plain"]) or None if quoted is None else self._meant(quoted))
         return found
+
+    def _meant(self, field: str) -> str:
+        """What stands for itself, from what was written: escapes, and quotes that are doubled."""
+        if self._marked is not None:
+            return self._marked.sub(r"\1", field)
+        return field if self.quote is None else field.replace(self.quote * 2, self.quote)
 
 
 def problems(csv: Csv) -> list[str]:

@@ -1,4 +1,4 @@
-"""The rows of a CSV interchange with their own bytes, and where a malformed one ends so that the next can be read."""
+"""The rows of an interchange with their own bytes, and where a malformed one ends so that the next can be read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from postroom.errors import PipelineFailure
 from postroom.message import Body
-from postroom.pipelines.csv_format import CsvFormat, Field
+from postroom.pipelines.csv_format import Field, RowFormat
 from postroom.pipelines.disassembled import BatchSize
 from postroom.pipelines.lines import line_blocks
 
@@ -45,84 +45,59 @@ class CsvReader:
     rows after it.
     """
 
-    def __init__(self, body: Body, *, format: CsvFormat, size: BatchSize) -> None:
+    def __init__(self, body: Body, *, format: RowFormat, size: BatchSize) -> None:
         self._format = format
         self._source = self._read_lines(body, size)
         self._ahead: deque[_Line] = deque()
 
     def rows(self) -> Iterator[Row]:
-        quote = self._format.quote
-        while (line := self._take()) is not None:
-            if not line.text.strip("\r\n"):
-                continue
-            if quote is not None and quote in line.text:
-                yield self._quoted_row(line)
-            else:
-                yield self._row([line])
+        while (row := self.row(self._format)) is not None:
+            yield row
 
-    def _quoted_row(self, first: _Line) -> Row:
+    def row(self, format: RowFormat) -> Row | None:
+        """The next row, if it is written in this format, which has the same encoding and line end."""
+        while (line := self._take()) is not None:
+            if format.bare(line.text).strip("\r\n"):
+                if format.quote is not None and format.quote in line.text:
+                    return self._quoted_row(line, format)
+                return self._row([line], format)
+        return None
+
+    def _quoted_row(self, first: _Line, format: RowFormat) -> Row:
         gathered = [first]
         span = 0
-        is_open = self._format.is_open(first.text)
+        is_open = format.is_open(first.text)
         while is_open and span <= MAX_QUOTED_SPAN and (line := self._take()) is not None:
             gathered.append(line)
             span += len(line.raw)
-            is_open ^= self._format.is_open(line.text)
-        row = self._unclosed(first) if is_open else self._row(gathered)
+            is_open ^= format.is_open(line.text)
+        row = _unclosed(first, format) if is_open else self._row(gathered, format)
         if row.raw == first.raw:
             self._ahead.extendleft(reversed(gathered[1:]))
         return row
 
-    def _row(self, lines: list[_Line]) -> Row:
+    def _row(self, lines: list[_Line], format: RowFormat) -> Row:
         first = lines[0]
         text = first.text if len(lines) == 1 else "".join(line.text for line in lines)
-        fields = self._format.fields(text.removesuffix("\n").removesuffix("\r"))
+        fields = format.fields(format.bare(text))
         if fields is None:
-            return _bad(first, first.raw, self._malformed(first))
+            return _bad(first, first.raw, _malformed(first, format))
         raw = first.raw if len(lines) == 1 else b"".join(line.raw for line in lines)
         for line in lines:
             if line.undecodable is not None:
-                return _bad(first, raw, self._not_in_encoding(line, line.undecodable))
+                return _bad(first, raw, _not_in_encoding(line, line.undecodable, format))
         return Row(line=first.number, offset=first.offset, raw=raw, fields=fields)
-
-    def _unclosed(self, line: _Line) -> Row:
-        failure = PipelineFailure(
-            f"Line {line.number}: a quote is opened and never closed.",
-            why=f"A field that starts with {self._format.quote} must end with one.",
-            hint=_HINT,
-        )
-        return _bad(line, line.raw, failure)
-
-    def _malformed(self, line: _Line) -> PipelineFailure:
-        if self._format.quote is None or self._format.quote not in line.text:
-            return PipelineFailure(
-                f"Line {line.number}: there is a carriage return inside the row.",
-                why="Lines end with LF or CR LF, and a line end inside a field needs quotes around the field.",
-                hint="Send the interchange with LF or CR LF as its line ends.",
-            )
-        return PipelineFailure(
-            f"Line {line.number}: a quote stands where it may not.",
-            why=f"Only a whole field can be quoted, and a {self._format.quote} inside it is doubled.",
-            hint=f"{_HINT} If quotes mean nothing in this format, define it with quote=None.",
-        )
-
-    def _not_in_encoding(self, line: _Line, error: UnicodeDecodeError) -> PipelineFailure:
-        return PipelineFailure(
-            f"Line {line.number}: byte {error.start + 1} is not {self._format.encoding}.",
-            why=f"The byte 0x{line.raw[error.start]:02x} does not belong there.",
-            hint="Send the interchange in the encoding of the pipeline, or define the pipeline with its encoding.",
-        )
 
     def _take(self) -> _Line | None:
         return self._ahead.popleft() if self._ahead else next(self._source, None)
 
     def _read_lines(self, body: Body, size: BatchSize) -> Iterator[_Line]:
-        encoding = self._format.encoding
-        for block in line_blocks(body, size):
+        encoding, line_end = self._format.encoding, self._format.end
+        for block in line_blocks(body, size, end=line_end):
             offset = block.offset
             for number, line in enumerate(block.lines, block.first_line):
                 start, end = offset, offset + len(line)
-                raw = line + b"\n" if end < body.size else line
+                raw = line + line_end if end < body.size else line
                 offset += len(raw)
                 if start == 0 and raw.startswith(_MARK):
                     raw = raw.removeprefix(_MARK)
@@ -132,6 +107,37 @@ class CsvReader:
                 except UnicodeDecodeError as error:
                     # Stand-ins keep delimiters and quotes readable, so that the row ends where it ends.
                     yield _Line(number, start, raw, raw.decode(encoding, "surrogateescape"), error)
+
+
+def _unclosed(line: _Line, format: RowFormat) -> Row:
+    failure = PipelineFailure(
+        f"Line {line.number}: a quote is opened and never closed.",
+        why=f"A field that starts with {format.quote} must end with one.",
+        hint=_HINT,
+    )
+    return _bad(line, line.raw, failure)
+
+
+def _malformed(line: _Line, format: RowFormat) -> PipelineFailure:
+    if format.quote is None or format.quote not in line.text:
+        return PipelineFailure(
+            f"Line {line.number}: there is a carriage return inside the row.",
+            why="Lines end with LF or CR LF, and a line end inside a field needs quotes around the field.",
+            hint="Send the interchange with LF or CR LF as its line ends.",
+        )
+    return PipelineFailure(
+        f"Line {line.number}: a quote stands where it may not.",
+        why=f"Only a whole field can be quoted, and a {format.quote} inside it is doubled.",
+        hint=f"{_HINT} If quotes mean nothing in this format, define it with quote=None.",
+    )
+
+
+def _not_in_encoding(line: _Line, error: UnicodeDecodeError, format: RowFormat) -> PipelineFailure:
+    return PipelineFailure(
+        f"Line {line.number}: byte {error.start + 1} is not {format.encoding}.",
+        why=f"The byte 0x{line.raw[error.start]:02x} does not belong there.",
+        hint="Send the interchange in the encoding of the pipeline, or define the pipeline with its encoding.",
+    )
 
 
 def _bad(line: _Line, raw: bytes, failure: PipelineFailure) -> Row:

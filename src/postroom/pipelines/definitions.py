@@ -6,6 +6,7 @@
     pipelines.Xml(promote={Region: "/o:order/o:region"}, namespaces={"o": "urn:orders"}, split="/*/o:order")
     pipelines.XmlReceive(schemas=app.schemas("schemas"))
     pipelines.Csv(promote={Region: "region"}, delimiter=";", header=["id", "region", "total"])
+    pipelines.FlatFile(message_type="urn:orders#Order", record=pipelines.Delimited(["id", "region"]))
 
 A definition is a frozen value. Building one never fails because of what it says: ``problems()`` lists everything that
 is wrong with it, in words, so that the loader of an application can show all problems of all definitions at once. A
@@ -21,7 +22,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from postroom.errors import BadValue
 from postroom.message import Body, Context
-from postroom.pipelines import csv_format, json_path
+from postroom.pipelines import csv_format, flat_layout, json_path
+from postroom.pipelines.flat_layout import Layout
 from postroom.pipelines.promotions import Promote, Promotions
 from postroom.properties import Property
 from postroom.schemas import Schemas
@@ -215,8 +217,48 @@ class Csv(_Promoting):
         return super().problems() + csv_format.problems(self) + _type_problems(self.message_type)
 
 
+def _line_end(end: str) -> str:
+    return "\n" if end == "\r\n" else end
+
+
+class FlatFile(_Promoting):
+    """Records of fields, delimited or positional, perhaps after a header and before a trailer (RCV-11).
+
+    Each record becomes a document of ``message_type`` (a namespace, # and a name, or a name): in XML the root has that
+    name, and in it stands an element for each field, without a namespace; ``output="json"`` makes an object of it. The
+    header and the trailer are taken off; they have to be there where they are defined. ``promote`` maps properties to
+    fields of the record, and to those of the header (``header.sender``), which are promoted to every document.
+    ``count`` names the field of the trailer that has the number of records; if it is another number, nothing is
+    published.
+
+    Records end with LF or CR LF, or with another character, ``end``. Empty lines are no records. A bad record is
+    suspended alone, unless ``recoverable`` is false: as an interchange of its own, with the header and the trailer
+    around it.
+    """
+
+    kind: Literal["flat-file"] = "flat-file"
+    content_type: ClassVar[str] = "text/plain"
+    message_type: str
+    record: Layout
+    header: Layout | None = None
+    trailer: Layout | None = None
+    count: str | None = None
+    end: Annotated[str, AfterValidator(_line_end)] = "\n"
+    encoding: str = "utf-8"
+    output: Literal["xml", "json"] = "xml"
+    recoverable: bool = True
+
+    @property
+    def document_type(self) -> str:
+        """The media type of its documents, which is not that of the interchange."""
+        return f"application/{self.output}"
+
+    def problems(self) -> list[str]:
+        return super().problems() + flat_layout.problems(self) + _type_problems(self.message_type)
+
+
 #: The pipelines that are one disassembler; ``kind`` tells which.
-Format = PassThrough | Json | JsonLines | Xml | XmlReceive | Csv
+Format = PassThrough | Json | JsonLines | Xml | XmlReceive | Csv | FlatFile
 
 
 def _type_problems(message_type: str | None) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from postroom.message import Body
-from postroom.pipelines import csv_rows, json_document, json_lines, pass_through, xml_document, xml_receive
-from postroom.pipelines.definitions import Csv, Format, Json, JsonLines, PassThrough, Xml, XmlReceive
+from postroom.pipelines import csv_rows, flat_file, json_document, json_lines, pass_through, xml_document, xml_receive
+from postroom.pipelines.definitions import Csv, FlatFile, Format, Json, JsonLines, PassThrough, Xml, XmlReceive
 from postroom.pipelines.disassembled import BatchSize, Disassembled
 
 _JSON = b'{["-0123456789'
@@ -28,11 +28,28 @@ def disassemble(pipeline: Format, body: Body, size: BatchSize) -> Iterator[Disas
             return xml_receive.disassemble(pipeline, body, size)
         case Csv():
             return csv_rows.disassemble(pipeline, body, size)
+        case FlatFile():
+            return flat_file.disassemble(pipeline, body, size)
+
+
+def document_type(pipeline: Format, original: str) -> str:
+    """The media type of its documents, of an interchange of the type ``original``."""
+    match pipeline:
+        case PassThrough():
+            return original
+        case FlatFile():
+            return pipeline.document_type
+    return pipeline.content_type
 
 
 def probe(pipeline: Format, head: bytes) -> bool:
     """Whether an interchange that begins like this looks like the format (RCV-03). XML begins with ``<``; JSON with
-    what a JSON value can begin with; delimited text and pass-through take anything."""
+    what a JSON value can begin with; a flat file whose first record has a tag, with that; delimited text, other flat
+    files and pass-through take anything."""
+    if isinstance(pipeline, FlatFile):
+        tag = (pipeline.header or pipeline.record).tag
+        text = head.decode(pipeline.encoding, "replace").lstrip("\ufeff\r\n")
+        return tag is None or text.startswith(tag)
     for mark in _MARKS:
         head = head.removeprefix(mark)
     start = head.replace(b"\0", b"").lstrip()

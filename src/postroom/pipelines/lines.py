@@ -18,18 +18,18 @@ class LineBlock:
     lines: list[bytes]
 
 
-def line_blocks(body: Body, size: BatchSize) -> Iterator[LineBlock]:
+def line_blocks(body: Body, size: BatchSize, *, end: bytes = b"\n") -> Iterator[LineBlock]:
     """The lines of ``body`` in blocks that end at ``size.rows`` lines, or soon after ``size.bytes``.
 
-    Every line ends with a line feed, except perhaps the last. What follows the last line feed is a line only if it is
-    not empty."""
+    Every line ends with a line feed (or with another byte, ``end``), except perhaps the last. What follows the last of
+    them is a line only if it is not empty."""
     first_line, offset = 1, 0
     lines: list[bytes] = []
     held = 0
     unfinished: list[bytes] = []
     unfinished_size = 0
     for piece in _pieces(body, min(CHUNK_SIZE, size.bytes)):
-        *complete, rest = piece.split(b"\n")
+        *complete, rest = piece.split(end)
         if complete:
             complete[0] = b"".join((*unfinished, complete[0]))
             held += unfinished_size + len(piece) - len(rest)

@@ -8,11 +8,12 @@ runs under watch.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from postroom.message import Body, Context
 from postroom.pipelines import formats
 from postroom.pipelines.component_stages import ComponentStages
-from postroom.pipelines.disassembled import BatchSize, Disassembled
+from postroom.pipelines.disassembled import BatchSize, Decoded, Disassembled
 from postroom.pipelines.receive_definition import Receive, ReceivePipeline
 from postroom.pipelines.watch import Watch
 
@@ -27,7 +28,12 @@ def receive(pipeline: ReceivePipeline, body: Body, context: Context, size: Batch
 
 def _batches(pipeline: ReceivePipeline, body: Body, context: Context, size: BatchSize) -> Iterator[Disassembled]:
     if not isinstance(pipeline, Receive):
-        return formats.disassemble(pipeline, body, size)
+        batches = formats.disassemble(pipeline, body, size)
+        document_type = formats.document_type(pipeline, pipeline.content_type)
+        if document_type == pipeline.content_type:
+            return batches
+        decoded = Decoded(body=body, context=context, content_type=document_type)
+        return (replace(batch, decoded=decoded) for batch in batches)
     watch = Watch(pipeline.seconds)
     stages = ComponentStages(pipeline, watch)
     return watch.over(lambda: stages.run(body, context, size))
