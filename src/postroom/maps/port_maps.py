@@ -43,7 +43,7 @@ class PortMaps(BaseModel):
         names: set[str] = set()
         stored: list[StoredComponent] = []
         for one in maps:
-            names.update(one.file_names())
+            names.update(one.files_in(folder))
             if isinstance(one, Python):
                 one = one.model_copy(update={"function": refer_to(one.function, folder)})
                 if one.function.target == "file":

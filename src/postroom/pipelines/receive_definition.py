@@ -152,7 +152,7 @@ class Receive(Definition):
                     names.update(imported_files(folder, one.where))
             for one in listed:
                 if isinstance(one, Component):
-                    names.update(one.file_names())
+                    names.update(one.files_in(folder))
         collected = ShippedFiles.collect(folder, names)
         return self.model_copy(
             update={

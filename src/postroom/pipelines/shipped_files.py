@@ -11,6 +11,7 @@ import hashlib
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -31,7 +32,7 @@ class ShippedFiles:
     def __hash__(self) -> int:
         return hash(self.digest)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         known = hashlib.sha256()
         for name in sorted(self.contents):

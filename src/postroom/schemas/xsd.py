@@ -45,12 +45,21 @@ def read_xsd(path: Path) -> XsdFile | Problem:
         content = path.read_bytes()
     except OSError as error:
         return Problem(f"it cannot be read: {error.strerror}.", str(path))
+    return parse_xsd(content, path)
+
+
+def parse_xsd(
+    content: bytes, path: Path, *, url: str | None = None, resolver: etree.Resolver | None = None
+) -> XsdFile | Problem:
+    """The content of such a file. ``resolver`` loads, when it is compiled, what it refers to from its ``url``."""
     declared = re.match(rb"<\?xml[^>]*encoding\s*=\s*[\"']utf-16", content.removeprefix(b"\xef\xbb\xbf"), re.IGNORECASE)
     parser = etree.XMLParser(
         resolve_entities=False, no_network=True, load_dtd=False, encoding="utf-8" if declared else None
     )
+    if resolver is not None:
+        parser.resolvers.add(resolver)
     try:
-        root = etree.fromstring(content, parser)
+        root = etree.fromstring(content, parser, base_url=url or "")
     except etree.XMLSyntaxError as error:
         return Problem(f"it is not well-formed XML: {error.msg}.", str(path), error.lineno or 0)
     if root.getroottree().docinfo.internalDTD is not None:

@@ -12,7 +12,9 @@ from postroom.pipelines.components.contract import (
     Suspend,
     Validator,
 )
+from postroom.pipelines.components.json_schema import JsonSchema
 from postroom.pipelines.components.text import Base64, Charset
+from postroom.pipelines.components.xsd import Xsd
 from postroom.pipelines.spooled import spool
 
 __all__ = [
@@ -23,9 +25,11 @@ __all__ = [
     "Decoder",
     "Disassembler",
     "Gzip",
+    "JsonSchema",
     "PartyResolver",
     "Suspend",
     "Validator",
+    "Xsd",
     "Zip",
     "spool",
 ]

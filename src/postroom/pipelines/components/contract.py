@@ -21,6 +21,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
@@ -82,6 +83,10 @@ class Component(BaseModel):
     def file_names(self) -> Sequence[str]:
         """The files that it reads when it runs, relative to the application's folder; they travel with it."""
         return ()
+
+    def files_in(self, folder: Path) -> Sequence[str]:
+        """Those files, and what they refer to, if it is known how: ``folder`` is where they are now."""
+        return self.file_names()
 
     def read_file(self, name: str) -> bytes:
         """One of those files."""

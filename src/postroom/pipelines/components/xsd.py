@@ -1,0 +1,81 @@
+"""A validator by XML schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from postroom.errors import PipelineFailure
+from postroom.pipelines.components.contract import Validator
+from postroom.pipelines.shipped_files import ShippedFiles
+
+if TYPE_CHECKING:
+    from postroom.pipelines.message_batch import MessageBatch
+    from postroom.schemas.validation import XsdSet
+
+
+class Xsd(Validator):
+    """Lets only those documents pass that are valid by the schema of their root.
+
+    components.Xsd("schemas/Order.xsd", "schemas/Invoice.xsd")
+
+    What the files include and import is taken along from the application's folder, and looked for nowhere else. A
+    document whose root none of them declares does not pass.
+    """
+
+    schemas: tuple[str, ...]
+
+    def __init__(self, *schemas: str, **settings: Any) -> None:
+        super().__init__(**{"schemas": schemas, **settings})
+
+    def problems(self) -> list[str]:
+        return [] if self.schemas else ["It has no schemas; write the names of files, such as 'schemas/Order.xsd'."]
+
+    def file_names(self) -> Sequence[str]:
+        return self.schemas
+
+    def files_in(self, folder: Path) -> Sequence[str]:
+        # lxml is needed to read schemas, not to declare an application.
+        from postroom.schemas.validation import referred_files
+
+        return referred_files(folder, self.schemas)
+
+    def file_problems(self) -> list[str]:
+        return _compiled(self._files, self.schemas).problems
+
+    def validate_batch(self, batch: MessageBatch) -> Mapping[int, str | Exception]:
+        from postroom.pipelines.disassembled import read_whole
+        from postroom.pipelines.xml_promotion import message_type_of
+        from postroom.pipelines.xml_tree import read_tree
+
+        known = _compiled(self._files, self.schemas)
+        rejected: dict[int, str | Exception] = {}
+        for row in range(len(batch)):
+            try:
+                root = read_tree(read_whole(batch.body(row), "document that is validated"))
+            except PipelineFailure as failure:
+                rejected[row] = failure
+                continue
+            if not known.knows(root):
+                rejected[row] = PipelineFailure(
+                    f"There is no schema for the message type {message_type_of(root)!r}.",
+                    why=f"The schemas are {', '.join(self.schemas)}.",
+                    hint="Add its schema to the validator, or correct the document.",
+                )
+            elif problems := known.check(root):
+                rejected[row] = PipelineFailure(
+                    "The document is not valid by its schema.",
+                    why="; ".join(problems),
+                    hint="Correct the document and send it again.",
+                )
+        return rejected
+
+
+@lru_cache(maxsize=32)
+def _compiled(files: ShippedFiles, schemas: tuple[str, ...]) -> XsdSet:
+    from postroom.schemas.validation import XsdSet
+
+    # What did not come along has its own failure.
+    return XsdSet(files.contents, [name for name in schemas if files.read(name)])

@@ -1,0 +1,138 @@
+"""XSD files compiled to validate by. What they include and import is found among the files that are given, and nowhere
+else: nothing is read from a disk or a network."""
+
+from __future__ import annotations
+
+import posixpath
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from lxml import etree
+
+from postroom.errors import Problem
+from postroom.schemas.xsd import XsdFile, parse_xsd, xs
+
+#: Where the files seem to be while libxml2 compiles them.
+_HERE = "postroom:///"
+_REFERENCES = ("include", "import", "redefine")
+#: How many of the problems of a document are told.
+_SHOWN = 3
+
+
+class XsdSet:
+    """Some files, each with all that it refers to. One object may serve many threads."""
+
+    def __init__(self, contents: Mapping[str, bytes], names: Sequence[str]) -> None:
+        self._contents = contents
+        self._one_at_a_time = threading.Lock()
+        self._compiled: dict[str, etree.XMLSchema] = {}
+        #: By whose schema a root is validated, and which file declares it.
+        self._by_root: dict[str, tuple[str, str]] = {}
+        self.problems: list[str] = []
+        for name in names:
+            self._add(name)
+
+    def _add(self, name: str) -> None:
+        resolver = _Given(self._contents)
+        parsed = parse_xsd(self._contents[name], Path(name), url=_HERE + name, resolver=resolver)
+        if isinstance(parsed, Problem):
+            self.problems.append(str(parsed))
+            return
+        try:
+            schema = etree.XMLSchema(parsed.root)
+        except etree.XMLSchemaParseError as error:
+            log: Any = error.error_log
+            self.problems += [f"{name}: {text}" for text in resolver.refused]
+            self.problems += dict.fromkeys(
+                f"{(entry.filename or name).removeprefix(_HERE)}:{entry.line}: {entry.message.strip()}" for entry in log
+            )
+            return
+        for root, file in _roots(self._contents, name):
+            _, other = self._by_root.setdefault(root, (name, file))
+            if other != file:
+                self.problems.append(f"{file}: the root {root!r} is declared in {other}, too.")
+        self._compiled[name] = schema
+
+    def knows(self, root: etree._Element) -> bool:
+        """Whether one of the files declares this root."""
+        return str(root.tag) in self._by_root
+
+    def check(self, root: etree._Element) -> list[str]:
+        """The first few things that are wrong with a document that is known, each with its line."""
+        schema = self._compiled[self._by_root[str(root.tag)][0]]
+        # Its log is that of the last document.
+        with self._one_at_a_time:
+            if schema.validate(root):
+                return []
+            log: Any = schema.error_log
+            found = [f"line {entry.line}: {entry.message.strip()}" for entry in log]
+        return found[:_SHOWN] + ([f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else [])
+
+
+def referred_files(folder: Path, names: Sequence[str]) -> list[str]:
+    """These files and all that they refer to, relative to ``folder``; what is not there is among them all the same."""
+    found: dict[str, None] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found[name] = None
+        path = (folder / name).resolve()
+        if path.is_relative_to(folder.resolve()) and path.is_file():
+            parsed = parse_xsd(path.read_bytes(), path)
+            if isinstance(parsed, XsdFile):
+                waiting += [other for _, other in _references(parsed, name)]
+    return list(found)
+
+
+def _references(parsed: XsdFile, name: str) -> Iterator[tuple[etree._Element, str]]:
+    """What a file includes and imports from beside it; other addresses are nothing that could come along."""
+    for element in parsed.root.iterchildren(*map(xs, _REFERENCES)):
+        location = element.get("schemaLocation")
+        if location and ":" not in location and not location.startswith("/"):
+            yield element, posixpath.normpath((PurePosixPath(name).parent / location).as_posix())
+
+
+def _roots(contents: Mapping[str, bytes], name: str) -> Iterator[tuple[str, str]]:
+    """Every global element of a file and of what it refers to, as lxml writes names, and the file that has it."""
+    seen: set[tuple[str, str]] = set()
+    waiting = [(name, "")]
+    while waiting:
+        file, around = waiting.pop()
+        if (file, around) in seen or file not in contents:
+            continue
+        seen.add((file, around))
+        parsed = parse_xsd(contents[file], Path(file))
+        if not isinstance(parsed, XsdFile):
+            continue
+        # A file without a namespace has that of the file that includes it.
+        namespace = parsed.namespace or around
+        for element in parsed.root.iterchildren(xs("element")):
+            local = element.get("name")
+            yield (f"{{{namespace}}}{local}" if namespace else str(local)), file
+        for element, other in _references(parsed, file):
+            waiting.append((other, "" if element.tag == xs("import") else namespace))
+
+
+class _Given(etree.Resolver):
+    """Gives libxml2 the files that it asks for, if they are among those given."""
+
+    def __init__(self, contents: Mapping[str, bytes]) -> None:
+        self._contents = contents
+        self.refused: list[str] = []
+
+    def resolve(self, system_url: str, public_id: str, context: Any) -> Any:  # type: ignore[override]
+        name = system_url.removeprefix(_HERE)
+        content = self._contents.get(name) if system_url.startswith(_HERE) else None
+        parsed = None if content is None else parse_xsd(content, Path(name))
+        if isinstance(parsed, XsdFile):
+            # Written anew: it is in UTF-8 then, whatever it says.
+            return self.resolve_string(etree.tostring(parsed.root), context, base_url=system_url)
+        if isinstance(parsed, Problem):
+            self.refused.append(str(parsed))
+        else:
+            self.refused.append(f"it refers to {name!r}, which is not in the application's folder.")
+        raise LookupError(system_url)

@@ -1,0 +1,145 @@
+"""Validation by XSD: what passes, what is said of what does not, and what the schemas cannot reach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from postroom.errors import PipelineFailure
+from postroom.pipelines import JsonLines, PassThrough, Receive, Xml, components, load_pipeline
+from tests.unit.pipelines.conftest import Receive as Run
+
+INSTANCE = b"http://www.w3.org/2001/XMLSchema-instance"
+ORDER = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns:o="urn:orders" targetNamespace="urn:orders"
+  elementFormDefault="qualified">
+<xs:include schemaLocation="../common/types.xsd"/>
+<xs:import namespace="urn:people" schemaLocation="people.xsd"/>
+<xs:element name="order"><xs:complexType><xs:sequence>
+  <xs:element name="total" type="o:Amount"/><xs:element ref="p:person" xmlns:p="urn:people" minOccurs="0"/>
+</xs:sequence></xs:complexType></xs:element>
+</xs:schema>"""
+TYPES = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">
+<xs:simpleType name="Amount">
+  <xs:restriction base="xs:decimal"><xs:minInclusive value="0"/></xs:restriction>
+</xs:simpleType>
+<xs:element name="note" type="xs:string"/>
+</xs:schema>"""
+PEOPLE = """<?xml version="1.0" encoding="utf-16"?>
+<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" targetNamespace="urn:people">
+<xs:element name="person" type="xs:string"/>
+</xs:schema>"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, text in (("orders/order.xsd", ORDER), ("orders/people.xsd", PEOPLE), ("common/types.xsd", TYPES)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def packed(folder: Path, validator: components.Validator, **settings: object) -> Receive:
+    pipeline = Receive(
+        disassemble=settings.pop("disassemble", [Xml(split="/batch/*")]),  # type: ignore[arg-type]
+        validate=[validator],
+        **settings,  # type: ignore[arg-type]
+    )
+    assert pipeline.packing_problems(folder) == []
+    stored = load_pipeline(pipeline.packed(folder).model_dump(mode="json"))
+    assert isinstance(stored, Receive)
+    return stored
+
+
+def order(total: str, more: str = "") -> bytes:
+    return f'<order xmlns="urn:orders">\n<total>{total}</total>{more}</order>'.encode()
+
+
+def batch(*documents: bytes) -> bytes:
+    return b"<batch>" + b"".join(documents) + b"</batch>"
+
+
+def test_what_is_valid_passes_by_files_that_came_along(folder: Path, receive: Run) -> None:
+    person = '<p:person xmlns:p="urn:people">Anna</p:person>'
+    pipeline = packed(folder, components.Xsd("orders/order.xsd"))
+    assert sorted(pipeline.files.contents) == ["common/types.xsd", "orders/order.xsd", "orders/people.xsd"]
+    documents = batch(order("1"), order("2.5", person), b'<note xmlns="urn:orders">x</note>')
+    assert receive(pipeline, documents).numbers == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (order("-1"), "line 2: Element '{urn:orders}total': "),
+        (b'<order xmlns="urn:orders" a="" b="" c="" d=""><total>1</total></order>', "and 1 more"),
+        (b"<order/>", "There is no schema for the message type 'order'."),
+    ],
+)
+def test_what_is_not_valid_fails_its_interchange(folder: Path, receive: Run, document: bytes, reason: str) -> None:
+    with pytest.raises(PipelineFailure) as failed:
+        receive(packed(folder, components.Xsd("orders/order.xsd")), batch(order("1"), document))
+    assert failed.value.what.startswith("Document 2: Xsd: ")
+    assert reason in str(failed.value)
+
+
+def test_or_in_a_recoverable_pipeline_the_document_alone_if_the_validator_says_so(folder: Path, receive: Run) -> None:
+    """RCV-14, RCV-16."""
+    alone = packed(folder, components.Xsd("orders/order.xsd", recoverable=True), recoverable=True)
+    received = receive(alone, batch(order("1"), order("-1"), b"<unknown/>", order("3")))
+    assert received.numbers == [1, 4]
+    assert [bad.number for bad in received.failures] == [2, 3]
+    with pytest.raises(PipelineFailure, match="Document 2"):
+        receive(packed(folder, components.Xsd("orders/order.xsd"), recoverable=True), batch(order("1"), order("-1")))
+    # XML that is not well-formed takes its interchange with it always.
+    with pytest.raises(PipelineFailure, match="not well-formed"):
+        receive(alone, batch(order("1"), b"<order>"))
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (b"{}", "not well-formed"),
+        (b'<!DOCTYPE order [<!ENTITY e SYSTEM "file:///etc/passwd">]><order xmlns="urn:orders">&e;</order>', "DOCTYPE"),
+        (b"<order>" * 300, "not well-formed"),
+        (
+            b'<order xmlns="urn:orders" xmlns:i="%b" i:schemaLocation="urn:orders file:///etc/passwd"/>' % INSTANCE,
+            "Missing child element",
+        ),
+    ],
+)
+def test_a_document_that_was_not_read_before_is_read_safely(
+    folder: Path, receive: Run, document: bytes, reason: str
+) -> None:
+    with pytest.raises(PipelineFailure, match=reason):
+        receive(packed(folder, components.Xsd("orders/order.xsd"), disassemble=[PassThrough()]), document)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (("../common/types.xsd", "../common/none.xsd"), "the file 'common/none.xsd' cannot be read"),
+        (("../common/types.xsd", "../../secret.xsd"), "outside of the application's folder"),
+        (("../common/types.xsd", "http://example.com/types.xsd"), "it refers to 'http://example.com/types.xsd'"),
+        (("../common/types.xsd", "file:///etc/passwd"), "it refers to 'file:///etc/passwd'"),
+        (("o:Amount", "o:Nothing"), "order.xsd:6: element decl. '{urn:orders}total', attribute 'type'"),
+        (("</xs:schema>", ""), "it is not well-formed XML"),
+        (("<xs:schema", '<!DOCTYPE x [<!ENTITY e "x">]><xs:schema'), "DOCTYPE"),
+    ],
+)
+def test_what_is_wrong_with_a_schema_is_told_at_once(folder: Path, change: tuple[str, str], problem: str) -> None:
+    path = folder / "orders" / "order.xsd"
+    path.write_text(path.read_text().replace(*change))
+    pipeline = Receive(disassemble=[JsonLines()], validate=[components.Xsd("orders/order.xsd")])
+    assert problem in "\n".join(pipeline.packing_problems(folder))
+
+
+def test_a_root_that_two_files_declare_is_ambiguous(folder: Path) -> None:
+    (folder / "again.xsd").write_text(ORDER.replace("../common", "common").replace("people.xsd", "orders/people.xsd"))
+    pipeline = Receive(validate=[components.Xsd("orders/order.xsd", "again.xsd")])
+    assert pipeline.packing_problems(folder) == [
+        "validate, component 1: again.xsd: the root '{urn:orders}order' is declared in orders/order.xsd, too."
+    ]
+
+
+def test_a_validator_without_schemas_is_refused() -> None:
+    assert "no schemas" in Receive(validate=[components.Xsd()]).problems()[0]
