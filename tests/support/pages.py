@@ -137,7 +137,7 @@ SET_BY = {
     "BTS.OutboundTransportType": f"{_SENDING}; for a dynamic send port the publisher",
     "BTS.RetryInterval": f"{_SENDING}, in whole minutes",
     "BTS.RetryCount": f"{_SENDING}: how many retries are left",
-    "FILE.ReceivedFileName": "messages from a File location, written",
+    "FILE.ReceivedFileName": "messages from files, written",
     "HTTP.ContentType": "messages from an HTTP location, written, if the request had one",
     "HTTP.InboundHttpHeaders": "messages from an HTTP location, written: a line for each header, without credentials",
     "HTTP.QueryString": "messages from an HTTP location, written, if the request had one",

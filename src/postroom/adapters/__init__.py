@@ -7,13 +7,14 @@ adapters.HttpReceive("/orders", port=8080)
 
 from __future__ import annotations
 
-from postroom.adapters.build import AnyAdapter, PortAdapter, build, load_adapter, transport_type
+from postroom.adapters.build import AnyAdapter, PortAdapter, build, load_adapter, transport_type, watched_folder
 from postroom.adapters.contract import Attempt, SendAdapter
 from postroom.adapters.definition import AdapterDefinition
 from postroom.adapters.file.definition import File
 from postroom.adapters.http.definition import Http
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.null import Null
+from postroom.adapters.spark_reader.definition import SparkReader
 
 __all__ = [
     "AdapterDefinition",
@@ -25,7 +26,9 @@ __all__ = [
     "Null",
     "PortAdapter",
     "SendAdapter",
+    "SparkReader",
     "build",
     "load_adapter",
     "transport_type",
+    "watched_folder",
 ]

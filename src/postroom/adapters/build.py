@@ -15,14 +15,15 @@ from postroom.adapters.file.definition import File
 from postroom.adapters.http.definition import Http
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.null import Null, NullSender
+from postroom.adapters.spark_reader.definition import SparkReader
 from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError
 
 #: Any adapter; ``kind`` tells which.
-AnyAdapter = File | Http | HttpReceive | Null
+AnyAdapter = File | Http | HttpReceive | Null | SparkReader
 
 #: What a send port can have: an adapter, or the choice of one for each message.
-PortAdapter = File | Http | HttpReceive | Null | Dynamic
+PortAdapter = AnyAdapter | Dynamic
 
 _STORED: TypeAdapter[PortAdapter] = TypeAdapter(Annotated[PortAdapter, Field(discriminator="kind")])
 
@@ -46,6 +47,16 @@ def transport_type(kind: str) -> str:
     return known.get(kind, kind.upper())
 
 
+def watched_folder(stored: Mapping[str, Any]) -> File | None:
+    """The folder that a receive location with this stored adapter claims files in, if it does."""
+    match load_adapter(stored):
+        case File() as file:
+            return file
+        case SparkReader() as reader if reader.reads_files:
+            return reader.watched
+    return None
+
+
 def build(definition: PortAdapter, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
     """The send adapter for a definition, not yet opened; relative paths are taken from ``home``."""
     # What only one adapter needs is imported only for it.
@@ -62,6 +73,8 @@ def build(definition: PortAdapter, home: Path, *, clock: Clock = system_clock) -
             return NullSender()
         case HttpReceive():
             raise DefinitionError("The adapter 'http_receive' cannot send.", hint="adapters.Http(url) sends by HTTP.")
+        case SparkReader():
+            raise DefinitionError(f"adapters.SparkReader({definition.format!r}) reads, and cannot send.")
         case Dynamic():
             from postroom.adapters.dynamic.send import DynamicSender
 

@@ -91,6 +91,19 @@ def unit_for_chunk(interchange_id: uuid.UUID, chunk: int) -> uuid.UUID:
     return uuid.UUID(bytes=hashlib.blake2b(name, digest_size=16, person=b"postroom-chunk").digest())
 
 
+def unit_for_split(interchange_id: uuid.UUID, start: int) -> uuid.UUID:
+    """The unit of one split of a file that is read in many places at once: the file, and where the split starts."""
+    name = interchange_id.bytes + start.to_bytes(8, "big")
+    return uuid.UUID(bytes=hashlib.blake2b(name, digest_size=16, person=b"postroom-split").digest())
+
+
+def unit_for_partition(stream_id: uuid.UUID, batch: int, partition: int) -> uuid.UUID:
+    """The unit of one partition of a micro-batch, which Spark replays alike from the offsets that it has written down.
+    ``stream_id`` is new whenever the stream begins anew, and counts its batches from zero again."""
+    name = stream_id.bytes + batch.to_bytes(8, "big") + partition.to_bytes(8, "big")
+    return uuid.UUID(bytes=hashlib.blake2b(name, digest_size=16, person=b"postroom-batch").digest())
+
+
 def unit_for_failure(instance_id: uuid.UUID) -> uuid.UUID:
     """The unit of the error message about an instance that failed."""
     return uuid.UUID(bytes=hashlib.blake2b(instance_id.bytes, digest_size=16, person=b"postroom-failure").digest())

@@ -79,6 +79,15 @@ class Receiver:
                 )
         return list(outcome.values())
 
+    def publish_chunk(self, location: ReceiveLocation, content_type: str, chunk: Chunk) -> Received | None:
+        """One chunk of rows that others have read, in a transaction of its own; None if it was published before.
+        ``content_type`` is that of bad rows."""
+        return next(iter(self._publish(location, content_type, [chunk])), None)
+
+    def catch_up(self) -> None:
+        """Learns of the subscriptions that have changed, sooner than at the next commit."""
+        self._routing.catch_up(self._connection)
+
     def _publish(self, location: ReceiveLocation, content_type: str, group: list[Chunk]) -> list[Received]:
         batch = self._write_until_current(location, content_type, group)
         if batch is None:
@@ -205,6 +214,8 @@ def _lock(connection: Connection) -> tuple[int, int, int]:
 
 def _outcome(chunk: Chunk) -> dict[str, int | bool]:
     outcome: dict[str, int | bool] = {"last": chunk.last_document, "done": chunk.is_last}
+    if chunk.failures:
+        outcome["bad"] = len(chunk.failures)
     return {**outcome, "dropped": chunk.dropped} if chunk.dropped else outcome
 
 

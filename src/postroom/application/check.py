@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, get_args
 
+from postroom.application.check_bulk import bulk_map_problems, bulk_problems
 from postroom.application.check_fields import (
     adapter_problems,
     description_problems,
@@ -56,6 +57,7 @@ def problems_of(application: Application, excused: Collection[object] = ()) -> l
             choices = ", ".join(get_args(Authentication))
             texts.append(f"authentication is {receive_port.authentication!r}, but must be one of {choices}.")
         texts += map_problems(receive_port.maps, receive_port.place.folder)
+        texts += bulk_map_problems(receive_port)
         add(receive_port.place, (f"{_called('receive port', receive_port)}: {text}" for text in texts))
         add(receive_port.place, name_problems("receive port", receive_port.name))
     for location in locations:
@@ -138,6 +140,7 @@ def _location_problems(location: DeclaredLocation, hosts: Collection[str]) -> It
             yield from (f"pipeline: {text}" for text in texts)
         else:
             yield f"{location.pipeline!r} is not a pipeline, such as pipelines.Json(...)."
+    yield from bulk_problems(location.adapter, location.pipeline)
     yield from host_problems(location.host, hosts)
     if not isinstance(location.enabled, bool):
         yield f"enabled is {location.enabled!r}, but must be True or False."

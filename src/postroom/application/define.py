@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from postroom.adapters import SparkReader
 from postroom.application.check import problems_of, several
 from postroom.application.definition import (
     DEFAULT_HOST,
@@ -21,7 +22,7 @@ from postroom.filters.authorisation import comparable_text
 from postroom.filters.expression import Filter
 from postroom.filters.text import parse
 from postroom.maps.port_maps import PortMaps
-from postroom.pipelines import PassThrough, Receive, ReceivePipeline
+from postroom.pipelines import PassThrough, Receive, ReceivePipeline, Rows
 from postroom.properties import Property
 
 if TYPE_CHECKING:
@@ -93,7 +94,12 @@ def _location_definition(location: DeclaredLocation, spelling: dict[str, str]) -
 
 
 def _pipeline(location: DeclaredLocation) -> ReceivePipeline:
-    """With the files of the application's folder that it needs where it runs."""
+    """With what it needs where it runs: files of the application's folder, the columns of its reader."""
+    if isinstance(location.adapter, SparkReader):
+        rows = location.pipeline or Rows()
+        assert isinstance(rows, Rows)
+        columns = tuple(column.name for column in location.adapter.known_columns or ())
+        return rows.settled(columns, location.adapter.body_column)
     pipeline = location.pipeline or PassThrough()
     return pipeline.packed(location.place.folder) if isinstance(pipeline, Receive) else pipeline
 

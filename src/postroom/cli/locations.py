@@ -43,7 +43,18 @@ def list_(frame: Frame) -> None:
 
     with opened(frame) as connection:
         rows = [one.as_dict() for one in list_locations(connection)]
-    columns = ["location", "port", "application", "host", "enabled", "waiting", "suspended", "pipeline", "uri"]
+    columns = [
+        "location",
+        "port",
+        "application",
+        "host",
+        "enabled",
+        "waiting",
+        "suspended",
+        "problems",
+        "pipeline",
+        "uri",
+    ]
     show_rows(rows, columns, frame.output, empty="No receive locations. Apply an application: postroom apply APP")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from postroom.adapters import File
+from postroom.adapters import watched_folder
 from postroom.adapters.file.folder import make_folder
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
@@ -24,8 +24,9 @@ def make_watched_folders(connection: Connection, home: Path) -> list[str]:
     Returns what cannot be made, in words: that is a matter of its location, which goes on trying."""
     problems = []
     for location in receive_locations(connection):
-        if location.adapter["kind"] == "file":
-            folder = File(**location.adapter).folder(home)
+        watched = watched_folder(location.adapter)
+        if watched is not None:
+            folder = watched.folder(home)
             try:
                 make_folder(folder)
             except OSError as error:

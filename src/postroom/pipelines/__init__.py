@@ -10,6 +10,7 @@ from postroom.pipelines import components
 from postroom.pipelines.definitions import Csv, FlatFile, Json, JsonLines, PassThrough, Xml, XmlReceive
 from postroom.pipelines.flat_layout import Delimited, Field, Positional
 from postroom.pipelines.receive_definition import Receive, ReceivePipeline, load_pipeline
+from postroom.pipelines.rows import Rows
 
 __all__ = [
     "Csv",
@@ -22,6 +23,7 @@ __all__ = [
     "Positional",
     "Receive",
     "ReceivePipeline",
+    "Rows",
     "Xml",
     "XmlReceive",
     "components",

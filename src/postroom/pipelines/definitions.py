@@ -71,7 +71,9 @@ class Definition(BaseModel):
         return receive(self, body, context, size)  # type: ignore[arg-type]
 
 
-class _Promoting(Definition):
+class Promoting(Definition):
+    """A pipeline that says itself what it promotes, and from where."""
+
     promote: Promote = Promotions()
 
     @property
@@ -95,7 +97,7 @@ class PassThrough(Definition):
     recoverable: ClassVar[bool] = False
 
 
-class Json(_Promoting):
+class Json(Promoting):
     """An interchange that is one JSON document; the message's body is the interchange, byte for byte.
 
     ``promote`` maps properties to dotted paths (``customer.address.city``; a dot inside a key is written ``\\.``).
@@ -112,10 +114,10 @@ class Json(_Promoting):
     recoverable: ClassVar[bool] = False
 
     def problems(self) -> list[str]:
-        return super().problems() + json_path.problems(self.promotions) + _type_problems(self.message_type)
+        return super().problems() + json_path.problems(self.promotions) + type_problems(self.message_type)
 
 
-class JsonLines(_Promoting):
+class JsonLines(Promoting):
     """One JSON document a line; each line, without its line end, is the body of a message.
 
     Promotes like ``Json``. Blank lines are no documents. A byte order mark and the CR of a CR LF belong to no line.
@@ -129,10 +131,10 @@ class JsonLines(_Promoting):
     recoverable: bool = True
 
     def problems(self) -> list[str]:
-        return super().problems() + json_path.problems(self.promotions) + _type_problems(self.message_type)
+        return super().problems() + json_path.problems(self.promotions) + type_problems(self.message_type)
 
 
-class Xml(_Promoting):
+class Xml(Promoting):
     """An interchange that is one XML document, or with ``split`` an envelope around several.
 
     ``promote`` maps properties to XPaths that select an element without children, an attribute or a text; prefixes
@@ -189,7 +191,7 @@ def _frozen(header: bool | Sequence[str]) -> bool | tuple[str, ...]:
     return header if isinstance(header, bool) else tuple(header)
 
 
-class Csv(_Promoting):
+class Csv(Promoting):
     """Rows of delimited text (RFC 4180); each row becomes a message that can be read alone.
 
     ``promote`` maps properties to columns. ``header=True``: the first row names the columns, and the body of a
@@ -214,7 +216,7 @@ class Csv(_Promoting):
     recoverable: bool = True
 
     def problems(self) -> list[str]:
-        return super().problems() + csv_format.problems(self) + _type_problems(self.message_type)
+        return super().problems() + csv_format.problems(self) + type_problems(self.message_type)
 
 
 def _line_end(end: str) -> str:
@@ -261,7 +263,8 @@ class FlatFile(_Promoting):
 Format = PassThrough | Json | JsonLines | Xml | XmlReceive | Csv | FlatFile
 
 
-def _type_problems(message_type: str | None) -> list[str]:
+def type_problems(message_type: str | None) -> list[str]:
+    """What is wrong with a message type that a definition gives to all its messages."""
     if message_type is None:
         return []
     if not message_type:

@@ -23,6 +23,7 @@ from postroom.errors import DefinitionError, PipelineFailure
 from postroom.pipelines.components.contract import Component, Decoder, Disassembler, PartyResolver, Validator
 from postroom.pipelines.definitions import Definition, Format
 from postroom.pipelines.imported_files import imported_files
+from postroom.pipelines.rows import Rows
 from postroom.pipelines.shipped_files import NO_FILES, Files, ShippedFiles
 from postroom.pipelines.stored_component import StoredComponent, load_component, refer_to
 from postroom.properties import Property
@@ -208,7 +209,7 @@ def _promotion_problems(disassemblers: Sequence[Any]) -> list[str]:
 
 
 #: Any receive pipeline; ``kind`` tells which.
-ReceivePipeline = Format | Receive
+ReceivePipeline = Format | Receive | Rows
 
 _STORED: TypeAdapter[ReceivePipeline] = TypeAdapter(Annotated[ReceivePipeline, Field(discriminator="kind")])
 

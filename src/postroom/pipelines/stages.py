@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from postroom.message import Body, Context
-from postroom.pipelines import formats
+from postroom.pipelines import formats, row_document
 from postroom.pipelines.component_stages import ComponentStages
 from postroom.pipelines.disassembled import BatchSize, Decoded, Disassembled
 from postroom.pipelines.receive_definition import Receive, ReceivePipeline
+from postroom.pipelines.rows import Rows
 from postroom.pipelines.watch import Watch
 
 
@@ -27,6 +28,8 @@ def receive(pipeline: ReceivePipeline, body: Body, context: Context, size: Batch
 
 
 def _batches(pipeline: ReceivePipeline, body: Body, context: Context, size: BatchSize) -> Iterator[Disassembled]:
+    if isinstance(pipeline, Rows):
+        return row_document.disassemble(pipeline, body, size)
     if not isinstance(pipeline, Receive):
         batches = formats.disassemble(pipeline, body, size)
         document_type = formats.document_type(pipeline, pipeline.content_type)

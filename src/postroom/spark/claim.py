@@ -7,10 +7,13 @@ the file is moved, and until the file is gone for good.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
+
+from psycopg.types.json import Jsonb
 
 from postroom.messagebox.connection import Connection
 
@@ -34,6 +37,8 @@ class Claim:
     path: Path
     size: int
     modified_ns: int
+    reading: Mapping[str, Any] | None = field(default=None, compare=False)
+    """How Spark's own reader reads it, once that has begun."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +93,13 @@ def hold(connection: Connection, claim: Claim, state: ClaimState, problem: str) 
     )
 
 
+def stop_reading(connection: Connection, interchange_id: uuid.UUID, problem: str) -> None:
+    """Keeps a file that is being read from being read on, and says why. The first problem counts."""
+    connection.execute(
+        "UPDATE claims SET state = 5, problem = %s WHERE interchange_id = %s AND state = 2", (problem, interchange_id)
+    )
+
+
 def forget(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
     """Deletes claims whose files are gone for good, or were never moved."""
     connection.execute("DELETE FROM claims WHERE interchange_id = ANY (%s)", (list(interchange_ids),))
@@ -132,11 +144,28 @@ def newest(connection: Connection, location_id: uuid.UUID, after: int, most: int
 def between(connection: Connection, location_id: uuid.UUID, after: int, last: int) -> list[Claim]:
     """The stream's claims with numbers above ``after`` and up to ``last``, in order."""
     rows = connection.execute(
-        "SELECT interchange_id, name, path, size, modified_ns FROM claims"
+        "SELECT interchange_id, name, path, size, modified_ns, reading FROM claims"
         " WHERE location_id = %s AND number > %s AND number <= %s AND state = 2 ORDER BY number",
         (location_id, after, last),
     )
-    return [_claim(row) for row in rows]
+    return [replace(_claim(row), reading=row[5]) for row in rows]
+
+
+def fix_reading(connection: Connection, files: Sequence[Claim], plan: Mapping[str, Any]) -> list[Claim]:
+    """Writes down how files are read, and what they were then, before any of them is; for good."""
+    rows = connection.execute(
+        "UPDATE claims SET reading = jsonb_build_object('plan', %s::jsonb, 'size', size, 'modified_ns', modified_ns)"
+        " WHERE interchange_id = ANY (%s) AND state = 2 AND reading IS NULL RETURNING interchange_id, reading",
+        (Jsonb(plan), [claim.interchange_id for claim in files]),
+    )
+    fixed: dict[uuid.UUID, Mapping[str, Any]] = dict(rows.fetchall())
+    return [replace(claim, reading=fixed[claim.interchange_id]) for claim in files if claim.interchange_id in fixed]
+
+
+def problem_of(connection: Connection, interchange_id: uuid.UUID) -> str | None:
+    """What holds up a claim."""
+    row = connection.execute("SELECT problem FROM claims WHERE interchange_id = %s", (interchange_id,)).fetchone()
+    return None if row is None else row[0]
 
 
 def _claim(row: tuple[object, ...]) -> Claim:

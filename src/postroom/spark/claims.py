@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from postroom.adapters import File
+from postroom.adapters import watched_folder
 from postroom.adapters.file.definition import PRIVATE_FOLDER
 from postroom.adapters.file.folder import make_folder
 from postroom.agent.receiving import read_progress
@@ -70,7 +70,9 @@ class Claimer:
     ) -> None:
         self._connection = connection
         self._location_id = location.location_id
-        self._definition = File(**location.adapter)
+        definition = watched_folder(location.adapter)
+        assert definition is not None, "only locations over folders claim files"
+        self._definition = definition
         self.folder = self._definition.folder(home)
         self.private_folder = self.folder / PRIVATE_FOLDER / str(location.location_id)
         self._archive = self._definition.archive_folder(home)

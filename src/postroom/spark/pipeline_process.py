@@ -20,8 +20,10 @@ from postroom.errors import Unavailable
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import Host, ReceiveLocation, host_named, receive_locations
 from postroom.messagebox.connection import Connection, connect
+from postroom.spark.bulk_once import receive_once
 from postroom.spark.login import Login
 from postroom.spark.receive_stream import TALLIED, TALLY, start_stream
+from postroom.spark.running_bulk import RunningBulk
 from postroom.spark.running_location import RunningLocation
 from postroom.spark.session import has_died, open_session
 from postroom.spark.settings import is_here
@@ -38,7 +40,11 @@ _CONFIGURATION_SECONDS = 2.0
 _DEATH_SECONDS = 5.0
 
 #: What runs a receive location, by the kind of its adapter.
-_SERVED = {"file": RunningLocation, "http_receive": RunningLocation}
+_SERVED: dict[str, type[RunningLocation]] = {
+    "file": RunningLocation,
+    "http_receive": RunningLocation,
+    "spark-reader": RunningBulk,
+}
 
 
 def run_pipeline(
@@ -179,6 +185,12 @@ class PipelineProcess:
                 stopping.wait(max(work.next_look(timedelta(seconds=0.2)).total_seconds(), 0.02))
             if not scan.active:
                 _log.warning("%s is served by another process", location.name)
+                return
+            if location.adapter["kind"] == "spark-reader":
+                self._counts.update(
+                    receive_once(self._session, location, login=self._login, home=self._home, stopping=stopping)
+                )
+                work.release()
                 return
             query = start_stream(self._session, location, login=self._login, home=self._home, once=True)
             while not query.awaitTermination(1):

@@ -16,6 +16,10 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # A row is a claimed file. This many at a time are handed to the Message Agent, which makes transactions of them.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+    # A bulk job must not keep the small batches of other locations waiting until it ends; and what is redone after a
+    # crash, at most a split of it for each task, is to be little.
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.files.maxPartitionBytes": "16m",
     "spark.python.worker.reuse": "true",
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",

@@ -38,7 +38,7 @@ def taking_in(connection: Connection, location: ReceiveLocation, home: Path, clo
 
 def takes_files(location: ReceiveLocation) -> bool:
     """Whether a location takes files itself; otherwise an adapter hands over to its inbox."""
-    return bool(location.adapter["kind"] == "file")
+    return location.adapter["kind"] in ("file", "spark-reader")
 
 
 def is_drained(connection: Connection, location: ReceiveLocation) -> bool:

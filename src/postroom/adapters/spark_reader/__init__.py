@@ -1,0 +1,1 @@
+"""The Spark reader: whatever Spark can read, row by row."""

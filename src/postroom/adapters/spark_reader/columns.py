@@ -1,0 +1,123 @@
+"""A schema in Spark's words, ``id bigint, region string, total decimal(12,2)``, as far as a definition has to know it.
+
+Spark reads the text itself when it runs. Here it is read without Spark, to tell what is wrong before anything runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from postroom.values import ValueType
+
+_COLUMN = re.compile(
+    r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>\w+))\s*:?\s+(?P<type>.+?)"
+    r"(?P<required>\s+not\s+null)?(?:\s+comment\s+(?:'[^']*'|\"[^\"]*\"))?\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+_DECIMAL = re.compile(r"(?:decimal|dec|numeric)(?:\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
+_TEXT = re.compile(r"(?:string|(?:var)?char\s*\(\s*\d+\s*\))")
+_NESTED = re.compile(r"(?:array|map|struct)\s*<.*>", re.DOTALL)
+
+#: The types of one word, and what a property can take of each; None for those that no property has.
+_TYPES: dict[str, ValueType | None] = {
+    "boolean": ValueType.BOOL,
+    "tinyint": ValueType.INT,
+    "byte": ValueType.INT,
+    "smallint": ValueType.INT,
+    "short": ValueType.INT,
+    "int": ValueType.INT,
+    "integer": ValueType.INT,
+    "bigint": ValueType.INT,
+    "long": ValueType.INT,
+    "float": ValueType.FLOAT,
+    "real": ValueType.FLOAT,
+    "double": ValueType.FLOAT,
+    "timestamp": ValueType.DATETIME,
+    "timestamp_ltz": ValueType.DATETIME,
+    "timestamp_ntz": None,
+    "date": None,
+    "binary": None,
+    "variant": None,
+}
+
+_MOST_DIGITS = 38
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of a schema. ``type`` is in Spark's words, in small letters."""
+
+    name: str
+    type: str
+
+    @property
+    def holds(self) -> ValueType | None:
+        """What a property can take of it."""
+        if _TEXT.fullmatch(self.type):
+            return ValueType.STR
+        if _DECIMAL.fullmatch(self.type):
+            return ValueType.DECIMAL
+        return _TYPES.get(self.type)
+
+    def gives(self, wanted: ValueType) -> bool:
+        """Whether a property of this type can be promoted from it."""
+        return self.holds is wanted or (wanted is ValueType.DECIMAL and self.holds is ValueType.INT)
+
+    @property
+    def is_nested(self) -> bool:
+        return _NESTED.fullmatch(self.type) is not None or self.type == "variant"
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether its content can be a body as it is."""
+        return self.type == "binary" or self.holds is ValueType.STR
+
+
+def read_columns(schema: str) -> tuple[Column, ...]:
+    """The columns of a schema; ValueError says what is wrong with it."""
+    columns = []
+    for text in _pieces(schema):
+        found = _COLUMN.fullmatch(text)
+        if found is None:
+            raise ValueError(
+                f"schema: {text.strip()!r} is not a column; write its name and its type, as in 'id bigint'."
+            )
+        name = found["plain"] or found["quoted"].replace("``", "`")
+        columns.append(Column(name=name, type=" ".join(found["type"].lower().split())))
+    for column in columns:
+        if not _is_known(column):
+            raise ValueError(
+                f"schema: the column {column.name!r} has the type {column.type!r}, which Spark does not have."
+            )
+    names = [column.name.lower() for column in columns]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"schema: there are two columns named {name!r}.")
+    return tuple(columns)
+
+
+def _pieces(schema: str) -> Iterator[str]:
+    """What stands between the commas that are in no brackets and no quotes."""
+    depth, quote, start = 0, "", 0
+    for position, character in enumerate(schema):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "`'\"":
+            quote = character
+        elif character in "(<":
+            depth += 1
+        elif character in ")>":
+            depth -= 1
+        elif character == "," and depth == 0:
+            yield schema[start:position]
+            start = position + 1
+    yield schema[start:]
+
+
+def _is_known(column: Column) -> bool:
+    if (digits := _DECIMAL.fullmatch(column.type)) is not None:
+        precision, scale = int(digits[1] or 10), int(digits[2] or 0)
+        return 1 <= precision <= _MOST_DIGITS and scale <= precision
+    return column.type in _TYPES or _TEXT.fullmatch(column.type) is not None or column.is_nested

@@ -1,0 +1,120 @@
+"""Rows that Spark's own readers made, published: a unit of rows in chunks, each with its receipt.
+
+A unit is a split of a file, or a partition of a micro-batch: rows that come again in the same order whenever they are
+read again, in batches that end at the same rows. A batch is a chunk, and its number in the unit is the chunk's.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from postroom.agent.chunks import Chunk, Progress
+from postroom.agent.interchange import Interchange
+from postroom.agent.receiving import Received, Receiver
+from postroom.message import Body, Bytes, Context
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.pipelines import Rows
+from postroom.pipelines.disassembled import Decoded
+from postroom.pipelines.row_batch import read_rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowUnit:
+    """What the rows belong to, and what the messages that come of them share."""
+
+    unit_id: uuid.UUID
+    context: Context = field(default_factory=Context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceivedRows:
+    """What became of the rows of a unit in this run; what was published before is not counted again."""
+
+    unit_id: uuid.UUID
+    rows: int = 0
+    bad: int = 0
+    published: int = 0
+    suspended: int = 0
+    routed: int = 0
+    stopped: bool = False
+    """There were too many bad rows to go on."""
+
+    def plus(self, rows: int, bad: int, received: Received) -> ReceivedRows:
+        return replace(
+            self,
+            rows=self.rows + rows,
+            bad=self.bad + bad,
+            published=self.published + received.published,
+            suspended=self.suspended + received.suspended,
+            routed=self.routed + received.routed,
+        )
+
+
+class BadRowLimit(Protocol):
+    """Whether a chunk with bad rows may still be published."""
+
+    def allows(self, *, bad: int, rows: int) -> bool:
+        """So many rows are bad of so many."""
+        ...
+
+
+def receive_rows(
+    receiver: Receiver,
+    location: ReceiveLocation,
+    pipeline: Rows,
+    unit: RowUnit,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    progress: Progress,
+    bad_content_type: str,
+    limit: BadRowLimit,
+) -> ReceivedRows:
+    """Publishes those chunks of a unit that are not published yet. Bad rows are suspended alone, as long as there are
+    not too many of them."""
+    total = ReceivedRows(unit_id=unit.unit_id)
+    receiver.catch_up()
+    for chunk in _chunks(pipeline, unit, batches, progress):
+        bad, rows = len(chunk.failures), chunk.rows + len(chunk.failures)
+        if bad and not limit.allows(bad=bad, rows=rows):
+            return replace(total, stopped=True)
+        received = receiver.publish_chunk(location, bad_content_type, chunk)
+        if received is not None:
+            total = total.plus(rows, bad, received)
+    return total
+
+
+def _chunks(pipeline: Rows, unit: RowUnit, batches: Iterable[pa.RecordBatch], progress: Progress) -> Iterator[Chunk]:
+    """One ahead of what is yielded, because the last one has to say so in its receipt."""
+    interchange = Interchange(interchange_id=unit.unit_id, body=Bytes(b""), context=unit.context)
+    last = 0
+    for number, (batch, is_last) in enumerate(_with_end(batches)):
+        first, last = last + 1, last + batch.num_rows
+        if number < progress.next_chunk:
+            continue
+        read = read_rows(pipeline, batch, first)
+        source: Body = Bytes(read.large)
+        yield Chunk(
+            interchange=interchange,
+            number=number,
+            documents=pa.Table.from_batches([read.messages]),
+            failures=read.failures,
+            decoded=Decoded(body=source, context=unit.context, content_type=pipeline.body_content_type),
+            recoverable=True,
+            last_document=last,
+            is_last=is_last,
+        )
+
+
+def _with_end(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    pending: pa.RecordBatch | None = None
+    for batch in batches:
+        if pending is not None:
+            yield pending, False
+        pending = batch
+    if pending is not None:
+        yield pending, True

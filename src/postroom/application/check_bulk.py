@@ -1,0 +1,57 @@
+"""Where a reader of rows and its pipeline have to fit each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from postroom.adapters import SparkReader
+from postroom.adapters.spark_reader.columns import Column
+from postroom.pipelines import Rows
+
+if TYPE_CHECKING:
+    from postroom.application.application import ReceivePort
+
+
+def bulk_problems(adapter: object, pipeline: object) -> Iterator[str]:
+    """What keeps a Spark reader and a pipeline apart; the problems that each has alone are told elsewhere."""
+    if not isinstance(adapter, SparkReader):
+        if isinstance(pipeline, Rows):
+            yield "pipelines.Rows is for what adapters.SparkReader reads; another adapter has no rows."
+        return
+    if pipeline is None:
+        pipeline = Rows()
+    if not isinstance(pipeline, Rows):
+        kept = "" if getattr(pipeline, "recoverable", False) else " Bulk is recoverable only."
+        yield f"adapters.SparkReader reads rows, so its pipeline is pipelines.Rows(...).{kept}"
+    elif not adapter.problems() and adapter.known_columns is not None:
+        yield from _column_problems(adapter, pipeline, {column.name: column for column in adapter.known_columns})
+
+
+def bulk_map_problems(port: ReceivePort) -> Iterator[str]:
+    """Rows are published as they were read."""
+    for location in port.locations:
+        if port.maps and isinstance(location.adapter, SparkReader):
+            yield f"maps: the location {location.name!r} reads rows, which are not mapped; map them at send ports."
+
+
+def _column_problems(adapter: SparkReader, pipeline: Rows, columns: Mapping[str, Column]) -> Iterator[str]:
+    there = f"its columns are {', '.join(columns)}"
+    for prop, name in pipeline.promotions.entries:
+        column = columns.get(name)
+        if column is None:
+            yield f"pipeline: {prop.dotted} is promoted from {name!r}, which the reader does not yield; {there}."
+        elif not column.gives(prop.value_type):
+            wanted = prop.value_type.python_type.__name__
+            yield f"pipeline: {prop.dotted} is a {wanted} property, but the column {name!r} is {column.type}."
+    settled = pipeline.settled(tuple(columns), adapter.body_column)
+    if settled.column is not None:
+        column = columns.get(settled.column)
+        if column is None:
+            yield f"pipeline: the body is the column {settled.column!r}, which the reader does not yield; {there}."
+        elif not column.is_bytes:
+            yield f"pipeline: the column {settled.column!r} is {column.type}; a body is text or binary."
+    if settled.body == "csv":
+        for column in columns.values():
+            if column.is_nested:
+                yield f"pipeline: body is 'csv', but the column {column.name!r} is {column.type}; write it as JSON."

@@ -1,0 +1,39 @@
+"""A row that comes again alone, because it was bad and somebody has mended it: as the message that it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from postroom.errors import PipelineFailure
+from postroom.message import Body
+from postroom.pipelines import csv_rows, json_document
+from postroom.pipelines.definitions import Csv, Json
+from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, read_whole
+from postroom.pipelines.promotions import Promotions
+from postroom.pipelines.rows import Rows as RowsPipeline
+
+
+def disassemble(pipeline: RowsPipeline, body: Body, size: BatchSize) -> Iterator[Disassembled]:
+    """One message, read as the bodies of the others are written."""
+    match pipeline.body:
+        case "json":
+            promote = Promotions(tuple((prop, path.replace(".", "\\.")) for prop, path in pipeline.promotions.entries))
+            return json_document.disassemble(Json(promote=promote, message_type=pipeline.message_type), body, size)
+        case "csv":
+            return csv_rows.disassemble(
+                Csv(promote=pipeline.promotions, header=pipeline.columns, message_type=pipeline.message_type),
+                body,
+                size,
+            )
+    return _as_it_is(pipeline, body)
+
+
+def _as_it_is(pipeline: RowsPipeline, body: Body) -> Iterator[Disassembled]:
+    if pipeline.promotes:
+        raise PipelineFailure(
+            "A row that was bad cannot be resumed here: its message is one column, and properties come of others.",
+            hint="Publish the message with 'postroom publish', with its properties, and terminate the instance.",
+        )
+    rows = Rows(promotes=())
+    rows.add(1, read_whole(body, "row"), (), offset=0, message_type=pipeline.message_type)
+    yield rows.finish()

@@ -1,0 +1,232 @@
+"""The claimed files of a bulk location, published by jobs of Spark: some files a job, a split a task.
+
+A job has to come to its end; then all its splits are published, and its files are taken away. If anything dies before
+that, the claims are still there, and the next job finds by the receipts what is left to do.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from postroom.adapters import SparkReader
+from postroom.agent.receiving import read_progress
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Connection
+from postroom.spark import claim as claims
+from postroom.spark.bulk_task import TALLY_SCHEMA, BulkTask, rows_pipeline
+from postroom.spark.claim import Claim, ClaimState
+from postroom.spark.finishing import finish, is_unchanged
+from postroom.spark.job_failure import is_about_files, reason_of
+from postroom.spark.login import Login
+from postroom.spark.reading import Reading, read_files, session_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+_log = logging.getLogger(__name__)
+
+#: Files that are read by one job: none of them is taken away before all are published.
+_MOST_FILES, _MOST_BYTES = 500, 256 << 20
+
+#: What is counted.
+COUNTED = ("files", "rows", "bad", "published", "suspended", "routed", "empty")
+
+#: The pool that bulk jobs share, so that the small batches of other locations do not wait for them to end.
+_POOL = "bulk"
+
+
+class BulkFiles:
+    """Publishes what a location over files has claimed. ``receive`` blocks; ``cancel`` may be called meanwhile."""
+
+    def __init__(self, session: SparkSession, location: ReceiveLocation, *, login: Login, home: Path) -> None:
+        self.location = location
+        #: What is COUNTED, since the start.
+        self.counts: Counter[str] = Counter()
+        #: Why nothing more is read, once a file has had too many bad rows.
+        self.stopped_by = ""
+        self._session = session
+        self._reader = SparkReader(**location.adapter)
+        self._login = login
+        self._folder = self._reader.watched.folder(home)
+        self._archive = self._reader.watched.archive_folder(home)
+        self._tag = f"postroom-{uuid.uuid4()}"
+        self._cancelled = threading.Event()
+        #: Whether a job runs.
+        self.is_busy = False
+
+    def receive(self, connection: Connection) -> bool:
+        """Runs the next job; false if there is nothing to read. Raises what is nobody's file's fault."""
+        if self.stopped_by:
+            return False
+        group = self._next_group(connection)
+        if group:
+            self.is_busy = True
+            try:
+                self._publish(connection, self._begin(connection, group))
+            finally:
+                self.is_busy = False
+        return bool(group)
+
+    def cancel(self) -> None:
+        """Ends the job that runs, and lets no other begin."""
+        self._cancelled.set()
+        # It may be that the job is not there yet, or that Spark is not there any more.
+        self._session.sparkContext.cancelJobsWithTag(self._tag)
+
+    # -- choosing ----------------------------------------------------------------------------------------------
+
+    def _next_group(self, connection: Connection) -> list[Claim]:
+        """Files that are read alike: those that one job was begun with, or new ones."""
+        waiting = self._ready(connection, claims.between(connection, self.location.location_id, 0, 2**63 - 1))
+        if not waiting:
+            return []
+        group: list[Claim] = []
+        size = 0
+        for claim in waiting:
+            if _plan(claim) == _plan(waiting[0]) and (not group or size + claim.size <= _MOST_BYTES):
+                group.append(claim)
+                size += claim.size
+        return group[:_MOST_FILES]
+
+    def _ready(self, connection: Connection, given: Sequence[Claim]) -> list[Claim]:
+        """Those that are what was claimed, and are not published to the end."""
+        done = self._done(connection, given)
+        self._finish(connection, [claim for claim in given if claim.interchange_id in done])
+        ready = []
+        for claim in given:
+            if claim.interchange_id in done:
+                continue
+            try:
+                unchanged = is_unchanged(claim)
+            except FileNotFoundError:
+                self._hold(
+                    connection, claim, ClaimState.MISSING, "was taken away by somebody else before it was published"
+                )
+                continue
+            if claim.reading is None and not unchanged:
+                claims.settle_again(connection, [claim.interchange_id])
+            elif claim.reading is not None and not (unchanged and _is_what_was_begun(claim)):
+                # What was published of it cannot be told any more from what is new.
+                self._hold(connection, claim, ClaimState.FAILED, "was written to after a part of it was published")
+            else:
+                ready.append(claim)
+        return ready
+
+    def _done(self, connection: Connection, given: Sequence[Claim]) -> set[uuid.UUID]:
+        ids = [claim.interchange_id for claim in given]
+        return {one for one, progress in read_progress(connection, ids).items() if progress.done} if ids else set()
+
+    def _hold(self, connection: Connection, claim: Claim, state: ClaimState, what: str) -> None:
+        problem = f"{claim.path} {what}."
+        claims.hold(connection, claim, state, problem)
+        _log.warning("%s: %s", self.location.name, problem)
+
+    # -- publishing --------------------------------------------------------------------------------------------
+
+    def _publish(self, connection: Connection, group: Sequence[Claim]) -> None:
+        try:
+            tallies = self._run(group)
+        except Exception as error:
+            if self._cancelled.is_set() or not is_about_files(error):
+                raise
+            if len(group) > 1:
+                # One of them is to blame. The others must not wait for it.
+                for claim in group:
+                    self._publish(connection, [claim])
+                return
+            self._hold(connection, group[0], ClaimState.FAILED, f"could not be received: {reason_of(error)}")
+            return
+        self._settle(connection, group, tallies)
+
+    def _begin(self, connection: Connection, group: Sequence[Claim]) -> list[Claim]:
+        """The files with how they are read, from now on and for good."""
+        if group[0].reading is not None:
+            return list(group)
+        reading = Reading.begin(self._session, self._reader, group)
+        return claims.fix_reading(connection, group, reading.stored())
+
+    def _run(self, group: Sequence[Claim]) -> list[Row]:
+        """The job, to its end."""
+        from postroom.spark.session import without_pandas_warning
+
+        plan = _plan(group[0])
+        assert plan is not None
+        reading = Reading(**plan)
+        task = BulkTask(
+            login=self._login,
+            location=self.location,
+            origins={claim.interchange_id: str(self._folder / claim.name) for claim in group},
+        )
+        context = self._session.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", _POOL)
+        context.addJobTag(self._tag)
+        try:
+            with without_pandas_warning():
+                session = session_for(self._session, reading.settings)
+                paths = [str(claim.path) for claim in group]
+                rows = read_files(session, reading, rows_pipeline(self.location), paths)
+                # A row per split: the messages themselves never come here.
+                return rows.mapInArrow(task, TALLY_SCHEMA).collect()
+        finally:
+            context.removeJobTag(self._tag)
+
+    def _settle(self, connection: Connection, group: Sequence[Claim], tallies: Sequence[Row]) -> None:
+        """Every split is published, or a file has too many bad rows."""
+        rows = Counter[str]()
+        stopped = set()
+        for tally in tallies:
+            rows[tally.interchange_id] += tally.rows
+            if tally.stopped:
+                stopped.add(tally.interchange_id)
+            self.counts.update({name: tally[name] for name in COUNTED if name in tally.asDict()})
+        whole = [claim for claim in group if str(claim.interchange_id) not in stopped]
+        for claim in whole:
+            self._mark_done(connection, claim)
+        self._finish(connection, whole)
+        for claim in group:
+            if claim not in whole:
+                self._stop(connection, claim)
+
+    def _mark_done(self, connection: Connection, claim: Claim) -> None:
+        """The receipt of the whole: whoever finds the file again need not read it."""
+        row = connection.execute("SELECT row_count FROM split_progress(%s)", ([claim.interchange_id],)).fetchone()
+        count = row[0] if row is not None else 0
+        if not count:
+            self.counts["empty"] += 1
+            _log.warning("%s: %s has no rows (%d bytes)", self.location.name, claim.name, claim.size)
+        outcome = json.dumps({"last": count, "done": True})
+        connection.execute(
+            "SELECT unit FROM take_receipts(%s::uuid[], '{0}', %s::jsonb[])", ([claim.interchange_id], [outcome])
+        )
+        self.counts["files"] += 1
+
+    def _finish(self, connection: Connection, published: Sequence[Claim]) -> None:
+        for problem in finish(connection, published, self._archive):
+            _log.warning("%s: %s", self.location.name, problem)
+
+    def _stop(self, connection: Connection, claim: Claim) -> None:
+        why = claims.problem_of(connection, claim.interchange_id)
+        if why is None:
+            return  # somebody else has the file now
+        self.stopped_by = f"{claim.name}: {why}"
+        _log.error(
+            "%s: the location has stopped. %s. Raise the limit and apply, or take away %s; then disable and enable the"
+            " location.",
+            *(self.location.name, self.stopped_by, claim.path),
+        )
+
+
+def _plan(claim: Claim) -> Mapping[str, Any] | None:
+    return None if claim.reading is None else claim.reading["plan"]
+
+
+def _is_what_was_begun(claim: Claim) -> bool:
+    assert claim.reading is not None
+    return (claim.reading["size"], claim.reading["modified_ns"]) == (claim.size, claim.modified_ns)

@@ -1,0 +1,127 @@
+"""A receive location over files that Spark's own reader reads, at work: one thread claims, another runs jobs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from postroom.clock import Clock, system_clock
+from postroom.errors import PostroomError
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.running_locations import LocationProgress
+from postroom.spark.bulk_files import BulkFiles
+from postroom.spark.bulk_progress import BulkMeter, BulkProgress
+from postroom.spark.job_failure import reason_of
+from postroom.spark.login import Login
+from postroom.spark.running_location import RunningLocation
+from postroom.spark.taking_in import is_drained
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.2
+_PROGRESS_SECONDS, _TELL_SECONDS = 2.0, 10.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_DRAIN_SECONDS = 30.0
+
+
+class RunningBulk(RunningLocation):
+    """Serves a location between ``start`` and ``stop``, like any other; without a streaming query, so that it costs
+    nothing while nothing comes."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        location: ReceiveLocation,
+        *,
+        login: Login,
+        home: Path,
+        clock: Clock = system_clock,
+    ) -> None:
+        super().__init__(session, location, login=login, home=home, clock=clock)
+        self._files = BulkFiles(session, location, login=login, home=home)
+        self.counts = self._files.counts
+        self._publisher = threading.Thread(target=self._publish, name=f"jobs of {location.name}", daemon=True)
+        self._ending = threading.Event()
+        self._meter = BulkMeter(location.name, location.location_id)
+        self._seen: BulkProgress | None = None
+        self._look_at = self._tell_at = 0.0
+
+    def start(self) -> None:
+        super().start()
+        self._publisher.start()
+        _log.info("%s: receiving", self.location.name)
+
+    def check(self) -> None:
+        """Tells how far it has come. A location that has stopped claims nothing more."""
+        if self._files.stopped_by:
+            self._stopping.set()
+        now = time.monotonic()
+        if self._files.is_busy and now >= self._look_at:
+            self._look_at = now + _PROGRESS_SECONDS
+            with suppress(psycopg.Error, PostroomError), self._login.connect("progress") as connection:
+                self._seen = self._meter.look(connection, now)
+                if now >= self._tell_at:
+                    self._tell_at = now + _TELL_SECONDS
+                    _log.info("%s", self._seen)
+
+    def stop(self, *, drain: bool = False) -> None:
+        """Claims nothing more and ends the job; with ``drain``, after what is claimed has been published, unless that
+        takes too long: what is not published is read by the next process from where this one was."""
+        self._stopping.set()
+        self._thread.join()
+        if drain:
+            self._wait_until_published()
+        self._ending.set()
+        while self._publisher.is_alive():
+            # Again and again: the job may be about to begin.
+            with suppress(Exception):  # Spark may be gone, and the job with it
+                self._files.cancel()
+            self._publisher.join(0.5)
+
+    def _wait_until_published(self) -> None:
+        deadline = time.monotonic() + _DRAIN_SECONDS
+        with suppress(psycopg.Error, PostroomError), self._login.connect("drain") as connection:
+            while time.monotonic() < deadline and not self._files.stopped_by:
+                if is_drained(connection, self.location):
+                    return
+                time.sleep(0.05)
+
+    def _progress(self) -> LocationProgress:
+        """In bytes, of which the splits that are done count."""
+        seen, busy = self._seen, self._files.is_busy
+        known = replace(super()._progress(), remaining_unit="bytes")
+        if seen is None:
+            return known
+        left = seen.bytes_left if busy else 0
+        return replace(known, rows=seen.rows, rate=round(seen.rate if busy else 0.0), remaining=left)
+
+    # -- the jobs ----------------------------------------------------------------------------------------------
+
+    def _publish(self) -> None:
+        pause = _FIRST_PAUSE
+        while not self._ending.is_set():
+            try:
+                with self._login.connect("bulk") as connection:
+                    while not self._ending.is_set():
+                        if not self._active.is_set() or not self._files.receive(connection):
+                            self._ending.wait(_LOOK_SECONDS)
+                        pause, self._failure = _FIRST_PAUSE, None
+            except Exception as error:
+                if self._ending.is_set():
+                    return
+                expected = isinstance(error, psycopg.OperationalError | PostroomError)
+                text = str(error).strip().replace("\n", " ") if expected else f"a job failed: {reason_of(error)}"
+                self._failure = text
+                _log.warning("%s: %s", self.location.name, text)
+                self._ending.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)

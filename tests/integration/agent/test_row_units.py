@@ -1,0 +1,173 @@
+"""Rows that Spark has read, published in chunks: each chunk once, whoever comes with it again (decision 4)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from postroom import pipelines
+from postroom.agent.chunks import Progress
+from postroom.agent.receiving import Receiver, read_progress, receive_again
+from postroom.agent.routing import RoutingTable
+from postroom.agent.row_units import ReceivedRows, RowUnit, receive_rows
+from postroom.errors import PipelineFailure
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Connection, connect, transaction
+from postroom.spark.bulk_task import BulkTask, Split
+from postroom.spark.executor import drop_executor
+from postroom.spark.login import Login
+from tests.support.box import Box, Priority, Region, interchange
+from tests.support.bulk_location import add_bulk_location
+
+ROWS = pipelines.Rows(promote={Region: "region", Priority: "priority"}).settled(("region", "priority"), None)
+UNIT = RowUnit(unit_id=uuid.UUID(int=7))
+
+
+class Unlimited:
+    def allows(self, *, bad: int, rows: int) -> bool:
+        return True
+
+
+@pytest.fixture
+def connection(box: Box) -> Iterator[Connection]:
+    with connect(box.url, user=box.host().role_name) as opened:
+        yield opened
+
+
+@pytest.fixture
+def location(box: Box, tmp_path: Path) -> ReceiveLocation:
+    box.add_port("Europe", "Region == 'EU'")
+    return add_bulk_location(box, tmp_path, pipeline=ROWS, bad_rows=2)
+
+
+def batch(*numbers: int, region: str = "EU", bad: int = 0) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {
+            "body": [b"row %d" % number for number in numbers],
+            "value0": [region] * len(numbers),
+            "value1": pa.array(numbers, pa.int32()),
+            "bad": pa.array(["bad line"] * bad + [None] * (len(numbers) - bad), pa.string()),
+            "file": [str(uuid.UUID(int=1))] * len(numbers),
+            "start": pa.array([0] * len(numbers), pa.int64()),
+            "length": pa.array([100] * len(numbers), pa.int64()),
+        }
+    )
+
+
+def receive(connection: Connection, location: ReceiveLocation, batches: list[pa.RecordBatch]) -> ReceivedRows:
+    return receive_rows(
+        Receiver(connection, RoutingTable()),
+        location,
+        ROWS,
+        UNIT,
+        batches,
+        progress=read_progress(connection, [UNIT.unit_id])[UNIT.unit_id],
+        bad_content_type="text/csv",
+        limit=Unlimited(),
+    )
+
+
+def test_a_unit_that_comes_again_goes_on_where_it_was(
+    box: Box, connection: Connection, location: ReceiveLocation
+) -> None:
+    batches = [batch(1, 2), batch(3, 4), batch(5, region="MARS")]
+
+    def dies() -> Iterator[pa.RecordBatch]:
+        yield from batches[:2]
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        receive(connection, location, dies())  # type: ignore[arg-type]
+    assert box.queued() == {"Europe": 2}  # one chunk is held back until it is known whether it is the last
+    assert read_progress(connection, [UNIT.unit_id]) == {UNIT.unit_id: Progress(next_chunk=1, last_document=2)}
+    received = receive(connection, location, batches)
+    assert (received.rows, received.published, received.suspended) == (3, 2, 1)
+    assert box.queued() == {"Europe": 4}
+    assert receive(connection, location, batches) == ReceivedRows(unit_id=UNIT.unit_id)
+    assert sorted(code for code, _ in box.suspended()) == ["ROUTING", "ROUTING"]
+    assert box.count("spool") == 6  # with the report about the one that nobody wants
+
+
+def test_two_attempts_at_once_publish_every_chunk_once(
+    box: Box, connection: Connection, location: ReceiveLocation
+) -> None:
+    batches = [batch(1, 2), batch(3, 4), batch(5)]
+
+    def overtaken() -> Iterator[pa.RecordBatch]:
+        yield batches[0]
+        receive(connection, location, batches)
+        yield from batches[1:]
+
+    with connect(box.url, user=box.host().role_name) as late:
+        received = receive(late, location, overtaken())  # type: ignore[arg-type]
+    assert received.rows == 0
+    assert box.queued() == {"Europe": 5}
+
+
+@pytest.fixture
+def task(box: Box, location: ReceiveLocation) -> Iterator[BulkTask]:
+    box.connection.execute(
+        "INSERT INTO claims (interchange_id, location_id, name, path, state, number, size)"
+        " VALUES (%s, %s, 'a', 'a', 2, 1, 100)",
+        (uuid.UUID(int=1), location.location_id),
+    )
+    login = Login(url=box.url, user=box.host().role_name)
+    yield BulkTask(login=login, location=location, origins={uuid.UUID(int=1): "in/a"})
+    drop_executor(login)
+
+
+def split(start: int, *batches: pa.RecordBatch) -> Split:
+    return Split(interchange_id=uuid.UUID(int=1), start=start, length=50, batches=iter(batches))
+
+
+def test_bad_rows_are_counted_over_all_splits_of_a_file(box: Box, task: BulkTask) -> None:
+    assert not task.receive(split(0, batch(1, 2, 3, bad=1))).stopped
+    assert not task.receive(split(50, batch(4, 5, 6, bad=1))).stopped
+    third = task.receive(split(100, batch(7, 8), batch(9, 10, bad=1), batch(11)))
+    assert third.stopped
+    assert third.rows == 2
+    assert box.one("SELECT problem FROM claims") == "3 of 10 rows are bad, and bad_rows allows 2"
+    # Tasks that have not begun do not begin any more; and nobody takes that for done.
+    late = task.receive(split(150, batch(12)))
+    assert (late.rows, late.stopped) == (0, True)
+    assert box.queued() == {"Europe": 6}
+    progress = box.connection.execute(
+        "SELECT row_count, bad_rows, bytes_done FROM split_progress(%s)", ([uuid.UUID(int=1)],)
+    )
+    assert progress.fetchone() == (8, 2, 100)
+
+
+def test_the_tally_is_what_the_driver_gets_to_know(task: BulkTask) -> None:
+    [tally] = task(iter([batch(1, 2), batch(3, bad=1)]))
+    assert tally.to_pylist() == [
+        {
+            "interchange_id": str(uuid.UUID(int=1)),
+            "rows": 3,
+            "bad": 1,
+            "published": 2,
+            "suspended": 1,
+            "routed": 0,
+            "stopped": False,
+        }
+    ]
+
+
+def test_a_host_cannot_begin_with_the_file_of_another(box: Box, task: BulkTask) -> None:
+    other = box.add_host("Other")
+    with connect(box.url, user=other.role_name) as connection:
+        begun = connection.execute("SELECT begin_split(%s, %s, 0, 10)", (uuid.UUID(int=5), uuid.UUID(int=1))).fetchone()
+    assert begun == (False,)
+
+
+def test_a_mended_row_is_received_without_spark(box: Box, connection: Connection, location: ReceiveLocation) -> None:
+    """RCV-15: as the message that it should have become."""
+    mended = interchange(b'{"region": "EU", "priority": 3}')
+    transaction(connection, lambda inside: receive_again(inside, RoutingTable(), location, mended))
+    assert box.queued() == {"Europe": 1}
+    still_bad = interchange(b"17,EU")
+    with pytest.raises(PipelineFailure):
+        transaction(connection, lambda inside: receive_again(inside, RoutingTable(), location, still_bad))

@@ -1,0 +1,218 @@
+"""Rows become messages by Spark's own readers, in many tasks at once, each exactly once (decision 4, RCV-12)."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from postroom import pipelines
+from postroom.errors import StateError
+from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from postroom.messagebox.connection import connect
+from postroom.operations.locations import list_locations
+from postroom.spark.bulk_files import BulkFiles
+from postroom.spark.bulk_once import receive_once
+from postroom.spark.login import Login
+from tests.spark.conftest import Claim
+from tests.support.box import PROMOTE, Box, Region
+from tests.support.bulk_location import add_bulk_location
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Receive = Callable[[ReceiveLocation], Any]
+
+
+@pytest.fixture
+def small_splits(session: SparkSession) -> Iterator[None]:
+    session.conf.set("spark.sql.files.maxPartitionBytes", "4096")
+    yield
+    session.conf.unset("spark.sql.files.maxPartitionBytes")
+
+
+@pytest.fixture
+def receive(session: SparkSession, login: Login, tmp_path: Path, claim: Claim) -> Receive:
+    """Claims what is there, and publishes it to its end."""
+
+    def receive_now(location: ReceiveLocation) -> Any:
+        claim(location)
+        return receive_once(session, location, login=login, home=tmp_path, stopping=threading.Event())
+
+    return receive_now
+
+
+def csv(first: int, count: int) -> bytes:
+    return b"".join(b"%d,EU,%d.50,%d\n" % (n, n, n % 7) for n in range(first, first + count))
+
+
+def bodies(box: Box) -> list[Any]:
+    return [json.loads(body) for (body,) in box.connection.execute("SELECT body FROM parts")]
+
+
+@pytest.mark.usefixtures("small_splits")
+def test_a_file_is_read_in_splits_and_every_row_is_a_message(box: Box, folder: Path, receive: Receive) -> None:
+    box.add_port("Europe", "Region == 'EU' and Priority > 3")
+    box.add_port("Everything", "exists(Total)")
+    location = add_bulk_location(box, folder, options={"header": True})
+    (folder / "day [1] 100%.csv").write_bytes(b"id,region,total,priority\n" + csv(0, 2_000))
+    counts = receive(location)
+    assert {name: counts[name] for name in ("files", "rows", "published", "bad", "suspended")} == {
+        "files": 1,
+        "rows": 2_000,
+        "published": 2_000,
+        "bad": 0,
+        "suspended": 0,
+    }
+    found = bodies(box)
+    assert sorted(body["id"] for body in found) == list(range(2_000))
+    assert found[0].keys() == {"id", "region", "total", "priority"}
+    assert box.queued() == {"Everything": 2_000, "Europe": sum(n % 7 > 3 for n in range(2_000))}
+    starts = "SELECT DISTINCT (context->'written'->>'Postroom#SplitStart')::int FROM spool"
+    assert len(box.connection.execute(starts).fetchall()) > 5
+    assert not [path for path in folder.rglob("*") if path.is_file()]
+    assert (box.count("claims"), box.count("splits")) == (0, 0)
+
+
+@pytest.mark.usefixtures("small_splits")
+def test_a_file_that_was_interrupted_is_read_on_as_it_was_begun(
+    session: SparkSession,
+    box: Box,
+    folder: Path,
+    login: Login,
+    tmp_path: Path,
+    claim: Claim,
+    receive: Receive,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("postroom.spark.reading.CHUNK_ROWS", 60)
+    box.add_port("Everything", "exists(Total)")
+    location = add_bulk_location(box, folder)
+    (folder / "big.csv").write_bytes(csv(0, 6_000))
+    claim(location)
+    files = BulkFiles(session, location, login=login, home=tmp_path)
+
+    def work() -> None:
+        with connect(login.url, user=login.user) as connection, suppress(Exception):
+            files.receive(connection)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    wait_until(lambda: box.count("spool") > 500, 120, what="some messages")
+    files.cancel()
+    thread.join()
+    before = box.count("spool")
+    assert 500 < before < 6_000
+    # Spark would split the file elsewhere now, and cut its rows into other batches.
+    session.conf.set("spark.sql.files.maxPartitionBytes", "10000")
+    monkeypatch.setattr("postroom.spark.reading.CHUNK_ROWS", 33)
+    counts = receive(location)
+    assert counts["files"] == 1
+    assert 0 < counts["rows"] <= 6_000 - before
+    assert sorted(body["id"] for body in bodies(box)) == list(range(6_000))
+    assert box.queued() == {"Everything": 6_000}
+
+
+def parquet(path: Path, count: int) -> None:
+    pq.write_table(
+        pa.table(
+            {
+                "id": pa.array(range(count), pa.int64()),
+                "region": ["EU"] * count,
+                "total": pa.array([Decimal(n) for n in range(count)], pa.decimal128(12, 2)),
+                "priority": pa.array([1] * count, pa.int32()),
+            }
+        ),
+        path,
+        row_group_size=50,
+    )
+
+
+def test_formats(box: Box, folder: Path, receive: Receive) -> None:
+    box.add_port("Everything", "exists(BTS.ReceivePortName)")
+    rows = [b'{"id": %d, "region": "EU", "total": 1.5, "priority": 1}' % n for n in range(100)]
+    elements = b"".join(b"<order><id>%d</id><region>EU</region><total>2.5</total></order>" % n for n in range(100))
+    made: dict[str, tuple[dict[str, Any], Callable[[Path], object]]] = {
+        "json": ({}, lambda path: path.write_bytes(b"\n".join(rows))),
+        "xml": ({"options": {"rowTag": "order"}}, lambda path: path.write_bytes(b"<all>" + elements + b"</all>")),
+        "parquet": ({}, lambda path: parquet(path, 100)),
+        "text": (
+            {"schema": None, "pipeline": pipelines.Rows(promote={Region: "value"})},
+            lambda path: path.write_bytes(b"\n".join(b"EU %d" % n for n in range(100))),
+        ),
+        "binaryFile": (
+            {"schema": None, "pipeline": pipelines.Rows()},
+            lambda path: path.write_bytes(bytes(300_000)),
+        ),
+    }
+    for format, (settings, write) in made.items():
+        location = add_bulk_location(box, folder / format, format=format, name=format, **settings)
+        (folder / format).mkdir()
+        write(folder / format / f"a.{format}")
+        before = box.count("spool")
+        receive(location)
+        assert box.count("spool") - before == (1 if format == "binaryFile" else 100), format
+    found = box.connection.execute("SELECT content_type, size, body FROM parts ORDER BY size").fetchall()
+    assert found[-1] == ("application/octet-stream", 300_000, None)  # in fragments
+    assert b"".join(body for (body,) in box.connection.execute("SELECT body FROM fragments")) == bytes(300_000)
+    written = [json.loads(body) for kind, _, body in found if kind == "application/json"]
+    assert len(written) == 300
+    assert sorted(row["total"] for row in written if row["id"] == 7) == [1.5, 2.5, 7.0]
+    lines = {body for kind, _, body in found if kind == "application/octet-stream" and body}
+    assert lines == {b"EU %d" % n for n in range(100)}
+    assert box.suspended() == []
+
+
+def test_bad_rows_are_suspended_alone_as_they_came(box: Box, folder: Path, receive: Receive) -> None:
+    box.add_port("Everything", "exists(Total)")
+    location = add_bulk_location(box, folder, pipeline=pipelines.Rows(promote=PROMOTE, body="csv"))
+    bad = [b"17,EU", b"18,EU,12,1,more", b"nineteen,EU,12,1", b"%d,%s,12,1" % (20, b"x" * 300)]
+    (folder / "mixed.csv").write_bytes(csv(0, 10) + b"\n".join(bad) + b"\n" + csv(100, 5))
+    counts = receive(location)
+    assert (counts["rows"], counts["bad"], counts["published"], counts["suspended"]) == (19, 4, 15, 4)
+    assert [code for code, _ in box.suspended()] == ["PIPELINE"] * 4
+    kept = box.connection.execute(
+        "SELECT p.body FROM suspended_queue q JOIN spool USING (message_id) JOIN parts p ON p.part_id = body_part_id"
+    )
+    assert sorted(body for (body,) in kept) == sorted([*bad[:3], b"20,%s,12.00,1" % (b"x" * 300)])
+
+
+def test_too_many_bad_rows_stop_the_location_until_somebody_says_otherwise(
+    box: Box, folder: Path, receive: Receive
+) -> None:
+    box.add_port("Everything", "exists(Total)")
+    location = add_bulk_location(box, folder, bad_rows=2)
+    (folder / "bad.csv").write_bytes(csv(0, 10) + b"what\nis\nthis\n")
+    with pytest.raises(StateError, match=r"3 of 13 rows are bad, and bad_rows allows 2"):
+        receive(location)
+    assert box.count("spool") == 0
+    [listed] = list_locations(box.connection)
+    assert listed.problems == ["bad.csv: 3 of 13 rows are bad, and bad_rows allows 2"]
+    box.connection.execute("UPDATE receive_locations SET adapter = adapter || '{\"bad_rows\": 3}'")
+    box.connection.execute("UPDATE claims SET state = 2, problem = NULL")
+    [location] = receive_locations(box.connection)
+    assert receive(location)["published"] == 10
+    assert box.count("claims") == 0
+
+
+def test_a_file_that_cannot_be_read_does_not_hold_up_the_others(
+    box: Box, folder: Path, receive: Receive, caplog: pytest.LogCaptureFixture
+) -> None:
+    box.add_port("Everything", "exists(Total)")
+    location = add_bulk_location(box, folder, format="parquet")
+    parquet(folder / "good.parquet", 30)
+    (folder / "broken.parquet").write_bytes(b"PAR1 what is this PAR1")
+    receive(location)
+    assert box.queued() == {"Everything": 30}
+    assert "broken.parquet could not be received" in caplog.text
+    assert box.one("SELECT state FROM claims") == 5
+    assert "broken.parquet" in box.one("SELECT problem FROM claims")

@@ -1,0 +1,37 @@
+"""A receive location over a Spark reader in a test's MessageBox."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from postroom import adapters, pipelines
+from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from tests.support.box import PROMOTE, Box
+
+SCHEMA = "id bigint, region string, total decimal(12,2), priority int"
+
+
+def add_bulk_location(
+    box: Box,
+    folder: Path | None,
+    *,
+    format: str = "csv",
+    name: str = "bulk",
+    pipeline: pipelines.Rows | None = None,
+    schema: str | None = SCHEMA,
+    **settings: Any,
+) -> ReceiveLocation:
+    """A location that reads the rows of the files in `folder`, of the host that the box has."""
+    reader = adapters.SparkReader(format, folder, schema=schema, settle=0.0, **settings)
+    assert reader.problems() == []
+    columns = tuple(column.name for column in reader.known_columns or ())
+    rows = (pipeline or pipelines.Rows(promote=PROMOTE)).settled(columns, reader.body_column)
+    location = box.add_location(rows, port=f"{name}In", name=name)
+    box.connection.execute(
+        "UPDATE receive_locations SET adapter = %s, uri = %s WHERE id = %s",
+        (Jsonb(reader.model_dump(mode="json")), reader.address(Path("/")), location.location_id),
+    )
+    return next(one for one in receive_locations(box.connection) if one.name == name)

@@ -1,0 +1,89 @@
+"""A Spark reader says what is wrong with it before Spark is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom import adapters
+from postroom.adapters.spark_reader.columns import read_columns
+from postroom.errors import DefinitionError
+from postroom.values import ValueType
+
+SCHEMA = "id bigint, region string"
+
+
+def reader(format: str = "csv", path: str | None = "in", **settings: Any) -> adapters.SparkReader:
+    return adapters.SparkReader(format, path, **{"schema": SCHEMA, **settings})
+
+
+def test_columns() -> None:
+    schema = """id BIGINT NOT NULL COMMENT 'the number, really', `odd ``name``` decimal(12, 2), tags array<string>,
+                of struct<a: int, b: string>, at timestamp, share double, code varchar(10), flag boolean"""
+    columns = read_columns(schema)
+    assert [column.name for column in columns] == ["id", "odd `name`", "tags", "of", "at", "share", "code", "flag"]
+    holds = [ValueType.INT, ValueType.DECIMAL, None, None, ValueType.DATETIME, ValueType.FLOAT, ValueType.STR]
+    assert [column.holds for column in columns] == [*holds, ValueType.BOOL]
+    assert [column.name for column in columns if column.is_nested] == ["tags", "of"]
+    assert columns[0].gives(ValueType.DECIMAL)
+    assert not columns[1].gives(ValueType.INT)
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ("id", "'id' is not a column"),
+        ("id bigint,", "'' is not a column"),
+        ("id number", "the type 'number'"),
+        ("a decimal(39,2)", "the type 'decimal(39,2)'"),
+        ("a int, A string", "two columns named 'a'"),
+    ],
+)
+def test_what_is_no_schema(schema: str, why: str) -> None:
+    [problem] = reader(schema=schema).problems()
+    assert why in problem
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"path": None}, "path is missing"),
+        ({"schema": None}, "schema is missing"),
+        ({"format": "text"}, "schema cannot be given"),
+        ({"format": "xml"}, "'rowTag' is missing"),
+        ({"options": {"mode": "DROPMALFORMED"}}, "needs PERMISSIVE"),
+        ({"options": {"ignoreCorruptFiles": True}}, "would be lost"),
+        ({"options": {"PATH": "x"}}, "it is the second argument"),
+        ({"schema": "_metadata string"}, "a name of Spark's own"),
+        ({"pattern": ""}, "pattern is empty"),
+        ({"bad_rows": -1}, "bad_rows is -1"),
+        ({"bad_share": 1.5}, "bad_share is 1.5"),
+    ],
+)
+def test_problems(settings: dict[str, Any], why: str) -> None:
+    [problem] = reader(**settings).problems()
+    assert why in problem
+
+
+def test_an_option_is_a_text_a_number_or_a_truth() -> None:
+    with pytest.raises(DefinitionError, match=r"options\.header"):
+        reader(options={"header": ["yes"]})
+
+
+def test_it_is_stored_and_read_again(tmp_path: Path) -> None:
+    made = reader("CSV", options={"header": True, "maxColumns": 30, "sep": ";"}, bad_share=0.1, archive="done")
+    assert made.problems() == []
+    assert adapters.load_adapter(made.model_dump(mode="json")) == made
+    assert adapters.SparkReader(**made.model_dump(mode="json")) == made
+    assert made.format == "csv"
+    assert made.options["header"] is True
+    assert made.address(tmp_path) == (tmp_path / "in").as_uri()
+    watched = adapters.watched_folder(made.model_dump(mode="json"))
+    assert watched == adapters.File("in", archive="done")
+
+
+def test_it_cannot_send(tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match="cannot send"):
+        adapters.build(reader(), tmp_path)

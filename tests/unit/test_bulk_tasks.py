@@ -1,0 +1,79 @@
+"""What tasks and jobs of a bulk location make of what they get; without Spark."""
+
+from __future__ import annotations
+
+import uuid
+
+import pyarrow as pa
+import pytest
+
+from postroom.spark.bulk_progress import BulkProgress
+from postroom.spark.bulk_task import splits_of
+from postroom.spark.job_failure import is_about_files, reason_of
+
+A, B = uuid.UUID(int=1), uuid.UUID(int=2)
+
+
+def batch(rows: list[tuple[uuid.UUID, int, int]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {
+            "file": [str(file) for file, _, _ in rows],
+            "start": pa.array([start for _, start, _ in rows], pa.int64()),
+            "length": pa.array([10 for _ in rows], pa.int64()),
+            "body": pa.array([number for _, _, number in rows], pa.int64()),
+        }
+    )
+
+
+def test_rows_are_told_apart_by_their_splits() -> None:
+    batches = [
+        batch([]),
+        batch([(A, 0, 1), (A, 0, 2)]),
+        batch([(A, 0, 3), (A, 10, 4), (B, 10, 5)]),
+        batch([(B, 10, 6)]),
+    ]
+    found = [
+        ((split.interchange_id, split.start, split.length), [one["body"].to_pylist() for one in split.batches])
+        for split in splits_of(iter(batches))
+    ]
+    assert found == [((A, 0, 10), [[1, 2], [3]]), ((A, 10, 10), [[4]]), ((B, 10, 10), [[5], [6]])]
+
+
+def test_what_is_left_of_a_split_is_passed_over() -> None:
+    batches = [batch([(A, 0, 1)]), batch([(A, 0, 2)]), batch([(B, 0, 3)])]
+    assert [split.interchange_id for split in splits_of(iter(batches))] == [A, B]
+
+
+def raised(line: str) -> Exception:
+    return Exception(
+        f"Job aborted. Traceback (most recent call last):\n  File x, line 1, in f\n    boom\n{line}\n\nmore"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "about_files"),
+    [
+        (Exception("[FAILED_READ_FILE.NO_HINT] Encountered error while reading file x"), True),
+        (raised("psycopg.errors.AdminShutdown: terminating connection"), False),
+        (raised("psycopg.OperationalError: the server closed the connection"), False),
+        (raised("psycopg.errors.NumericValueOutOfRange: out of range"), True),
+        (raised("postroom.errors.Unavailable: The MessageBox does not answer."), False),
+        (raised("ValueError: what is this"), True),
+        (Exception("Job 3 cancelled: ExecutorLostFailure (executor 1 exited)"), False),
+    ],
+)
+def test_whose_fault_it_is(error: Exception, about_files: bool) -> None:
+    assert is_about_files(error) is about_files
+
+
+def test_the_reason_is_one_line() -> None:
+    assert reason_of(raised("ValueError: what is this")) == "ValueError: what is this more"
+    text = "An error occurred while calling o1208.collectToPython.\n: org.apache.spark.SparkException: broken"
+    assert reason_of(Exception(text)) == "org.apache.spark.SparkException: broken"
+
+
+def test_progress_in_words() -> None:
+    progress = BulkProgress(
+        location="bulk", rows=1_230_000, bad=3, rate=45_000, files_left=1, bytes_left=820_000_000, bytes_total=2 * 10**9
+    )
+    assert str(progress) == "bulk: 1,230,000 rows, 3 bad, 45,000 rows/s, 820 MB of 2,000 MB left (one file)"
