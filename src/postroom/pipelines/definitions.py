@@ -223,7 +223,7 @@ def _line_end(end: str) -> str:
     return "\n" if end == "\r\n" else end
 
 
-class FlatFile(_Promoting):
+class FlatFile(Promoting):
     """Records of fields, delimited or positional, perhaps after a header and before a trailer (RCV-11).
 
     Each record becomes a document of ``message_type`` (a namespace, # and a name, or a name): in XML the root has that
@@ -256,7 +256,7 @@ class FlatFile(_Promoting):
         return f"application/{self.output}"
 
     def problems(self) -> list[str]:
-        return super().problems() + flat_layout.problems(self) + _type_problems(self.message_type)
+        return super().problems() + flat_layout.problems(self) + type_problems(self.message_type)
 
 
 #: The pipelines that are one disassembler; ``kind`` tells which.
