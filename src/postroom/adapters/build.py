@@ -15,15 +15,19 @@ from postroom.adapters.file.definition import File
 from postroom.adapters.http.definition import Http
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.null import Null, NullSender
+from postroom.adapters.sink.definition import SparkSink, SparkTable
 from postroom.adapters.spark_reader.definition import SparkReader
 from postroom.clock import Clock, system_clock
-from postroom.errors import DefinitionError
+from postroom.errors import DefinitionError, StateError
 
 #: Any adapter; ``kind`` tells which.
 AnyAdapter = File | Http | HttpReceive | Null | SparkReader
 
-#: What a send port can have: an adapter, or the choice of one for each message.
-PortAdapter = AnyAdapter | Dynamic
+#: A send port that Spark drains.
+AnySink = SparkSink | SparkTable
+
+#: What a send port can have: an adapter, the choice of one for each message, or a sink.
+PortAdapter = AnyAdapter | Dynamic | AnySink
 
 _STORED: TypeAdapter[PortAdapter] = TypeAdapter(Annotated[PortAdapter, Field(discriminator="kind")])
 
@@ -79,3 +83,7 @@ def build(definition: PortAdapter, home: Path, *, clock: Clock = system_clock) -
             from postroom.adapters.dynamic.send import DynamicSender
 
             return DynamicSender(definition, home=home, clock=clock)
+        case SparkSink() | SparkTable():
+            raise StateError(
+                "A Spark sink is not served by hosts.", hint="Run 'postroom pipeline run' for the port's host."
+            )

@@ -21,7 +21,7 @@ from postroom.application.retry import Retry
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from postroom.adapters import AnyAdapter, PortAdapter
+    from postroom.adapters import AnyAdapter, AnySink, PortAdapter
     from postroom.application.definition import ApplicationDefinition
     from postroom.errors import Problem
     from postroom.filters.expression import Filter
@@ -180,7 +180,7 @@ class Application:
     def send_port(
         self,
         name: str,
-        adapter: AnyAdapter,
+        adapter: AnyAdapter | AnySink,
         *,
         filter: Filter | str | None = None,
         retry: Retry = Retry(),  # noqa: B008 - frozen

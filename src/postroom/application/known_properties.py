@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from postroom.adapters import AnySink
 from postroom.application.place import Place
 from postroom.errors import Problem
 from postroom.filters.expression import Filter
@@ -50,6 +51,10 @@ def uses(application: Application) -> Iterator[Use]:
                     if isinstance(prop, DistinguishedField):
                         continue  # written, so that no filter can see it
                     yield Use(property=prop, place=location.place, makes_known=True)
+    for port in application.send_ports:
+        if isinstance(port.adapter, AnySink):
+            for prop in port.adapter.properties:
+                yield Use(property=prop, place=port.place, makes_known=False)
     filters: list[DeclaredSendPort | DeclaredSendPortGroup] = [*application.send_ports, *application.send_port_groups]
     for filtered in filters:
         if isinstance(filtered.filter, Filter):

@@ -41,7 +41,7 @@ COMMANDS: dict[str, Lazy] = {
     ),
     "host": Lazy("postroom.cli.hosts:host", "Run hosts, and look at them."),
     "pipeline": Lazy(
-        "postroom.cli.pipeline:pipeline", "Run the receive locations of a host on Spark, and look at them."
+        "postroom.cli.pipeline:pipeline", "Run the receive locations and sinks of a host on Spark, and look at them."
     ),
     "port": Lazy("postroom.cli.ports:port", "List, enlist, start, stop and unenlist send ports."),
     "group": Lazy("postroom.cli.groups:group", "List, enlist, start, stop and unenlist send port groups."),

@@ -1,4 +1,4 @@
-"""`postroom pipeline`: the receive locations of a host, on Spark."""
+"""`postroom pipeline`: the receive locations and sinks of a host, on Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from postroom.cli.spark_options import spark_options
 
 @click.group(cls=Noun)
 def pipeline() -> None:
-    """Run the receive locations of a host on Spark, and look at them.
+    """Run the receive locations and sinks of a host on Spark, and look at them.
 
     \b
     Example:
@@ -23,11 +23,11 @@ def pipeline() -> None:
 @pipeline.command()
 @click.argument("host")
 @spark_options
-@click.option("--once", is_flag=True, help="Take in what is there now, and end.")
+@click.option("--once", is_flag=True, help="Take in what is there now, write what waits for sinks, and end.")
 @frame_options
 @pass_frame
 def run(frame: Frame, host: str, master: str | None, settings: dict[str, str], once: bool) -> None:
-    """Run the receive locations of a host until Ctrl-C.
+    """Run the receive locations and sinks of a host until Ctrl-C.
 
     \b
     Example:
@@ -43,7 +43,7 @@ def run(frame: Frame, host: str, master: str | None, settings: dict[str, str], o
     with frame.messagebox() as url:
         with connect(url) as connection:
             host = host_named(connection, host).name
-        click.echo(f"Spark starts for the receive locations of {host}; Ctrl-C ends it.")
+        click.echo(f"Spark starts for the receive locations and sinks of {host}; Ctrl-C ends it.")
         run_pipeline(
             url,
             host,
@@ -53,7 +53,7 @@ def run(frame: Frame, host: str, master: str | None, settings: dict[str, str], o
             once=once,
             as_role=frame.database is None,
         )
-        click.echo(f"The receive locations of {host} have ended.")
+        click.echo(f"The receive locations and sinks of {host} have ended.")
 
 
 @pipeline.command()

@@ -16,13 +16,14 @@ from postroom.messagebox.connection import Connection
 
 
 class ServiceClass(IntEnum):
-    """Who creates subscriptions and receives messages; BizTalk's codes."""
+    """Who creates subscriptions and receives messages; BizTalk's codes, and one of our own for what BizTalk has not."""
 
     ORCHESTRATIONS = 1
     MESSAGING_IN_PROCESS = 4
     CACHING = 16
     MESSAGING_ISOLATED = 32
     ROUTING_FAILURE_REPORT = 64
+    SPARK_SINKS = 128
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +95,11 @@ class SendPort:
     def is_dynamic(self) -> bool:
         """Does each message bring its own address?"""
         return bool(self.adapter.get("kind") == "dynamic")
+
+    @property
+    def is_sink(self) -> bool:
+        """Is it drained by Spark, rather than served by hosts?"""
+        return self.adapter.get("kind") in ("spark_sink", "spark_table")
 
 
 class Destiny(Enum):

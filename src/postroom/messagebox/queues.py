@@ -225,7 +225,7 @@ class HostQueues:
         try:
             rows = connection.execute(self._parts, (claim_id, message_id), binary=True).fetchall()
         except psycopg.Error as error:
-            raise _as_claim_lost(error) from error
+            raise as_claim_lost(error) from error
         return [StoredPart(*row) for row in rows]
 
     def fragments(
@@ -243,7 +243,7 @@ class HostQueues:
         try:
             rows = connection.execute(self._fragments, arguments, binary=True).fetchall()
         except psycopg.Error as error:
-            raise _as_claim_lost(error) from error
+            raise as_claim_lost(error) from error
         return [(number, body) for number, body in rows]
 
 
@@ -263,7 +263,8 @@ def storable(text: str) -> str:
     return text.replace("\0", "\\0").encode("utf-8", "replace").decode()
 
 
-def _as_claim_lost(error: psycopg.Error) -> Exception:
+def as_claim_lost(error: psycopg.Error) -> Exception:
+    """What a refused call means: the claim was taken over, or something else."""
     if error.sqlstate == _CLAIM_IS_GONE:
         return ClaimLost("The message was given to another host instance.", why=error.diag.message_primary or "")
     return error

@@ -8,7 +8,7 @@ from os.path import normpath
 from pathlib import Path
 from typing import Any
 
-from postroom.adapters import File
+from postroom.adapters import AnySink, File
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.application import (
     DEFAULT_HOST,
@@ -112,17 +112,26 @@ def _removal_problems(definition: ApplicationDefinition, deployed: Deployed) -> 
 
 
 def _kind_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
-    """A port is static or dynamic for good (SPT-14)."""
+    """A port is static or dynamic for good (SPT-14), and served by hosts or drained by Spark: its queue is for one."""
     for port in definition.send_ports:
         known = deployed.send_ports.get(port.name)
-        if known is not None and known.is_dynamic != isinstance(port.adapter, Dynamic):
-            before, after = ("dynamic", "static") if known.is_dynamic else ("static", "dynamic")
+        if known is None:
+            continue
+        before = "dynamic" if known.is_dynamic else "Spark sink" if known.is_sink else "static"
+        after = _sort(port)
+        if before != after:
             yield Problem(
                 f"send port {port.name!r} is deployed as a {before} one and cannot become {after}. Give the new one "
                 "another name, or apply the application without it first.",
                 port.place.file,
                 port.place.line,
             )
+
+
+def _sort(port: SendPortDefinition) -> str:
+    if isinstance(port.adapter, Dynamic):
+        return "dynamic"
+    return "Spark sink" if isinstance(port.adapter, AnySink) else "static"
 
 
 def _authentication_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
@@ -265,7 +274,7 @@ def _send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Pat
         circle = _circle(port, definition, deployed, home)
         if known is None:
             said = "without a filter" if port.filter is None else f"filter: {format_filter(port.filter)}"
-            note = "; ".join(filter(None, (f"{port.state}, {said}", circle)))
+            note = "; ".join(filter(None, (f"{port.state}, {said}", circle, _guarantee(port))))
             yield Step(kind=Kind.SEND_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
         differences = differences_between(
@@ -281,8 +290,13 @@ def _send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Pat
             name=port.name,
             action=Action.CHANGE if differences else Action.KEEP,
             differences=differences,
-            note="; ".join([*notes, *([circle] if circle else [])]),
+            note="; ".join([*notes, *filter(None, (circle, _guarantee(port)))]),
         )
+
+
+def _guarantee(port: SendPortDefinition) -> str:
+    """What is promised of a sink; every other port delivers at least once."""
+    return port.adapter.guarantee if isinstance(port.adapter, AnySink) else ""
 
 
 def _circle(port: SendPortDefinition, definition: ApplicationDefinition, deployed: Deployed, home: Path) -> str:

@@ -19,6 +19,7 @@ from postroom.values import ValueType
 HIDDEN = "(hidden)"
 
 _LOGIN = re.compile(r"//[^/?#]*@")
+_SECRET = re.compile("password|secret|token|credential|key", re.IGNORECASE)
 
 
 def discreet(adapter: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,7 +30,9 @@ def discreet(adapter: Mapping[str, Any]) -> dict[str, Any]:
 def _discreet(key: str, value: Any) -> Any:
     if key == "headers" and isinstance(value, Mapping):
         return dict.fromkeys(value, HIDDEN)
-    if key == "proxy" and isinstance(value, str):
+    if key == "options" and isinstance(value, Mapping):
+        return {name: HIDDEN if _SECRET.search(name) else _discreet("url", text) for name, text in value.items()}
+    if key in ("proxy", "url") and isinstance(value, str):
         return _LOGIN.sub(f"//{HIDDEN}@", value)
     if key == "files" and isinstance(value, Mapping):
         # What travels with a pipeline or a map: nobody reads it as it is stored.

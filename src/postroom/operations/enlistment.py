@@ -220,7 +220,7 @@ def _subscribe(connection: Connection, port: SendPort, filter: Filter, *, group:
     return create_subscription(
         connection,
         host_of(connection, port),
-        service_class=ServiceClass.MESSAGING_IN_PROCESS,
+        service_class=ServiceClass.SPARK_SINKS if port.is_sink else ServiceClass.MESSAGING_IN_PROCESS,
         service_id=port.port_id,
         service_name=port.name,
         filter=filter,

@@ -19,7 +19,7 @@ from pathlib import Path
 import psycopg
 
 from postroom.errors import Unavailable
-from postroom.messagebox.configuration import hosts, receive_locations
+from postroom.messagebox.configuration import hosts, receive_locations, send_ports
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.embedded.postmaster import Guard
@@ -150,7 +150,7 @@ class Supervisor:
         return {child.name: child.process.pid for child in self._children if child.process is not None}
 
     def _look_for_hosts(self) -> None:
-        """What was applied in the meantime runs too: a new host, or the first receive location of one."""
+        """What was applied in the meantime runs too: a new host, or the first receive location or sink of one."""
         if time.monotonic() < self._look_again:
             return
         self._look_again = time.monotonic() + _LOOK_FOR_HOSTS_SECONDS
@@ -163,9 +163,10 @@ class Supervisor:
     def _wanted(self) -> list[_Child]:
         with connect(self.url, application_name="postroom up") as connection:
             known = hosts(connection)
-            receiving = {location.host_id for location in receive_locations(connection)}
+            on_spark = {location.host_id for location in receive_locations(connection)}
+            on_spark |= {port.host_id for port in send_ports(connection) if port.is_sink}
         wanted = [self._child("host", host.name) for host in known]
-        return wanted + [self._child("pipeline", host.name) for host in known if host.host_id in receiving]
+        return wanted + [self._child("pipeline", host.name) for host in known if host.host_id in on_spark]
 
     def _child(self, kind: str, host: str) -> _Child:
         command = [sys.executable, "-m", "postroom", kind, "run", host, "--home", str(self._home)]

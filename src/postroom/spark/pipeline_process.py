@@ -1,4 +1,5 @@
-"""The process behind ``postroom pipeline run``: the enabled file receive locations of one host, on one session."""
+"""The process behind ``postroom pipeline run``: the enabled file receive locations of one host, and its sinks, on one
+session."""
 
 from __future__ import annotations
 
@@ -27,6 +28,7 @@ from postroom.spark.running_bulk import RunningBulk
 from postroom.spark.running_location import RunningLocation
 from postroom.spark.session import has_died, open_session
 from postroom.spark.settings import is_here
+from postroom.spark.sinks import Sinks
 from postroom.spark.taking_in import taking_in
 from postroom.stop_signals import stopped_by_signals
 
@@ -58,8 +60,8 @@ def run_pipeline(
     as_role: bool = False,
     stop: threading.Event | None = None,
 ) -> Counter[str]:
-    """Serves the receive locations of a host until SIGTERM or SIGINT comes, or ``stop`` is set. With ``once``, takes in
-    what is there and returns. The answer counts what is TALLIED.
+    """Serves the receive locations and the sinks of a host until SIGTERM or SIGINT comes, or ``stop`` is set. With
+    ``once``, takes in what is there, writes what waits, and returns. The answer counts what is TALLIED and written.
 
     ``as_role`` logs in as the host's own role, where the server trusts that; otherwise the URL says who logs in.
     Raises NotFound or Unavailable if it cannot start, and Unavailable if Spark dies.
@@ -84,7 +86,7 @@ def run_pipeline(
 
 
 class PipelineProcess:
-    """The receive locations of a host on a session that the caller owns."""
+    """The receive locations and sinks of a host on a session that the caller owns."""
 
     def __init__(self, session: SparkSession, host: Host, *, login: Login, home: Path) -> None:
         self._session = session
@@ -92,6 +94,7 @@ class PipelineProcess:
         self._login = login
         self._home = home
         self._running: dict[uuid.UUID, RunningLocation] = {}
+        self._sinks = Sinks(session, host, login=login, home=home)
         self._counts: Counter[str] = Counter()
         self._connection: Connection | None = None
         self._read_at = 0.0
@@ -103,6 +106,7 @@ class PipelineProcess:
                 self._follow_configuration()
                 for running in self._running.values():
                     running.check()
+                self._check_sinks()
                 stopping.wait(_CHECK_SECONDS)
         except Exception as error:
             if not has_died(self._session, within=_DEATH_SECONDS):
@@ -112,7 +116,7 @@ class PipelineProcess:
             self._stop_all()
         if not stopping.is_set():
             raise Unavailable("Spark has died.", hint=f"See the logs in {self._home / '.postroom' / 'logs'}.")
-        return self._counts
+        return self._counts + self._sinks.counts
 
     def run_once(self, stopping: threading.Event) -> Counter[str]:
         """What is there now, location by location."""
@@ -120,7 +124,8 @@ class PipelineProcess:
             for location in self._served(connection):
                 if not stopping.is_set():
                     self._run_once(location, stopping)
-        return self._counts
+            self._sinks.drain_all(connection, stopping)
+        return self._counts + self._sinks.counts
 
     # -- until told to stop --------------------------------------------------------------------------------------
 
@@ -146,6 +151,15 @@ class PipelineProcess:
                 self._running[location_id] = served_by(self._session, location, login=self._login, home=self._home)
                 self._running[location_id].start()
 
+    def _check_sinks(self) -> None:
+        if self._connection is None:
+            return
+        try:
+            self._sinks.check(self._connection)
+        except psycopg.OperationalError as error:
+            _log.warning("the sinks cannot be looked at: %s", str(error).strip().replace("\n", " "))
+            self._connection = None
+
     def _served(self, connection: Connection) -> list[ReceiveLocation]:
         return [
             # What an adapter has accepted is published, although its location was disabled meanwhile.
@@ -168,6 +182,7 @@ class PipelineProcess:
             except Exception as error:
                 # A query of a JVM that has died; what counts is why it died.
                 _log.warning("%s", error)
+        self._sinks.stop()
         if self._connection is not None:
             self._connection.close()
 

@@ -1,5 +1,7 @@
--- Messages that were claimed by a host instance that has been dead for longer than any job takes to notice.
+-- Messages that were claimed by a host instance that has been dead for longer than any job takes to notice. Those of a
+-- sink's batch wait for whoever serves the sink next.
 SELECT 'instance ' || w.instance_id || ', claimed by host instance ' || w.claimed_by
   FROM work_queue w
   LEFT JOIN management.host_instances h ON h.id = w.claimed_by
  WHERE w.claim_id IS NOT NULL AND (h.id IS NULL OR h.dead_since < now() - interval '1 minute')
+   AND NOT EXISTS (SELECT 1 FROM sink_batches b WHERE b.batch_id = w.claim_id)

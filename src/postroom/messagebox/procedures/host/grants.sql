@@ -18,7 +18,9 @@ REVOKE ALL ON FUNCTION
     messagebox.read_parts___HOST__, messagebox.read_fragments___HOST__, messagebox.route_failed_message___HOST__,
     messagebox.create_instance_subscription___HOST__, messagebox.remove_instance_subscription___HOST__,
     messagebox.change_subscription___HOST__, messagebox.create_convoy_set___HOST__,
-    messagebox.complete_instance___HOST__, messagebox.dequeue_in_order___HOST__
+    messagebox.complete_instance___HOST__, messagebox.dequeue_in_order___HOST__,
+    messagebox.waiting_sinks___HOST__, messagebox.open_sink_batch___HOST__, messagebox.read_sink_messages___HOST__,
+    messagebox.close_sink_batch___HOST__
     FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
     messagebox.create_subscription___HOST__, messagebox.insert_predicate___HOST__, messagebox.dequeue_messages___HOST__,
@@ -27,5 +29,7 @@ GRANT EXECUTE ON FUNCTION
     messagebox.read_parts___HOST__, messagebox.read_fragments___HOST__, messagebox.route_failed_message___HOST__,
     messagebox.create_instance_subscription___HOST__, messagebox.remove_instance_subscription___HOST__,
     messagebox.change_subscription___HOST__, messagebox.create_convoy_set___HOST__,
-    messagebox.complete_instance___HOST__, messagebox.dequeue_in_order___HOST__
+    messagebox.complete_instance___HOST__, messagebox.dequeue_in_order___HOST__,
+    messagebox.waiting_sinks___HOST__, messagebox.open_sink_batch___HOST__, messagebox.read_sink_messages___HOST__,
+    messagebox.close_sink_batch___HOST__
     TO __ROLE__, __ADMINISTRATORS_ROLE__;

@@ -1,6 +1,7 @@
 -- MessageBox_DeadProcesses_Cleanup: a host instance whose session lock is gone, and was gone p_grace ago too, is dead;
 -- what it had claimed goes back into the queue for the others. So does what an instance claimed in the moment when it
--- was taken for dead. Returns how many rows that were.
+-- was taken for dead. Returns how many rows that were. The messages of a sink's batch stay with it: whoever serves the
+-- sink next writes the same batch.
 -- Locks: tries the advisory lock (7002, id) of each instance for a moment. Index: work_queue_claimed.
 CREATE OR REPLACE FUNCTION messagebox.dead_processes_cleanup(
     p_grace interval DEFAULT '1 second', p_now timestamptz DEFAULT clock_timestamp()
@@ -31,7 +32,8 @@ BEGIN
     END LOOP;
     -- An instance is registered before it claims: whoever is not there (any more) cannot be working on anything.
     UPDATE work_queue q SET claim_id = NULL, claimed_by = NULL
-     WHERE q.claim_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = q.claimed_by);
+     WHERE q.claim_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = q.claimed_by)
+       AND NOT EXISTS (SELECT 1 FROM sink_batches b WHERE b.batch_id = q.claim_id);
     GET DIAGNOSTICS n = ROW_COUNT;
     RETURN released + n;
 END $$;

@@ -1,0 +1,230 @@
+"""Spark's writers as send ports: files in a lake, tables of PostgreSQL, and whatever else a Spark can write."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from postroom.adapters.definition import AdapterDefinition
+from postroom.adapters.file.definition import path_problems
+from postroom.adapters.sink.columns import (
+    BATCH_COLUMN,
+    BODY_COLUMN,
+    FIXED_COLUMNS,
+    SinkColumn,
+    column_problems,
+    columns_of,
+    with_partitions,
+)
+from postroom.errors import BadValue, DefinitionError
+from postroom.properties import Property
+
+#: Formats that are files, which Postroom moves into place itself.
+FILE_FORMATS = ("parquet", "orc", "csv", "json")
+#: Those that hold text only.
+_TEXT_FORMATS = ("csv", "json", "text", "xml")
+
+Body = Literal["binary", "text", "none"]
+
+_MOST_MESSAGES = 1_000_000
+_LONGEST_INTERVAL = 86_400.0
+_TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)?")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+class SinkDefinition(AdapterDefinition):
+    """What all sinks share: their columns, and how large and how frequent a batch is."""
+
+    transport_type: ClassVar[str] = "SPARK"
+    sends: ClassVar[bool] = True
+
+    columns: tuple[SinkColumn, ...]
+    parse: str | None
+    body: Body
+    max_messages: int
+    interval: float
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+
+    @property
+    def properties(self) -> tuple[Property, ...]:
+        """Those that are columns."""
+        return tuple(column.as_property() for column in self.columns)
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised of every message, in one line."""
+        raise NotImplementedError
+
+    def problems(self) -> list[str]:
+        others = [*FIXED_COLUMNS, BATCH_COLUMN, *([BODY_COLUMN] if self.body != "none" else [])]
+        found = column_problems(self.columns, others)
+        if not 1 <= self.max_messages <= _MOST_MESSAGES:
+            found.append(f"max_messages is {self.max_messages}, but must be between 1 and {_MOST_MESSAGES:,}.")
+        if not 0 <= self.interval <= _LONGEST_INTERVAL:
+            found.append(f"interval is {self.interval:g} seconds, but must be between 0 and {_LONGEST_INTERVAL:g}.")
+        if self.parse is not None and not self.parse.strip():
+            found.append('parse is empty; write the columns in the body, such as "id BIGINT, total DECIMAL(12,2)".')
+        return found
+
+
+class SparkSink(SinkDefinition):
+    """Rows that Spark writes in a format: ``adapters.SparkSink("parquet", "out/lake", partition_by=[Region])``.
+
+    A row has the message's id, its interchange, its type, when it was received, a column for each of ``columns``
+    (properties, promoted or written), those of ``parse`` (of a JSON body, as Spark writes a schema), and the ``body``:
+    ``binary``, ``text`` or ``none``. ``partition_by`` are properties, or names of columns. ``options`` are those of the
+    writer. A batch has at most ``max_messages``, and begins at least ``interval`` seconds after the one before it.
+
+    Parquet, ORC, CSV and JSON files appear a whole batch at a time, each in a directory of its own, exactly once. A
+    relative path is taken from the home folder. Any other format is written to with ``append``, at least once.
+    """
+
+    kind: Literal["spark_sink"] = "spark_sink"
+    format: str
+    path: str | None
+    partition_by: tuple[str, ...]
+    options: dict[str, str]
+
+    def __init__(
+        self,
+        format: str,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        columns: Mapping[str, Property] | Sequence[Property] = (),
+        partition_by: Sequence[Property | str] = (),
+        parse: str | None = None,
+        body: Body | None = None,
+        options: Mapping[str, str] | None = None,
+        max_messages: int = 10_000,
+        interval: float = 10.0,
+        kind: Literal["spark_sink"] = "spark_sink",
+    ) -> None:
+        chosen, divided_by = _columns(type(self).__name__, columns, partition_by)
+        super().__init__(
+            format=format,
+            path=os.fspath(path) if isinstance(path, os.PathLike) else path,
+            columns=chosen,
+            partition_by=divided_by,
+            parse=parse,
+            body=body or ("text" if format in _TEXT_FORMATS else "binary"),
+            options=dict(options or {}),
+            max_messages=max_messages,
+            interval=interval,
+            kind=kind,
+        )
+
+    @property
+    def is_files(self) -> bool:
+        """Are they files that Postroom moves into place, rather than whatever the format makes of a batch?"""
+        return self.format in FILE_FORMATS
+
+    @property
+    def is_local(self) -> bool:
+        """A path of the machine's own file system, where a directory can be renamed in one step?"""
+        return self.path is not None and not _SCHEME.match(self.path)
+
+    @property
+    def guarantee(self) -> str:
+        if not self.is_files:
+            return f"at least once: the writer {self.format!r} may repeat a batch, rows have their message_id"
+        if self.is_local:
+            return "exactly once: each batch is a directory that appears whole"
+        return "exactly once for readers of the commit log in _postroom"
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if not self.format.strip():
+            found.append("format is empty; write one that your Spark has, such as 'parquet'.")
+        if self.path is not None:
+            found += path_problems("path", self.path)
+        elif self.is_files:
+            found.append(f"the format {self.format!r} needs a path: adapters.SparkSink({self.format!r}, 'out/lake').")
+        names = {column.name for column in self.columns} | set(FIXED_COLUMNS)
+        found += [
+            f"partition_by names {name!r}, which is no column. Give the property, or add it to columns."
+            for name in self.partition_by
+            if name not in names
+        ]
+        if self.body == "binary" and self.format in ("csv", "text"):
+            found.append(f"the format {self.format!r} holds text only; choose body='text' or 'none'.")
+        found += [f"option {name!r} is Postroom's to set." for name in self.options if name.lower() == "path"]
+        return found
+
+    def target(self, home: Path) -> str:
+        """The path to write below, absolute."""
+        assert self.path is not None
+        return str((home / self.path).absolute()) if self.is_local else self.path.rstrip("/")
+
+    def address(self, home: Path) -> str:
+        if self.path is None:
+            return f"spark:{self.format}"
+        return Path(self.target(home)).as_uri() if self.is_local else self.target(home)
+
+
+class SparkTable(SinkDefinition):
+    """Rows of a PostgreSQL table: ``adapters.SparkTable("postgresql://etl@db/warehouse", "lake.orders")``.
+
+    Tasks copy them into a staging table and merge that by ``message_id``, so that each is there exactly once. The table
+    is made if it is not there; one of your own needs the columns and a unique index on ``message_id``. For the rest see
+    ``SparkSink``.
+    """
+
+    kind: Literal["spark_table"] = "spark_table"
+    url: str
+    table: str
+
+    def __init__(
+        self,
+        url: str,
+        table: str,
+        *,
+        columns: Mapping[str, Property] | Sequence[Property] = (),
+        parse: str | None = None,
+        body: Body = "binary",
+        max_messages: int = 10_000,
+        interval: float = 10.0,
+        kind: Literal["spark_table"] = "spark_table",
+    ) -> None:
+        chosen, _ = _columns(type(self).__name__, columns, ())
+        super().__init__(
+            url=url,
+            table=table,
+            columns=chosen,
+            parse=parse,
+            body=body,
+            max_messages=max_messages,
+            interval=interval,
+            kind=kind,
+        )
+
+    @property
+    def guarantee(self) -> str:
+        return "exactly once: rows are merged by message_id"
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if not re.match(r"postgres(ql)?://", self.url):
+            found.append("url must begin with postgresql://; for other databases use adapters.SparkSink('jdbc', ...).")
+        if not _TABLE.fullmatch(self.table):
+            found.append(f"table {self.table!r} is not the name of a table, such as 'orders' or 'lake.orders'.")
+        return found
+
+    def address(self, home: Path) -> str:
+        # Without the login, and without what may be a password among the settings.
+        return f"{re.sub(r'//[^/?#]*@', '//', self.url).partition('?')[0]}#{self.table}"
+
+
+def _columns(name: str, columns: object, partition_by: Sequence[Any]) -> tuple[tuple[SinkColumn, ...], tuple[str, ...]]:
+    try:
+        if isinstance(partition_by, str):
+            raise BadValue(f"partition_by is {partition_by!r}.", hint="Write partition_by=[Region].")
+        return with_partitions(columns_of(columns), partition_by)
+    except BadValue as error:
+        raise DefinitionError(
+            f"adapters.{name} cannot be made from these arguments: {error.what}", hint=error.hint
+        ) from None

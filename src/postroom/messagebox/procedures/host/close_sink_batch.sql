@@ -1,0 +1,9 @@
+-- A batch of this host ends; what becomes of its messages follows in the same transaction: they are completed, tried again,
+-- suspended or given back by its id as their claim. False, and nothing is done, when it was taken over or has ended.
+-- Index: sink_batches' primary key.
+CREATE OR REPLACE FUNCTION messagebox.close_sink_batch___HOST__(p_batch_id uuid, p_attempt integer) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+BEGIN
+    DELETE FROM sink_batches WHERE batch_id = p_batch_id AND attempt = p_attempt AND host_id = __HOST_ID__;
+    RETURN FOUND;
+END $$;

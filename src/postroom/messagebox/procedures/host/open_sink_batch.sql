@@ -1,0 +1,43 @@
+-- The batch that a sink of this host is to write next: the one that was begun and not ended, one attempt older, or a new one
+-- of up to p_limit messages that wait, best priority and lowest number first. From its commit on the batch is settled: its
+-- messages are claimed by its id, and only the process that knows its latest attempt can end it. No row if nothing waits.
+-- Returns for each message its number, the size of its body and how often it was tried; and the sink as it was when the
+-- batch was made, '{}' if the port was gone by then.
+-- Index: sink_batches (host_id, port_id), work_queue_sinks, work_queue_claimed; see dequeue_messages for the settings.
+-- Locks: the batch, or the claimed rows, until commit.
+CREATE OR REPLACE FUNCTION messagebox.open_sink_batch___HOST__(
+    p_port_id uuid, p_batch_id uuid, p_limit integer, p_now timestamptz DEFAULT now()
+) RETURNS TABLE (batch_id uuid, number bigint, attempt integer, sink jsonb, seqs bigint[], sizes bigint[], tries integer[])
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = messagebox, management, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    opened sink_batches;
+BEGIN
+    UPDATE sink_batches b SET attempt = b.attempt + 1
+     WHERE b.host_id = __HOST_ID__ AND b.port_id = p_port_id
+    RETURNING b.* INTO opened;
+    IF NOT FOUND THEN
+        UPDATE __HOST___q q SET claim_id = p_batch_id, claimed_by = NULL
+         WHERE q.ctid = ANY (ARRAY(
+               SELECT w.ctid FROM __HOST___q w
+                WHERE w.claim_id IS NULL AND w.service_class = 128 AND w.service_id = p_port_id
+                ORDER BY w.priority, w.seq LIMIT p_limit FOR UPDATE SKIP LOCKED));
+        IF NOT FOUND THEN
+            RETURN;
+        END IF;
+        INSERT INTO sink_batches (batch_id, host_id, port_id, sink, opened_at)
+        VALUES (p_batch_id, __HOST_ID__, p_port_id,
+                coalesce((SELECT p.adapter FROM send_ports p WHERE p.id = p_port_id), '{}'), p_now)
+        RETURNING * INTO opened;
+    END IF;
+    RETURN QUERY
+    SELECT opened.batch_id, opened.number, opened.attempt, opened.sink, coalesce(array_agg(m.seq), '{}'),
+           coalesce(array_agg(m.size), '{}'), coalesce(array_agg(m.attempt), '{}')
+      FROM (SELECT q.seq, coalesce(p.size, 0) AS size, q.attempt
+              FROM __HOST___q q
+              LEFT JOIN spool s ON s.message_id = q.message_id
+              LEFT JOIN parts p ON p.part_id = s.body_part_id
+             WHERE q.claim_id = opened.batch_id
+             ORDER BY q.priority, q.seq) m;
+END $$;

@@ -1,0 +1,160 @@
+"""One batch of a sink, from the queue to where it goes, in steps that can each be interrupted and run again.
+
+| step | if the process dies before its end | if it runs twice |
+|---|---|---|
+| open the batch | the batch is there for whoever opens it next, or not | the same messages, one attempt older |
+| write it | files that nobody looks at, rows that will be merged | the same rows |
+| publish it (files) | the directory is there, or it is not | a directory that is there stays |
+| complete it | the batch is opened again, and found to be written | the batch is gone |
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from pathlib import Path
+from typing import Protocol
+
+from postroom.adapters import AnySink, load_adapter
+from postroom.errors import DefinitionError, DeliveryFailure, PostroomError
+from postroom.messagebox.configuration import Host, SendPort, send_ports
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.queues import ClaimLost, Retry, Suspension
+from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
+from postroom.spark.file_sink import FileTarget
+from postroom.spark.login import Login
+from postroom.spark.sink_rows import RowFormat
+from postroom.spark.sink_task import SinkPort, SinkTask
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_DESCRIPTION = 8000
+_BATCH_OF_A_LOST_PORT = 1_000
+
+
+class BatchWriter(Protocol):
+    """Who writes: Spark (sink_writer.py)."""
+
+    def target(self, sink: AnySink) -> FileTarget | None: ...
+
+    def row_format(self, sink: AnySink) -> RowFormat: ...
+
+    def write(self, sink: AnySink, batch: SinkBatch, task: SinkTask) -> None: ...
+
+    def has_died(self) -> bool: ...
+
+
+class Drain:
+    """The sinks of a host."""
+
+    def __init__(self, writer: BatchWriter, host: Host, *, login: Login, home: Path) -> None:
+        self._writer = writer
+        self._host = host
+        self._login = login
+        self._home = home
+        self.queue = SinkQueue(host.name)
+
+    def drain_once(self, connection: Connection, port_id: uuid.UUID) -> int | None:
+        """Writes one batch; says how many messages that were, or None if nothing waits.
+
+        Raises when the batch is left as it is, to be opened again: the MessageBox or Spark is away, or nobody knows
+        whether it was written."""
+        port = next(iter(send_ports(connection, ids=[port_id])), None)
+        limit = int(port.adapter.get("max_messages", _BATCH_OF_A_LOST_PORT)) if port else _BATCH_OF_A_LOST_PORT
+        batch = self.queue.open(connection, port_id, limit=limit)
+        if batch is None:
+            return None
+        sink = _sink_of(batch)
+        if sink is None:
+            self._give_up(connection, batch)
+            return 0
+        try:
+            self._write(sink, batch, port)
+        except ClaimLost:
+            raise
+        except Exception as error:
+            if self._writer.has_died() or self._may_be_there(sink, batch):
+                raise
+            self._fail(connection, batch, sink, port, error)
+            return 0
+        return self.queue.complete(connection, batch)
+
+    def _write(self, sink: AnySink, batch: SinkBatch, port: SendPort | None) -> None:
+        target = self._writer.target(sink)
+        if batch.seqs and (target is None or not target.is_there(batch)):
+            task = SinkTask(
+                login=self._login,
+                host=self._host.name,
+                port=SinkPort(
+                    name=port.name if port else "",
+                    kind=sink.kind,
+                    uri=sink.address(self._home),
+                    route_failures=port is not None and port.route_failures,
+                ),
+                batch_id=batch.batch_id,
+                attempt=batch.attempt,
+                rows=self._writer.row_format(sink),
+            )
+            self._writer.write(sink, batch, task)
+        if batch.seqs and target is not None:
+            target.publish(batch)
+
+    def _may_be_there(self, sink: AnySink, batch: SinkBatch) -> bool:
+        """Whether readers may see the batch although an attempt at it failed: then it has to stay as it is."""
+        try:
+            target = self._writer.target(sink)
+            return target is not None and target.is_there(batch)
+        except Exception as error:
+            _log.warning("nobody can say whether batch %d was written: %s", batch.number, error)
+            return True
+
+    def _fail(
+        self, connection: Connection, batch: SinkBatch, sink: AnySink, port: SendPort | None, error: Exception
+    ) -> None:
+        """Every message once more, by the port's policy, or suspended when that is used up."""
+        failure = _failure(error)
+        _log.warning("%s: %s", port.name if port else batch.batch_id, str(failure).replace("\n", " "))
+        description = str(failure)[:_LONGEST_DESCRIPTION]
+        suspension = Suspension(
+            code=failure.code, description=description, adapter=sink.kind, uri=sink.address(self._home)
+        )
+        retries: dict[int, Retry] = {}
+        if port is not None and failure.transient:
+            retry = Retry(delay=port.retry_interval, code=failure.code, description=description)
+            tries = zip(batch.seqs, batch.tries, strict=True)
+            retries = dict.fromkeys([seq for seq, tried in tries if tried < port.retry_count], retry)
+        left = dict.fromkeys([seq for seq in batch.seqs if seq not in retries], suspension)
+        self.queue.fail(connection, batch, retries, left)
+
+    def _give_up(self, connection: Connection, batch: SinkBatch) -> None:
+        suspension = Suspension(
+            code="PORT_GONE",
+            description="The send port was deleted, or is no Spark sink any more.\n"
+            "Terminate the instance, or resume it when the sink is there again.",
+        )
+        self.queue.fail(connection, batch, {}, dict.fromkeys(batch.seqs, suspension))
+
+
+def _sink_of(batch: SinkBatch) -> AnySink | None:
+    try:
+        adapter = load_adapter(batch.sink)
+    except DefinitionError:
+        return None
+    return adapter if isinstance(adapter, AnySink) else None
+
+
+def _failure(error: Exception) -> PostroomError:
+    if isinstance(error, PostroomError):
+        return error
+    return DeliveryFailure(
+        "The batch could not be written.",
+        why=reason(error),
+        hint="It is tried again by the port's policy. The log of the pipeline has the whole account.",
+    )
+
+
+def reason(error: Exception) -> str:
+    """Why something failed, in one line; Spark's own account of it is pages long, and Python's stands at its end."""
+    raised = str(error).strip().rpartition("Traceback (most recent call last):")[2]
+    lines = [line.strip() for line in raised.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
+    return f"{type(error).__name__}: {' '.join(lines)[:500]}"

@@ -1,0 +1,156 @@
+"""Files of a sink: each batch a directory that is there as a whole or not at all, once.
+
+    out/lake/batch=000000000017-3c1c…/region=EU/part-….parquet
+    out/lake/_postroom/log/000000000017-3c1c….json             the batches in the order of their numbers
+    out/lake/_postroom/staging/                                what is being written; readers look past it
+
+On the machine's own file system a batch is written beside its place and renamed into it: a second attempt finds it
+there. Elsewhere (s3a://, hdfs://) a directory cannot be renamed in one step, so that each attempt writes a directory of
+its own, and the log says which of them counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from postroom.messagebox.sink_batches import SinkBatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PRIVATE = "_postroom"
+
+
+class FileTarget(Protocol):
+    """Where the batches of one sink go."""
+
+    def is_there(self, batch: SinkBatch) -> bool:
+        """Has an attempt been successful, whether or not that is known to the MessageBox?"""
+        ...
+
+    def staging(self, batch: SinkBatch) -> str:
+        """Where this attempt writes. Nothing is there that readers would see."""
+        ...
+
+    def publish(self, batch: SinkBatch) -> None:
+        """What this attempt has written counts from now on; or that of an earlier one still does."""
+        ...
+
+
+def name_of(batch: SinkBatch) -> str:
+    """By number, so that names sort, and by id: numbers begin anew in another MessageBox."""
+    return f"{batch.number:012d}-{batch.batch_id.hex}"
+
+
+def log_entry(batch: SinkBatch, directory: str) -> bytes:
+    """What the log says of a batch. The same at every attempt that could have written it."""
+    entry = {"batch": name_of(batch), "number": batch.number, "directory": directory}
+    return (json.dumps(entry) + "\n").encode()
+
+
+class LocalTarget:
+    """A folder on a file system that renames directories in one step."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+
+    def is_there(self, batch: SinkBatch) -> bool:
+        return self._final(batch).is_dir()
+
+    def staging(self, batch: SinkBatch) -> str:
+        return str(self._private("staging") / f"{batch.batch_id.hex}-{batch.attempt}")
+
+    def publish(self, batch: SinkBatch) -> None:
+        final = self._final(batch)
+        if not final.is_dir():
+            written = Path(self.staging(batch))
+            _sync(written)
+            # Fails if a late attempt was there first: a directory with something in it is never replaced.
+            written.rename(final)
+        _sync_folder(self._folder)
+        self._log(batch, final.name)
+        for left_over in self._private("staging").glob(f"{batch.batch_id.hex}-*"):
+            shutil.rmtree(left_over, ignore_errors=True)
+
+    def _final(self, batch: SinkBatch) -> Path:
+        return self._folder / f"batch={name_of(batch)}"
+
+    def _private(self, name: str) -> Path:
+        folder = self._folder / PRIVATE / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def _log(self, batch: SinkBatch, directory: str) -> None:
+        entry = self._private("log") / f"{name_of(batch)}.json"
+        unfinished = entry.with_name(f".{entry.name}-{batch.attempt}")
+        with unfinished.open("wb") as file:
+            file.write(log_entry(batch, directory))
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(entry)
+        _sync_folder(entry.parent)
+
+
+class HadoopTarget:
+    """A place that Hadoop's file systems reach. What counts is what the log says."""
+
+    def __init__(self, session: SparkSession, uri: str) -> None:
+        self._session = session
+        self._uri = uri
+
+    def is_there(self, batch: SinkBatch) -> bool:
+        path, system = self._open(self._entry(batch))
+        # One that a crash cut short does not count: its last character is missing.
+        return bool(system.exists(path)) and bool(system.getFileStatus(path).getLen() == len(self._line(batch)))
+
+    def staging(self, batch: SinkBatch) -> str:
+        return f"{self._uri}/{self._directory(batch)}"
+
+    def publish(self, batch: SinkBatch) -> None:
+        if self.is_there(batch):
+            return
+        path, system = self._open(self._entry(batch))
+        # Without overwriting, unless it was cut short: of two attempts at once only one can be entered.
+        stream = system.create(path, bool(system.exists(path)))
+        try:
+            stream.write(bytearray(self._line(batch)))
+        finally:
+            stream.close()
+
+    def _line(self, batch: SinkBatch) -> bytes:
+        return log_entry(batch, self._directory(batch))
+
+    def _directory(self, batch: SinkBatch) -> str:
+        # Of one length whatever the attempt.
+        return f"batch={name_of(batch)}-{batch.attempt:06d}"
+
+    def _entry(self, batch: SinkBatch) -> str:
+        return f"{self._uri}/{PRIVATE}/log/{name_of(batch)}.json"
+
+    def _open(self, uri: str) -> tuple[Any, Any]:
+        jvm: Any = self._session._jvm
+        path = jvm.org.apache.hadoop.fs.Path(uri)
+        return path, path.getFileSystem(self._session._jsc.hadoopConfiguration())
+
+
+def _sync(folder: Path) -> None:
+    """To the disk, files before the directories that name them."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            _sync(entry)
+        else:
+            with entry.open("rb") as file:
+                os.fsync(file.fileno())
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

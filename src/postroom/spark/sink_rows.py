@@ -1,0 +1,195 @@
+"""From the messages of a batch to the rows of a sink: plain Python over Arrow, the same wherever the rows go.
+
+A message whose row cannot be made is told by itself, with the reason; the others do not suffer.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.json as pa_json
+
+from postroom.adapters.sink.columns import BODY_COLUMN, FIXED_COLUMNS, SinkColumn
+from postroom.adapters.sink.definition import Body
+from postroom.errors import BadValue, DeliveryRefused, MessageFailure
+from postroom.message import Message
+from postroom.system_properties import BTS
+from postroom.values import ValueType
+
+#: A body has to be in memory, once in each task.
+LARGEST_BODY = 64 << 20
+
+_ARROW = {
+    ValueType.STR: pa.string(),
+    ValueType.INT: pa.int64(),
+    ValueType.DECIMAL: pa.decimal128(38, 18),
+    ValueType.FLOAT: pa.float64(),
+    ValueType.BOOL: pa.bool_(),
+    ValueType.DATETIME: pa.timestamp("us", tz="UTC"),
+}
+_FIXED = (pa.string(), pa.string(), pa.string(), pa.timestamp("us", tz="UTC"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """A message that cannot become a row: its place among those that were given, and why."""
+
+    index: int
+    failure: MessageFailure
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowFormat:
+    """What rows look like. ``parsed`` are the columns that are read out of JSON bodies."""
+
+    columns: tuple[SinkColumn, ...]
+    body: Body
+    parsed: pa.Schema | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        fields = [pa.field(name, kind) for name, kind in zip(FIXED_COLUMNS, _FIXED, strict=True)]
+        fields += [pa.field(column.name, _ARROW[column.value_type]) for column in self.columns]
+        fields += list(self.parsed or ())
+        if self.body != "none":
+            fields.append(pa.field(BODY_COLUMN, pa.binary() if self.body == "binary" else pa.string()))
+        return pa.schema(fields)
+
+    def rows(self, messages: Sequence[tuple[Message, datetime | None]]) -> tuple[pa.RecordBatch, list[Refused]]:
+        """The rows of those messages that can have one, in their order, and those that cannot."""
+        refused: list[Refused] = []
+        made: list[tuple[int, list[Any], bytes]] = []
+        for index, (message, received_at) in enumerate(messages):
+            try:
+                body = _content(message) if self.body != "none" or self.parsed is not None else b""
+                made.append((index, self._values(message, received_at, body), body))
+            except MessageFailure as failure:
+                refused.append(Refused(index=index, failure=failure))
+        parsed, unparsed = self._parse([body for _, _, body in made])
+        refused += [Refused(index=made[n][0], failure=failure) for n, failure in unparsed.items()]
+        values = [row for n, (_, row, _) in enumerate(made) if n not in unparsed]
+        return self._batch(values, parsed), sorted(refused, key=lambda one: one.index)
+
+    def _values(self, message: Message, received_at: datetime | None, body: bytes) -> list[Any]:
+        context = message.context
+        row: list[Any] = [
+            str(message.message_id),
+            context.get(BTS.InterchangeID),
+            context.get(BTS.MessageType),
+            received_at,
+            *(_value(column, message) for column in self.columns),
+        ]
+        if self.body != "none":
+            row.append(body if self.body == "binary" else _text(message, body))
+        return row
+
+    def _batch(self, rows: list[list[Any]], parsed: pa.Table | None) -> pa.RecordBatch:
+        names = [*FIXED_COLUMNS, *(column.name for column in self.columns)]
+        names += [BODY_COLUMN] if self.body != "none" else []
+        schema = self.schema
+        by_name = {
+            name: pa.array([row[n] for row in rows], type=schema.field(name).type) for n, name in enumerate(names)
+        }
+        if parsed is not None:
+            by_name |= {name: parsed.column(name).combine_chunks() for name in parsed.schema.names}
+        return pa.RecordBatch.from_arrays([by_name[name] for name in schema.names], schema=schema)
+
+    def _parse(self, bodies: Sequence[bytes]) -> tuple[pa.Table | None, dict[int, MessageFailure]]:
+        """The columns of those bodies that can be read, and why the others cannot."""
+        if self.parsed is None:
+            return None, {}
+        lines: dict[int, bytes] = {}
+        failures: dict[int, MessageFailure] = {}
+        for n, body in enumerate(bodies):
+            try:
+                lines[n] = _one_line(body)
+            except MessageFailure as failure:
+                failures[n] = failure
+        try:
+            return _read_lines(list(lines.values()), self.parsed), failures
+        except pa.ArrowInvalid:
+            pass  # one of them is to blame
+        read: list[pa.Table] = []
+        for n, line in lines.items():
+            try:
+                read.append(_read_lines([line], self.parsed))
+            except pa.ArrowInvalid as error:
+                failures[n] = DeliveryRefused(
+                    "The body does not have the columns of the sink.",
+                    why=str(error),
+                    hint="Mend the body and resume the instance, or change the sink's parse=.",
+                )
+        return pa.concat_tables(read) if read else self.parsed.empty_table(), failures
+
+
+def _content(message: Message) -> bytes:
+    body = message.body
+    if body is None:
+        raise DeliveryRefused(
+            f"Message {message.message_id} has no body part.",
+            hint="Choose body='none' for a sink that takes such messages, or terminate the instance.",
+        )
+    if body.body.size > LARGEST_BODY:
+        raise DeliveryRefused(
+            f"The body has {body.body.size:,} bytes, but a row of a sink may have {LARGEST_BODY:,} at most.",
+            hint="Choose body='none' for the sink, or send such messages to a File port.",
+        )
+    return b"".join(body.body.chunks())
+
+
+def _text(message: Message, body: bytes) -> str:
+    assert message.body is not None
+    charset = message.body.charset or "utf-8"
+    try:
+        return body.decode(charset)
+    except (UnicodeDecodeError, LookupError) as error:
+        raise DeliveryRefused(
+            f"The body is not text in {charset}.", why=str(error), hint="Choose body='binary' for the sink."
+        ) from None
+
+
+def _value(column: SinkColumn, message: Message) -> Any:
+    prop = column.as_property()
+    value = message.context.get(prop)
+    if value is None:
+        return None
+    try:
+        checked = prop.check(value, promoted=False)
+        pa.scalar(checked, type=_ARROW[column.value_type])
+    except (BadValue, pa.ArrowException) as error:
+        raise DeliveryRefused(
+            f"{prop.dotted} does not fit into the column {column.name!r}.",
+            why=str(error).partition("\n")[0],
+            hint="A Decimal has 20 digits before and 18 after the point in a row.",
+        ) from None
+    return checked
+
+
+_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+
+
+def _one_line(body: bytes) -> bytes:
+    try:
+        document = _decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DeliveryRefused("The body is not JSON.", why=str(error), hint="Mend the body and resume it.") from None
+    if not isinstance(document, dict):
+        raise DeliveryRefused("The body is JSON, but not an object.", hint="Mend the body and resume the instance.")
+    # Line ends stand between tokens only: inside of text they are escaped.
+    return body.replace(b"\n", b" ").replace(b"\r", b" ")
+
+
+def _read_lines(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table:
+    if not lines:
+        return schema.empty_table()
+    return pa_json.read_json(
+        io.BytesIO(b"\n".join(lines)),
+        read_options=pa_json.ReadOptions(use_threads=False, block_size=max(map(len, lines)) + (1 << 20)),
+        parse_options=pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+    )

@@ -1,0 +1,150 @@
+"""What a task does for a batch of a sink: reads its share of the messages and makes rows of them.
+
+It may run again, and twice at once, after any interruption: reading changes nothing, and a message whose row cannot be
+made leaves the batch once, suspended or as an error message.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from postroom.agent.error_reports import Failure, type_in
+from postroom.agent.failed_messages import FailedMessages
+from postroom.clock import system_clock
+from postroom.errors import MessageFailure
+from postroom.message import Message
+from postroom.messagebox.bodies import message_of
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues, StoredPart, Suspension
+from postroom.messagebox.sink_batches import SinkMessage, SinkQueue
+from postroom.spark.login import Login
+from postroom.spark.sink_rows import RowFormat
+
+_log = logging.getLogger(__name__)
+
+#: A chunk of a batch is in memory as a whole, in the task that has it.
+CHUNK_MESSAGES = 500
+CHUNK_BYTES = 8 << 20
+
+_LONGEST_DESCRIPTION = 8000
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkPort:
+    """What a task has to know of the send port."""
+
+    name: str
+    kind: str
+    uri: str
+    route_failures: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkTask:
+    """The function that Spark runs on the chunks of a batch; gives the rows."""
+
+    login: Login
+    host: str
+    port: SinkPort
+    batch_id: uuid.UUID
+    attempt: int
+    rows: RowFormat
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for connection, seqs in self.chunks(batches):
+            rows, _ = self.read(connection, seqs)
+            yield rows
+
+    def chunks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Connection, list[int]]]:
+        """The pieces that this task was given, each with the task's connection; none is made for no piece."""
+        connection: Connection | None = None
+        try:
+            for batch in batches:
+                for seqs in batch.column("seqs").to_pylist():
+                    connection = connection or self.login.connect("sink")
+                    yield connection, seqs
+        finally:
+            if connection is not None:
+                connection.close()
+
+    def read(self, connection: Connection, seqs: Sequence[int]) -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
+        """The rows of some messages, and the messages behind them. What cannot be a row is put aside."""
+        queue = SinkQueue(self.host)
+        reader = _Reader(connection, queue.queues)
+        found: list[tuple[SinkMessage, Message]] = []
+        for one in queue.messages(connection, self.batch_id, self.attempt, seqs):
+            try:
+                found.append((one, message_of(one.claimed, reader)))
+            except MessageFailure as failure:
+                self.put_aside(connection, one.claimed, failure)
+        rows, refused = self.rows.rows([(message, one.published_at) for one, message in found])
+        for each in refused:
+            self.put_aside(connection, found[each.index][0].claimed, each.failure)
+        gone = {each.index for each in refused}
+        return rows, [one.claimed for n, (one, _) in enumerate(found) if n not in gone]
+
+    def put_aside(self, connection: Connection, claimed: ClaimedMessage, failure: MessageFailure) -> None:
+        """The message leaves the batch: suspended, or as an error message where the port routes failures."""
+        queues = HostQueues(self.host)
+        description = str(failure)[:_LONGEST_DESCRIPTION]
+        _log.warning("%s: message %s cannot be written: %s", self.port.name, claimed.message_id, failure.what)
+        try:
+            if self.port.route_failures and self._routed(connection, queues, claimed, failure.code, description):
+                return
+        except ClaimLost:
+            return  # another attempt of this task has done it
+        suspension = Suspension(code=failure.code, description=description, adapter=self.port.kind, uri=self.port.uri)
+        queues.suspend(connection, self.batch_id, {claimed.seq: suspension})
+
+    def _routed(
+        self, connection: Connection, queues: HostQueues, claimed: ClaimedMessage, code: str, description: str
+    ) -> bool:
+        context = message_of(claimed, _Reader(connection, queues)).context if claimed.context is not None else None
+        failure = Failure(
+            code=code,
+            description=description,
+            message_id=claimed.message_id,
+            instance_id=claimed.instance_id,
+            failed_at=system_clock(),
+            adapter=self.port.kind,
+            uri=self.port.uri,
+            send_port=self.port.name,
+            message_type=None if context is None else type_in(context),
+        )
+        return FailedMessages(queues).route(connection, claimed, failure)
+
+
+class _Reader:
+    """Reads what belongs to the messages of a batch."""
+
+    def __init__(self, connection: Connection, queues: HostQueues) -> None:
+        self._connection = connection
+        self._queues = queues
+
+    def parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
+        return self._queues.parts(self._connection, claimed.claim_id, claimed.message_id)
+
+    def fragments(
+        self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
+    ) -> list[tuple[int, bytes]]:
+        return self._queues.fragments(
+            self._connection, claimed.claim_id, claimed.message_id, part_id, start=start, count=count
+        )
+
+
+def chunks(seqs: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
+    """The numbers of a batch in pieces that fit into the memory of a task."""
+    made: list[list[int]] = []
+    room = 0
+    for seq, size in zip(seqs, sizes, strict=True):
+        if not made or len(made[-1]) >= CHUNK_MESSAGES or room < size:
+            made.append([])
+            room = CHUNK_BYTES
+        made[-1].append(seq)
+        room -= size
+    return made

@@ -1,0 +1,126 @@
+"""The sinks of a host at work: whoever has something to write gets a thread, which ends when nothing is left.
+
+A sink is drained by one process at a time, which holds its lock; the lock of a killed one is free at once, and whoever
+takes it goes on with the batch that was begun.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from postroom.errors import PostroomError, Unavailable
+from postroom.messagebox.configuration import Host, send_ports
+from postroom.messagebox.connection import Connection
+from postroom.spark.drain import Drain, reason
+from postroom.spark.login import Login
+from postroom.spark.sink_writer import SparkWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+#: The class of the advisory locks on sinks; the other half is derived from the port's id.
+SINK_LOCK = 7008
+
+_LOOK_SECONDS = 1.0
+#: After a failure that left the batch as it was, and while another process has the sink.
+_PAUSE_SECONDS = 5.0
+_STOP_SECONDS = 30.0
+
+
+def sink_lock(port_id: uuid.UUID) -> int:
+    """The object of a sink's advisory lock: a signed number of 32 bits."""
+    return int.from_bytes(port_id.bytes[:4], "big", signed=True)
+
+
+class Sinks:
+    """The sinks of one host. ``check`` is to be called every so often, by one thread."""
+
+    def __init__(self, session: SparkSession, host: Host, *, login: Login, home: Path) -> None:
+        #: How many messages were written, since the start.
+        self.counts: Counter[str] = Counter()
+        self._login = login
+        self._drain = Drain(SparkWriter(session, home), host, login=login, home=home)
+        self._threads: dict[uuid.UUID, threading.Thread] = {}
+        self._not_before: dict[uuid.UUID, float] = {}
+        self._look_at = 0.0
+        self._stopping = threading.Event()
+
+    def check(self, connection: Connection) -> None:
+        """Starts a thread for each sink that has something to do."""
+        if time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + _LOOK_SECONDS
+        for port_id in self._drain.queue.waiting(connection):
+            thread = self._threads.get(port_id)
+            if (thread is None or not thread.is_alive()) and time.monotonic() >= self._not_before.get(port_id, 0.0):
+                self._threads[port_id] = threading.Thread(
+                    target=self._work, args=(port_id,), name=f"sink {port_id}", daemon=True
+                )
+                self._threads[port_id].start()
+
+    def drain_all(self, connection: Connection, stopping: threading.Event) -> None:
+        """What waits now, sink by sink, until nothing does; raises what keeps one from being written."""
+        for port_id in sorted(self._drain.queue.waiting(connection)):
+            with self._login.connect("sink") as own:
+                if not _lock(own, port_id):
+                    _log.warning("sink %s is drained by another process", port_id)
+                    continue
+                while not stopping.is_set():
+                    written = self._drain.drain_once(own, port_id)
+                    if not written:
+                        break
+                    self.counts["written"] += written
+
+    def stop(self) -> None:
+        """Lets batches that are being written finish, for a while; what does not is written again later."""
+        self._stopping.set()
+        deadline = time.monotonic() + _STOP_SECONDS
+        for thread in self._threads.values():
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _work(self, port_id: uuid.UUID) -> None:
+        try:
+            with self._login.connect("sink") as connection:
+                if not _lock(connection, port_id):
+                    self._not_before[port_id] = time.monotonic() + _PAUSE_SECONDS
+                    return
+                while not self._stopping.is_set() and self._drain_one(connection, port_id):
+                    pass
+        except Exception as error:
+            self._not_before[port_id] = time.monotonic() + _PAUSE_SECONDS
+            expected = isinstance(error, psycopg.OperationalError | PostroomError)
+            _log.warning("sink %s: %s", port_id, reason(error), exc_info=None if expected else error)
+
+    def _drain_one(self, connection: Connection, port_id: uuid.UUID) -> bool:
+        """One batch; False when the next one has to wait for its time, or there is none."""
+        began = time.monotonic()
+        port = next(iter(send_ports(connection, ids=[port_id])), None)
+        written = self._drain.drain_once(connection, port_id)
+        if written is None:
+            return False
+        self.counts["written"] += written
+        name = port.name if port else str(port_id)
+        _log.info("%s: %d messages written", name, written)
+        interval = float(port.adapter.get("interval", 0.0)) if port else 0.0
+        most = int(port.adapter.get("max_messages", 0)) if port else 0
+        if written >= most:
+            return True  # there is more, and nothing to gather for
+        self._not_before[port_id] = began + interval
+        return False
+
+
+def _lock(connection: Connection, port_id: uuid.UUID) -> bool:
+    row = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (SINK_LOCK, sink_lock(port_id))).fetchone()
+    if row is None:
+        raise Unavailable("The MessageBox does not answer.")
+    return bool(row[0])

@@ -1,0 +1,167 @@
+"""Rows into a table of PostgreSQL, from the tasks: copied into a staging table and merged by the message's id.
+
+A chunk is one transaction of the target. Whether it was committed need not be known: what comes again is there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from postroom.errors import DefinitionError, DeliveryRefused, Unavailable
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.queues import ClaimedMessage
+from postroom.spark.sink_task import SinkTask
+
+#: What a task tells of each chunk.
+WRITTEN_SCHEMA = "written long"
+_WRITTEN = pa.schema([("written", pa.int64())])
+
+_KEY = "message_id"
+#: What may be about one row; anything else is about the target.
+_ABOUT_ROWS = (psycopg.DataError, psycopg.IntegrityError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of the target, by its name as the user wrote it."""
+
+    url: str
+    name: str
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        return sql.Identifier(*self.name.split("."))
+
+    @contextmanager
+    def connected(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        try:
+            connection = psycopg.connect(
+                self.url, autocommit=True, connect_timeout=10, application_name="postroom sink"
+            )
+        except psycopg.OperationalError as error:
+            raise Unavailable(
+                f"The database of the table {self.name} cannot be reached.", why=str(error).strip().splitlines()[0]
+            ) from error
+        with connection:
+            yield connection
+
+    def prepare(self, schema: pa.Schema) -> None:
+        """Makes the table if it is not there. One that is there needs the columns, and message_id to be unique."""
+        with self.connected() as connection:
+            there = connection.execute(
+                "SELECT to_regclass(%s), EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid"
+                " AND a.attnum = i.indkey[0] WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indpred IS NULL"
+                " AND i.indnkeyatts = 1 AND a.attname = %s)",
+                (self.name, self.name, _KEY),
+            ).fetchone()
+            assert there is not None
+            if there[0] is None:
+                connection.execute(self._create(schema))
+            elif not there[1]:
+                raise DefinitionError(
+                    f"The table {self.name} has no unique index on {_KEY} alone.",
+                    why="Without one a row that comes again would be there twice.",
+                    hint=f"CREATE UNIQUE INDEX ON {self.name} ({_KEY});",
+                )
+
+    def merge(
+        self, connection: psycopg.Connection[tuple[Any, ...]], names: Sequence[str], rows: Sequence[Mapping[str, Any]]
+    ) -> int:
+        """Adds those rows that are not there yet, all or none; says how many that were."""
+        columns = sql.SQL(", ").join(map(sql.Identifier, names))
+        with connection.transaction():
+            connection.execute(
+                sql.SQL("CREATE TEMP TABLE postroom_staging ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
+                    columns, self.identifier
+                )
+            )
+            with connection.cursor().copy(
+                sql.SQL("COPY pg_temp.postroom_staging ({}) FROM STDIN").format(columns)
+            ) as copy:
+                for row in rows:
+                    copy.write_row([_stored(row[name]) for name in names])
+            merged = connection.execute(
+                sql.SQL(
+                    "INSERT INTO {} ({}) SELECT {} FROM pg_temp.postroom_staging ON CONFLICT ({}) DO NOTHING"
+                ).format(self.identifier, columns, columns, sql.Identifier(_KEY))
+            )
+            # Inside the same transaction, because a chunk may be merged row by row.
+            connection.execute("DROP TABLE pg_temp.postroom_staging")
+            return merged.rowcount
+
+    def _create(self, schema: pa.Schema) -> sql.Composed:
+        columns = [
+            sql.SQL("{} {}").format(sql.Identifier(field.name), sql.SQL(_column_type(field))) for field in schema
+        ]
+        return sql.SQL("CREATE TABLE {} ({})").format(self.identifier, sql.SQL(", ").join(columns))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableTask:
+    """The function that Spark runs on the chunks of a batch for a table."""
+
+    task: SinkTask
+    table: Table
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for connection, seqs in self.task.chunks(batches):
+            rows, messages = self.task.read(connection, seqs)
+            with self.table.connected() as target:
+                written = self._write(target, rows, messages, connection)
+            yield pa.RecordBatch.from_pylist([{"written": written}], schema=_WRITTEN)
+
+    def _write(
+        self,
+        target: psycopg.Connection[tuple[Any, ...]],
+        rows: pa.RecordBatch,
+        messages: Sequence[ClaimedMessage],
+        connection: Connection,
+    ) -> int:
+        names, listed = rows.schema.names, rows.to_pylist()
+        try:
+            return self.table.merge(target, names, listed)
+        except _ABOUT_ROWS:
+            pass  # one of them is to blame, and the others must not wait for it
+        written = 0
+        for row, claimed in zip(listed, messages, strict=True):
+            try:
+                written += self.table.merge(target, names, [row])
+            except _ABOUT_ROWS as error:
+                refusal = DeliveryRefused(
+                    f"The table {self.table.name} refuses the row.",
+                    why=str(error).strip().partition("\n")[0],
+                    hint="Mend the message, or the table, and resume the instance.",
+                )
+                self.task.put_aside(connection, claimed, refusal)
+        return written
+
+
+_TYPES = (
+    (pa.types.is_string, "text"),
+    (pa.types.is_integer, "bigint"),
+    (pa.types.is_decimal, "numeric"),
+    (pa.types.is_floating, "double precision"),
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_timestamp, "timestamptz"),
+    (pa.types.is_date, "date"),
+    (pa.types.is_binary, "bytea"),
+)
+
+
+def _column_type(field: pa.Field) -> str:
+    if field.name == _KEY:
+        return "uuid PRIMARY KEY"
+    # Lists and structures are JSON.
+    return next((name for fits, name in _TYPES if fits(field.type)), "jsonb")
+
+
+def _stored(value: Any) -> Any:
+    return Jsonb(value) if isinstance(value, list | dict) else value

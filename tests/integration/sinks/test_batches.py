@@ -1,0 +1,148 @@
+"""The batches of a sink in the MessageBox: settled before they are written, ended once, by whoever has them last."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from postroom.adapters import SparkSink
+from postroom.messagebox.check import check
+from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.queues import ClaimLost, HostQueues, Retry, Suspension
+from postroom.messagebox.sink_batches import SinkQueue
+from postroom.operations import instance_changes, ports
+from tests.support.box import Box
+from tests.support.sinks import add_sink, publish
+
+QUEUE = SinkQueue("Default")
+
+
+@pytest.fixture
+def port_id(box: Box) -> uuid.UUID:
+    add_sink(box, SparkSink("parquet", "lake"))
+    port: uuid.UUID = box.one("SELECT id FROM send_ports WHERE name = 'Lake'")
+    return port
+
+
+@pytest.fixture
+def host(box: Box) -> Iterator[Connection]:
+    with connect(box.url, user=box.host().role_name) as connection:
+        yield connection
+
+
+def test_hosts_leave_the_messages_of_sinks_alone(box: Box, port_id: uuid.UUID) -> None:
+    publish(box, b"a")
+    queues = HostQueues("Default")
+    dequeue = {"claim_id": uuid.uuid4(), "host_instance": 1, "limit": 10}
+    assert queues.dequeue(box.connection, service_class=ServiceClass.MESSAGING_IN_PROCESS, **dequeue) == []  # type: ignore[arg-type]
+    assert QUEUE.waiting(box.connection) == {port_id}
+
+
+def test_a_batch_is_the_same_at_every_attempt(box: Box, port_id: uuid.UUID, host: Connection) -> None:
+    ids = publish(box, b"a", b"bb", b"ccc")
+    first = QUEUE.open(host, port_id, limit=2)
+    assert first is not None
+    assert (first.attempt, first.sizes, first.tries, first.sink["path"]) == (1, (1, 2), (0, 0), "lake")
+    again = QUEUE.open(host, port_id, limit=100)
+    assert again is not None
+    assert (again.batch_id, again.number, again.seqs, again.attempt) == (first.batch_id, first.number, first.seqs, 2)
+    read = QUEUE.messages(host, again.batch_id, 2, again.seqs)
+    assert [str(one.claimed.message_id) for one in read] == ids[:2]
+    assert [one.claimed.body for one in read] == [b"a", b"bb"]
+    for late in (
+        lambda: QUEUE.messages(host, first.batch_id, 1, first.seqs),
+        lambda: QUEUE.complete(host, first),
+        lambda: QUEUE.fail(host, first, {}, {}),
+    ):
+        with pytest.raises(ClaimLost):
+            late()
+    assert QUEUE.complete(host, again) == 2
+    with pytest.raises(ClaimLost):
+        QUEUE.complete(host, again)
+    third = QUEUE.open(host, port_id, limit=100)
+    assert third is not None
+    assert third.number > first.number
+    assert QUEUE.complete(host, third) == 1
+    assert QUEUE.open(host, port_id, limit=100) is None
+    assert check(box.connection) == []
+
+
+def test_a_batch_outlives_the_process_that_opened_it(box: Box, port_id: uuid.UUID) -> None:
+    publish(box, b"a")
+    opened = QUEUE.open(box.connection, port_id, limit=10)
+    assert opened is not None
+    box.connection.execute("SELECT dead_processes_cleanup()")
+    # Nobody takes out of it what may have been written.
+    instance = box.one("SELECT instance_id FROM work_queue")
+    for function in ("suspend_instances", "terminate_instances"):
+        assert box.one(f"SELECT {function}(ARRAY[%s::uuid])", instance) is None
+    ports.unenlist(box.connection, "Lake")
+    assert check(box.connection) == []
+    again = QUEUE.open(box.connection, port_id, limit=10)
+    assert again is not None
+    assert (again.batch_id, again.seqs) == (opened.batch_id, opened.seqs)
+
+
+def test_a_batch_that_fails_is_tried_again_or_suspended(box: Box, port_id: uuid.UUID, host: Connection) -> None:
+    publish(box, b"a", b"b")
+    batch = QUEUE.open(host, port_id, limit=10)
+    assert batch is not None
+    retry = Retry(delay=timedelta(), code="DELIVERY", description="away")
+    suspension = Suspension(code="DELIVERY", description="away")
+    assert QUEUE.fail(host, batch, {batch.seqs[0]: retry}, {batch.seqs[1]: suspension}) == (1, 1)
+    assert box.suspended() == [("DELIVERY", True)]
+    # It is due at once, and found although no host runs.
+    assert QUEUE.waiting(host) == {port_id}
+    again = QUEUE.open(host, port_id, limit=10)
+    assert again is not None
+    assert (again.seqs, again.tries) == (batch.seqs[:1], (1,))
+    instance_changes.resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"))
+    assert QUEUE.complete(host, again) == 1
+    resumed = QUEUE.open(host, port_id, limit=10)
+    assert resumed is not None
+    assert resumed.seqs == batch.seqs[1:]
+
+
+def test_a_stopped_sink_keeps_what_comes_until_it_is_started(box: Box, port_id: uuid.UUID) -> None:
+    ports.stop(box.connection, "Lake")
+    publish(box, b"a")
+    assert QUEUE.waiting(box.connection) == set()
+    assert box.suspended() == [("PORT_STOPPED", True)]
+    ports.start(box.connection, "Lake")
+    assert QUEUE.waiting(box.connection) == {port_id}
+
+
+def test_a_batch_belongs_to_its_host(box: Box, port_id: uuid.UUID, host: Connection) -> None:
+    publish(box, b"a")
+    other = box.add_host("Other")
+    batch = QUEUE.open(host, port_id, limit=10)
+    assert batch is not None
+    with connect(box.url, user=other.role_name) as stranger:
+        theirs = SinkQueue("Other")
+        assert theirs.open(stranger, port_id, limit=10) is None
+        with pytest.raises(ClaimLost):
+            theirs.messages(stranger, batch.batch_id, batch.attempt, batch.seqs)
+        with pytest.raises(ClaimLost):
+            theirs.complete(stranger, batch)
+        for call in (lambda: QUEUE.open(stranger, port_id, limit=10), lambda: QUEUE.waiting(stranger)):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                call()
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            stranger.execute("TABLE sink_batches")
+
+
+def test_which_sinks_wait_is_found_from_one_to_the_next(box: Box, port_id: uuid.UUID) -> None:
+    add_sink(box, SparkSink("parquet", "other"), name="Other")
+    box.add_port("Files", "exists(Orders.Region)")
+    publish(box, b"a", b"b")
+    other = box.one("SELECT id FROM send_ports WHERE name = 'Other'")
+    assert QUEUE.waiting(box.connection) == {port_id, other}
+    batch = QUEUE.open(box.connection, other, limit=10)
+    assert batch is not None
+    assert len(batch.seqs) == 2
+    assert QUEUE.waiting(box.connection) == {port_id, other}

@@ -1,0 +1,257 @@
+"""A batch interrupted between any two steps, and what readers see of it: everything once."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from postroom.adapters import AnySink, SparkSink, SparkTable
+from postroom.errors import Unavailable
+from postroom.messagebox.check import check
+from postroom.messagebox.queues import ClaimLost
+from postroom.spark.file_sink import LocalTarget
+from postroom.spark.sinks import sink_lock
+from tests.support.box import Box, Region
+from tests.support.sinks import Killed, add_sink, drain_of, lake, publish
+
+
+def port_of(box: Box) -> uuid.UUID:
+    port: uuid.UUID = box.one("SELECT id FROM send_ports WHERE name = 'Lake'")
+    return port
+
+
+def dies_at(step: str) -> Callable[[str], None]:
+    def at(now: str) -> None:
+        if now == step:
+            raise Killed(step)
+
+    return at
+
+
+def ids_in(box: Box, sink: AnySink, home: Path) -> Counter[str]:
+    if isinstance(sink, SparkTable):
+        rows = box.connection.execute("SELECT message_id::text FROM public.orders").fetchall()
+        return Counter(message_id for (message_id,) in rows)
+    return Counter(str(row["message_id"]) for row in lake(home / "lake"))
+
+
+def sink_of(kind: str, box: Box) -> AnySink:
+    box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
+    if kind == "table":
+        return SparkTable(box.url, "public.orders", columns=[Region], max_messages=2)
+    return SparkSink("parquet" if kind == "files" else "delta", "lake", partition_by=[Region], max_messages=2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [
+        *(("files", step) for step in ("begin", "written", "published", "completed")),
+        *(("table", step) for step in ("begin", "written", "completed")),
+        *(("other", step) for step in ("begin", "written", "completed")),
+    ],
+)
+def test_whoever_comes_next_goes_on(box: Box, kind: str, step: str, tmp_path: Path) -> None:
+    """The process dies at a step; another one drains the rest."""
+    sink = sink_of(kind, box)
+    add_sink(box, sink)
+    ids = publish(box, b"a", b"b", b"c")
+    drain = drain_of(box, tmp_path, dies_at(step))
+    if step == "completed":
+        drain.queue.complete = _and_die(drain.queue.complete)  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        drain.drain_once(box.connection, port_of(box))
+    another = drain_of(box, tmp_path)
+    counts = []
+    while (written := another.drain_once(box.connection, port_of(box))) is not None:
+        counts.append(written)
+    assert counts == ([1] if step == "completed" else [2, 1])
+    there = ids_in(box, sink, tmp_path)
+    if kind == "other":
+        # At least once: what was written before the process died may be there twice, and can be told by its id.
+        assert set(there) == set(ids)
+        assert there.total() == (5 if step == "written" else 3)
+    else:
+        assert there == Counter(ids)
+    assert box.count("sink_batches") == 0
+    assert check(box.connection) == []
+
+
+def _and_die(complete: Callable[..., int]) -> Callable[..., int]:
+    def completed(*arguments: object) -> int:
+        complete(*arguments)
+        raise Killed("completed")
+
+    return completed
+
+
+def test_directories_appear_whole_and_are_in_the_log(box: Box, tmp_path: Path) -> None:
+    add_sink(box, SparkSink("parquet", "lake", partition_by=[Region], max_messages=2))
+    publish(box, b"a", region="EU")
+    publish(box, b"b", region="US")
+    drain = drain_of(box, tmp_path)
+    assert drain.drain_once(box.connection, port_of(box)) == 2
+    [directory] = [one for one in (tmp_path / "lake").iterdir() if one.name.startswith("batch=")]
+    assert sorted(one.name for one in directory.iterdir() if one.is_dir()) == ["Region=EU", "Region=US"]
+    [entry] = (tmp_path / "lake" / "_postroom" / "log").iterdir()
+    assert json.loads(entry.read_text())["directory"] == directory.name
+    assert list((tmp_path / "lake" / "_postroom" / "staging").iterdir()) == []
+    rows = {row["Region"]: row for row in lake(tmp_path / "lake")}
+    assert rows["EU"]["body"] == b"a"
+    assert rows["US"]["received_at"] is not None
+
+
+def test_a_late_attempt_adds_nothing(box: Box, tmp_path: Path) -> None:
+    """A process that was taken for dead goes on after another one has written its batch."""
+    add_sink(box, SparkSink("parquet", "lake"))
+    ids = publish(box, b"a")
+
+    def taken_over(step: str) -> None:
+        if step == "written":
+            assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 1
+
+    with pytest.raises(ClaimLost):
+        drain_of(box, tmp_path, taken_over).drain_once(box.connection, port_of(box))
+    assert Counter(str(row["message_id"]) for row in lake(tmp_path / "lake")) == Counter(ids)
+
+
+def test_a_batch_that_is_there_is_not_given_up(box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full when the log is written: the directory is there, so the batch stays what it is."""
+    add_sink(box, SparkSink("parquet", "lake"))
+    ids = publish(box, b"a")
+    with monkeypatch.context() as patched:
+
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        patched.setattr(LocalTarget, "_log", full)
+        with pytest.raises(OSError, match="No space"):
+            drain_of(box, tmp_path).drain_once(box.connection, port_of(box))
+    assert box.count("sink_batches") == 1
+    assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 1
+    assert Counter(str(row["message_id"]) for row in lake(tmp_path / "lake")) == Counter(ids)
+
+
+def test_what_cannot_be_a_row_is_suspended_alone(box: Box, tmp_path: Path) -> None:
+    add_sink(box, SparkSink("parquet", "lake", body="text"))
+    good, bad = publish(box, b"good", b"\xff\xfe")
+    assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 1
+    assert [row["message_id"] for row in lake(tmp_path / "lake")] == [good]
+    row = box.connection.execute("SELECT message_id::text, error_code, adapter FROM suspended_queue").fetchone()
+    assert row == (bad, "DELIVERY_REFUSED", "spark_sink")
+
+
+def test_what_cannot_be_a_row_is_routed_where_the_port_says_so(box: Box, tmp_path: Path) -> None:
+    add_sink(box, SparkSink("parquet", "lake", body="text"), route_failures=True)
+    box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'")
+    publish(box, b"\xff\xfe")
+    assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 0
+    assert box.queued() == {"Errors": 1}
+    assert box.suspended() == []
+
+
+def test_a_large_body_is_read_from_its_fragments(box: Box, tmp_path: Path) -> None:
+    add_sink(box, SparkSink("parquet", "lake"))
+    publish(box, b"x" * 250_000)
+    assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 1
+    assert [row["body"] for row in lake(tmp_path / "lake")] == [b"x" * 250_000]
+
+
+def test_a_sink_that_is_away_is_tried_again_by_the_ports_policy(box: Box, tmp_path: Path) -> None:
+    add_sink(
+        box,
+        SparkTable(f"postgresql:///nowhere?host={tmp_path}", "orders"),
+        retry_count=1,
+        retry_seconds=0,
+    )
+    publish(box, b"a")
+    drain = drain_of(box, tmp_path)
+    assert drain.drain_once(box.connection, port_of(box)) == 0
+    assert (box.count("scheduled_queue"), box.count("sink_batches")) == (1, 0)
+    assert drain.queue.waiting(box.connection) == {port_of(box)}
+    assert drain.drain_once(box.connection, port_of(box)) == 0
+    assert box.suspended() == [(Unavailable.code, True)]
+    assert check(box.connection) == []
+
+
+def test_a_sink_that_goes_away_in_the_middle(box: Box, tmp_path: Path) -> None:
+    """The target's connection ends between the merge and its commit: the rows come again, and are there once."""
+    box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
+    box.connection.execute(
+        "CREATE TABLE public.orders (message_id text UNIQUE, interchange_id text, message_type text,"
+        " received_at timestamptz, body bytea)"
+    )
+    box.connection.execute("CREATE SEQUENCE public.times")
+    box.connection.execute(
+        "CREATE FUNCTION public.away() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " IF nextval('public.times') = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF;"
+        " RETURN NULL; END $$"
+    )
+    box.connection.execute(
+        "CREATE CONSTRAINT TRIGGER away AFTER INSERT ON public.orders DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION public.away()"
+    )
+    sink = SparkTable(box.url, "public.orders")
+    add_sink(box, sink, retry_seconds=0)
+    ids = publish(box, b"a", b"b")
+    drain = drain_of(box, tmp_path)
+    assert drain.drain_once(box.connection, port_of(box)) == 0
+    assert ids_in(box, sink, tmp_path) == Counter()
+    assert drain.queue.waiting(box.connection) == {port_of(box)}
+    assert drain.drain_once(box.connection, port_of(box)) == 2
+    assert ids_in(box, sink, tmp_path) == Counter(ids)
+
+
+def test_a_row_that_the_table_refuses_is_suspended_alone(box: Box, tmp_path: Path) -> None:
+    box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
+    box.connection.execute(
+        "CREATE TABLE public.orders (message_id uuid PRIMARY KEY, interchange_id text, message_type text,"
+        " received_at timestamptz, body bytea CHECK (length(body) < 5))"
+    )
+    sink = SparkTable(box.url, "public.orders")
+    add_sink(box, sink)
+    good, bad = publish(box, b"good", b"too long")
+    assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 1
+    assert ids_in(box, sink, tmp_path) == Counter([good])
+    assert box.one("SELECT message_id::text FROM suspended_queue") == bad
+
+
+def test_a_table_without_its_index_is_refused(box: Box, tmp_path: Path) -> None:
+    box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
+    box.connection.execute("CREATE TABLE public.orders (message_id text)")
+    add_sink(box, SparkTable(box.url, "public.orders"))
+    publish(box, b"a")
+    assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 0
+    assert "no unique index" in box.one("SELECT error_description FROM suspended_queue")
+
+
+def test_a_batch_goes_where_it_was_to_go_when_it_was_made(box: Box, tmp_path: Path) -> None:
+    """A sink that is moved between two attempts would otherwise write one batch to both places."""
+    add_sink(box, SparkSink("parquet", "lake"))
+    ids = publish(box, b"a")
+    with pytest.raises(Killed):
+        drain_of(box, tmp_path, dies_at("published")).drain_once(box.connection, port_of(box))
+    box.connection.execute('UPDATE send_ports SET adapter = adapter || \'{"path": "elsewhere"}\'')
+    publish(box, b"b")
+    drain = drain_of(box, tmp_path)
+    assert [drain.drain_once(box.connection, port_of(box)) for _ in range(3)] == [1, 1, None]
+    assert [row["message_id"] for row in lake(tmp_path / "lake")] == ids
+    assert [row["body"] for row in lake(tmp_path / "elsewhere")] == [b"b"]
+
+
+def test_the_messages_of_a_port_that_is_gone_are_kept(box: Box, tmp_path: Path) -> None:
+    add_sink(box, SparkSink("parquet", "lake"))
+    publish(box, b"a")
+    port_id = port_of(box)
+    box.connection.execute("DELETE FROM send_ports")
+    assert drain_of(box, tmp_path).drain_once(box.connection, port_id) == 0
+    assert box.suspended() == [("PORT_GONE", True)]
+
+
+def test_the_lock_of_a_sink_is_a_number_that_postgresql_takes(box: Box) -> None:
+    for port_id in (uuid.UUID(int=0), uuid.UUID(int=2**128 - 1), uuid.uuid4()):
+        assert box.one("SELECT pg_try_advisory_xact_lock(7008, %s)", sink_lock(port_id)) is True

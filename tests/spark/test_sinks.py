@@ -1,0 +1,136 @@
+"""Send ports that Spark drains: what the writers of a real session make of a batch."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from postroom.adapters import AnySink, SparkSink, SparkTable
+from postroom.message import Message
+from postroom.messagebox.check import check
+from postroom.messagebox.sink_batches import SinkQueue
+from postroom.spark.login import Login
+from postroom.spark.pipeline_process import PipelineProcess
+from postroom.spark.sinks import Sinks
+from tests.support.box import Box, Priority, Region, Total
+from tests.support.sinks import add_sink, publish
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COLUMNS = {"region": Region, "total": Total, "priority": Priority}
+ORDER = b'{"id": 7, "lines": [{"sku": "a"}],\n "total": 12.50}'
+
+
+def orders(box: Box) -> list[str]:
+    """Two good orders and one that is no JSON; the ids of the good ones."""
+    promoted = {Region: "EU", Total: Decimal("12.50"), Priority: 1}
+    messages = [Message.of(ORDER, promoted=promoted), Message.of(b'{"id": 8}', promoted={Region: "US"})]
+    agent = box.agent()
+    good = [str(one.message_id) for one in agent.publish(messages)]
+    agent.publish([Message.of(b"no JSON", promoted={Region: "EU"})])
+    return good
+
+
+def drain(session: SparkSession, box: Box, login: Login, home: Path) -> int:
+    sinks = Sinks(session, box.host(), login=login, home=home)
+    sinks.drain_all(box.connection, threading.Event())
+    return sinks.counts["written"]
+
+
+def test_files_in_a_lake(session: SparkSession, box: Box, login: Login, tmp_path: Path) -> None:
+    sink = SparkSink(
+        "parquet", "lake", columns=COLUMNS, partition_by=[Region], parse="id BIGINT, lines ARRAY<STRUCT<sku: STRING>>"
+    )
+    add_sink(box, sink)
+    ids = orders(box)
+    assert drain(session, box, login, tmp_path) == 2
+    rows = {row["message_id"]: row for row in session.read.parquet(str(tmp_path / "lake")).collect()}
+    assert set(rows) == set(ids)
+    order = rows[ids[0]]
+    assert (order["region"], order["total"], order["priority"], order["id"]) == ("EU", Decimal("12.5"), 1, 7)
+    assert (order["lines"][0]["sku"], bytes(order["body"])) == ("a", ORDER)
+    assert order["batch"].startswith("000000000001-")
+    assert box.suspended() == [("DELIVERY_REFUSED", True)]
+    assert check(box.connection) == []
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_text_files(session: SparkSession, box: Box, login: Login, tmp_path: Path, format: str) -> None:
+    options = {"header": "true", "escape": '"'} if format == "csv" else {}
+    add_sink(box, SparkSink(format, "lake", columns=[Region], options=options))
+    ids = publish(box, b'say "hi",\nand bye', b"b")
+    assert drain(session, box, login, tmp_path) == 2
+    reader = session.read.option("multiLine", format == "csv").options(**options)
+    rows = reader.format(format).load(str(tmp_path / "lake")).collect()
+    assert {row["message_id"]: row["body"] for row in rows} == {ids[0]: 'say "hi",\nand bye', ids[1]: "b"}
+
+
+def test_a_place_where_directories_cannot_be_renamed(
+    session: SparkSession, box: Box, login: Login, tmp_path: Path
+) -> None:
+    """Every attempt has its own directory there; the log says which counts."""
+    target = (tmp_path / "store").as_uri()
+    add_sink(box, SparkSink("parquet", target))
+    ids = publish(box, b"a")
+    port_id = box.one("SELECT id FROM send_ports")
+    # An attempt that was left behind when it had written.
+    assert SinkQueue("Default").open(box.connection, port_id, limit=10) is not None
+    assert drain(session, box, login, tmp_path) == 1
+    log = session.read.json(f"{target}/_postroom/log").collect()
+    [directory] = [row["directory"] for row in log]
+    assert directory.endswith("-000002")
+    rows = session.read.option("basePath", target).parquet(f"{target}/{directory}").collect()
+    assert [row["message_id"] for row in rows] == ids
+
+
+def test_a_table_of_postgresql_and_any_other_writer(
+    session: SparkSession, box: Box, login: Login, tmp_path: Path
+) -> None:
+    box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
+    table = SparkTable(box.url, "public.orders", columns=COLUMNS, parse="lines ARRAY<STRUCT<sku: STRING>>", body="text")
+    sinks: dict[str, AnySink] = {
+        "Table": table,
+        "Xml": SparkSink("xml", "documents", options={"rowTag": "message", "rootTag": "messages"}),
+    }
+    for name, sink in sinks.items():
+        add_sink(box, sink, name=name)
+    ids = orders(box)
+    assert drain(session, box, login, tmp_path) == 5
+    rows = box.connection.execute(
+        "SELECT message_id::text, region, total, lines #>> '{0,sku}', body FROM public.orders ORDER BY priority"
+    ).fetchall()
+    assert rows[0] == (ids[0], "EU", Decimal("12.5"), "a", ORDER.decode())
+    assert {row[0] for row in rows} == set(ids)
+    documents = session.read.format("xml").option("rowTag", "message").load(str(tmp_path / "documents"))
+    assert {row["message_id"] for row in documents.collect()} > set(ids)
+
+
+def test_a_pipeline_process_drains_its_sinks_until_it_is_stopped(
+    session: SparkSession, box: Box, login: Login, tmp_path: Path
+) -> None:
+    add_sink(box, SparkSink("parquet", "lake", max_messages=2, interval=0))
+    ids = publish(box, b"a", b"b", b"c")
+    stop = threading.Event()
+    counts: Counter[str] = Counter()
+    process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
+    thread = threading.Thread(target=lambda: counts.update(process.run(stop)))
+    thread.start()
+    try:
+        wait_until(lambda: box.count("work_queue") == 0, 120, what="an empty queue")
+        ids += publish(box, b"d")
+        wait_until(lambda: box.count("work_queue") == 0, 120, what="an empty queue")
+    finally:
+        stop.set()
+        thread.join()
+    assert counts["written"] == 4
+    rows = session.read.parquet(str(tmp_path / "lake")).collect()
+    assert Counter(row["message_id"] for row in rows) == Counter(ids)
+    assert uuid.UUID(rows[0]["message_id"])

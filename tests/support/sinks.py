@@ -1,0 +1,106 @@
+"""Sinks without Spark: the functions that its tasks run, called in this process, and files that Arrow writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from postroom.adapters import AnySink, SparkSink, SparkTable
+from postroom.message import Message
+from postroom.messagebox.sink_batches import SinkBatch
+from postroom.spark.drain import Drain
+from postroom.spark.file_sink import LocalTarget
+from postroom.spark.login import Login
+from postroom.spark.sink_rows import RowFormat
+from postroom.spark.sink_task import SinkTask, chunks
+from postroom.spark.table_sink import Table, TableTask
+from tests.support.box import Box, Region
+
+
+class Killed(BaseException):
+    """The process dies here: nothing after it runs."""
+
+
+class InProcess:
+    """A writer whose tasks run here, one after the other. ``at`` is called with the name of each step."""
+
+    def __init__(self, home: Path, at: Callable[[str], None] = lambda step: None) -> None:
+        self._home = home
+        self._at = at
+
+    def target(self, sink: AnySink) -> LocalTarget | None:
+        if not isinstance(sink, SparkSink) or not sink.is_files:
+            return None
+        return _Watched(sink.target(self._home), self._at)
+
+    def row_format(self, sink: AnySink) -> RowFormat:
+        return RowFormat(columns=sink.columns, body=sink.body)
+
+    def write(self, sink: AnySink, batch: SinkBatch, task: SinkTask) -> None:
+        self._at("begin")
+        given = [pa.RecordBatch.from_pydict({"seqs": chunks(batch.seqs, batch.sizes)})]
+        if isinstance(sink, SparkTable):
+            table = Table(url=sink.url, name=sink.table)
+            table.prepare(task.rows.schema)
+            list(TableTask(task=task, table=table)(iter(given)))
+        else:
+            rows = list(task(iter(given)))
+            target = self.target(sink)
+            folder = target.staging(batch) if target else sink.target(self._home)
+            ds.write_dataset(
+                rows,
+                folder,
+                schema=task.rows.schema,
+                format="parquet",
+                partitioning=list(sink.partition_by),
+                partitioning_flavor="hive",
+                basename_template=f"{batch.batch_id.hex}-{batch.attempt}-{{i}}.parquet",
+                existing_data_behavior="overwrite_or_ignore",
+            )
+        self._at("written")
+
+    def has_died(self) -> bool:
+        return False
+
+
+class _Watched(LocalTarget):
+    def __init__(self, folder: str, at: Callable[[str], None]) -> None:
+        super().__init__(folder)
+        self._at = at
+
+    def publish(self, batch: SinkBatch) -> None:
+        super().publish(batch)
+        self._at("published")
+
+
+def add_sink(
+    box: Box, sink: AnySink, *, name: str = "Lake", filter: str = "exists(Orders.Region)", **port: object
+) -> None:
+    box.add_port(name, filter, adapter=sink.model_dump(mode="json"), **port)  # type: ignore[arg-type]
+
+
+def publish(box: Box, *bodies: bytes, region: str = "EU") -> list[str]:
+    """Messages for the sink; their ids."""
+    published = box.agent().publish([Message.of(body, promoted={Region: region}) for body in bodies])
+    return [str(one.message_id) for one in published]
+
+
+def drain_of(box: Box, home: Path, at: Callable[[str], None] = lambda step: None) -> Drain:
+    login = Login(url=box.url, user=box.host().role_name)
+    return Drain(InProcess(home, at), box.host(), login=login, home=home)
+
+
+def lake(folder: Path) -> list[dict[str, object]]:
+    """Every row that a reader of the directory finds: what begins with an underscore is not for readers."""
+    files: Sequence[str] = [
+        str(file)
+        for file in sorted(folder.rglob("*.parquet"))
+        if not any(part.startswith(("_", ".")) for part in file.relative_to(folder).parts)
+    ]
+    if not files:
+        return []
+    rows: list[dict[str, object]] = ds.dataset(files, format="parquet", partitioning="hive").to_table().to_pylist()
+    return rows
