@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from postroom import adapters, maps, pipelines
     from postroom.agent.publishing import Published
-    from postroom.application import Application, Retry
+    from postroom.application import Application, Retry, Schedule
     from postroom.client import Client, connect
     from postroom.errors import PublishFailed
     from postroom.message import Context, Message, Part
@@ -35,6 +35,7 @@ __all__ = [
     "PublishFailed",
     "Published",
     "Retry",
+    "Schedule",
     "__version__",
     "adapters",
     "connect",
@@ -56,6 +57,7 @@ _HOMES = {
     "PublishFailed": "postroom.errors",
     "Published": "postroom.agent.publishing",
     "Retry": "postroom.application",
+    "Schedule": "postroom.application",
     "connect": "postroom.client",
 }
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from psycopg import sql
 
+from postroom import Schedule
 from postroom.operations import locations
 from postroom.spark.login import Login
 from postroom.spark.pipeline_process import PipelineProcess
@@ -87,9 +88,15 @@ def test_locations_come_and_go_while_it_runs(
 
         locations.enable(box.connection, "one")
         wait_for_messages(box, 4)
+        wait_until(lambda: box.one(lock) == 2, 30, what="both locations at work")
+        locations.schedule(box.connection, "one", Schedule(stop="2000-12-31"))
+        wait_until(lambda: box.one(lock) == 1, 30, what="the location at rest, outside its schedule")
+        (folder / "one" / "e.json").write_bytes(ORDER)
+        locations.schedule(box.connection, "one", Schedule(start="2000-12-31"))
+        wait_for_messages(box, 5)
         wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
         counts = process.stop()
-    assert counts == {"files": 4, "published": 4, "suspended": 0, "routed": 0, "empty": 0}
+    assert counts == {"files": 5, "published": 5, "suspended": 0, "routed": 0, "empty": 0}
     sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name IN ('postroom claims', 'postroom stream')"
     wait_until(lambda: box.one(sessions) == 0, what="no session left over")
 

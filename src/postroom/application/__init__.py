@@ -16,6 +16,7 @@ from postroom.application.definition import (
 )
 from postroom.application.load import load
 from postroom.application.retry import Retry
+from postroom.application.schedule import Schedule
 
 __all__ = [
     "DEFAULT_HOST",
@@ -25,6 +26,7 @@ __all__ = [
     "ReceiveLocationDefinition",
     "ReceivePortDefinition",
     "Retry",
+    "Schedule",
     "SendPortDefinition",
     "SendPortGroupDefinition",
     "SendPortState",

@@ -17,6 +17,7 @@ from postroom.application.define import define
 from postroom.application.definition import DEFAULT_HOST, Authentication, SendPortState
 from postroom.application.place import Place, here
 from postroom.application.retry import Retry
+from postroom.application.schedule import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +53,7 @@ class DeclaredLocation:
     pipeline: ReceivePipeline | None
     host: str
     enabled: bool
+    schedule: Schedule | None
     place: Place
 
 
@@ -99,10 +101,20 @@ class ReceivePort:
         pipeline: ReceivePipeline | None = None,
         host: str = DEFAULT_HOST,
         enabled: bool = True,
+        schedule: Schedule | None = None,
     ) -> ReceivePort:
-        """A place where messages come in; without a pipeline they pass through unread."""
+        """A place where messages come in; without a pipeline they pass through unread. With a ``schedule`` it takes
+        them in at those times only."""
         self.locations.append(
-            DeclaredLocation(name=name, adapter=adapter, pipeline=pipeline, host=host, enabled=enabled, place=here())
+            DeclaredLocation(
+                name=name,
+                adapter=adapter,
+                pipeline=pipeline,
+                host=host,
+                enabled=enabled,
+                schedule=schedule,
+                place=here(),
+            )
         )
         return self
 

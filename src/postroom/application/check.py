@@ -20,6 +20,7 @@ from postroom.application.known_properties import known_properties, property_pro
 from postroom.application.names import host_name_problem
 from postroom.application.place import Place
 from postroom.application.retry import Retry
+from postroom.application.schedule import Schedule
 from postroom.errors import BadValue, Problem
 from postroom.maps.port_maps import map_problems
 from postroom.pipelines import Receive, ReceivePipeline
@@ -144,6 +145,10 @@ def _location_problems(location: DeclaredLocation, hosts: Collection[str]) -> It
     yield from host_problems(location.host, hosts)
     if not isinstance(location.enabled, bool):
         yield f"enabled is {location.enabled!r}, but must be True or False."
+    if isinstance(location.schedule, Schedule):
+        yield from (f"schedule: {text}" for text in location.schedule.problems())
+    elif location.schedule is not None:
+        yield f"schedule is {location.schedule!r}, but must be something like Schedule(window=('08:00', '18:00'))."
 
 
 def _send_port_problems(port: DeclaredSendPort, hosts: Collection[str], known: list[Property]) -> Iterator[str]:

@@ -89,6 +89,7 @@ def _location_definition(location: DeclaredLocation, spelling: dict[str, str]) -
         pipeline=_pipeline(location),
         host=spelling[location.host.lower()],
         enabled=location.enabled,
+        schedule=location.schedule,
         place=location.place,
     )
 

@@ -20,6 +20,7 @@ from pydantic import (
 from postroom.adapters import AnyAdapter, PortAdapter
 from postroom.application.place import Place
 from postroom.application.retry import Retry
+from postroom.application.schedule import Schedule
 from postroom.errors import DefinitionError
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
@@ -89,6 +90,8 @@ class ReceiveLocationDefinition(_Placed):
     pipeline: Annotated[ReceivePipeline, Field(discriminator="kind")]
     host: str
     enabled: bool = True
+    schedule: Schedule | None = None
+    """None leaves it to the operator, as it is."""
 
 
 class ReceivePortDefinition(_Placed):

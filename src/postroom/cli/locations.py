@@ -21,7 +21,7 @@ _NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
 @click.group(cls=Noun)
 def location() -> None:
-    """List, enable and disable receive locations.
+    """List, enable, disable and schedule receive locations.
 
     \b
     Example:
@@ -39,22 +39,13 @@ def list_(frame: Frame) -> None:
     Example:
       postroom location list -o json
     """
+    from postroom.clock import system_clock
     from postroom.operations.locations import list_locations
 
     with opened(frame) as connection:
-        rows = [one.as_dict() for one in list_locations(connection)]
-    columns = [
-        "location",
-        "port",
-        "application",
-        "host",
-        "enabled",
-        "waiting",
-        "suspended",
-        "problems",
-        "pipeline",
-        "uri",
-    ]
+        rows = [{**one.as_dict(), "opens": one.opens_at(system_clock())} for one in list_locations(connection)]
+    columns = ["location", "port", "application", "host", "enabled", "schedule", "opens"]
+    columns += ["waiting", "suspended", "problems", "pipeline", "uri"]
     show_rows(rows, columns, frame.output, empty="No receive locations. Apply an application: postroom apply APP")
 
 
@@ -88,6 +79,44 @@ def disable(frame: Frame, names: tuple[str, ...]) -> None:
     from postroom.operations import locations
 
     _change(frame, names, locations.disable, "disabled")
+
+
+@location.command()
+@_NAMES
+@click.option("--window", metavar="HH:MM-HH:MM", help="The time of day; one that ends earlier goes over midnight.")
+@click.option("--zone", default="UTC", show_default=True, help="The time zone that days and times are of.")
+@click.option("--from", "start", metavar="DAY", help="The first day, like 2026-01-31.")
+@click.option("--until", "stop", metavar="DAY", help="The last day.")
+@click.option("--every-days", type=int, metavar="N", help="Every N days, from the first on.")
+@click.option("--weekdays", metavar="DAYS", help="Like mon,wed,fri.")
+@click.option("--month-days", metavar="DAYS", help="Like 1,15,last.")
+@click.option("--month-weekdays", metavar="DAYS", help="Like 'first mon,last fri'.")
+@click.option("--months", metavar="MONTHS", help="Like 1,4,7,10: only in these.")
+@click.option("--always", is_flag=True, help="No schedule any more.")
+@frame_options
+@pass_frame
+def schedule(frame: Frame, /, names: tuple[str, ...], always: bool, **said: str | int | None) -> None:
+    """Say when locations take in messages, while they run.
+
+    A schedule that an application declares comes back when it is applied again.
+
+    \b
+    Examples:
+      postroom location schedule drop --window 08:00-18:00 --weekdays mon,tue,wed,thu,fri --zone Europe/Berlin
+      postroom location schedule drop --always
+    """
+    from postroom.operations import locations
+    from postroom.operations.schedules import schedule_from
+
+    given = {name: value for name, value in said.items() if value is not None and (name, value) != ("zone", "UTC")}
+    if always is bool(given):
+        raise click.UsageError("Say when, or --always.")
+    when = None if always else schedule_from(given)
+    with opened(frame) as connection:
+        for name in names:
+            locations.schedule(connection, name, when)
+    now = "always" if when is None else str(when)
+    show_rows([{"location": name, "schedule": now} for name in names], ["location", "schedule"], frame.output)
 
 
 def _change(frame: Frame, names: tuple[str, ...], change: Callable[[Connection, str], None], done: str) -> None:

@@ -45,7 +45,7 @@ COMMANDS: dict[str, Lazy] = {
     ),
     "port": Lazy("postroom.cli.ports:port", "List, enlist, start, stop and unenlist send ports."),
     "group": Lazy("postroom.cli.groups:group", "List, enlist, start, stop and unenlist send port groups."),
-    "location": Lazy("postroom.cli.locations:location", "List, enable and disable receive locations."),
+    "location": Lazy("postroom.cli.locations:location", "List, enable, disable and schedule receive locations."),
     "subscription": Lazy(
         "postroom.cli.subscriptions:subscription", "Look at subscriptions, and try messages against them."
     ),

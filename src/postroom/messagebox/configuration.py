@@ -6,10 +6,13 @@ import uuid
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum, IntEnum
 from typing import Any
 
+from psycopg.types.json import Jsonb
+
+from postroom.application import Schedule
 from postroom.errors import NotFound
 from postroom.filters.authorisation import ApplicationProperties
 from postroom.messagebox.connection import Connection
@@ -69,6 +72,16 @@ class ReceiveLocation:
     """Required of what comes in: none, drop (what fails it), or keep (it, suspended)."""
     maps: dict[str, Any] = field(default_factory=dict)
     """Of its receive port: for messages after the pipeline, as they are stored."""
+    schedule: Schedule | None = None
+
+    @property
+    def is_ordered(self) -> bool:
+        """Do interchanges come in one after the other (RCV-25)?"""
+        return self.adapter.get("order") is not None
+
+    def receives_at(self, now: datetime) -> bool:
+        """Is it enabled, and inside its schedule (ORS-07, ORS-08)?"""
+        return self.enabled and (self.schedule is None or self.schedule.is_open(now))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +204,7 @@ def receive_locations(connection: Connection, *, host_id: int | None = None) -> 
     those."""
     rows = connection.execute(
         f"SELECT l.id, l.name, p.id, p.name, l.host_id, {_adapter(connection, 'receive_locations')}, l.pipeline, l.uri,"
-        "       l.enabled, p.route_failures, p.authentication, p.maps"
+        "       l.enabled, p.route_failures, p.authentication, p.maps, l.schedule"
         "  FROM management.receive_locations l JOIN management.receive_ports p ON p.id = l.receive_port_id"
         " WHERE l.host_id = coalesce(%s, l.host_id) ORDER BY l.name",
         (host_id,),
@@ -200,7 +213,19 @@ def receive_locations(connection: Connection, *, host_id: int | None = None) -> 
         *("location_id", "name", "port_id", "port_name", "host_id", "adapter", "pipeline", "uri", "enabled"),
         *("route_failures", "authentication", "maps"),
     )
-    return [ReceiveLocation(**dict(zip(names, row, strict=True))) for row in rows]
+    return [
+        ReceiveLocation(**dict(zip(names, row, strict=True)), schedule=read_schedule(stored)) for *row, stored in rows
+    ]
+
+
+def stored_schedule(schedule: Schedule | None) -> Jsonb | None:
+    """The inverse of ``read_schedule``."""
+    return None if schedule is None else Jsonb(schedule.model_dump(mode="json"))
+
+
+def read_schedule(stored: dict[str, Any] | None) -> Schedule | None:
+    """A schedule as it is stored."""
+    return None if stored is None else Schedule(**stored)
 
 
 def _adapter(connection: Connection, table: str) -> str:

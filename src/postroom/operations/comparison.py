@@ -327,13 +327,16 @@ def receive_port_fields(port: ReceivePortDefinition) -> dict[str, Any]:
 
 
 def location_fields(port: ReceivePortDefinition, location: ReceiveLocationDefinition, home: Path) -> dict[str, Any]:
-    """What is stored of a location and follows its declaration. Whether it is enabled belongs to the operator."""
+    """What is stored of a location and follows its declaration. Whether it is enabled belongs to the operator, and so
+    does its schedule where none is declared."""
+    scheduled = {} if location.schedule is None else {"schedule": location.schedule}
     return {
         "receive port": port.name,
         "host": location.host,
         "adapter": location.adapter.model_dump(mode="json"),
         "pipeline": location.pipeline.model_dump(mode="json"),
         "uri": location.adapter.address(home),
+        **scheduled,
     }
 
 
@@ -344,6 +347,7 @@ def _deployed_location(location: ReceiveLocation, host: str) -> dict[str, Any]:
         "adapter": location.adapter,
         "pipeline": location.pipeline,
         "uri": location.uri,
+        "schedule": location.schedule,
     }
 
 

@@ -29,6 +29,7 @@ from postroom.messagebox.configuration import (
     hosts,
     send_port_groups,
     send_ports,
+    stored_schedule,
 )
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.migrate import create_host
@@ -208,6 +209,7 @@ class _Deployment:
                         "pipeline": Jsonb(fields["pipeline"]),
                         "uri": fields["uri"],
                         "enabled": location.enabled,
+                        "schedule": stored_schedule(location.schedule),
                     },
                 )
         for step in self._plan.of(Kind.RECEIVE_PORT, Action.REMOVE):

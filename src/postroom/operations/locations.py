@@ -1,4 +1,4 @@
-"""Receive locations: list, enable, disable."""
+"""Receive locations: list, enable, disable, schedule."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from psycopg.rows import class_row
+from psycopg.rows import dict_row
 
-from postroom.errors import NotFound, StateError
-from postroom.messagebox.configuration import receive_locations
+from postroom.application import Schedule
+from postroom.errors import DefinitionError, NotFound, StateError
+from postroom.messagebox.configuration import read_schedule, receive_locations, stored_schedule
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.statements import statement
 
@@ -29,6 +30,8 @@ class LocationListing:
     pipeline: str
     uri: str
     enabled: bool
+    schedule: Schedule | None
+    """When it takes in messages; None: always."""
     route_failures: bool
     """Of its port: are failures published instead of suspended?"""
     waiting: int
@@ -41,13 +44,18 @@ class LocationListing:
 
     def as_dict(self) -> dict[str, Any]:
         """For a listing."""
-        return asdict(self)
+        return {**asdict(self), "schedule": None if self.schedule is None else str(self.schedule)}
+
+    def opens_at(self, now: datetime) -> datetime | None:
+        """When it takes in messages again, if it is outside its schedule; None if it is inside, or never will be."""
+        return None if self.schedule is None or self.schedule.is_open(now) else self.schedule.next_opening(now)
 
 
 def list_locations(connection: Connection) -> list[LocationListing]:
     """Every receive location, by name."""
-    with connection.cursor(row_factory=class_row(LocationListing)) as cursor:
-        return cursor.execute(statement("queries/list_receive_locations")).fetchall()
+    with connection.cursor(row_factory=dict_row) as cursor:
+        rows = cursor.execute(statement("queries/list_receive_locations")).fetchall()
+    return [LocationListing(**{**row, "schedule": read_schedule(row["schedule"])}) for row in rows]
 
 
 def enable(connection: Connection, name: str) -> None:
@@ -60,18 +68,39 @@ def disable(connection: Connection, name: str) -> None:
     _set(connection, name, enabled=False)
 
 
+def schedule(connection: Connection, name: str, when: Schedule | None) -> None:
+    """The location takes in messages at these times only, or (None) always. A schedule that its application declares
+    comes back when that is applied again."""
+    problems = [] if when is None else list(when.problems())
+    if problems:
+        raise DefinitionError(
+            "This cannot be a schedule.", why=" ".join(problems), hint="See postroom location --help."
+        )
+
+    def work(connection: Connection) -> None:
+        connection.execute("SELECT change_routing()")
+        _enabled(connection, name)
+        connection.execute("UPDATE receive_locations SET schedule = %s WHERE name = %s", (stored_schedule(when), name))
+
+    transaction(connection, work)
+
+
+def _enabled(connection: Connection, name: str) -> bool:
+    row = connection.execute("SELECT enabled FROM receive_locations WHERE name = %s", (name,)).fetchone()
+    if row is None:
+        names = ", ".join(location.name for location in receive_locations(connection))
+        raise NotFound(
+            f"There is no receive location {name!r}.",
+            hint=f"The receive locations are: {names or 'none; run postroom apply first'}.",
+        )
+    return bool(row[0])
+
+
 def _set(connection: Connection, name: str, *, enabled: bool) -> None:
     def work(connection: Connection) -> None:
         # Not that routing changes, but the processes that run learn of changes by its version.
         connection.execute("SELECT change_routing()")
-        row = connection.execute("SELECT enabled FROM receive_locations WHERE name = %s", (name,)).fetchone()
-        if row is None:
-            names = ", ".join(location.name for location in receive_locations(connection))
-            raise NotFound(
-                f"There is no receive location {name!r}.",
-                hint=f"The receive locations are: {names or 'none; run postroom apply first'}.",
-            )
-        if row[0] is enabled:
+        if _enabled(connection, name) is enabled:
             state = "enabled" if enabled else "disabled"
             raise StateError(f"Receive location {name!r} is {state} already.", hint="There is nothing to do.")
         connection.execute("UPDATE receive_locations SET enabled = %s WHERE name = %s", (enabled, name))

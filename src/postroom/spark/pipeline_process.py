@@ -161,12 +161,13 @@ class PipelineProcess:
             self._connection = None
 
     def _served(self, connection: Connection) -> list[ReceiveLocation]:
+        now = system_clock()
         return [
             # What an adapter has accepted is published, although its location was disabled meanwhile.
             replace(location, enabled=True)
             for location in receive_locations(connection, host_id=self._host.host_id)
             if location.adapter["kind"] in _SERVED
-            and (location.enabled or inbox.has_rows(connection, location.location_id))
+            and (location.receives_at(now) or inbox.has_rows(connection, location.location_id))
         ]
 
     def _stop(self, location_id: uuid.UUID, *, drain: bool) -> None:

@@ -223,6 +223,24 @@ def test_a_host_is_shown_with_its_queues(suspended: Run) -> None:
         assert (ran.code, ran.out) == (ExitCode.NOT_FOUND, "")
 
 
+def test_a_location_is_scheduled(applied: Run) -> None:
+    window = ("--window", "08:00-18:00", "--weekdays", "mon,Fri", "--zone", "Europe/Berlin")
+    shown = "mon fri, 08:00-18:00, Europe/Berlin"
+    assert applied("location", "schedule", "drop", *window, "-o", "json").json == [
+        {"location": "drop", "schedule": shown}
+    ]
+    assert applied("location", "list", "-o", "json").json[0]["schedule"] == shown
+    monthly = ("--month-weekdays", "first mon, last fri", "--months", "1,7", "--from", "2026-01-01")
+    assert applied("location", "schedule", "drop", *monthly).code == ExitCode.OK
+    assert applied("location", "schedule", "drop", "--month-days", "1,last").code == ExitCode.OK
+    assert applied("location", "schedule", "drop", "--month-days", "1,penultimate").code == ExitCode.REFUSED
+    assert applied("location", "schedule", "drop", "--zone", "Mars/Olympus").code == ExitCode.REFUSED
+    assert applied("location", "schedule", "drop").code == ExitCode.USAGE
+    assert applied("location", "schedule", "drop", "--always", "--every-days", "2").code == ExitCode.USAGE
+    assert applied("location", "schedule", "drop", "--always").code == ExitCode.OK
+    assert applied("location", "list", "-o", "json").json[0]["schedule"] is None
+
+
 def test_a_location_is_disabled_and_enabled(applied: Run) -> None:
     assert applied("location", "disable", "drop").code == ExitCode.OK
     assert applied("location", "list", "-o", "json").json[0]["enabled"] is False

@@ -39,6 +39,7 @@ OPERATORS_DO: Commands = [
     ("port", "stop", "Europe"),
     ("port", "start", "Europe"),
     ("port", "stop", "Audit"),
+    ("location", "schedule", "drop", "--every-days", "1"),
     ("location", "disable", "drop"),
     ("location", "enable", "drop"),
     ("instance", "suspend", "INSTANCE"),

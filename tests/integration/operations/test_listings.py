@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import uuid
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from postroom import Schedule
 from postroom.errors import DefinitionError, NotFound, StateError
 from postroom.filters.text import format_filter
 from postroom.message import FRAGMENT_SIZE, Bytes, Message, Part
-from postroom.messagebox.configuration import PortState
+from postroom.messagebox.configuration import PortState, receive_locations
 from postroom.messagebox.service_subscriptions import SubscriptionState
 from postroom.operations import locations, ports
 from postroom.operations.check import check
@@ -173,6 +175,28 @@ def test_locations_are_enabled_and_disabled(box: Box) -> None:
     assert locations.list_locations(box.connection)[0].enabled
     with pytest.raises(NotFound, match="drop"):
         locations.enable(box.connection, "nowhere")
+
+
+def test_a_location_has_the_schedule_that_it_is_given(box: Box) -> None:
+    box.add_location()
+    night = Schedule(window=("22:00", "06:00"))
+    locations.schedule(box.connection, "drop", night)
+    (listed,) = locations.list_locations(box.connection)
+    (location,) = receive_locations(box.connection)
+    assert listed.schedule == location.schedule == night
+    noon, midnight = datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    assert (location.receives_at(noon), location.receives_at(midnight)) == (False, True)
+    assert (listed.opens_at(noon), listed.opens_at(midnight)) == (datetime(2026, 1, 1, 22, tzinfo=UTC), None)
+    with pytest.raises(DefinitionError, match="cannot be a schedule"):
+        locations.schedule(box.connection, "drop", Schedule(zone="Mars"))
+    locations.schedule(box.connection, "drop", None)
+    (location,) = receive_locations(box.connection)
+    assert location.schedule is None
+    assert location.receives_at(noon)
+    locations.disable(box.connection, "drop")
+    assert not receive_locations(box.connection)[0].receives_at(noon)
+    with pytest.raises(NotFound):
+        locations.schedule(box.connection, "nowhere", None)
 
 
 def test_a_location_says_what_holds_it_up(box: Box) -> None:

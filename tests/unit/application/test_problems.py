@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from postroom import BTS, Application, ErrorReport, Property, Retry, adapters, pipelines
+from postroom import BTS, Application, ErrorReport, Property, Retry, Schedule, adapters, pipelines
 from postroom.application.check import problems_of
 from postroom.errors import DefinitionRefused
 
@@ -96,6 +96,14 @@ def test_what_is_right_has_no_problems(declare: Callable[[Any], object]) -> None
             "pipeline: .*Orders.Region",
         ),
         (lambda app: app.receive_port("in").location("x", adapters.File("in"), enabled="no"), "enabled is 'no'"),
+        (
+            lambda app: app.receive_port("in").location("x", adapters.File("in"), schedule="daily"),
+            "schedule is 'daily'",
+        ),
+        (
+            lambda app: app.receive_port("in").location("x", adapters.File("in"), schedule=Schedule(zone="Mars")),
+            "schedule: there is no time zone 'Mars'",
+        ),
         (lambda app: app.send_port("a", NULL, retry=Retry(count=-1)), "count is -1"),
         (lambda app: app.send_port("a", NULL, retry=Retry(count=1001)), "count is 1001"),
         (lambda app: app.send_port("a", NULL, retry=Retry(interval=-1)), "interval is -1 seconds"),

@@ -44,7 +44,7 @@ GRANT EXECUTE ON FUNCTION
     messagebox.terminate_instances
     TO __OPERATORS_ROLE__;
 GRANT UPDATE (state) ON management.send_ports, management.send_port_groups TO __OPERATORS_ROLE__;
-GRANT UPDATE (enabled) ON management.receive_locations TO __OPERATORS_ROLE__;
+GRANT UPDATE (enabled, schedule) ON management.receive_locations TO __OPERATORS_ROLE__;
 
 DO $$
 DECLARE

@@ -1,7 +1,7 @@
 -- The receive locations with what they belong to, the files that they have in hand, and what is suspended of theirs.
 -- Reads the suspended queue whole.
 SELECT l.name AS location, l.id AS location_id, p.name AS port, a.name AS application, h.name AS host,
-       l.adapter_kind AS adapter, l.pipeline ->> 'kind' AS pipeline, l.uri, l.enabled, p.route_failures,
+       l.adapter_kind AS adapter, l.pipeline ->> 'kind' AS pipeline, l.uri, l.enabled, l.schedule, p.route_failures,
        coalesce(c.files, 0) AS waiting, c.oldest, coalesce(s.suspended, 0) AS suspended,
        coalesce(c.problems, '{}') AS problems
   FROM receive_locations l

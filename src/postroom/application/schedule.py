@@ -1,0 +1,172 @@
+"""When a receive location takes in messages: from and until a day, at a time of day, on some days (ORS-08)."""
+
+from __future__ import annotations
+
+import calendar
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cached_property
+from typing import Literal, get_args
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from postroom.errors import DefinitionError
+
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+Ordinal = Literal["first", "second", "third", "fourth", "last"]
+
+_WEEKDAYS: tuple[str, ...] = get_args(Weekday)
+_ORDINALS: tuple[str, ...] = get_args(Ordinal)
+_LONGEST_MONTH = 31
+
+#: How far ahead the next opening is looked for: the 29th of February comes within eight years.
+_DAYS_AHEAD = 3_000
+
+
+class Schedule(BaseModel):
+    """``Schedule(window=("08:00", "18:00"), zone="Europe/Berlin", weekdays=["mon", "fri"])``.
+
+    ``start`` and ``stop`` are the first and the last day. ``window`` is a time of day; one that ends before it begins
+    goes over midnight, and belongs to the day on which it begins. Days are those of ``zone``. Which of them count is
+    said by one of these: ``every_days=2`` (every second day from ``start`` on), ``weekdays``, ``month_days``
+    (``[1, 15, -1]``: the first, the fifteenth and the last) or ``month_weekdays`` (``[("first", "mon")]``); ``months``
+    leaves all but some months out.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    start: date | None = None
+    stop: date | None = None
+    window: tuple[time, time] | None = None
+    zone: str = "UTC"
+    every_days: int | None = None
+    weekdays: tuple[Weekday, ...] = ()
+    month_days: tuple[int, ...] = ()
+    month_weekdays: tuple[tuple[Ordinal, Weekday], ...] = ()
+    months: tuple[int, ...] = ()
+
+    def __init__(
+        self,
+        *,
+        start: date | str | None = None,
+        stop: date | str | None = None,
+        window: Sequence[time | str] | None = None,
+        zone: str = "UTC",
+        every_days: int | None = None,
+        weekdays: Sequence[str] = (),
+        month_days: Sequence[int] = (),
+        month_weekdays: Sequence[Sequence[str]] = (),
+        months: Sequence[int] = (),
+    ) -> None:
+        try:
+            super().__init__(
+                start=start,
+                stop=stop,
+                window=window,
+                zone=zone,
+                every_days=every_days,
+                weekdays=tuple(weekdays),
+                month_days=tuple(month_days),
+                month_weekdays=tuple(map(tuple, month_weekdays)),
+                months=tuple(months),
+            )
+        except ValidationError as error:
+            wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+            raise DefinitionError(f"Schedule cannot be made from these arguments: {wrong}.") from None
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with it, a sentence for each."""
+        if self.start is not None and self.stop is not None and self.stop < self.start:
+            yield f"stop {self.stop} is before start {self.start}."
+        if self.window is not None and self.window[0] == self.window[1]:
+            yield f"the window begins and ends at {self.window[0]:%H:%M}; leave it out for the whole day."
+        try:
+            ZoneInfo(self.zone)
+        except (KeyError, OSError, ValueError):
+            yield f"there is no time zone {self.zone!r}; write something like 'Europe/Berlin'."
+        said = [name for name in ("every_days", "weekdays", "month_days", "month_weekdays") if getattr(self, name)]
+        if len(said) > 1:
+            yield f"{' and '.join(said)} both say which days count; keep one of them."
+        if self.every_days is not None and self.every_days < 1:
+            yield f"every_days is {self.every_days}, but must be 1 or more."
+        if self.every_days is not None and self.every_days > 1 and self.start is None:
+            yield f"every_days={self.every_days} counts from a day; give it as start."
+        for day in self.month_days:
+            if not 1 <= abs(day) <= _LONGEST_MONTH:
+                yield f"month_days: {day} is no day of a month; -1 is the last one."
+        for month in self.months:
+            if not 1 <= month <= len(calendar.month_name) - 1:
+                yield f"months: {month} is no month."
+
+    def is_open(self, now: datetime) -> bool:
+        """Whether messages are taken in at this instant."""
+        local = now.astimezone(self._zone)
+        if self.window is None:
+            return self._counts(local.date())
+        begin, end = self.window
+        at = local.time()
+        if begin < end:
+            return begin <= at < end and self._counts(local.date())
+        return (at >= begin and self._counts(local.date())) or (
+            at < end and self._counts(local.date() - timedelta(days=1))
+        )
+
+    def next_opening(self, now: datetime) -> datetime | None:
+        """When the next day that counts begins, after this instant; None if there is no more."""
+        begin = time() if self.window is None else self.window[0]
+        today = now.astimezone(self._zone).date()
+        first = max(today, self.start) if self.start is not None else today
+        for day in (first + timedelta(days=ahead) for ahead in range(_DAYS_AHEAD)):
+            if self.stop is not None and day > self.stop:
+                break
+            opens = datetime.combine(day, begin, self._zone)
+            if opens.astimezone(UTC) > now and self._counts(day):
+                return opens
+        return None
+
+    def __str__(self) -> str:
+        return ", ".join(self._said())
+
+    def _said(self) -> Iterator[str]:
+        if self.every_days:
+            yield "every day" if self.every_days == 1 else f"every {self.every_days} days"
+        if self.weekdays:
+            yield " ".join(sorted(self.weekdays, key=_WEEKDAYS.index))
+        if self.month_days:
+            yield "day " + " ".join("last" if day == -1 else str(day) for day in self.month_days)
+        if self.month_weekdays:
+            yield " and ".join(f"{ordinal} {weekday}" for ordinal, weekday in self.month_weekdays)
+        if self.months:
+            yield "in " + " ".join(calendar.month_abbr[month] for month in self.months)
+        if self.window is not None:
+            yield f"{self.window[0]:%H:%M}-{self.window[1]:%H:%M}"
+        if self.start is not None:
+            yield f"from {self.start}"
+        if self.stop is not None:
+            yield f"until {self.stop}"
+        yield self.zone
+
+    @cached_property
+    def _zone(self) -> ZoneInfo:
+        return ZoneInfo(self.zone)
+
+    def _counts(self, day: date) -> bool:
+        if (self.start is not None and day < self.start) or (self.stop is not None and day > self.stop):
+            return False
+        if self.months and day.month not in self.months:
+            return False
+        if self.every_days is not None and self.start is not None:
+            return (day - self.start).days % self.every_days == 0
+        if self.weekdays:
+            return _WEEKDAYS[day.weekday()] in self.weekdays
+        last = calendar.monthrange(day.year, day.month)[1]
+        if self.month_days:
+            return day.day in self.month_days or day.day - last - 1 in self.month_days
+        if self.month_weekdays:
+            return any(
+                _WEEKDAYS[day.weekday()] == weekday
+                and (day.day + 7 > last if ordinal == "last" else (day.day - 1) // 7 == _ORDINALS.index(ordinal))
+                for ordinal, weekday in self.month_weekdays
+            )
+        return True

@@ -1,0 +1,136 @@
+"""When a receive location takes in messages (ORS-08)."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from postroom import Schedule
+from postroom.errors import DefinitionError
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def at(text: str, zone: ZoneInfo | None = None) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=zone or UTC)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "now", "expected"),
+    [
+        (Schedule(), "2026-11-16 03:00", True),
+        (Schedule(start="2026-11-16"), "2026-11-15 23:59:59", False),
+        (Schedule(start="2026-11-16"), "2026-11-16 00:00", True),
+        (Schedule(stop="2026-11-16"), "2026-11-16 23:59:59", True),
+        (Schedule(stop="2026-11-16"), "2026-11-17 00:00", False),
+        (Schedule(window=("08:00", "18:00")), "2026-11-16 07:59:59", False),
+        (Schedule(window=("08:00", "18:00")), "2026-11-16 08:00", True),
+        (Schedule(window=("08:00", "18:00")), "2026-11-16 18:00", False),
+        # Over midnight, and on the day on which it begins: the 16th is a Monday.
+        (Schedule(window=("22:00", "06:00"), weekdays=["mon"]), "2026-11-16 05:00", False),
+        (Schedule(window=("22:00", "06:00"), weekdays=["mon"]), "2026-11-16 22:00", True),
+        (Schedule(window=("22:00", "06:00"), weekdays=["mon"]), "2026-11-17 05:59", True),
+        (Schedule(window=("22:00", "06:00"), weekdays=["mon"]), "2026-11-17 06:00", False),
+        (Schedule(window=("22:00", "06:00"), weekdays=["mon"]), "2026-11-17 23:00", False),
+        (Schedule(window=("22:00", "06:00"), stop="2026-11-16"), "2026-11-17 05:00", True),
+        (Schedule(weekdays=["mon", "wed"]), "2026-11-18 12:00", True),
+        (Schedule(weekdays=["mon", "wed"]), "2026-11-17 12:00", False),
+        (Schedule(start="2026-11-14", every_days=2), "2026-11-16 12:00", True),
+        (Schedule(start="2026-11-14", every_days=2), "2026-11-17 12:00", False),
+        (Schedule(every_days=1), "2026-11-17 12:00", True),
+        (Schedule(month_days=[15, -1]), "2026-11-30 12:00", True),
+        (Schedule(month_days=[15, -1]), "2026-02-28 12:00", True),
+        (Schedule(month_days=[15, -1]), "2028-02-28 12:00", False),
+        (Schedule(month_days=[15, -1]), "2026-11-15 12:00", True),
+        (Schedule(month_days=[31]), "2026-11-30 12:00", False),
+        (Schedule(month_weekdays=[("first", "mon")]), "2026-11-02 12:00", True),
+        (Schedule(month_weekdays=[("first", "mon")]), "2026-11-09 12:00", False),
+        (Schedule(month_weekdays=[("last", "mon"), ("second", "tue")]), "2026-11-30 12:00", True),
+        (Schedule(month_weekdays=[("last", "mon"), ("second", "tue")]), "2026-11-10 12:00", True),
+        (Schedule(month_weekdays=[("last", "mon")]), "2026-11-23 12:00", False),
+        (Schedule(months=[1, 4], month_days=[1]), "2026-04-01 12:00", True),
+        (Schedule(months=[1, 4], month_days=[1]), "2026-05-01 12:00", False),
+    ],
+)
+def test_it_is_open_at_its_times_only(schedule: Schedule, now: str, expected: bool) -> None:
+    assert schedule.is_open(at(now)) is expected
+
+
+def test_days_and_times_are_those_of_its_zone() -> None:
+    schedule = Schedule(window=("08:00", "18:00"), weekdays=["mon"], zone="Europe/Berlin")
+    assert schedule.is_open(at("2026-11-16 07:00"))
+    assert not schedule.is_open(at("2026-11-16 17:00"))
+    # In summer an hour earlier.
+    assert schedule.is_open(at("2026-07-13 06:00"))
+    assert not schedule.is_open(at("2026-07-13 16:00"))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "now", "opens"),
+    [
+        (Schedule(window=("08:00", "18:00"), zone="Europe/Berlin"), at("2026-11-16 03:00"), "2026-11-16 08:00"),
+        (Schedule(window=("08:00", "18:00"), zone="Europe/Berlin"), at("2026-11-16 18:00"), "2026-11-17 08:00"),
+        (Schedule(weekdays=["mon"], zone="Europe/Berlin"), at("2026-11-16 12:00"), "2026-11-23 00:00"),
+        (Schedule(start="2030-05-05", zone="Europe/Berlin"), at("2026-11-16 12:00"), "2030-05-05 00:00"),
+        (Schedule(months=[2], month_days=[29], zone="Europe/Berlin"), at("2026-11-16 12:00"), "2028-02-29 00:00"),
+    ],
+)
+def test_it_says_when_it_opens_next(schedule: Schedule, now: datetime, opens: str) -> None:
+    assert schedule.next_opening(now) == at(opens, BERLIN)
+
+
+@pytest.mark.parametrize("schedule", [Schedule(stop="2026-11-15"), Schedule(months=[2], month_days=[30])])
+def test_one_that_never_opens_again_says_so(schedule: Schedule) -> None:
+    assert schedule.next_opening(at("2026-11-16 12:00")) is None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "problems"),
+    [
+        (Schedule(start="2026-11-16", stop="2026-11-15"), ["stop 2026-11-15 is before start 2026-11-16."]),
+        (Schedule(window=("08:00", "08:00")), ["the window begins and ends at 08:00; leave it out for the whole day."]),
+        (Schedule(zone="Berlin"), ["there is no time zone 'Berlin'; write something like 'Europe/Berlin'."]),
+        (Schedule(zone="../etc"), ["there is no time zone '../etc'; write something like 'Europe/Berlin'."]),
+        (
+            Schedule(weekdays=["mon"], month_days=[1, 32, 0]),
+            [
+                "weekdays and month_days both say which days count; keep one of them.",
+                "month_days: 32 is no day of a month; -1 is the last one.",
+                "month_days: 0 is no day of a month; -1 is the last one.",
+            ],
+        ),
+        (Schedule(every_days=3), ["every_days=3 counts from a day; give it as start."]),
+        (Schedule(every_days=0, start="2026-01-01"), ["every_days is 0, but must be 1 or more."]),
+        (Schedule(months=[13]), ["months: 13 is no month."]),
+    ],
+)
+def test_every_problem_is_named(schedule: Schedule, problems: list[str]) -> None:
+    assert list(schedule.problems()) == problems
+
+
+@pytest.mark.parametrize(
+    "fields", [{"weekdays": ["monday"]}, {"window": ["08:00"]}, {"start": "tomorrow"}, {"window": ("8", "25:00")}]
+)
+def test_what_is_no_schedule_at_all_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(DefinitionError, match="Schedule cannot be made from these arguments"):
+        Schedule(**fields)  # type: ignore[arg-type]
+
+
+def test_it_is_stored_and_read_and_shown() -> None:
+    schedule = Schedule(
+        start=date(2026, 1, 1),
+        stop="2026-12-31",
+        window=("22:00", "06:30"),
+        zone="Europe/Berlin",
+        month_weekdays=[("first", "mon"), ("last", "fri")],
+        months=[1, 7],
+    )
+    assert Schedule(**schedule.model_dump(mode="json")) == schedule
+    assert str(schedule) == (
+        "first mon and last fri, in Jan Jul, 22:00-06:30, from 2026-01-01, until 2026-12-31, Europe/Berlin"
+    )
+    assert str(Schedule(weekdays=["fri", "mon"])) == "mon fri, UTC"
+    assert str(Schedule(month_days=[1, -1])) == "day 1 last, UTC"
+    assert str(Schedule(every_days=2, start="2026-01-01")) == "every 2 days, from 2026-01-01, UTC"
