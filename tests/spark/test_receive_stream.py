@@ -1,4 +1,4 @@
-"""Claimed files become messages, by Spark's tasks themselves (issue A, 5; MSG-07, RCV-12, PUB-14)."""
+"""Claimed files become messages, by Spark's tasks themselves (MSG-07, RCV-12, PUB-14)."""
 
 from __future__ import annotations
 
@@ -59,6 +59,23 @@ def test_files_are_published_by_several_tasks_and_are_gone(
     assert len(set(ids)) == 20
     # Both tasks have published, each over a connection of its own.
     assert box.one("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postroom receive'") >= 2
+
+
+def test_an_ordered_location_is_published_by_one_task_in_its_order(
+    box: Box, folder: Path, claim: Claim, start_stream: StartStream
+) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    location = add_file_location(box, folder, order="name")
+    for number in reversed(range(10, 30)):
+        (folder / f"{number}.json").write_bytes(order(number))
+    assert claim(location) == 20
+    wait_for_messages(box, 20, start_stream(location))
+    assert _bodies_as_queued(box) == [order(number) for number in range(10, 30)]
+
+
+def _bodies_as_queued(box: Box) -> list[bytes]:
+    queued = "SELECT p.body FROM work_queue q JOIN spool USING (message_id) JOIN parts p ON p.part_id = body_part_id"
+    return [body for (body,) in box.connection.execute(f"{queued} ORDER BY q.seq")]
 
 
 def test_one_name_five_times(box: Box, folder: Path, claim: Claim, start_stream: StartStream) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from psycopg.types.json import Jsonb
 
@@ -22,12 +23,13 @@ def add_file_location(
     archive: Path | None = None,
     pipeline: ReceivePipeline | None = None,
     route_failures: bool = False,
+    order: Literal["name", "time"] | None = None,
 ) -> ReceiveLocation:
     """A location that takes files from `folder`, of the host that the box has."""
     location = box.add_location(
         pipeline or pipelines.Json(promote=PROMOTE), port=f"{name}In", name=name, route_failures=route_failures
     )
-    adapter = adapters.File(folder, pattern=pattern, settle=settle, archive=archive)
+    adapter = adapters.File(folder, pattern=pattern, settle=settle, archive=archive, order=order)
     box.connection.execute(
         "UPDATE receive_locations SET adapter = %s, uri = %s WHERE id = %s",
         (Jsonb(adapter.model_dump(mode="json")), adapter.address(Path("/")), location.location_id),

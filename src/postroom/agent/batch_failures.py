@@ -195,7 +195,8 @@ class BatchFailures:
             cause=Cause.FAILURE,
             error_code=one.failure.code,
             error_description=str(one.failure),
-            resumable=one.resumable,
+            # Published later it would be out of its order.
+            resumable=one.resumable and not self._documents.location.is_ordered,
             adapter=self._adapter,
             uri=location.uri,
         )

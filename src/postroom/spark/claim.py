@@ -85,6 +85,13 @@ def settle_again(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -
     )
 
 
+def settle_all_again(connection: Connection, location_id: uuid.UUID) -> None:
+    """Takes all claims of a location back from the stream, in one step: none may pass another."""
+    connection.execute(
+        "UPDATE claims SET state = 1, number = NULL WHERE location_id = %s AND state = 2", (location_id,)
+    )
+
+
 def hold(connection: Connection, claim: Claim, state: ClaimState, problem: str) -> None:
     """Keeps a claim that cannot go on, with what is wrong and where its file is now."""
     connection.execute(

@@ -16,10 +16,11 @@ import logging
 import os
 import stat
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 
 from postroom.adapters import watched_folder
@@ -76,6 +77,7 @@ class Claimer:
         self.folder = self._definition.folder(home)
         self.private_folder = self.folder / PRIVATE_FOLDER / str(location.location_id)
         self._archive = self._definition.archive_folder(home)
+        self._is_ordered = location.is_ordered
         self._clock = clock
         self._most_outstanding = most_outstanding
         settle = timedelta(seconds=self._definition.settle)
@@ -116,17 +118,33 @@ class Claimer:
     def _claim_settled(self) -> int:
         there = dict(self._look_around())
         self._arriving.keep_only(there.keys())
-        settled = [path for path, look in there.items() if self._arriving.has_settled(path, look)]
-        settled = [path for path in settled if self._is_readable(path)]
-        if not settled:
+        settled = {path for path, look in there.items() if self._arriving.has_settled(path, look)}
+        settled = {path for path in settled if self._is_readable(path)}
+        if not settled or (self._is_ordered and self._some_settle_again()):
             return 0
-        settled.sort(key=lambda path: (there[path].modified_ns, path.name))
+        ready = self._in_turn([(path, path.name, look) for path, look in there.items()], settled)
         room = self._most_outstanding - claims.outstanding(self._connection, self._location_id)
-        settled = settled[: max(room, 0)]
-        return sum(
-            self._claim({path: there[path] for path in settled[first : first + _AT_A_TIME]})
-            for first in range(0, len(settled), _AT_A_TIME)
-        )
+        ready = ready[: max(room, 0)]
+        claimed = 0
+        for first in range(0, len(ready), _AT_A_TIME):
+            claimed += self._claim({path: there[path] for path in ready[first : first + _AT_A_TIME]})
+            if self._is_ordered and len(self._moved):
+                break  # one of them has changed, and those after it wait for it
+        return claimed
+
+    def _some_settle_again(self) -> bool:
+        """Whether files that were taken have no number yet, or not any more; nothing may overtake them."""
+        unfinished = claims.unfinished(self._connection, self._location_id)
+        return any(one.state is ClaimState.CLAIMING for one in unfinished)
+
+    def _in_turn(self, there: Sequence[tuple[Path, str, Look]], settled: Collection[Path]) -> list[Path]:
+        """Those of the files that have settled and may be taken now, in the order in which to take them: by time, or as
+        the location is ordered, and then only up to the first that has not settled."""
+        by_name = self._definition.order == "name"
+        keys = {path: (name, look.modified_ns) if by_name else (look.modified_ns, name) for path, name, look in there}
+        if self._is_ordered:
+            return list(takewhile(settled.__contains__, sorted(keys, key=keys.__getitem__)))
+        return sorted(settled, key=keys.__getitem__)
 
     def _look_around(self) -> Iterator[tuple[Path, Look]]:
         """The files that this location takes, settled or not. Read-only ones are not taken (RCV-23)."""
@@ -170,28 +188,30 @@ class Claimer:
     def _complete(self, moved: Sequence[tuple[tuple[uuid.UUID, Path], Look]]) -> int:
         """Looks again, now that no sender knows where the file is: only what has not changed goes on."""
         settled = []
+        some_changed = False
         for (interchange_id, target), look in moved:
             with suppress(FileNotFoundError):
                 now = Look.of(target.lstat())
-                if now == look:
+                if now == look and not (self._is_ordered and some_changed):
                     settled.append((interchange_id, now.size, now.modified_ns))
                 else:
+                    some_changed = True
                     self._moved.watch(target, now)
         claims.complete(self._connection, settled)
         return len(settled)
 
     def _complete_moved(self) -> int:
-        settled = []
+        there: dict[Path, Look] = {}
         for path in self._moved.paths:
             try:
-                look = Look.of(path.lstat())
+                there[path] = Look.of(path.lstat())
             except FileNotFoundError:
                 self._moved.drop(path)
-                continue
-            if self._moved.has_settled(path, look):
-                self._moved.drop(path)
-                settled.append(((_interchange_id(path), path), look))
-        return self._complete(settled)
+        settled = {path for path, look in there.items() if self._moved.has_settled(path, look)}
+        ready = self._in_turn([(path, _own_name(path), look) for path, look in there.items()], settled)
+        for path in ready:
+            self._moved.drop(path)
+        return self._complete([((_interchange_id(path), path), there[path]) for path in ready])
 
     # -- mending -----------------------------------------------------------------------------------------------
 
@@ -246,7 +266,7 @@ class Claimer:
             path = there[interchange_id]
             with suppress(FileNotFoundError):
                 look = Look.of(path.lstat())
-                name = path.name[_ID_LENGTH + 1 :]
+                name = _own_name(path)
                 if progress[interchange_id].done:
                     stray = Claim(
                         interchange_id=interchange_id,
@@ -277,6 +297,11 @@ def _private_name(interchange_id: uuid.UUID, name: str) -> str:
 
 def _interchange_id(path: Path) -> uuid.UUID:
     return uuid.UUID(path.name[:_ID_LENGTH])
+
+
+def _own_name(path: Path) -> str:
+    """What a claimed file was called, as far as it fits."""
+    return path.name[_ID_LENGTH + 1 :]
 
 
 def _text(name: str) -> str:

@@ -50,22 +50,35 @@ class ReceiveTask:
             return []
         executor = executor_for(self.login)
         try:
-            ready = self._ready(executor, given)
-            received: dict[uuid.UUID, Received] = {}
-            if ready:
-                receive, put_aside = partial(self._receive, executor), partial(self._put_aside, executor)
-                received = publish_or_put_aside(ready, receive, put_aside)
-            published = [claim for claim in ready if claim.interchange_id in received]
-            for claim in published:
-                if received[claim.interchange_id].empty:
-                    # Nothing else will tell of it: it leaves no message and no instance.
-                    _log.warning("%s: %s is empty (%d bytes)", self.location.name, claim.name, claim.size)
-            for problem in finish(executor.connection, published, self._file.archive_folder(self.home)):
-                _log.warning("%s", problem)
-            return list(received.values())
+            return self._in_order(executor, given) if self.location.is_ordered else self._together(executor, given)
         except BaseException:
             drop_executor(self.login)
             raise
+
+    def _in_order(self, executor: Executor, given: Sequence[Claim]) -> list[Received]:
+        """One file at a time, each after the commit of the one before; a file that is not ready holds up the rest."""
+        done: list[Received] = []
+        for claim in given:
+            received = self._together(executor, [claim])
+            done += received
+            if not received and claim.path.exists():
+                break
+        return done
+
+    def _together(self, executor: Executor, given: Sequence[Claim]) -> list[Received]:
+        ready = self._ready(executor, given)
+        received: dict[uuid.UUID, Received] = {}
+        if ready:
+            receive, put_aside = partial(self._receive, executor), partial(self._put_aside, executor)
+            received = publish_or_put_aside(ready, receive, put_aside)
+        published = [claim for claim in ready if claim.interchange_id in received]
+        for claim in published:
+            if received[claim.interchange_id].empty:
+                # Nothing else will tell of it: it leaves no message and no instance.
+                _log.warning("%s: %s is empty (%d bytes)", self.location.name, claim.name, claim.size)
+        for problem in finish(executor.connection, published, self._file.archive_folder(self.home)):
+            _log.warning("%s", problem)
+        return list(received.values())
 
     @property
     def _file(self) -> File:
@@ -82,7 +95,7 @@ class ReceiveTask:
             except FileNotFoundError:
                 gone.append(claim)
         if changed:
-            claims.settle_again(executor.connection, [claim.interchange_id for claim in changed])
+            self._take_back(executor, changed)
         if gone:
             progress = read_progress(executor.connection, [claim.interchange_id for claim in gone])
             claims.forget(executor.connection, [one for one, how_far in progress.items() if how_far.done])
@@ -105,13 +118,22 @@ class ReceiveTask:
         ]
         return {one.interchange_id: one for one in executor.receiver.receive(self.location, interchanges)}
 
+    def _take_back(self, executor: Executor, changed: Sequence[Claim]) -> None:
+        """These have to settle again; in an ordered location all that is claimed has to, to come after them."""
+        if self.location.is_ordered:
+            claims.settle_all_again(executor.connection, self.location.location_id)
+        else:
+            claims.settle_again(executor.connection, [claim.interchange_id for claim in changed])
+
     def _put_aside(self, executor: Executor, claim: Claim, error: Exception) -> None:
         try:
             if not is_unchanged(claim):
-                claims.settle_again(executor.connection, [claim.interchange_id])
+                self._take_back(executor, [claim])
                 return
         except FileNotFoundError:
             pass
+        if self.location.is_ordered:
+            raise error  # nothing may pass it: the stream is started again, with it
         problem = f"{claim.path} could not be received: {type(error).__name__}: {error}"
         claims.hold(executor.connection, claim, ClaimState.FAILED, problem)
         _log.error("%s", problem, exc_info=error)

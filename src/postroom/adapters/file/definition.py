@@ -23,9 +23,10 @@ class File(AdapterDefinition):
 
     A relative path is taken from the home folder. Receiving: files whose names match ``pattern`` are taken once
     their size and time have not changed for ``settle`` seconds, and are moved to ``archive`` (or deleted) when their
-    messages are committed. Hidden files are never taken. Sending: ``name`` says what the file is called, with macros
-    (see names.py), and ``mode`` what happens to a file that has that name already: ``create`` keeps it and fails the
-    attempt, ``overwrite`` replaces it.
+    messages are committed. Hidden files are never taken. With ``order`` they come in one after the other, by ``name``
+    or by the ``time`` at which they were last written; one that has not settled holds up those after it. Sending:
+    ``name`` says what the file is called, with macros (see names.py), and ``mode`` what happens to a file that has that
+    name already: ``create`` keeps it and fails the attempt, ``overwrite`` replaces it.
     """
 
     transport_type: ClassVar[str] = "FILE"
@@ -37,6 +38,7 @@ class File(AdapterDefinition):
     pattern: str
     settle: float
     archive: str | None
+    order: Literal["name", "time"] | None
     name: str
     mode: Literal["create", "overwrite"]
 
@@ -47,6 +49,7 @@ class File(AdapterDefinition):
         pattern: str = "*",
         settle: float = 1.0,
         archive: str | os.PathLike[str] | None = None,
+        order: Literal["name", "time"] | None = None,
         name: str = DEFAULT_NAME,
         mode: Literal["create", "overwrite"] = "create",
         kind: Literal["file"] = "file",
@@ -56,6 +59,7 @@ class File(AdapterDefinition):
             pattern=pattern,
             settle=settle,
             archive=_text(archive),
+            order=order,
             name=name,
             mode=mode,
             kind=kind,

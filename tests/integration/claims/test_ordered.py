@@ -1,0 +1,160 @@
+"""An ordered location: one file after the other, in the order that it states (RCV-25)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.spark import claims as claiming
+from postroom.spark.claim import Claim
+from postroom.spark.claims import Claimer
+from postroom.spark.receive_task import ReceiveTask
+from tests.integration.claims.conftest import MakeClaimer, MovedClock
+from tests.integration.claims.test_claiming import scan_until_settled
+from tests.support.box import Box
+from tests.support.file_location import add_file_location
+
+Claimed = Callable[[], list[Claim]]
+
+
+@pytest.fixture
+def location(box: Box, folder: Path) -> ReceiveLocation:
+    box.add_port("Everything", "exists(Region)")
+    return add_file_location(box, folder, pattern="*.json", settle=1.0, order="name")
+
+
+def drop(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / f"{name}.json").write_text(f'{{"region": "{name}"}}')
+
+
+def names(found: list[Claim]) -> list[str]:
+    return [claim.name.removesuffix(".json") for claim in found]
+
+
+def published(box: Box) -> list[str]:
+    """The regions, in the order in which their messages were queued."""
+    rows = box.connection.execute(
+        "SELECT context->'promoted'->>k FROM work_queue q JOIN spool USING (message_id),"
+        " jsonb_object_keys(context->'promoted') k WHERE k LIKE '%%Region' ORDER BY q.seq"
+    )
+    return [region for (region,) in rows]
+
+
+def test_files_are_claimed_by_name_whatever_their_times(
+    claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed
+) -> None:
+    drop(folder, "c", "a", "b")
+    os.utime(folder / "c.json", (1, 1))
+    assert scan_until_settled(claimer, clock) == 3
+    assert names(claimed()) == ["a", "b", "c"]
+
+
+def test_files_are_claimed_by_time_whatever_their_names(
+    box: Box, make_claimer: MakeClaimer, clock: MovedClock, tmp_path: Path
+) -> None:
+    folder = tmp_path / "by time"
+    folder.mkdir()
+    by_time = add_file_location(box, folder, name="by time", settle=1.0, order="time")
+    drop(folder, "a", "b", "c")
+    for name, at in (("a", 30), ("b", 10), ("c", 20)):
+        os.utime(folder / f"{name}.json", (at, at))
+    assert scan_until_settled(make_claimer(by_time), clock) == 3
+    rows = box.connection.execute("SELECT name FROM claims ORDER BY number").fetchall()
+    assert rows == [("b.json",), ("c.json",), ("a.json",)]
+
+
+def test_a_file_that_has_not_settled_holds_up_those_after_it(
+    claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed
+) -> None:
+    drop(folder, "a", "c")
+    claimer.scan()
+    clock.move(1)
+    drop(folder, "b")
+    assert claimer.scan().claimed == 1
+    assert names(claimed()) == ["a"]
+    clock.move(1)
+    assert claimer.scan().claimed == 2
+    assert names(claimed()) == ["a", "b", "c"]
+
+
+def test_a_file_that_changes_while_it_is_taken_holds_up_those_after_it(
+    claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drop(folder, "a", "b", "c")
+    with (folder / "b.json").open("ab") as writer:
+        sync = claiming._sync
+
+        def written_meanwhile(path: Path) -> None:
+            writer.write(b" ")
+            writer.flush()
+            sync(path)
+
+        monkeypatch.setattr(claiming, "_sync", written_meanwhile)
+        assert scan_until_settled(claimer, clock) == 1
+        monkeypatch.undo()
+    assert names(claimed()) == ["a"]
+    drop(folder, "d")
+    claimer.scan()
+    clock.move(1)
+    claimer.scan()
+    claimer.scan()
+    assert names(claimed()) == ["a", "b", "c", "d"]
+
+
+def test_interchanges_are_published_in_order_each_in_its_own_transaction(
+    box: Box, claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed, task: ReceiveTask
+) -> None:
+    drop(folder, *"edcba")
+    scan_until_settled(claimer, clock)
+    assert [one.published for one in task.receive(claimed())] == [1] * 5
+    assert published(box) == list("abcde")
+    assert box.one("SELECT count(DISTINCT xmin::text) FROM spool") == 5
+
+
+def test_a_file_that_was_written_to_since_comes_again_before_those_after_it(
+    box: Box, claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed, task: ReceiveTask
+) -> None:
+    drop(folder, *"abcd")
+    scan_until_settled(claimer, clock)
+    given = claimed()
+    given[1].path.write_text('{"region": "b, changed"}')
+    assert len(task.receive(given[:3])) == 1
+    # The fourth was not even of this batch, and waits all the same.
+    assert claimed() == []
+    drop(folder, "aa")
+    for _ in range(3):
+        clock.move(2)
+        claimer.scan()
+    assert names(claimed()) == ["b", "c", "d", "aa"]
+    task.receive(claimed())
+    assert published(box) == ["a", "b, changed", "c", "d", "aa"]
+
+
+def test_run_twice_nothing_is_published_twice_nor_out_of_order(
+    box: Box, claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed, task: ReceiveTask
+) -> None:
+    drop(folder, *"abc")
+    scan_until_settled(claimer, clock)
+    given = claimed()
+    task.receive(given[:2])
+    task.receive(given)
+    assert published(box) == list("abc")
+    assert box.count("claims") == 0
+
+
+def test_what_cannot_be_read_is_suspended_for_good_and_the_next_goes_on(
+    box: Box, claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed, task: ReceiveTask
+) -> None:
+    drop(folder, "a", "c")
+    (folder / "b.json").write_text("{broken")
+    scan_until_settled(claimer, clock)
+    task.receive(claimed())
+    assert published(box) == ["a", "c"]
+    assert box.connection.execute("SELECT error_code, resumable FROM suspended_queue").fetchall() == [
+        ("PIPELINE", False)
+    ]
