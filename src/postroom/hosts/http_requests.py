@@ -13,6 +13,7 @@ import psycopg
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.http.server import Answer, Request, RequestFailed, refusal
 from postroom.agent.identity import interchange_for_key
+from postroom.clock import Clock, system_clock
 from postroom.errors import BadValue, Unavailable
 from postroom.hosts.shared_connections import SharedConnections
 from postroom.message import FRAGMENT_SIZE, Context
@@ -36,8 +37,11 @@ Throttled = Callable[[], tuple[str, int] | None]
 class HttpRequests:
     """Answers requests for the locations of one listener; called from many threads."""
 
-    def __init__(self, connections: SharedConnections, throttled: Throttled = lambda: None) -> None:
+    def __init__(
+        self, connections: SharedConnections, throttled: Throttled = lambda: None, *, clock: Clock = system_clock
+    ) -> None:
         self._connections = connections
+        self._clock = clock
         self._throttled = throttled
         self.locations: Locations = {}
 
@@ -49,6 +53,8 @@ class HttpRequests:
             return refusal(405, f"{request.method} is not taken here.", {"Allow": "POST"})
         if not location.enabled:
             return _later("This receive location is disabled.", _DISABLED_SECONDS)
+        if not location.receives_at(self._clock()):
+            return _later("This receive location is outside its schedule.", _DISABLED_SECONDS)
         throttled = self._throttled()
         if throttled is not None:
             return _later(*throttled)

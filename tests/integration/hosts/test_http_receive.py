@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import trustme
 
-from postroom import adapters
+from postroom import Schedule, adapters
 from postroom.hosts.http_locations import HttpLocations
 from postroom.hosts.instance import HostInstance
 from postroom.hosts.settings import HostSettings
@@ -190,6 +190,8 @@ def test_a_disabled_location_answers_503_and_others_of_its_port_go_on(box: Box, 
         answer, _ = ask(http)
         assert answer.status == 503
         assert ask(http, path="/other")[0].status == 202
+        http.follow([replace(location, schedule=Schedule(stop="2000-12-31"))])
+        assert ask(http)[1] == {"error": "This receive location is outside its schedule."}
         http.follow([location])
         assert ask(http)[0].status == 202
         assert ask(http, path="/other")[0].status == 404
