@@ -14,7 +14,7 @@ from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, read_
 from postroom.pipelines.xml_envelope import is_empty_envelope
 from postroom.pipelines.xml_path import compile_path
 from postroom.pipelines.xml_promotion import message_type_of, xml_promotion
-from postroom.pipelines.xml_slice import placed, places_of, write_document
+from postroom.pipelines.xml_slice import Places, write_document
 from postroom.pipelines.xml_tree import read_tree
 
 
@@ -38,14 +38,14 @@ def _split(
     pipeline: Xml, split: str, content: bytes, envelope: etree._Element, size: BatchSize
 ) -> Iterator[Disassembled]:
     elements = _documents(pipeline, split, envelope)
-    offsets = places_of(content, envelope, elements)
+    places = Places(content, envelope, elements)
     rows = Rows(promotes=pipeline.promotes)
     for number, element in enumerate(elements, 1):
         document = write_document(element)
         try:
             # Read again as a subscriber will: alone, with this element as its root.
             root = read_tree(document)
-            offset, document = placed(content, document, offsets.get(number))
+            offset, document = places.placed(number, document)
             _add(rows, pipeline, number, document, root, offset)
         except PipelineFailure as failure:
             reason = PipelineFailure(f"Document {number}: {failure.what}", why=failure.why, hint=failure.hint)

@@ -20,7 +20,7 @@ from postroom.pipelines.schema_promotion import IsSelfClosed, schema_promotion
 from postroom.pipelines.xml_path import compile_path
 from postroom.pipelines.xml_promotion import message_type_of
 from postroom.pipelines.xml_self_closed import SelfClosed
-from postroom.pipelines.xml_slice import placed, places_of, write_document
+from postroom.pipelines.xml_slice import Places, write_document
 from postroom.pipelines.xml_tree import read_tree
 from postroom.schemas import Schema
 from postroom.values import Value
@@ -73,7 +73,7 @@ def _open(
 ) -> Iterator[Disassembled]:
     positions = {element: position for position, element in enumerate(root.iter("*"))}
     found = list(_documents(pipeline, root, {}, closed, positions))
-    places = places_of(content, root, [one.element for one in found])
+    places = Places(content, root, [one.element for one in found])
     rows = Rows(promotes=pipeline.promotes)
     for number, one in enumerate(found, 1):
         document = write_document(one.element)
@@ -83,7 +83,7 @@ def _open(
             schema = _schema_of(pipeline, alone)
             own = _closed_in(closed, alone, positions[one.element])
             values = {} if schema is None else schema_promotion(schema).values(alone, own)
-            offset, document = placed(content, document, places.get(number))
+            offset, document = places.placed(number, document)
             _add(rows, pipeline, number, document, alone, {**one.inherited, **values}, offset)
         except PipelineFailure as failure:
             reason = PipelineFailure(f"Document {number}: {failure.what}", why=failure.why, hint=failure.hint)

@@ -8,6 +8,7 @@ say the same alone.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cached_property
 from xml.parsers import expat
 
 from lxml import etree
@@ -22,33 +23,41 @@ def write_document(element: etree._Element) -> bytes:
     return etree.tostring(element, encoding="UTF-8", with_tail=False)
 
 
-def places_of(content: bytes, envelope: etree._Element, elements: list[etree._Element]) -> dict[int, tuple[int, int]]:
-    """Start and end of the documents by their number; only looked for if one of them may have to go by reference."""
-    if len(content) <= FRAGMENT_SIZE:
-        return {}
-    numbers = {element: number for number, element in enumerate(elements, 1)}
-    positions = {
-        position: numbers[element] for position, element in enumerate(envelope.iter("*")) if element in numbers
-    }
-    slices = _slices_of(content, positions)
-    return {positions[position]: found for position, found in slices.items()}
+class Places:
+    """Where the documents of an envelope stand in it. They are looked for when the first one has to go by reference:
+    that takes longer than everything else."""
 
+    def __init__(self, content: bytes, envelope: etree._Element, elements: list[etree._Element]) -> None:
+        self._content = content
+        self._envelope = envelope
+        self._elements = elements
 
-def placed(content: bytes, document: bytes, found: tuple[int, int] | None) -> tuple[int, bytes]:
-    """Where the body starts in the interchange, and the body; where a small one stands does not matter."""
-    if len(document) <= FRAGMENT_SIZE:
-        return 0, document
-    if found is not None:
-        start, end = found
-        candidate = content[start:end]
-        if _says_the_same(candidate, document):
-            return start, candidate
-    raise PipelineFailure(
-        f"The document has {len(document):,} bytes and cannot stand alone.",
-        why=f"Above {FRAGMENT_SIZE:,} bytes a document stays where it is, but this one needs its envelope for its "
-        "namespaces or its encoding.",
-        hint="Declare the namespaces in the document itself, send the envelope in UTF-8, or send no envelope.",
-    )
+    def placed(self, number: int, document: bytes) -> tuple[int, bytes]:
+        """Where the body of the n-th starts in the interchange, and the body; of a small one that does not matter."""
+        if len(document) <= FRAGMENT_SIZE:
+            return 0, document
+        if number in self._found:
+            start, end = self._found[number]
+            candidate = self._content[start:end]
+            if _says_the_same(candidate, document):
+                return start, candidate
+        raise PipelineFailure(
+            f"The document has {len(document):,} bytes and cannot stand alone.",
+            why=f"Above {FRAGMENT_SIZE:,} bytes a document stays where it is, but this one needs its envelope for its "
+            "namespaces or its encoding.",
+            hint="Declare the namespaces in the document itself, send the envelope in UTF-8, or send no envelope.",
+        )
+
+    @cached_property
+    def _found(self) -> dict[int, tuple[int, int]]:
+        numbers = {element: number for number, element in enumerate(self._elements, 1)}
+        positions = {
+            position: numbers[element]
+            for position, element in enumerate(self._envelope.iter("*"))
+            if element in numbers
+        }
+        slices = _slices_of(self._content, positions)
+        return {positions[position]: found for position, found in slices.items()}
 
 
 def _slices_of(envelope: bytes, wanted: Collection[int]) -> dict[int, tuple[int, int]]:

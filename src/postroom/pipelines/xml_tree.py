@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from functools import lru_cache
 from typing import Any
 
 from lxml import etree
@@ -18,6 +20,22 @@ class _RefuseToLoad(etree.Resolver):
 
 def read_tree(document: bytes) -> etree._Element:
     """The root of a document, or PipelineFailure."""
+    try:
+        root = etree.fromstring(document, _parser(threading.get_ident()))
+    except etree.XMLSyntaxError as error:
+        raise PipelineFailure(
+            f"The document is not well-formed XML at line {error.lineno or 1}, column {error.offset or 1}.",
+            why=(error.msg or "").strip(),
+            hint="Correct the document and send it again.",
+        ) from None
+    if root.getroottree().docinfo.internalDTD is not None:
+        raise _no_doctype("It declares one.")
+    return root
+
+
+@lru_cache(maxsize=64)
+def _parser(thread: int) -> etree.XMLParser:
+    """Made once for each thread: making one takes as long as reading a small document."""
     # Not collect_ids=False: with it libxml2 loads external DTDs and parameter entities in spite of everything else.
     parser = etree.XMLParser(
         attribute_defaults=False,
@@ -28,17 +46,7 @@ def read_tree(document: bytes) -> etree._Element:
         resolve_entities=False,
     )
     parser.resolvers.add(_RefuseToLoad())
-    try:
-        root = etree.fromstring(document, parser)
-    except etree.XMLSyntaxError as error:
-        raise PipelineFailure(
-            f"The document is not well-formed XML at line {error.lineno or 1}, column {error.offset or 1}.",
-            why=(error.msg or "").strip(),
-            hint="Correct the document and send it again.",
-        ) from None
-    if root.getroottree().docinfo.internalDTD is not None:
-        raise _no_doctype("It declares one.")
-    return root
+    return parser
 
 
 def _no_doctype(why: str) -> PipelineFailure:
