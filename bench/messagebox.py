@@ -12,13 +12,14 @@ from pathlib import Path
 
 from psycopg.types.json import Jsonb
 
-from postroom import pipelines
+from postroom import Throttling, pipelines
 from postroom.filters.expression import Filter
 from postroom.messagebox.configuration import Host, ReceiveLocation, ServiceClass, hosts, receive_locations
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.migrate import create_host, migrate
 from postroom.messagebox.subscriptions import create_subscription, deploy_property
+from postroom.messagebox.throttling import store_thresholds
 from postroom.properties import Property
 from postroom.system_properties import SYSTEM_PROPERTIES
 
@@ -39,6 +40,8 @@ class MeasuredBox:
         self.connection: Connection = connect(url)
         with self.connection.transaction():
             create_host(self.connection, "Default", is_default=True)
+            # Nobody delivers while the lanes are measured, and nothing is to be slowed down because of that.
+            store_thresholds(self.connection, self.host.host_id, Throttling(messages=0))
             for prop in (*SYSTEM_PROPERTIES.values(), *promote):
                 deploy_property(self.connection, prop.key, prop.value_type)
             self._add_location(promote)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from postroom import adapters, maps, pipelines
     from postroom.agent.publishing import Published
-    from postroom.application import Application, Retry, Schedule
+    from postroom.application import Application, Retry, Schedule, Throttling
     from postroom.client import Client, connect
     from postroom.errors import PublishFailed
     from postroom.message import Context, Message, Part
@@ -36,6 +36,7 @@ __all__ = [
     "Published",
     "Retry",
     "Schedule",
+    "Throttling",
     "__version__",
     "adapters",
     "connect",
@@ -58,6 +59,7 @@ _HOMES = {
     "Published": "postroom.agent.publishing",
     "Retry": "postroom.application",
     "Schedule": "postroom.application",
+    "Throttling": "postroom.application",
     "connect": "postroom.client",
 }
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
+from postroom import Throttling
 from postroom.errors import Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.throttling import store_thresholds
 from postroom.spark.claim import Claim
 from postroom.spark.login import Login
 from postroom.spark.numbered_reader import RowsPartition, balanced
@@ -18,6 +20,7 @@ from postroom.spark.source import ClaimedFilesReader
 from tests.spark.conftest import Claim as ClaimNow
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
+from tests.support.load import set_load
 
 
 def file_of(size: int) -> Claim:
@@ -151,4 +154,40 @@ def test_an_idle_stream_keeps_its_workers_warm(
     assert reader.latestOffset(busy, ReadMaxFiles(2)) == busy
     now += 1
     assert reader.latestOffset(busy, ReadMaxFiles(2)) == {**busy, "warm_ups": 2}
+    reader.stop()
+
+
+def test_while_too_much_waits_batches_are_small_and_apart(
+    box: Box,
+    login: Login,
+    location: ReceiveLocation,
+    folder: Path,
+    claim: ClaimNow,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    store_thresholds(box.connection, location.host_id, Throttling(messages=10, longest_delay=60))
+    set_load(box, queued=15)
+    for name in "abcdef":
+        (folder / name).write_bytes(b"{}")
+    claim(location)
+    reader = ClaimedFilesReader(
+        login=login, location_id=location.location_id, partitions=1, max_rows=40, host_id=location.host_id
+    )
+    start = reader.initialOffset()
+    first = reader.latestOffset(start, ReadMaxFiles(40))
+    assert len(names(reader.partitions(start, first))) == 2
+    now += 29
+    assert reader.latestOffset(first, ReadMaxFiles(40)) == first
+    now += 2
+    second = reader.latestOffset(first, ReadMaxFiles(40))
+    assert len(names(reader.partitions(first, second))) == 2
+    now += 1.5
+    assert reader.latestOffset(second, ReadMaxFiles(40)) == second
+    # It goes on by itself, without waiting for the end of the delay.
+    set_load(box, queued=10)
+    now += 1.5
+    third = reader.latestOffset(second, ReadMaxFiles(40))
+    assert len(names(reader.partitions(second, third))) == 2
     reader.stop()

@@ -17,6 +17,7 @@ from postroom.application.definition import (
 from postroom.application.load import load
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
+from postroom.application.throttling import Throttling
 
 __all__ = [
     "DEFAULT_HOST",
@@ -30,6 +31,7 @@ __all__ = [
     "SendPortDefinition",
     "SendPortGroupDefinition",
     "SendPortState",
+    "Throttling",
     "conflicts",
     "load",
 ]

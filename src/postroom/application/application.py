@@ -18,6 +18,7 @@ from postroom.application.definition import DEFAULT_HOST, Authentication, SendPo
 from postroom.application.place import Place, here
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
+from postroom.application.throttling import Throttling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +38,7 @@ class DeclaredHost:
     name: str
     properties: Mapping[Property, object] | None
     trusted: bool | None
+    throttling: Throttling | None
     place: Place
 
 
@@ -138,15 +140,23 @@ class Application:
         self.send_port_groups: list[DeclaredSendPortGroup] = []
 
     def host(
-        self, name: str, *, properties: Mapping[Property, object] | None = None, trusted: bool | None = None
+        self,
+        name: str,
+        *,
+        properties: Mapping[Property, object] | None = None,
+        trusted: bool | None = None,
+        throttling: Throttling | None = None,
     ) -> None:
         """A host that locations and ports of this application can name. The host ``Main`` is always there.
 
         ``properties`` are what it can show for itself (a value, or a list of values, each): messages that ask for that
-        go to no other host. A ``trusted`` host is believed when it says on whose behalf it publishes. What an
+        go to no other host. A ``trusted`` host is believed when it says on whose behalf it publishes.
+        ``throttling`` says how much may wait in the MessageBox before its receive locations slow down. What an
         application leaves out is left to the other applications that declare the host.
         """
-        self.hosts.append(DeclaredHost(name=name, properties=properties, trusted=trusted, place=here()))
+        self.hosts.append(
+            DeclaredHost(name=name, properties=properties, trusted=trusted, throttling=throttling, place=here())
+        )
 
     def property(self, *properties: Property) -> None:
         """Properties that filters may compare although no pipeline of this application promotes them, because programs

@@ -21,6 +21,7 @@ from postroom.application.names import host_name_problem
 from postroom.application.place import Place
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
+from postroom.application.throttling import Throttling
 from postroom.errors import BadValue, Problem
 from postroom.maps.port_maps import map_problems
 from postroom.pipelines import Receive, ReceivePipeline
@@ -89,6 +90,10 @@ def several(given: object) -> Sequence[object]:
 def _host_statement_problems(host: DeclaredHost) -> Iterator[str]:
     if host.trusted not in (None, True, False):
         yield f"trusted is {host.trusted!r}, but must be True or False."
+    if isinstance(host.throttling, Throttling):
+        yield from host.throttling.problems()
+    elif host.throttling is not None:
+        yield f"throttling is {host.throttling!r}, but must be something like Throttling(messages=50_000)."
     if host.properties is None:
         return
     if not isinstance(host.properties, Mapping):

@@ -67,6 +67,9 @@ def _hosts(new: ApplicationDefinition, other: ApplicationDefinition) -> Iterator
             said = "trusted" if there.trusted else "not trusted"
             text = f"host {host.name!r}: the application {other.name!r} says that it is {said}."
             yield Problem(text, host.place.file, host.place.line)
+        if None not in (host.throttling, there.throttling) and host.throttling != there.throttling:
+            text = f"host {host.name!r}: the application {other.name!r} says that it throttles {there.throttling}."
+            yield Problem(text, host.place.file, host.place.line)
         if host.properties is not None and there.properties is not None and shown(host) != shown(there):
             text = f"host {host.name!r}: the application {other.name!r} says that it has other properties."
             yield Problem(text, host.place.file, host.place.line)

@@ -79,7 +79,9 @@ def _host_definition(host: DeclaredHost) -> HostDefinition:
             for checked in map(prop.check, several(given))
         }
         properties = tuple(values[key] for key in sorted(values))
-    return HostDefinition(name=host.name, properties=properties, trusted=host.trusted, place=host.place)
+    return HostDefinition(
+        name=host.name, properties=properties, trusted=host.trusted, throttling=host.throttling, place=host.place
+    )
 
 
 def _location_definition(location: DeclaredLocation, spelling: dict[str, str]) -> ReceiveLocationDefinition:

@@ -21,6 +21,7 @@ from postroom.adapters import AnyAdapter, PortAdapter
 from postroom.application.place import Place
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
+from postroom.application.throttling import Throttling
 from postroom.errors import DefinitionError
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
@@ -82,6 +83,7 @@ class HostDefinition(_Placed):
     name: str
     properties: tuple[ApplicationProperty, ...] | None = None
     trusted: bool | None = None
+    throttling: Throttling | None = None
 
 
 class ReceiveLocationDefinition(_Placed):

@@ -60,7 +60,7 @@ def run(frame: Frame, host: str, master: str | None, settings: dict[str, str], o
 @frame_options
 @pass_frame
 def show(frame: Frame) -> None:
-    """Show each receive location: the files that it has in hand, what is suspended of it, and what holds it up.
+    """Show how each receive location is getting on: whether it runs, what waits, how fast it is, what slows it down.
 
     \b
     Example:
@@ -71,5 +71,5 @@ def show(frame: Frame) -> None:
 
     with frame.messagebox() as url, connect(url) as connection:
         rows = list_locations(connection)
-    columns = ["location", "port", "host", "enabled", "waiting", "oldest", "suspended", "problems"]
+    columns = ["location", "host", "state", "waiting", "oldest", "published", "rate", "suspended", "reason", "problems"]
     show_rows([row.as_dict() for row in rows], columns, frame.output, empty="No receive locations.")

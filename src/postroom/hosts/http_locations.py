@@ -11,11 +11,12 @@ from pathlib import Path
 
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.http.server import HttpServer, Limits
-from postroom.hosts.http_requests import HttpRequests, Locations, Throttled
+from postroom.hosts.http_requests import HttpRequests, Locations
 from postroom.hosts.loop import Loop
 from postroom.hosts.shared_connections import SharedConnections
 from postroom.hosts.thread_connections import Connect, LazyConnection
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from postroom.messagebox.throttling import ThrottleWatch
 
 _log = logging.getLogger(__name__)
 
@@ -55,10 +56,10 @@ class HttpLocations:
     A location that is disabled answers 503, so that its senders keep what they have and come again.
     """
 
-    def __init__(self, *, connect: Connect, host_id: int, home: Path, throttled: Throttled = lambda: None) -> None:
+    def __init__(self, *, connect: Connect, host_id: int, home: Path) -> None:
         self._host_id = host_id
         self._home = home
-        self._throttled = throttled
+        self._throttle = ThrottleWatch(host_id)
         self._configuration = LazyConnection(connect)
         self._connections = SharedConnections(connect, _CONNECTIONS)
         self._open: dict[Listener, _Open] = {}
@@ -105,7 +106,7 @@ class HttpLocations:
                 self._listen(listener, locations)
 
     def _listen(self, listener: Listener, locations: Locations) -> None:
-        requests = HttpRequests(self._connections, self._throttled)
+        requests = HttpRequests(self._connections, self._throttle)
         requests.locations = locations
         try:
             tls = None if listener.certificate is None else _tls(*listener.certificate)

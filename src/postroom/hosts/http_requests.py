@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 
 import psycopg
@@ -19,6 +20,7 @@ from postroom.hosts.shared_connections import SharedConnections
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.throttling import Throttle, ThrottleWatch
 from postroom.system_properties import HTTP
 
 #: Credentials are not for the context of a message, which every receiver of it reads.
@@ -30,19 +32,14 @@ _AWAY_SECONDS, _DISABLED_SECONDS = 5, 30
 #: By path.
 Locations = Mapping[str, ReceiveLocation]
 
-#: Why nothing is accepted now, and after how many seconds to ask again; None if it is.
-Throttled = Callable[[], tuple[str, int] | None]
-
 
 class HttpRequests:
     """Answers requests for the locations of one listener; called from many threads."""
 
-    def __init__(
-        self, connections: SharedConnections, throttled: Throttled = lambda: None, *, clock: Clock = system_clock
-    ) -> None:
+    def __init__(self, connections: SharedConnections, throttle: ThrottleWatch, *, clock: Clock = system_clock) -> None:
         self._connections = connections
         self._clock = clock
-        self._throttled = throttled
+        self._throttle = throttle
         self.locations: Locations = {}
 
     def __call__(self, request: Request) -> Answer:
@@ -55,15 +52,21 @@ class HttpRequests:
             return _later("This receive location is disabled.", _DISABLED_SECONDS)
         if not location.receives_at(self._clock()):
             return _later("This receive location is outside its schedule.", _DISABLED_SECONDS)
-        throttled = self._throttled()
-        if throttled is not None:
-            return _later(*throttled)
         try:
+            throttle = self._current_throttle()
+            if throttle is not None:
+                return _later(f"The MessageBox is busy: {throttle.reason}.", max(1, math.ceil(throttle.delay)))
             return self._accept(location, request)
         except (psycopg.OperationalError, Unavailable):
             return _later("The MessageBox cannot be reached.", _AWAY_SECONDS)
         except psycopg.errors.InsufficientPrivilege:
             return _later("This receive location has moved to another host.", _AWAY_SECONDS)
+
+    def _current_throttle(self) -> Throttle | None:
+        if not self._throttle.is_due():
+            return self._throttle.last
+        with self._connections.one(_FREE_WITHIN) as connection:
+            return self._throttle.current(connection)
 
     def _accept(self, location: ReceiveLocation, request: Request) -> Answer:
         most = HttpReceive(**location.adapter).max_bytes

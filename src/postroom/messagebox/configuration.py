@@ -12,7 +12,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from postroom.application import Schedule
+from postroom.application import Schedule, Throttling
 from postroom.errors import NotFound
 from postroom.filters.authorisation import ApplicationProperties
 from postroom.messagebox.connection import Connection
@@ -53,6 +53,7 @@ class Host:
     role_name: str
     is_default: bool
     trusted: bool = False
+    throttling: Throttling = field(default_factory=Throttling)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,10 +163,20 @@ class SendPortGroup:
 
 
 def hosts(connection: Connection) -> list[Host]:
-    rows = connection.execute("SELECT id, name, role_name, is_default, trusted FROM management.hosts ORDER BY id")
+    rows = connection.execute(
+        "SELECT id, name, role_name, is_default, trusted, throttle_messages, throttle_spool_multiplier,"
+        "       throttle_longest_delay FROM management.hosts ORDER BY id"
+    )
     return [
-        Host(host_id=i, name=name, role_name=role, is_default=default, trusted=trusted)
-        for i, name, role, default, trusted in rows
+        Host(
+            host_id=host_id,
+            name=name,
+            role_name=role,
+            is_default=default,
+            trusted=trusted,
+            throttling=Throttling(messages=messages, spool_multiplier=multiplier, longest_delay=longest),
+        )
+        for host_id, name, role, default, trusted, messages, multiplier, longest in rows
     ]
 
 

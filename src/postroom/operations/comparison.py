@@ -16,6 +16,7 @@ from postroom.application import (
     ReceiveLocationDefinition,
     ReceivePortDefinition,
     SendPortDefinition,
+    Throttling,
     conflicts,
 )
 from postroom.application.conflicts import shown
@@ -138,7 +139,7 @@ def _authentication_problems(definition: ApplicationDefinition, deployed: Deploy
     """Of what a host that is not trusted receives nobody is believed to stand for: all of it would fail."""
     for port in definition.receive_ports:
         for location in port.locations if port.authentication != "none" else ():
-            trusted, _ = host_statements(definition, deployed, location.host)
+            trusted, *_ = host_statements(definition, deployed, location.host)
             if not trusted:
                 yield Problem(
                     f"location {location.name!r}: the receive port {port.name!r} requires authentication, but the host "
@@ -166,15 +167,17 @@ def _application(definition: ApplicationDefinition, deployed: Deployed) -> Step:
 def _hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
     for name in dict.fromkeys((DEFAULT_HOST, *(host.name for host in definition.hosts))):
         known = deployed.hosts.get(name.lower())
-        trusted, properties = host_statements(definition, deployed, name)
-        before = (False, NOTHING_TO_SHOW)
+        trusted, properties, throttling = host_statements(definition, deployed, name)
+        before = (False, NOTHING_TO_SHOW, Throttling())
         if known is not None:
-            before = known.trusted, deployed.application_properties.get(known.host_id, NOTHING_TO_SHOW)
+            shows = deployed.application_properties.get(known.host_id, NOTHING_TO_SHOW)
+            before = known.trusted, shows, known.throttling
         differences = tuple(
             Difference(field=field, before=old, after=new)
             for field, old, new in (
                 ("trusted", _yes(before[0]), _yes(trusted)),
                 ("properties", _shown(before[1]), _shown(properties)),
+                ("throttling", str(before[2]), str(throttling)),
             )
             if old != new
         )
@@ -184,17 +187,19 @@ def _hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[St
 
 def host_statements(
     definition: ApplicationDefinition, deployed: Deployed, name: str
-) -> tuple[bool, ApplicationProperties]:
-    """Is the host trusted, and what can it show? What this application says, or else another one."""
+) -> tuple[bool, ApplicationProperties, Throttling]:
+    """Is the host trusted, what can it show, and how much may wait? What this application says, or else another one."""
     trusted: bool | None = None
+    throttling: Throttling | None = None
     properties: ApplicationProperties | None = None
     for application in (definition, *deployed.others):
         for host in application.hosts:
             if host.name.lower() == name.lower():
                 trusted = host.trusted if trusted is None else trusted
+                throttling = host.throttling if throttling is None else throttling
                 if properties is None and host.properties is not None:
                     properties = shown(host)
-    return trusted is True, properties or NOTHING_TO_SHOW
+    return trusted is True, properties or NOTHING_TO_SHOW, throttling or Throttling()
 
 
 def _yes(flag: bool) -> str:

@@ -35,6 +35,7 @@ from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.migrate import create_host
 from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import deploy_property
+from postroom.messagebox.throttling import store_thresholds
 from postroom.operations.comparison import compare, host_statements, location_fields, send_port_fields
 from postroom.operations.deployed import Deployed, read_deployed
 from postroom.operations.enlistment import (
@@ -129,10 +130,11 @@ class _Deployment:
         known = {host.name.lower(): host for host in hosts(self._connection)}
         for step in self._plan.of(Kind.HOST, Action.CREATE, Action.CHANGE):
             host = known[step.name.lower()]
-            trusted, properties = host_statements(self._definition, self._deployed, host.name)
+            trusted, properties, throttling = host_statements(self._definition, self._deployed, host.name)
             if trusted is not host.trusted:
                 self._connection.execute("SELECT set_trust(%s::smallint, %s)", (host.host_id, trusted))
             self._store_application_properties(host.host_id, properties)
+            store_thresholds(self._connection, host.host_id, throttling)
 
     def _store_application_properties(self, host_id: int, properties: ApplicationProperties) -> None:
         self._connection.execute("DELETE FROM application_properties WHERE host_id = %s", (host_id,))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from psycopg.rows import dict_row
 
 from postroom.application import Schedule
+from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError, NotFound, StateError
 from postroom.messagebox.configuration import read_schedule, receive_locations, stored_schedule
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.statements import statement
+from postroom.operations.receiving import served_locations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +37,26 @@ class LocationListing:
     route_failures: bool
     """Of its port: are failures published instead of suspended?"""
     waiting: int
-    """Files that it has taken and not yet published."""
+    """Files that it has taken, and interchanges that were handed over to it, that are not published yet."""
     oldest: datetime | None
     """When it took the first of them."""
     suspended: int
     problems: Sequence[str]
     """What holds it up."""
+    state: str
+    """disabled; outside its schedule; not running (no process serves it); receiving, throttled or failing."""
+    since: datetime | None
+    """When that began, if a process serves it."""
+    reason: str | None
+    """Why it is throttled or failing."""
+    published: int
+    """Messages, since the process that serves it began."""
+    rate: float
+    """Messages a second, in the last ten seconds."""
+    remaining: int | None
+    """What is known to be left of what is being read."""
+    remaining_unit: str | None
+    last_batch_at: datetime | None
 
     def as_dict(self) -> dict[str, Any]:
         """For a listing."""
@@ -51,11 +67,21 @@ class LocationListing:
         return None if self.schedule is None or self.schedule.is_open(now) else self.schedule.next_opening(now)
 
 
-def list_locations(connection: Connection) -> list[LocationListing]:
+def list_locations(connection: Connection, *, clock: Clock = system_clock) -> list[LocationListing]:
     """Every receive location, by name."""
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(statement("queries/list_receive_locations")).fetchall()
-    return [LocationListing(**{**row, "schedule": read_schedule(row["schedule"])}) for row in rows]
+    listed = [LocationListing(**{**row, "schedule": read_schedule(row["schedule"])}) for row in rows]
+    served = {location.location_id for location in served_locations(connection)}
+    return [one if one.location_id in served else _not_served(one, clock()) for one in listed]
+
+
+def _not_served(listing: LocationListing, now: datetime) -> LocationListing:
+    """What a process that is gone said last is not true any more."""
+    state = "not running" if listing.enabled else "disabled"
+    if listing.enabled and listing.schedule is not None and not listing.schedule.is_open(now):
+        state = "outside its schedule"
+    return replace(listing, state=state, since=None, reason=None, published=0, rate=0.0, remaining=None)
 
 
 def enable(connection: Connection, name: str) -> None:

@@ -30,8 +30,8 @@ _ARROW = pa.schema([("interchange_id", pa.string())])
 class Inbox(DataSource):
     """One row per interchange that was handed over.
 
-    Options: ``url`` and ``user`` of the MessageBox, ``location`` (a receive location's id), ``partitions`` (at most so
-    many tasks a batch), ``max_rows`` (at most so many interchanges a batch).
+    Options: ``url`` and ``user`` of the MessageBox, ``location`` (a receive location's id), ``host`` (its host's
+    number), ``partitions`` (at most so many tasks a batch), ``max_rows`` (at most so many interchanges a batch).
     """
 
     @classmethod
@@ -48,6 +48,7 @@ class Inbox(DataSource):
             location_id=uuid.UUID(options["location"]),
             partitions=int(options["partitions"]),
             max_rows=int(options["max_rows"]),
+            host_id=int(options["host"]),
         )
 
 

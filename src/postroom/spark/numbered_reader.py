@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from postroom.errors import Unavailable
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.throttling import ThrottleWatch
 from postroom.spark.login import Login
 
 _WARM_SECONDS = 40.0
@@ -55,7 +56,9 @@ class RowsPartition(InputPartition, Generic[Row]):
 class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow, Generic[Row]):
     """Runs in a process of its own beside the driver, where it asks the MessageBox, and in the tasks."""
 
-    def __init__(self, *, login: Login, location_id: uuid.UUID, partitions: int, max_rows: int) -> None:
+    def __init__(
+        self, *, login: Login, location_id: uuid.UUID, partitions: int, max_rows: int, host_id: int | None = None
+    ) -> None:
         self._login = login
         self._location_id = location_id
         self._partitions = partitions
@@ -63,6 +66,8 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow, Generi
         self._connection: Connection | None = None
         self._target: int | None = None
         self._warm_at = 0.0
+        self._throttle = None if host_id is None else ThrottleWatch(host_id)
+        self._batch_at = 0.0
 
     @abstractmethod
     def newest(self, connection: Connection, after: int, most: int | None) -> int:
@@ -85,7 +90,7 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow, Generi
         after = int(start["number"])
         most = None if isinstance(limit, ReadAllAvailable) else self._max_rows
         try:
-            number = self._ask(lambda connection: self.newest(connection, after, most))
+            number = self._ask(lambda connection: self._next(connection, after, most))
         except (psycopg.OperationalError, Unavailable):
             if self._target is not None:
                 raise
@@ -97,6 +102,19 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow, Generi
             return start
         self._warm_at = time.monotonic() + _WARM_SECONDS
         return {"number": number, "warm_ups": start["warm_ups"] + (number == after)}
+
+    def _next(self, connection: Connection, after: int, most: int | None) -> int:
+        """The end of the next batch: fewer rows, and none for a while, as long as too much waits in the MessageBox."""
+        number = self.newest(connection, after, most)
+        if number == after or self._throttle is None or self._target is not None:
+            return number
+        throttle = self._throttle.current(connection)
+        if throttle is not None:
+            if time.monotonic() < self._batch_at + throttle.delay:
+                return after
+            number = self.newest(connection, after, throttle.rows(self._max_rows))
+        self._batch_at = time.monotonic()
+        return number
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         after, last = int(start["number"]), int(end["number"])

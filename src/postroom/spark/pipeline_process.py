@@ -21,6 +21,7 @@ from postroom.errors import Unavailable
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import Host, ReceiveLocation, host_named, receive_locations
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.throttling import Throttle, read_throttle
 from postroom.spark.bulk_once import receive_once
 from postroom.spark.login import Login
 from postroom.spark.receive_stream import TALLIED, TALLY, start_stream
@@ -97,6 +98,7 @@ class PipelineProcess:
         self._sinks = Sinks(session, host, login=login, home=home)
         self._counts: Counter[str] = Counter()
         self._connection: Connection | None = None
+        self._throttle: Throttle | None = None
         self._read_at = 0.0
 
     def run(self, stopping: threading.Event) -> Counter[str]:
@@ -138,10 +140,12 @@ class PipelineProcess:
             if self._connection is None:
                 self._connection = self._login.connect("pipeline")
             wanted = {location.location_id: location for location in self._served(self._connection)}
+            throttle = read_throttle(self._connection, self._host.host_id)
         except (psycopg.OperationalError, Unavailable) as error:
             _log.warning("the configuration cannot be read: %s", str(error).strip().replace("\n", " "))
             self._connection = None
             return
+        self._tell_of(throttle)
         for location_id, running in list(self._running.items()):
             if wanted.get(location_id) != running.location:
                 self._stop(location_id, drain=True)
@@ -159,6 +163,16 @@ class PipelineProcess:
         except psycopg.OperationalError as error:
             _log.warning("the sinks cannot be looked at: %s", str(error).strip().replace("\n", " "))
             self._connection = None
+
+    def _tell_of(self, throttle: Throttle | None) -> None:
+        """The sources slow themselves down; here it is told, in the log when it begins and ends."""
+        if throttle is not None and self._throttle is None:
+            _log.warning("receiving is slowed down: %s", throttle.reason)
+        elif throttle is None and self._throttle is not None:
+            _log.info("receiving is not slowed down any more")
+        self._throttle = throttle
+        for running in self._running.values():
+            running.throttle = throttle
 
     def _served(self, connection: Connection) -> list[ReceiveLocation]:
         now = system_clock()

@@ -63,6 +63,7 @@ def start_stream(
             session.readStream.format(source.name())
             .option("url", login.url)
             .option("location", str(location.location_id))
+            .option("host", location.host_id)
             .option("partitions", 1 if location.is_ordered else session.sparkContext.defaultParallelism)
             .option("max_rows", max_rows)
         )

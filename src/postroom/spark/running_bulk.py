@@ -55,6 +55,7 @@ class RunningBulk(RunningLocation):
         self._meter = BulkMeter(location.name, location.location_id)
         self._seen: BulkProgress | None = None
         self._look_at = self._tell_at = 0.0
+        self._file_at = time.monotonic()
 
     def start(self) -> None:
         super().start()
@@ -105,6 +106,12 @@ class RunningBulk(RunningLocation):
         left = seen.bytes_left if busy else 0
         return replace(known, rows=seen.rows, rate=round(seen.rate if busy else 0.0), remaining=left)
 
+    def _has_to_wait(self) -> bool:
+        """While another process has the location, and between two files while too much waits in the MessageBox."""
+        throttle = self.throttle
+        throttled = throttle is not None and time.monotonic() < self._file_at + throttle.delay
+        return throttled or not self._active.is_set()
+
     # -- the jobs ----------------------------------------------------------------------------------------------
 
     def _publish(self) -> None:
@@ -113,8 +120,10 @@ class RunningBulk(RunningLocation):
             try:
                 with self._login.connect("bulk") as connection:
                     while not self._ending.is_set():
-                        if not self._active.is_set() or not self._files.receive(connection):
+                        if self._has_to_wait() or not self._files.receive(connection):
                             self._ending.wait(_LOOK_SECONDS)
+                        else:
+                            self._file_at = time.monotonic()
                         pause, self._failure = _FIRST_PAUSE, None
             except Exception as error:
                 if self._ending.is_set():

@@ -19,6 +19,7 @@ from postroom.errors import PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.running_locations import LocationProgress, LocationReport, LocationState
+from postroom.messagebox.throttling import Throttle
 from postroom.spark.login import Login
 from postroom.spark.rate import Rate
 from postroom.spark.receive_stream import TALLIED, TALLY, TRIGGER, start_stream
@@ -53,8 +54,8 @@ class RunningLocation:
         self.location = location
         #: What is TALLIED, since the start.
         self.counts: Counter[str] = Counter()
-        #: Why the stream is slowed down; None while it is not.
-        self.throttled: str | None = None
+        #: Why and how receiving is slowed down; None while it is not.
+        self.throttle: Throttle | None = None
         self._session = session
         self._login = login
         self._home = home
@@ -174,8 +175,10 @@ class RunningLocation:
 
     def _progress(self) -> LocationProgress:
         state, reason = LocationState.RECEIVING, None
-        if self.throttled is not None:
-            state, reason = LocationState.THROTTLED, self.throttled
+        throttle = self.throttle
+        if throttle is not None:
+            state = LocationState.THROTTLED
+            reason = f"{throttle.reason}; batches are small, and {throttle.delay:.1f} s apart"
         if self._failure is not None:
             state, reason = LocationState.FAILING, self._failure
         return LocationProgress(

@@ -35,8 +35,8 @@ _ARROW = pa.schema(
 class ClaimedFiles(DataSource):
     """One row per claimed file.
 
-    Options: ``url`` and ``user`` of the MessageBox, ``location`` (a receive location's id), ``partitions`` (at most so
-    many tasks a batch), ``max_rows`` (at most so many files a batch).
+    Options: ``url`` and ``user`` of the MessageBox, ``location`` (a receive location's id), ``host`` (its host's
+    number), ``partitions`` (at most so many tasks a batch), ``max_rows`` (at most so many files a batch).
     """
 
     @classmethod
@@ -53,6 +53,7 @@ class ClaimedFiles(DataSource):
             location_id=uuid.UUID(options["location"]),
             partitions=int(options["partitions"]),
             max_rows=int(options["max_rows"]),
+            host_id=int(options["host"]),
         )
 
 

@@ -17,13 +17,14 @@ from typing import Any
 import pytest
 import trustme
 
-from postroom import Schedule, adapters
+from postroom import Schedule, Throttling, adapters
 from postroom.hosts.http_locations import HttpLocations
 from postroom.hosts.instance import HostInstance
 from postroom.hosts.settings import HostSettings
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
+from postroom.messagebox.throttling import store_thresholds
 from postroom.operations import locations
 from postroom.spark.executor import drop_executor
 from postroom.spark.inbox_numbering import InboxNumbering
@@ -32,6 +33,7 @@ from postroom.spark.login import Login
 from postroom.system_properties import BTS, HTTP
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location
+from tests.support.load import set_load
 from tests.support.waiting import wait_until
 
 ORDER = b'{"region": "EU"}'
@@ -44,9 +46,9 @@ def location(box: Box) -> ReceiveLocation:
 
 
 @contextmanager
-def listening(box: Box, *served: ReceiveLocation, url: str | None = None, **settings: Any) -> Iterator[HttpLocations]:
+def listening(box: Box, *served: ReceiveLocation, url: str | None = None) -> Iterator[HttpLocations]:
     login = partial(connect, url or box.url, user=box.host().role_name)
-    http = HttpLocations(connect=login, host_id=box.host().host_id, home=Path("/nowhere"), **settings)
+    http = HttpLocations(connect=login, host_id=box.host().host_id, home=Path("/nowhere"))
     http.follow(list(served))
     try:
         yield http
@@ -176,11 +178,15 @@ def test_a_server_that_has_dropped_its_sessions_is_asked_again(box: Box, locatio
         assert ask(http)[0].status == 202
 
 
-def test_503_while_it_is_throttled(box: Box, location: ReceiveLocation) -> None:
-    with listening(box, location, throttled=lambda: ("Too much waits.", 17)) as http:
+def test_503_while_too_much_waits(box: Box, location: ReceiveLocation) -> None:
+    store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=40))
+    set_load(box, queued=15)
+    with listening(box, location) as http:
         answer, content = ask(http)
-    assert (answer.status, answer.headers["Retry-After"]) == (503, "17")
-    assert content == {"error": "Too much waits."}
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "20")
+        assert content == {"error": "The MessageBox is busy: 15 messages wait in the queues; the threshold is 10."}
+        set_load(box, queued=10)
+        wait_until(lambda: ask(http)[0].status == 202, what="an open location")
 
 
 def test_a_disabled_location_answers_503_and_others_of_its_port_go_on(box: Box, location: ReceiveLocation) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from postroom import Application, Property, adapters
+from postroom import Application, Property, Throttling, adapters
 from postroom.messagebox.configuration import host_named, receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment import plan
@@ -91,3 +91,25 @@ def test_authentication_follows_the_declaration_and_needs_a_trusted_host(connect
     [difference] = next(step.differences for step in done.of(Kind.RECEIVE_PORT, Action.CHANGE))
     assert (difference.field, difference.before, difference.after) == ("authentication", "drop", "keep")
     assert [one.authentication for one in receive_locations(connection)] == ["keep"]
+
+
+def test_a_host_throttles_as_the_application_says(connection: Connection) -> None:
+    deploy(connection, guarded())
+    assert host_named(connection, "Secure").throttling == Throttling()
+    changed = deploy(connection, guarded(throttling=Throttling(messages=1_000, longest_delay=60)))
+    (step,) = changed.of(Kind.HOST, Action.CHANGE)
+    assert [(one.field, one.before, one.after) for one in step.differences] == [
+        (
+            "throttling",
+            "above 50,000 messages, 10 times that in the spool, up to 300 s",
+            "above 1,000 messages, 10 times that in the spool, up to 60 s",
+        )
+    ]
+    assert host_named(connection, "Secure").throttling == Throttling(messages=1_000, longest_delay=60)
+    assert deploy(connection, guarded(throttling=Throttling(messages=1_000, longest_delay=60))).changes == ()
+    other = guarded("second", throttling=Throttling(messages=0)).definition()
+    (problem,) = plan(connection, other, home=HOME).problems
+    assert "the application 'guarded' says that it throttles above 1,000 messages" in problem.text
+    # Another one that says nothing leaves it as it is.
+    deploy(connection, guarded("third"))
+    assert host_named(connection, "Secure").throttling.messages == 1_000

@@ -13,8 +13,11 @@ import pytest
 from postroom import Schedule
 from postroom.errors import DefinitionError, NotFound, StateError
 from postroom.filters.text import format_filter
-from postroom.message import FRAGMENT_SIZE, Bytes, Message, Part
+from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
+from postroom.messagebox import inbox
 from postroom.messagebox.configuration import PortState, receive_locations
+from postroom.messagebox.connection import connect
+from postroom.messagebox.running_locations import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.service_subscriptions import SubscriptionState
 from postroom.operations import locations, ports
 from postroom.operations.check import check
@@ -31,8 +34,11 @@ from postroom.operations.messages import (
     save_message,
 )
 from postroom.operations.subscriptions import filters_of, list_subscriptions, subscription_called
+from postroom.spark.location_lock import LocationLock
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region, Total
+from tests.support.inbox_location import add_inbox_location
+from tests.support.waiting import wait_until
 
 LARGE = bytes(range(256)) * (FRAGMENT_SIZE // 100)
 
@@ -211,6 +217,34 @@ def test_a_location_says_what_holds_it_up(box: Box) -> None:
     (listed,) = locations.list_locations(box.connection)
     assert (listed.waiting, listed.suspended, listed.problems) == (2, 1, ["a.json: It is gone."])
     assert listed.oldest is not None
+
+
+def test_a_location_says_how_it_is_getting_on(box: Box) -> None:
+    location = add_inbox_location(box)
+    for number in range(3):
+        inbox.hand_over(box.connection, location.location_id, uuid.UUID(int=number), Context(), [b"{}"])
+    inbox.put_aside(box.connection, uuid.UUID(int=1), "It is odd.")
+
+    def listed() -> tuple[str, str | None, int, float]:
+        (one,) = locations.list_locations(box.connection)
+        assert (one.waiting, one.problems) == (3, ["It is odd."])
+        assert one.oldest is not None
+        return one.state, one.reason, one.published, one.rate
+
+    assert listed() == ("not running", None, 0, 0.0)
+    with connect(box.url, user=box.host().role_name) as connection:
+        lock = LocationLock(connection, location.location_id)
+        assert lock.is_held()
+        assert listed() == ("receiving", None, 0, 0.0)
+        progress = LocationProgress(
+            location_id=location.location_id, state=LocationState.THROTTLED, reason="Too much.", rows=7, rate=1.5
+        )
+        LocationReport().tell(connection, progress)
+        assert listed() == ("throttled", "Too much.", 7, 1.5)
+    # A process that was killed leaves its row, and no lock.
+    wait_until(lambda: listed() == ("not running", None, 0, 0.0), what="the end of the session")
+    locations.disable(box.connection, location.name)
+    assert listed()[0] == "disabled"
 
 
 def test_hosts_are_listed_with_their_processes(box: Box) -> None:

@@ -8,7 +8,7 @@ GRANT EXECUTE ON FUNCTION
     messagebox.lock_routing, messagebox.find_subscriptions, messagebox.predicate_holds, messagebox.route_message,
     messagebox.insert_message, messagebox.take_receipts, messagebox.read_receipts, messagebox.keep_outcome,
     messagebox.report_of, messagebox.serves_location, messagebox.runs_host, messagebox.own_hosts,
-    messagebox.own_locations, messagebox.is_trusted, messagebox.insert_part, messagebox.flip_ref_count_log,
+    messagebox.own_locations, messagebox.current_load, messagebox.is_trusted, messagebox.insert_part, messagebox.flip_ref_count_log,
     messagebox.fold_ref_count_log, messagebox.message_cleanup, messagebox.parts_cleanup,
     messagebox.purge_subscriptions, messagebox.dead_processes_cleanup, messagebox.operate_on_instances,
     messagebox.purge_receipts, messagebox.find_instance_subscriptions, messagebox.lock_instance_subscriptions, messagebox.locate_convoy_instances,

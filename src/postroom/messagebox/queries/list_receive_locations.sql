@@ -1,9 +1,12 @@
--- The receive locations with what they belong to, the files that they have in hand, and what is suspended of theirs.
--- Reads the suspended queue whole.
+-- The receive locations with what they belong to, what they say of themselves, what they have in hand (files, and
+-- interchanges that were handed over), and what is suspended of theirs. Reads the suspended queue and the inbox whole.
 SELECT l.name AS location, l.id AS location_id, p.name AS port, a.name AS application, h.name AS host,
        l.adapter_kind AS adapter, l.pipeline ->> 'kind' AS pipeline, l.uri, l.enabled, l.schedule, p.route_failures,
-       coalesce(c.files, 0) AS waiting, c.oldest, coalesce(s.suspended, 0) AS suspended,
-       coalesce(c.problems, '{}') AS problems
+       coalesce(c.files, 0) + coalesce(i.interchanges, 0) AS waiting, least(c.oldest, i.oldest) AS oldest,
+       coalesce(s.suspended, 0) AS suspended,
+       coalesce(c.problems, '{}') || coalesce(i.problems, '{}') AS problems,
+       coalesce(r.state, 'receiving') AS state, r.since, r.reason, coalesce(r.rows, 0) AS published,
+       coalesce(r.rate, 0) AS rate, r.remaining, r.remaining_unit, r.last_batch_at
   FROM receive_locations l
   JOIN receive_ports p ON p.id = l.receive_port_id
   JOIN applications a ON a.id = p.application_id
@@ -12,5 +15,9 @@ SELECT l.name AS location, l.id AS location_id, p.name AS port, a.name AS applic
                     min(claimed_at) FILTER (WHERE state IN (1, 2)) AS oldest,
                     array_agg(name || ': ' || problem ORDER BY claimed_at) FILTER (WHERE problem IS NOT NULL) AS problems
                FROM claims GROUP BY 1) c ON c.location_id = l.id
+  LEFT JOIN (SELECT location_id, count(*) AS interchanges, min(handed_over_at) AS oldest,
+                    array_agg(problem ORDER BY handed_over_at) FILTER (WHERE problem IS NOT NULL) AS problems
+               FROM inbox GROUP BY 1) i ON i.location_id = l.id
+  LEFT JOIN management.running_locations r ON r.location_id = l.id
   LEFT JOIN (SELECT service_id, count(*) AS suspended FROM suspended_queue GROUP BY 1) s ON s.service_id = l.id
  ORDER BY l.name

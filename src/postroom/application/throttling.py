@@ -1,0 +1,54 @@
+"""How much a host lets wait before it takes in less."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from postroom.errors import DefinitionError
+
+_LARGEST = 1_000_000_000
+_LONGEST = 86_400.0
+
+
+class Throttling(BaseModel):
+    """When the receive locations of a host slow down: ``Throttling(messages=200_000, longest_delay=60)`` (THR-04).
+
+    Above ``messages`` in the queues of subscribers, or ``spool_multiplier`` times as many in the spool, a batch is
+    smaller and the next one waits, up to ``longest_delay`` seconds, the longer the more there is. 0 messages: never; a
+    multiplier of 0: whatever is in the spool.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    messages: int = 50_000
+    spool_multiplier: float = 10.0
+    longest_delay: float = 300.0
+
+    def __init__(
+        self, *, messages: int = 50_000, spool_multiplier: float = 10.0, longest_delay: float | timedelta = 300.0
+    ) -> None:
+        seconds = longest_delay.total_seconds() if isinstance(longest_delay, timedelta) else longest_delay
+        try:
+            super().__init__(messages=messages, spool_multiplier=spool_multiplier, longest_delay=seconds)
+        except ValidationError as error:
+            wrong = "; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors())
+            raise DefinitionError(f"Throttling cannot be made from these arguments: {wrong}.") from None
+
+    def problems(self) -> list[str]:
+        found = []
+        for name, value, most in (
+            ("messages", self.messages, _LARGEST),
+            ("spool_multiplier", self.spool_multiplier, _LARGEST),
+            ("longest_delay", self.longest_delay, _LONGEST),
+        ):
+            if not 0 <= value <= most:
+                found.append(f"throttling: {name} is {value:g}, but must be between 0 and {most:,.0f}.")
+        return found
+
+    def __str__(self) -> str:
+        if not self.messages:
+            return "never"
+        spool = f", {self.spool_multiplier:g} times that in the spool" if self.spool_multiplier else ""
+        return f"above {self.messages:,} messages{spool}, up to {self.longest_delay:g} s"

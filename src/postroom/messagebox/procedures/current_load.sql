@@ -1,0 +1,41 @@
+-- How much waits in the MessageBox: rows in all queues, and in the spool. Measured again if that is older than
+-- p_max_age and nobody else is at it; otherwise as it was measured last.
+-- Counts no rows: it adds up PostgreSQL's own counters of live rows, which sessions bring up to date a second or so after
+-- their commits. A crash of the server sets those counters to zero, so the tables are analysed when their counting began
+-- anew; that takes samples, and is tried again next time if a vacuum is in the way.
+-- Locks: advisory (7001, 2) for the transaction, if it is free; the row of load.
+CREATE OR REPLACE FUNCTION messagebox.current_load(
+    p_max_age interval DEFAULT '1 second', p_now timestamptz DEFAULT clock_timestamp())
+RETURNS TABLE (queued bigint, spooled bigint, measured_at timestamptz)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = messagebox, management, pg_temp SET synchronous_commit = off SET lock_timeout = '200ms' AS $$
+DECLARE
+    known load;
+    counted oid[];
+    since timestamptz := pg_stat_get_bgwriter_stat_reset_time();
+    one oid;
+BEGIN
+    SELECT * INTO STRICT known FROM load;
+    IF known.measured_at > p_now - p_max_age OR NOT pg_try_advisory_xact_lock(7001, 2) THEN
+        RETURN QUERY SELECT known.queued, known.spooled, known.measured_at;
+        RETURN;
+    END IF;
+    counted := ARRAY(SELECT i.inhrelid FROM pg_inherits i
+                      WHERE i.inhparent IN ('work_queue'::regclass, 'scheduled_queue'::regclass,
+                                            'suspended_queue'::regclass));
+    IF since IS DISTINCT FROM known.counts_from THEN
+        BEGIN
+            FOREACH one IN ARRAY counted || 'spool'::regclass::oid LOOP
+                EXECUTE format('ANALYZE %s', one::regclass);
+            END LOOP;
+        EXCEPTION WHEN lock_not_available THEN
+            since := known.counts_from;
+        END;
+    END IF;
+    known.queued := (SELECT coalesce(sum(greatest(pg_stat_get_live_tuples(t), 0)), 0) FROM unnest(counted) AS t);
+    known.spooled := greatest(pg_stat_get_live_tuples('spool'::regclass), 0);
+    known.measured_at := p_now;
+    UPDATE load l SET queued = known.queued, spooled = known.spooled, measured_at = p_now,
+                      counts_from = since;
+    RETURN QUERY SELECT known.queued, known.spooled, known.measured_at;
+END $$;

@@ -1,0 +1,61 @@
+"""How much waits is measured from counters, seldom, and by one at a time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from postroom import Throttling
+from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.throttling import read_throttle, store_thresholds
+from tests.support.box import Box
+from tests.support.waiting import wait_until
+
+
+def measured(connection: Connection, max_age: str = "0") -> tuple[int, int, datetime]:
+    row = connection.execute("SELECT queued, spooled, measured_at FROM current_load(%s::interval)", (max_age,))
+    found = row.fetchone()
+    assert found is not None
+    return found[0], found[1], found[2]
+
+
+def test_a_host_learns_how_much_waits_and_slows_down_until_it_is_less(box: Box) -> None:
+    box.add_port("Stopped", "Region == 'EU'", state="stopped")
+    box.add_port("Started", "exists(Region)")
+    location = box.add_location()
+    store_thresholds(box.connection, box.host().host_id, Throttling(messages=50, longest_delay=10))
+    with connect(box.url, user=box.host().role_name) as connection:
+        assert measured(connection)[:2] == (0, 0)
+        # Every message is queued twice: suspended ones count.
+        box.receive(location, b"\n".join(b'{"region": "EU"}' for _ in range(40)))
+        wait_until(lambda: measured(connection)[:2] == (80, 40), 30, what="80 rows in queues")
+        throttle = read_throttle(connection, box.host().host_id)
+        assert throttle is not None
+        assert throttle.reason.startswith("80 messages wait in the queues; the threshold is 50")
+        box.connection.execute("DELETE FROM work_queue")
+        box.connection.execute("SELECT pg_stat_force_next_flush()")
+        wait_until(lambda: measured(connection)[0] == 40, 30, what="40 rows in queues")
+        assert read_throttle(connection, box.host().host_id) is None
+
+
+def test_it_is_measured_once_a_second_at_most_and_by_one_at_a_time(box: Box) -> None:
+    first = measured(box.connection)
+    assert measured(box.connection, "1 hour") == first
+    assert measured(box.connection)[2] > first[2]
+    with connect(box.url) as other, other.transaction():
+        other.execute("SELECT pg_advisory_xact_lock(7001, 2)")
+        last = box.one("SELECT measured_at FROM load")
+        assert measured(box.connection)[2] == last
+
+
+def test_counters_that_a_crash_has_set_to_zero_are_set_right(box: Box) -> None:
+    location = box.add_location()
+    box.add_port("Started", "exists(Region)")
+    box.receive(location, b"\n".join(b'{"region": "EU"}' for _ in range(40)))
+    wait_until(lambda: measured(box.connection)[:2] == (40, 40), 30, what="40 rows in queues")
+    tables = "SELECT inhrelid FROM pg_inherits WHERE inhparent = 'work_queue'::regclass UNION SELECT 'spool'::regclass"
+    for (table,) in box.connection.execute(tables.encode()).fetchall():
+        box.connection.execute("SELECT pg_stat_reset_single_table_counters(%s)", (table,))
+    assert measured(box.connection)[:2] == (0, 0)
+    # What a crash does as well: the counters count from then on.
+    box.connection.execute("UPDATE load SET counts_from = now() - interval '1 day'")
+    assert measured(box.connection)[:2] == (40, 40)

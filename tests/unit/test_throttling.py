@@ -1,0 +1,75 @@
+"""Back-pressure as a function of what waits (THR-04, THR-05)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom import Application, Throttling
+from postroom.errors import DefinitionError, DefinitionRefused
+from postroom.messagebox.throttling import Load, throttle_for
+
+COUNTS = st.integers(0, 10**9)
+
+
+def load(queued: int = 0, spooled: int = 0) -> Load:
+    return Load(queued=queued, spooled=spooled)
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "there"),
+    [
+        (Throttling(), load(50_000, 500_000)),
+        (Throttling(messages=0), load(10**9, 10**9)),
+        (Throttling(messages=10, spool_multiplier=0), load(10, 10**9)),
+    ],
+)
+def test_up_to_the_thresholds_and_without_one_nothing_is_slowed_down(thresholds: Throttling, there: Load) -> None:
+    assert throttle_for(there, thresholds) is None
+
+
+def test_the_delay_grows_with_the_excess_up_to_the_longest() -> None:
+    delays = [throttle_for(load(queued), Throttling()) for queued in (50_001, 55_000, 75_000, 100_000, 10**7)]
+    assert [one and one.delay for one in delays] == pytest.approx([0.5, 30, 150, 300, 300])
+    assert [one and one.rows(1_000) for one in delays] == [100, 90, 50, 1, 1]
+
+
+def test_the_worse_of_the_two_decides_and_says_why() -> None:
+    slow = throttle_for(load(60_000, 1_000_000), Throttling())
+    assert slow is not None
+    assert slow.reason == "1,000,000 messages are in the spool; the threshold is 500,000"
+    slow = throttle_for(load(90_000, 510_000), Throttling())
+    assert slow is not None
+    assert slow.reason == "90,000 messages wait in the queues; the threshold is 50,000"
+
+
+@given(COUNTS, COUNTS, COUNTS, st.integers(0, 10**6), st.floats(0, 100), st.floats(0, 3600))
+def test_more_is_never_faster_and_no_batch_is_empty(
+    queued: int, spooled: int, more: int, messages: int, multiplier: float, longest: float
+) -> None:
+    thresholds = Throttling(messages=messages, spool_multiplier=multiplier, longest_delay=longest)
+    before, after = (throttle_for(load(queued + extra, spooled), thresholds) for extra in (0, more))
+    assert before is None or after is not None
+    if before is not None and after is not None:
+        assert before.delay <= after.delay <= longest
+        assert 1 <= after.rows(1_000) <= before.rows(1_000) <= 100
+
+
+@pytest.mark.parametrize(
+    ("given_", "said"),
+    [
+        ({"messages": -1}, "messages"),
+        ({"spool_multiplier": -0.5}, "spool_multiplier"),
+        ({"longest_delay": 1e6}, "delay"),
+    ],
+)
+def test_thresholds_that_mean_nothing_are_refused_with_the_application(given_: dict[str, Any], said: str) -> None:
+    app = Application("a")
+    app.host("Main", throttling=Throttling(**given_))
+    with pytest.raises(DefinitionRefused, match=said):
+        app.definition()
+    with pytest.raises(DefinitionError, match="messages"):
+        Throttling(messages="many")  # type: ignore[arg-type]
