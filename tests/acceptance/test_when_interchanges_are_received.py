@@ -1,6 +1,8 @@
-"""ACC-32, 73: what a receive port does with documents that are bad, that nobody wants, or that nobody stands for."""
+"""ACC-32, 73, INS-12: what becomes of documents that are bad, that nobody wants, or that nobody stands for."""
 
 from __future__ import annotations
+
+import base64
 
 import pytest
 
@@ -29,6 +31,24 @@ def test_a_standard_interchange_goes_down_as_a_whole_and_of_a_recoverable_one_wh
     kept = house.suspended("resumable")
     assert sorted(house.run("message", "body", one["instance_id"]).encode() for one in kept) == sorted(suspended)
     assert sum(port["waiting"] for port in house.ask("port", "list")) == published
+
+
+@pytest.mark.parametrize(("recoverable", "kept"), [(False, "interchange"), (True, "documents")])
+def test_what_fails_is_kept_as_it_came_or_as_the_component_got_it(house: House, recoverable: bool, kept: str) -> None:
+    """INS-12: an interchange in base64, whose second document nobody wants and whose fourth cannot be read."""
+    house.apply(
+        f"""
+        from postroom.pipelines import components
+        lines = pipelines.JsonLines(promote=PROMOTE, recoverable={recoverable})
+        pipeline = pipelines.Receive(decode=[components.Base64()], disassemble=[lines])
+        app.receive_port("In").location("drop", adapters.File("in"), pipeline=pipeline)
+        app.send_port("Europe", adapters.Null(), filter=Region == "EU")
+        """
+    )
+    interchange = base64.b64encode(b"\n".join(FIVE))
+    house.receive("drop", interchange)
+    bodies = {house.run("message", "body", one["instance_id"]).encode() for one in house.suspended("resumable")}
+    assert bodies == ({interchange} if kept == "interchange" else {FIVE[1], FIVE[3]})
 
 
 @pytest.mark.parametrize(("authentication", "suspended"), [("drop", []), ("keep", ["AUTHENTICATION"])])

@@ -90,6 +90,7 @@ class Drain:
                     kind=sink.kind,
                     uri=sink.address(self._home),
                     route_failures=port is not None and port.route_failures,
+                    maps=port.maps if port else {},
                 ),
                 batch_id=batch.batch_id,
                 attempt=batch.attempt,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,6 +18,7 @@ from postroom.agent.error_reports import Failure, type_in
 from postroom.agent.failed_messages import FailedMessages
 from postroom.clock import system_clock
 from postroom.errors import MessageFailure
+from postroom.maps.outbound import OutboundMaps
 from postroom.message import Message
 from postroom.messagebox.bodies import message_of
 from postroom.messagebox.connection import Connection
@@ -42,6 +44,7 @@ class SinkPort:
     kind: str
     uri: str
     route_failures: bool
+    maps: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +79,12 @@ class SinkTask:
         """The rows of some messages, and the messages behind them. What cannot be a row is put aside."""
         queue = SinkQueue(self.host)
         reader = _Reader(connection, queue.queues)
+        maps = OutboundMaps(self.port.maps)
         found: list[tuple[SinkMessage, Message]] = []
         for one in queue.messages(connection, self.batch_id, self.attempt, seqs):
             try:
-                found.append((one, message_of(one.claimed, reader)))
+                message = message_of(one.claimed, reader)
+                found.append((one, maps.mapped(message) if maps else message))
             except MessageFailure as failure:
                 self.put_aside(connection, one.claimed, failure)
         rows, refused = self.rows.rows([(message, one.published_at) for one, message in found])

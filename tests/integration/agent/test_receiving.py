@@ -53,6 +53,7 @@ def test_lines_become_messages_with_stamped_contexts(box: Box) -> None:
 
 
 def test_a_bad_line_is_suspended_alone_with_its_bytes(box: Box) -> None:
+    """RCV-13, RCV-14."""
     location = box.add_location()
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
     [received] = box.receive(location, line() + b"\n{broken\n" + line() + b"\n")

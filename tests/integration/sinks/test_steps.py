@@ -9,13 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.errors import Unavailable
+from postroom.maps import Xslt
+from postroom.maps.port_maps import PortMaps
+from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.queues import ClaimLost
 from postroom.spark.file_sink import LocalTarget
 from postroom.spark.sinks import sink_lock
+from postroom.system_properties import BTS
 from tests.support.box import Box, Region
 from tests.support.sinks import Killed, add_sink, drain_of, lake, publish
 
@@ -152,6 +157,23 @@ def test_what_cannot_be_a_row_is_routed_where_the_port_says_so(box: Box, tmp_pat
     assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 0
     assert box.queued() == {"Errors": 1}
     assert box.suspended() == []
+
+
+def test_rows_are_made_of_what_the_maps_of_the_port_make(box: Box, tmp_path: Path) -> None:
+    """What they cannot map is suspended alone (SND-01, SND-03)."""
+    (tmp_path / "map.xslt").write_text(
+        '<invoice xsl:version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">'
+        '<xsl:value-of select="/order"/></invoice>'
+    )
+    maps = PortMaps.packed([Xslt("map.xslt", source="order", target="invoice")], tmp_path)
+    add_sink(box, SparkSink("parquet", "lake", body="text", columns=[BTS.MessageType]))
+    box.connection.execute("UPDATE send_ports SET maps = %s", (Jsonb(maps.model_dump(mode="json")),))
+    promoted = {Region: "EU", BTS.MessageType: "order"}
+    box.agent().publish([Message.of(body, promoted=promoted) for body in (b"<order>5</order>", b"no XML")])
+    assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 1
+    [row] = lake(tmp_path / "lake")
+    assert (row["body"], row["MessageType"]) == ('<?xml version="1.0"?>\n<invoice>5</invoice>\n', "invoice")
+    assert box.suspended() == [("MAP", True)]
 
 
 def test_a_large_body_is_read_from_its_fragments(box: Box, tmp_path: Path) -> None:

@@ -79,6 +79,7 @@ READ = Xml(promote={Total: "/invoice/amount", Amount: "/invoice/amount"})
 
 
 def test_the_map_for_the_message_type_is_taken_and_others_pass_unmapped(folder: Path) -> None:
+    """RCV-20."""
     pipeline = mapped(ORDERS, Xslt("order-to-invoice.xslt", **ORDER, read=READ), folder=folder)
     [one, other] = rows(run(pipeline, b'<orders><order region="EU"><total>5.50</total></order><memo/></orders>'))
     assert b"<amount>5.50</amount>" in one["body"]
@@ -87,6 +88,7 @@ def test_the_map_for_the_message_type_is_taken_and_others_pass_unmapped(folder: 
 
 
 def test_what_the_target_promotes_is_promoted_again_and_the_rest_stays(folder: Path) -> None:
+    """RCV-20."""
     pipeline = mapped(ORDERS, Xslt("order-to-invoice.xslt", **ORDER, read=READ), folder=folder)
     [one, memo] = rows(run(pipeline, b'<orders><order region="EU"><total>5</total></order><memo/></orders>'))
     assert (one[Region.key], one[Total.key], one[Amount.key]) == ("EU", 5, 5)
@@ -168,11 +170,13 @@ def lines(**settings: Any) -> JsonLines:
 
 
 def test_one_that_cannot_be_mapped_fails_a_standard_interchange() -> None:
+    """RCV-12, RCV-21."""
     with pytest.raises(MapFailure, match=r"Document 2: to_invoice: a bad order"):
         run(mapped(ORDERS, Python(to_invoice, **ORDER)), FOUR)
 
 
 def test_and_a_recoverable_one_before_anything_of_it_comes() -> None:
+    """RCV-17."""
     pipeline = mapped(lines(), Python(to_invoice, **ORDER))
     batches = pipeline.disassemble(Bytes(LINES), batch_rows=1)
     with pytest.raises(MapFailure, match="a bad order"):

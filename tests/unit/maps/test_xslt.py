@@ -9,6 +9,7 @@ import pytest
 from postroom.errors import PipelineFailure
 from postroom.maps.xslt import Stylesheet, stylesheet_problems
 from postroom.message import Bytes
+from postroom.pipelines.spooled import IN_MEMORY, SpooledSlice
 
 
 def sheet(template: str, *, top: str = "", root: str = "") -> bytes:
@@ -99,3 +100,13 @@ def test_a_map_that_calls_itself_for_ever_fails() -> None:
     call = '<xsl:call-template name="t"/>'
     with pytest.raises(PipelineFailure):
         run(sheet(call, top=f'<xsl:template name="t">{call}</xsl:template>'), b"<a/>")
+
+
+def test_what_is_large_is_kept_on_disk() -> None:
+    """LRG-04."""
+    stylesheet = Stylesheet(sheet("<invoice><xsl:value-of select='/order'/></invoice>"))
+    small, large = (
+        stylesheet.run(Bytes(b"<order>%b</order>" % (b"x" * size)), target="invoice") for size in (1, IN_MEMORY)
+    )
+    assert (type(small), type(large)) == (Bytes, SpooledSlice)
+    assert b"".join(large.chunks()).count(b"xx") == IN_MEMORY // 2

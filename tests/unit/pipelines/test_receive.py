@@ -104,6 +104,7 @@ def test_nobody_recognising_it_is_a_failure(receive: Run) -> None:
 
 
 def test_the_second_is_not_tried_when_the_first_fails(receive: Run) -> None:
+    """RCV-06."""
     with pytest.raises(PipelineFailure, match="not well-formed XML"):
         receive(Receive(disassemble=[Xml(), PassThrough()]), b"<order>")
 
@@ -116,6 +117,8 @@ def test_a_consumed_interchange_gives_nothing(receive: Run) -> None:
 
 
 def test_a_consuming_validator_ends_the_interchange(receive: Run) -> None:
+    """RCV-05."""
+
     def stop_at_us(message: Message) -> object:
         return components.CONSUMED if message.context[Region] == "US" else None
 
@@ -123,6 +126,7 @@ def test_a_consuming_validator_ends_the_interchange(receive: Run) -> None:
 
 
 def test_a_disassembler_of_ones_own(receive: Run) -> None:
+    """It may set documents aside (RCV-18)."""
     received = receive(Receive(disassemble=[Words(), PassThrough()], recoverable=True), b"words EU bad US")
     assert received.column(Region.key) == ["EU", "US"]
     assert received.column("message_type") == ["word", "word"]
@@ -178,6 +182,7 @@ def test_a_recoverable_validator_suspends_the_message_alone(
 
 
 def test_a_validator_fails_the_whole_interchange_by_default_before_anything_is_given() -> None:
+    """RCV-16."""
     pipeline = Receive(disassemble=[lines()], validate=[Positive()])
     assert pipeline.recoverable
     many = b'{"region": "EU", "total": 1}\n' * 20 + b'{"region": "EU", "total": 0}\n'
@@ -212,6 +217,8 @@ def test_the_first_resolver_that_knows_names_the_party(receive: Run) -> None:
 
 
 def test_a_resolver_that_fails_fails_the_interchange(receive: Run) -> None:
+    """RCV-19."""
+
     def broken(message: Message) -> str:
         raise KeyError("directory")
 
