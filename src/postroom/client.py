@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ import psycopg
 from postroom.agent.publishing import MessageAgent, Published
 from postroom.agent.routing import RoutingTable
 from postroom.errors import BadValue, NotFound, StateError, Unavailable
-from postroom.message import Body, Context, Message
+from postroom.message import Body, Context, Message, Part
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.operations.addressing import directed_to
 from postroom.operations.hosts import publishing_host
@@ -99,6 +99,7 @@ class Client:
         written: Values | None = None,
         predicates: Mapping[Property, object] | None = None,
         content_type: str = "application/octet-stream",
+        parts: Iterable[Part] = (),
         to: str | None = None,
         key: str | None = None,
     ) -> Published:
@@ -106,13 +107,14 @@ class Client:
 
         Only ``promoted`` properties take part in routing; ``written`` ones are carried along. A deployed property may
         be given by its name (``{"Orders.Region": "EU"}``). Only hosts whose application properties equal all
-        ``predicates`` receive it. A whole Message has all of that already. ``to`` is the name of a send port or a send
-        port group that gets the message, besides everybody whose filter it meets. See ``publish_many`` for ``key``.
+        ``predicates`` receive it. ``parts`` follow the body part. A whole Message has all of that already. ``to`` is
+        the name of a send port or a send port group that gets the message, besides everybody whose filter it meets. See
+        ``publish_many`` for ``key``.
         """
         if isinstance(body, Message):
-            if promoted or written or predicates:
+            if promoted or written or predicates or parts:
                 raise BadValue(
-                    "A message that is published whole has its properties already.",
+                    "A message that is published whole has its properties already, and its parts.",
                     hint="Give them to Message.of(...), or pass the body instead of the message.",
                 )
             message = body
@@ -122,6 +124,7 @@ class Client:
                 promoted=self._by_name(promoted),
                 written=self._by_name(written),
                 predicates=predicates,
+                parts=parts,
                 content_type=content_type,
             )
         if to is not None:

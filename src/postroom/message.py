@@ -24,8 +24,15 @@ from postroom.values import Value, ValueType, check_value, type_of, value_from_j
 #: A body above this size is stored in fragments of this size and never held in one piece.
 FRAGMENT_SIZE = 102_400
 
+#: How many parts a received message may have.
+MAX_PARTS = 1_000
+
 #: How much of a streamed body is in memory at a time.
 CHUNK_SIZE = 1 << 20
+
+
+#: What the body part of a message is called, unless it has a name of its own.
+BODY_NAME = "body"
 
 
 class Body(Protocol):
@@ -81,7 +88,7 @@ class FileSlice:
 class Part:
     """One named part. The engine never looks into its content."""
 
-    name: str = "body"
+    name: str = BODY_NAME
     body: Body
     content_type: str = "application/octet-stream"
     charset: str | None = None

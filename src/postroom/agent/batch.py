@@ -18,8 +18,8 @@ from postroom.agent.authorised import Authorisation, routing_failure
 from postroom.agent.batch_failures import BatchFailures
 from postroom.agent.chunks import Chunk
 from postroom.agent.contexts import stored_contexts
-from postroom.agent.documents import BODY, Documents
-from postroom.agent.identity import Kind, Units
+from postroom.agent.documents import Documents
+from postroom.agent.identity import Kind, Units, id_array
 from postroom.agent.matching import match_batch
 from postroom.agent.originator import batch_originators, stored_originator
 from postroom.agent.reports import RoutingFailureReport
@@ -27,10 +27,18 @@ from postroom.agent.routes import Routes
 from postroom.agent.routing import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageFailure, RoutingFailure
+from postroom.message import Part
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.copying import BIGINT, UUID, constant
-from postroom.messagebox.writing import write_messages, write_part, write_parts, write_references, write_spool
+from postroom.messagebox.writing import (
+    write_messages,
+    write_part,
+    write_parts,
+    write_references,
+    write_spool,
+    write_spool_rows,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,33 +133,45 @@ class Batch:
         table = table.take(self._kept) if len(self._kept) < len(documents.chunk_of) else table
         bodies = table["body"].to_pylist()
         inline = np.fromiter((body is not None for body in bodies), dtype=bool, count=len(bodies))
-        types = documents.content_types(self._kept)
-        for content_type in dict.fromkeys(types):
-            chosen = np.flatnonzero(inline & np.fromiter((one == content_type for one in types), bool, len(types)))
+        names = documents.body_names(self._kept)
+        kinds = list(zip(names, documents.content_types(self._kept), strict=True))
+        for kind in dict.fromkeys(kinds):
+            chosen = np.flatnonzero(inline & np.fromiter((one == kind for one in kinds), bool, len(kinds)))
             held = bodies if len(chosen) == len(bodies) else [bodies[position] for position in chosen.tolist()]
-            self._copy_parts(connection, self._part_ids[chosen], held, content_type)
+            self._copy_parts(connection, self._part_ids[chosen], held, *kind)
         for position in np.flatnonzero(~inline).tolist():
             # A body that stayed where it is: streamed from the interchange in fragments.
             part_id = uuid.UUID(bytes=bytes(self._part_ids[position]))
             write_part(connection, documents.document(int(self._kept[position]), part_id))
+        for part in self._shared_parts:
+            write_part(connection, part)
         shared = [documents.stamps[chunk] for chunk in documents.chunk_of[self._kept].tolist()]
         columns = {key: column.take(pa.array(self._kept)) for key, column in documents.columns.items()}
         contexts = stored_contexts(shared, columns, len(self._kept))
-        write_spool(
-            connection,
-            (UUID, self._message_ids),
-            (UUID, self._part_ids),
-            constant(BODY),
-            contexts,
-            batch_originators(shared, columns, self._routing.login),
+        originators = batch_originators(shared, columns, self._routing.login)
+        if originators is None and len(set(names)) == 1 and not self._shared_parts:
+            write_spool(connection, (UUID, self._message_ids), (UUID, self._part_ids), constant(names[0]), contexts)
+            return
+        message_ids, body_ids = map(bytes, self._message_ids), list(map(bytes, self._part_ids))
+        part_ids = map(documents.part_ids, self._kept.tolist(), body_ids)
+        write_spool_rows(
+            connection, zip(message_ids, part_ids, body_ids, names, contexts, strict=True), originators=originators
         )
 
+    @property
+    def _shared_parts(self) -> list[Part]:
+        """The parts beside bodies, of the chunks that have documents left."""
+        if not any(self._documents.others):
+            return []
+        chunks = np.unique(self._documents.chunk_of[self._kept]).tolist()
+        return [part for chunk in chunks for part in self._documents.others[chunk]]
+
     def _copy_parts(
-        self, connection: Connection, ids: npt.NDArray[np.void], bodies: list[bytes], content_type: str
+        self, connection: Connection, ids: npt.NDArray[np.void], bodies: list[bytes], name: str, content_type: str
     ) -> None:
         if bodies:
             sizes = np.fromiter(map(len, bodies), dtype=np.int64, count=len(bodies))
-            columns = [(UUID, ids), constant(BODY), constant(content_type), (BIGINT, sizes)]
+            columns = [(UUID, ids), constant(name), constant(content_type), (BIGINT, sizes)]
             write_parts(connection, columns, bodies)
 
     def write_routes(self, connection: Connection, *, message_log: int, part_log: int) -> None:
@@ -161,8 +181,18 @@ class Batch:
         counts[np.searchsorted(self._kept, self._failures.kept)] += 1
         write_references(connection, "message", message_log, self._message_ids, counts)
         write_references(connection, "part", part_log, self._part_ids, counts)
+        self._refer_to_shared_parts(connection, part_log, counts)
         host = self._routing.host_names[self._documents.location.host_id]
         self._failures.write_routes(connection, host, message_log=message_log, part_log=part_log)
+
+    def _refer_to_shared_parts(self, connection: Connection, part_log: int, counts: npt.NDArray[np.int64]) -> None:
+        """A part that all documents of a chunk have is referred to as often as they are together."""
+        others = self._documents.others
+        if any(others):
+            per_chunk = np.bincount(self._documents.chunk_of[self._kept], weights=counts, minlength=len(others))
+            deltas = np.repeat(per_chunk.astype(np.int64), list(map(len, others)))
+            ids = id_array([part.part_id for parts in others for part in parts])
+            write_references(connection, "part", part_log, ids[deltas > 0], deltas[deltas > 0])
 
     # -- telling -----------------------------------------------------------------------------------------------
 

@@ -220,11 +220,12 @@ class BatchFailures:
         """Its bytes as a message of their own."""
         part_id = derive_id(self._documents.units[one.chunk], Kind.PART, one.number)
         if one.row is not None:
-            part = self._documents.document(one.row, part_id)
+            parts = self._documents.clone(one.row, part_id)
         else:
             assert one.body is not None
-            part = self._documents.original(one.body, part_id)
-        return Message(context=context, parts=(part,), message_id=message_id)
+            parts = (self._documents.original(one.body, part_id),)
+        [body_name] = [part.name for part in parts if part.part_id == part_id]
+        return Message(context=context, parts=parts, body_part_name=body_name, message_id=message_id)
 
     @property
     def _adapter(self) -> str:

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from postroom.agent.chunks import Chunk
-from postroom.agent.identity import unit_for_chunk
+from postroom.agent.identity import NUMBER_BITS, Kind, derive_id, unit_for_chunk
 from postroom.agent.interchange import stamp
 from postroom.agent.originator import Login, believed, believed_columns
 from postroom.agent.reports import snapshot
 from postroom.filters.columns import Columns
-from postroom.message import Body, Bytes, Context, Part
+from postroom.message import BODY_NAME, MAX_PARTS, Body, Bytes, Context, Part
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.namespaces import is_distinguished
 from postroom.pipelines.spooled import cut
 from postroom.system_properties import BTS
 
-#: The name of the one part that a document becomes.
-BODY = "body"
+#: Where the numbers of parts beside the body begin, and how many there are for each document. Up to there they are
+#: those of documents.
+_OTHERS, _OTHERS_EACH = 1 << (NUMBER_BITS - 1), 1 << 10
+assert _OTHERS_EACH > MAX_PARTS
 
 _NUMBER, _TYPE = BTS.InterchangeSequenceNumber.key, BTS.MessageType.key
 _OWN_COLUMNS = ("number", "body", "offset", "length", "message_type", "content_type")
@@ -42,6 +45,8 @@ class Documents:
         self.chunk_of = np.repeat(np.arange(len(chunks)), [chunk.rows for chunk in chunks])
         #: The values that the pipeline gave, by property key; those of distinguished fields are not promoted.
         self.columns = believed_columns(value_columns(self.table), login)
+        #: The parts that all documents of a chunk have beside their bodies, stored once for each chunk.
+        self.others = [self._others(number, 0) for number in range(len(chunks))]
 
     @property
     def promoted(self) -> Columns:
@@ -86,15 +91,49 @@ class Documents:
         own = self.table["content_type"].take(pa.array(rows)).to_pylist()
         return [mapped or shared for mapped, shared in zip(own, found, strict=True)]
 
+    def body_names(self, rows: npt.NDArray[np.int64]) -> list[str]:
+        """What the body parts of some rows are called."""
+        by_chunk = [chunk.decoded.body_name if chunk.decoded else BODY_NAME for chunk in self.chunks]
+        return [by_chunk[chunk] for chunk in self.chunk_of[rows].tolist()]
+
+    def part_ids(self, row: int, body: bytes) -> list[bytes]:
+        """The ids of all parts of a document, in order; ``body`` is that of its body part."""
+        chunk = int(self.chunk_of[row])
+        decoded = self.chunks[chunk].decoded
+        found = [part.part_id.bytes for part in self.others[chunk]]
+        found.insert(decoded.body_index if decoded else 0, body)
+        return found
+
     def document(self, row: int, part_id: uuid.UUID) -> Part:
-        """The part that a document becomes."""
+        """The body part that a document becomes."""
+        rows = np.array([row])
         return Part(
-            name=BODY, body=self.body(row), content_type=self.content_types(np.array([row]))[0], part_id=part_id
+            name=self.body_names(rows)[0],
+            body=self.body(row),
+            content_type=self.content_types(rows)[0],
+            part_id=part_id,
         )
+
+    def clone(self, row: int, part_id: uuid.UUID) -> tuple[Part, ...]:
+        """All parts of a document, with ids of their own."""
+        chunk, body = int(self.chunk_of[row]), self.document(row, part_id)
+        decoded = self.chunks[chunk].decoded
+        if decoded is None:
+            return (body,)
+        return replace(decoded, others=self._others(chunk, int(self.numbers[row]))).around(body)
 
     def original(self, body: Body, part_id: uuid.UUID) -> Part:
         """The part that an interchange, or a document that cannot be read, becomes: as it came."""
-        return Part(name=BODY, body=body, content_type=self.content_type, part_id=part_id)
+        return Part(body=body, content_type=self.content_type, part_id=part_id)
+
+    def _others(self, chunk: int, document: int) -> tuple[Part, ...]:
+        """The parts beside the bodies of a chunk, with the ids that they have for a document; 0: for all of them."""
+        decoded = self.chunks[chunk].decoded
+        first = _OTHERS + document * _OTHERS_EACH
+        return tuple(
+            replace(part, part_id=derive_id(self.units[chunk], Kind.PART, first + number))
+            for number, part in enumerate(decoded.others if decoded else ())
+        )
 
 
 def value_columns(documents: pa.Table | None) -> dict[str, pa.Array]:

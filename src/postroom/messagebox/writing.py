@@ -167,42 +167,32 @@ def write_parts(connection: Connection, columns: Sequence[Column], bodies: Seque
     copy_rows(connection, "parts", names, rows_with_tail(columns, bodies))
 
 
-def write_spool(
-    connection: Connection,
-    ids: Column,
-    part_ids: Column,
-    name: Column,
-    contexts: Sequence[bytes],
-    originators: Sequence[StoredOriginator] | None = None,
-) -> None:
-    """Many messages of one part each; the contexts are encoded as jsonb fields already. Trusted logins may say who each
-    is from."""
-    if originators is not None:
-        _write_spool_with_originators(connection, ids, part_ids, name, contexts, originators)
-        return
+def write_spool(connection: Connection, ids: Column, part_ids: Column, name: Column, contexts: Sequence[bytes]) -> None:
+    """Many messages of one part each; the contexts are encoded as jsonb fields already."""
     arrays = np.empty(len(contexts), dtype=[("head", "V24"), ("id", "V16")])
     arrays["head"] = np.void(uuid_array([b"\0" * 16])[:-16])
     arrays["id"] = part_ids[1]
     copy_rows(connection, "spool", SPOOL, rows_with_tail([ids, ("V40", arrays.view("V40")), part_ids, name], contexts))
 
 
-def _write_spool_with_originators(
-    connection: Connection,
-    ids: Column,
-    part_ids: Column,
-    name: Column,
-    contexts: Sequence[bytes],
-    originators: Sequence[StoredOriginator],
+#: Message id, the ids of its parts in order, id and name of its body part, and the context as an encoded jsonb field.
+SpoolRow = tuple[bytes, Sequence[bytes], bytes, str, bytes]
+
+
+def write_spool_rows(
+    connection: Connection, rows: Iterable[SpoolRow], *, originators: Sequence[StoredOriginator] | None = None
 ) -> None:
-    """Row by row: three columns of any width."""
-    named = np.asarray(name[1]).tobytes()
-    rows = (
-        row(message_id, uuid_array([part_id]), part_id, named, context, *map(_text, originator))
-        for message_id, part_id, context, originator in zip(
-            map(bytes, np.asarray(ids[1])), map(bytes, np.asarray(part_ids[1])), contexts, originators, strict=True
-        )
+    """Many messages of any number of parts. Trusted logins may say who each is from. Row by row, and slower: columns of
+    any width."""
+    encoded = (
+        (message_id, uuid_array(part_ids), body_id, name.encode(), context)
+        for message_id, part_ids, body_id, name, context in rows
     )
-    copy_rows(connection, "spool", (*SPOOL, *ORIGINATOR), rows)
+    if originators is None:
+        copy_rows(connection, "spool", SPOOL, (row(*one) for one in encoded))
+        return
+    pairs = zip(encoded, originators, strict=True)
+    copy_rows(connection, "spool", (*SPOOL, *ORIGINATOR), (row(*one, *map(_text, who)) for one, who in pairs))
 
 
 def write_work_queue(

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from postroom.errors import BadValue, PipelineFailure
-from postroom.message import CHUNK_SIZE, Body, Context, Message, Part
+from postroom.message import CHUNK_SIZE, MAX_PARTS, Body, Context, Message, Part
 from postroom.pipelines import formats
 from postroom.pipelines.components.contract import CONSUMED, Decoder, Disassembler, PartyResolver, Validator
 from postroom.pipelines.definitions import Format, PassThrough
@@ -53,8 +53,10 @@ class ComponentStages:
                 return None
             try:
                 message = answer if isinstance(answer, Message) else message.with_body(answer)
-                if len(message.parts) != 1:
-                    raise ValueError(f"its answer has {len(message.parts)} parts; a received message has one")
+                if message.body is None:
+                    raise ValueError("its answer has no parts; a received message has a body part")
+                if len(message.parts) > MAX_PARTS:
+                    raise ValueError(f"its answer has {len(message.parts)} parts; there may be {MAX_PARTS}")
             except Exception as error:
                 raise named_failure(name, error) from error
         # Routing properties come of documents, so that one interchange has many values of them.
@@ -85,11 +87,7 @@ class ComponentStages:
         assert message.body is not None
         body = message.body
         if isinstance(component, Format):
-            decoded = Decoded(
-                body=body.body,
-                context=message.context,
-                content_type=formats.document_type(component, body.content_type),
-            )
+            decoded = Decoded.of(message, content_type=formats.document_type(component, body.content_type))
             batches: Iterator[Disassembled] = (
                 replace(batch, decoded=decoded) for batch in formats.disassemble(component, decoded.body, size)
             )

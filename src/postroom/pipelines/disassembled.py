@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from postroom.errors import BadValue, MessageFailure, PipelineFailure
 from postroom.filters.columns import arrow_type
-from postroom.message import FRAGMENT_SIZE, Body, Context
+from postroom.message import BODY_NAME, FRAGMENT_SIZE, Body, Context, Message, Part
 from postroom.properties import Property
 from postroom.values import Value
 
@@ -46,6 +46,29 @@ class Decoded:
     body: Body
     context: Context
     content_type: str
+    #: The parts beside the body part, which every message of the interchange has too, and where the body part stands
+    #: among them (LRG-08, RCV-09).
+    others: tuple[Part, ...] = ()
+    body_name: str = BODY_NAME
+    body_index: int = 0
+
+    @classmethod
+    def of(cls, message: Message, *, content_type: str) -> Decoded:
+        """What the documents of this message share; their bodies are of ``content_type``."""
+        body = message.body
+        assert body is not None
+        return cls(
+            body=body.body,
+            context=message.context,
+            content_type=content_type,
+            others=tuple(part for part in message.parts if part is not body),
+            body_name=body.name,
+            body_index=message.parts.index(body),
+        )
+
+    def around(self, body: Part) -> tuple[Part, ...]:
+        """All parts of a message whose body part is this one."""
+        return (*self.others[: self.body_index], body, *self.others[self.body_index :])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,10 +52,12 @@ class MessageBatch:
             promoted[BTS.MessageType.key] = self._columns["message_type"][row]
         shared = self._decoded.context
         written = {key: value for key, value in shared.written.items() if key not in promoted} | distinguished
-        part = Part(body=self.body(row), content_type=self._decoded.content_type)
+        name = self._decoded.body_name
+        part = Part(name=name, body=self.body(row), content_type=self._decoded.content_type)
         return Message(
             context=Context({**shared.promoted, **promoted}, written, shared.predicates),
-            parts=(part,),
+            parts=self._decoded.around(part),
+            body_part_name=name,
         )
 
     @cached_property

@@ -26,11 +26,7 @@ def disassemble_messages(component: Any, message: Message, size: BatchSize) -> I
     assert message.body is not None
     work = component.disassemble if isinstance(component, Disassembler) else component
     content_type: str = getattr(component, "content_type", "application/octet-stream")
-    shared = Decoded(
-        body=message.body.body,
-        context=message.context,
-        content_type=content_type,
-    )
+    shared = Decoded.of(message, content_type=content_type)
     kept = Spool()
     rows = Rows(promotes=promotes)
     for number, document in enumerate(_documents(name, run_named(name, work, message)), 1):

@@ -242,7 +242,11 @@ def gives_text(message: Message) -> bytes:
 
 
 def gives_parts(message: Message) -> Message:
-    return Message.of(b"a", parts=[Part(name="other", body=Bytes(b"b"))])
+    return Message.of(b"a", parts=[Part(name=str(number), body=Bytes(b"b")) for number in range(1000)])
+
+
+def gives_nothing(message: Message) -> Message:
+    return Message()
 
 
 @pytest.mark.parametrize(
@@ -251,7 +255,8 @@ def gives_parts(message: Message) -> Message:
         (throws, "throws: no luck"),
         (ends_the_process, "ends_the_process: 1"),
         (gives_text, "gives_text: The body of"),
-        (gives_parts, "gives_parts: its answer has 2 parts"),
+        (gives_parts, "gives_parts: its answer has 1001 parts"),
+        (gives_nothing, "gives_nothing: its answer has no parts"),
     ],
 )
 def test_what_a_component_raises_is_the_failure_of_the_message(receive: Run, component: object, reason: str) -> None:

@@ -13,6 +13,7 @@ from postroom.pipelines.components.contract import (
     Validator,
 )
 from postroom.pipelines.components.json_schema import JsonSchema
+from postroom.pipelines.components.mime import Mime
 from postroom.pipelines.components.text import Base64, Charset
 from postroom.pipelines.components.xsd import Xsd
 from postroom.pipelines.spooled import spool
@@ -26,6 +27,7 @@ __all__ = [
     "Disassembler",
     "Gzip",
     "JsonSchema",
+    "Mime",
     "PartyResolver",
     "Suspend",
     "Validator",

@@ -1,0 +1,176 @@
+"""Messages of several parts: received, stored once, read by hosts, released (LRG-08, RCV-09)."""
+
+from __future__ import annotations
+
+import email.message
+import uuid
+
+import pytest
+
+from postroom import pipelines
+from postroom.agent.interchange import Interchange
+from postroom.agent.receiving import Receiver
+from postroom.agent.routing import RoutingTable
+from postroom.message import FRAGMENT_SIZE, Bytes, Message, Part
+from postroom.messagebox.bodies import message_of
+from postroom.messagebox.check import check
+from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, StoredPart
+from postroom.operations.messages import message_with_id, part_named, read_part
+from postroom.pipelines import components
+from tests.support.box import PROMOTE, Box, Region, interchange
+
+QUEUES = HostQueues("Default")
+PICTURE = bytes(range(256)) * (FRAGMENT_SIZE // 100)
+EU, NOWHERE = b'{"region": "EU"}', b'{"region": "nowhere"}'
+
+
+def mail(*lines: bytes) -> bytes:
+    made = email.message.EmailMessage()
+    made.set_content("See the attachments.")
+    made.add_attachment(b"\n".join(lines), maintype="application", subtype="json", filename="orders.json")
+    made.add_attachment(PICTURE, maintype="image", subtype="png", filename="map.png")
+    return made.as_bytes()
+
+
+def mails(*, recoverable: bool = True) -> pipelines.Receive:
+    return pipelines.Receive(
+        decode=[components.Mime(body_type="application/json", allow_non_mime=True)],
+        disassemble=[pipelines.JsonLines(promote=PROMOTE, recoverable=recoverable)],
+    )
+
+
+class _Reader:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
+        return QUEUES.parts(self._connection, claimed.claim_id, claimed.message_id)
+
+    def fragments(
+        self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
+    ) -> list[tuple[int, bytes]]:
+        return QUEUES.fragments(
+            self._connection, claimed.claim_id, claimed.message_id, part_id, start=start, count=count
+        )
+
+
+def take(box: Box) -> list[Message]:
+    """What is in the work queue, as a host reads and completes it."""
+    claim_id = uuid.uuid4()
+    claimed = QUEUES.dequeue(box.connection, claim_id=claim_id, host_instance=0, service_class=4, limit=100)
+    found = [message_of(one, _Reader(box.connection)) for one in claimed]
+    read = [
+        Message(
+            context=message.context,
+            parts=tuple(Part(name=part.name, body=Bytes(part.data), part_id=part.part_id) for part in message.parts),
+            body_part_name=message.body_part_name,
+            message_id=message.message_id,
+        )
+        for message in found
+    ]
+    assert QUEUES.complete(box.connection, claim_id, [one.seq for one in claimed]) == len(claimed)
+    return read
+
+
+def gone(box: Box) -> None:
+    """Everything is cleaned up when nobody refers to it any more."""
+    assert check(box.connection) == []
+    run_all_jobs_once(box.connection)
+    assert (box.count("spool"), box.count("parts"), box.count("fragments")) == (0, 0, 0)
+    assert check(box.connection) == []
+
+
+@pytest.mark.parametrize("recoverable", [True, False])
+def test_every_document_has_the_other_parts_which_are_stored_once(box: Box, recoverable: bool) -> None:
+    location = box.add_location(mails(recoverable=recoverable))
+    for name in ("Europe", "Audit"):
+        box.add_port(name, "Region == 'EU'")
+    plain, mixed = box.receive(location, EU, mail(EU, EU, EU))
+    assert (plain.published, mixed.published) == (1, 3)
+    # A body for each of four documents, and the two parts that three of them share.
+    assert (box.count("spool"), box.count("parts")) == (4, 6)
+    assert check(box.connection) == []
+    messages = take(box)
+    assert len(messages) == 8
+    several = [message for message in messages if len(message.parts) > 1]
+    assert len(several) == 6
+    for message in several:
+        assert [part.name for part in message.parts] == ["part-1", "orders.json", "map.png"]
+        assert (message.body_part_name, message.data) == ("orders.json", EU)
+        assert message.parts[2].data == PICTURE
+    gone(box)
+
+
+def test_a_second_run_of_the_interchange_writes_nothing(box: Box) -> None:
+    location = box.add_location(mails())
+    box.add_port("Europe", "Region == 'EU'")
+    same = interchange(mail(EU, EU))
+    with connect(box.url, user=box.host().role_name) as connection:
+        receiver = Receiver(connection, RoutingTable())
+        assert [one.published for _ in range(2) for one in receiver.receive(location, [same])] == [2, 0]
+    assert box.count("parts") == 4
+    assert check(box.connection) == []
+
+
+def test_a_document_that_nobody_wants_is_suspended_with_all_its_parts(box: Box) -> None:
+    location = box.add_location(mails())
+    box.add_port("Europe", "Region == 'EU'")
+    [received] = box.receive(location, mail(NOWHERE, EU))
+    assert (received.published, received.suspended) == (1, 1)
+    message_id = box.one("SELECT message_id FROM suspended_queue WHERE service_class <> 64")
+    message = message_with_id(box.connection, message_id)
+    assert [(part.name, part.is_body) for part in message.parts] == [
+        ("part-1", False),
+        ("orders.json", True),
+        ("map.png", False),
+    ]
+    assert b"".join(read_part(box.connection, part_named(message, "map.png"))) == PICTURE
+    assert b"".join(read_part(box.connection, part_named(message, None))) == NOWHERE
+    assert check(box.connection) == []
+
+
+def test_error_messages_are_clones_with_all_parts(box: Box) -> None:
+    location = box.add_location(mails(), route_failures=True)
+    box.add_port("Europe", "Region == 'EU'")
+    box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'")
+    [received] = box.receive(location, mail(NOWHERE, EU, NOWHERE))
+    assert (received.published, received.routed) == (1, 2)
+    messages = take(box)
+    assert sorted((message.data, len(message.parts), message.body_part_name) for message in messages) == [
+        (EU, 3, "orders.json"),
+        (NOWHERE, 3, "orders.json"),
+        (NOWHERE, 3, "orders.json"),
+    ]
+    assert all(message.parts[2].data == PICTURE for message in messages)
+    assert check(box.connection) == []
+
+
+def test_a_standard_interchange_that_fails_leaves_no_parts_behind(box: Box) -> None:
+    location = box.add_location(mails(recoverable=False))
+    box.add_port("Europe", "Region == 'EU'")
+    content = mail(EU, NOWHERE)
+    [received] = box.receive(location, content)
+    assert (received.published, received.suspended) == (0, 1)
+    assert box.count("parts") == 1
+    assert check(box.connection) == []
+
+
+def test_parts_that_a_program_publishes(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    box.agent().publish([Message.of(EU, promoted={Region: "EU"}, parts=[Part(name="map.png", body=Bytes(PICTURE))])])
+    [message] = take(box)
+    assert [(part.name, part.data) for part in message.parts] == [("body", EU), ("map.png", PICTURE)]
+    gone(box)
+
+
+def test_an_interchange_without_other_parts_is_as_it_was(box: Box) -> None:
+    location = box.add_location(mails())
+    box.add_port("Europe", "Region == 'EU'")
+    with connect(box.url, user=box.host().role_name) as connection:
+        Receiver(connection, RoutingTable()).receive(
+            location, [Interchange(interchange_id=uuid.uuid4(), body=Bytes(EU + b"\n" + EU))]
+        )
+    assert [message.body_part_name for message in take(box)] == ["body", "body"]
+    gone(box)
