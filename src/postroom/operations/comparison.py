@@ -39,6 +39,7 @@ ALL_SYSTEM_PROPERTIES = "system properties"
 
 _ROUTE_FAILURES = "route failures"
 _AUTHENTICATION = "authentication"
+_SINK = "a Spark sink"
 _MAPS = "maps"
 
 
@@ -118,21 +119,18 @@ def _kind_problems(definition: ApplicationDefinition, deployed: Deployed) -> Ite
         known = deployed.send_ports.get(port.name)
         if known is None:
             continue
-        before = "dynamic" if known.is_dynamic else "Spark sink" if known.is_sink else "static"
-        after = _sort(port)
+        before = "dynamic" if known.is_dynamic else _SINK if known.is_sink else "static"
+        after = (
+            "dynamic" if isinstance(port.adapter, Dynamic) else _SINK if isinstance(port.adapter, AnySink) else "static"
+        )
         if before != after:
+            deployed_as = before if before == _SINK else f"a {before} one"
             yield Problem(
-                f"send port {port.name!r} is deployed as a {before} one and cannot become {after}. Give the new one "
+                f"send port {port.name!r} is deployed as {deployed_as} and cannot become {after}. Give the new one "
                 "another name, or apply the application without it first.",
                 port.place.file,
                 port.place.line,
             )
-
-
-def _sort(port: SendPortDefinition) -> str:
-    if isinstance(port.adapter, Dynamic):
-        return "dynamic"
-    return "Spark sink" if isinstance(port.adapter, AnySink) else "static"
 
 
 def _authentication_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:

@@ -44,7 +44,7 @@ class Table:
     def connected(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
         try:
             connection = psycopg.connect(
-                self.url, autocommit=True, connect_timeout=10, application_name="postroom sink"
+                self.url, autocommit=True, connect_timeout=10, application_name="postroom table"
             )
         except psycopg.OperationalError as error:
             raise Unavailable(

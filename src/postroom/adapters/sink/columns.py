@@ -85,3 +85,16 @@ def column_problems(columns: Sequence[SinkColumn], others: Sequence[str]) -> lis
             found.append(f"column {column.name!r} is there twice.")
         taken.add(column.name.lower())
     return found
+
+
+def parsed_names(ddl: str) -> list[str]:
+    """The names of the columns in a schema as Spark writes it; nested fields are not columns."""
+    names = []
+    depth = 0
+    begins = True
+    for token in re.findall(r"`(?:[^`]|``)+`|[<>(),:]|[^\s<>(),:`]+", ddl):
+        if begins and depth == 0:
+            names.append(token.strip("`").replace("``", "`"))
+        begins = token == "," and depth == 0
+        depth += (token in "<(") - (token in ">)")
+    return names

@@ -17,6 +17,7 @@ from postroom.adapters.sink.columns import (
     SinkColumn,
     column_problems,
     columns_of,
+    parsed_names,
     with_partitions,
 )
 from postroom.errors import BadValue, DefinitionError
@@ -67,8 +68,14 @@ class SinkDefinition(AdapterDefinition):
             found.append(f"max_messages is {self.max_messages}, but must be between 1 and {_MOST_MESSAGES:,}.")
         if not 0 <= self.interval <= _LONGEST_INTERVAL:
             found.append(f"interval is {self.interval:g} seconds, but must be between 0 and {_LONGEST_INTERVAL:g}.")
-        if self.parse is not None and not self.parse.strip():
-            found.append('parse is empty; write the columns in the body, such as "id BIGINT, total DECIMAL(12,2)".')
+        if self.parse is not None:
+            parsed = parsed_names(self.parse)
+            if not parsed:
+                found.append('parse is empty; write the columns in the body, such as "id BIGINT, total DECIMAL(12,2)".')
+            taken = {name.lower() for name in (*others, *(column.name for column in self.columns))}
+            found += [
+                f"parse has the column {name!r}, which is there already." for name in parsed if name.lower() in taken
+            ]
         return found
 
 
@@ -144,7 +151,7 @@ class SparkSink(SinkDefinition):
             found += path_problems("path", self.path)
         elif self.is_files:
             found.append(f"the format {self.format!r} needs a path: adapters.SparkSink({self.format!r}, 'out/lake').")
-        names = {column.name for column in self.columns} | set(FIXED_COLUMNS)
+        names = {column.name for column in self.columns} | {*FIXED_COLUMNS, *parsed_names(self.parse or "")}
         found += [
             f"partition_by names {name!r}, which is no column. Give the property, or add it to columns."
             for name in self.partition_by

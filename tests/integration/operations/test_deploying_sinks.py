@@ -1,0 +1,65 @@
+"""Applying applications whose send ports are sinks: what plan says of them, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom import Application, Property, adapters
+from postroom.adapters import AnyAdapter, AnySink
+from postroom.errors import DefinitionRefused
+from postroom.messagebox.configuration import ServiceClass, send_ports
+from postroom.messagebox.connection import Connection
+from postroom.operations.deployment import plan
+from postroom.operations.plans import Kind, Step
+from postroom.operations.ports import list_ports
+from postroom.operations.subscriptions import list_subscriptions
+from tests.support.deploying import HOME, deploy
+
+Region = Property("Orders.Region", str)
+
+
+def orders(adapter: AnyAdapter | AnySink) -> Application:
+    app = Application("orders")
+    app.property(Region)
+    app.send_port("Lake", adapter, filter=Region == "EU")
+    return app
+
+
+def step(connection: Connection, app: Application) -> Step:
+    planned = plan(connection, app.definition(), home=HOME)
+    return next(one for one in planned.steps if one.kind is Kind.SEND_PORT)
+
+
+def test_plan_states_what_each_sink_promises(connection: Connection) -> None:
+    deploy(connection, Application("orders"))
+    parquet = orders(adapters.SparkSink("parquet", "lake"))
+    assert "; exactly once: each batch is a directory that appears whole" in step(connection, parquet).note
+    deploy(connection, parquet)
+    other = step(connection, orders(adapters.SparkSink("delta", "lake")))
+    assert other.note == "at least once: the writer 'delta' may repeat a batch, rows have their message_id"
+    assert next((one.field, one.after) for one in other.differences) == ("adapter format", "delta")
+    deploy(connection, orders(adapters.SparkSink("delta", "lake")))
+    (port,) = send_ports(connection)
+    assert port.is_sink
+    assert port.adapter["format"] == "delta"
+
+
+def test_a_sink_subscribes_for_its_own_service_class(connection: Connection) -> None:
+    deploy(connection, orders(adapters.SparkSink("parquet", "lake")))
+    assert [one.service_class for one in list_subscriptions(connection)] == [ServiceClass.SPARK_SINKS]
+    assert [one.port.name for one in list_ports(connection)] == ["Lake"]
+
+
+def test_a_port_is_a_sink_or_not_for_good(connection: Connection) -> None:
+    deploy(connection, orders(adapters.SparkSink("parquet", "lake")))
+    with pytest.raises(DefinitionRefused, match="deployed as a Spark sink and cannot become static"):
+        deploy(connection, orders(adapters.Null()))
+    deploy(connection, Application("orders"))
+    deploy(connection, orders(adapters.Null()))
+    with pytest.raises(DefinitionRefused, match="deployed as a static one and cannot become a Spark sink"):
+        deploy(connection, orders(adapters.SparkSink("parquet", "lake")))
+
+
+def test_a_problem_of_a_sink_is_one_of_the_application() -> None:
+    with pytest.raises(DefinitionRefused, match="needs a path"):
+        orders(adapters.SparkSink("parquet")).definition()

@@ -1,0 +1,60 @@
+"""A sink finds its messages by an index of its own, however much stands in the queue for others and other sinks."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from postroom.messagebox.sink_batches import SinkQueue
+from tests.support.box import Box, open_box
+from tests.support.databases import Databases
+from tests.support.plans import reads
+
+MANY = 20_000
+SINK, OTHER, PORT = uuid.UUID(int=1), uuid.UUID(int=2), uuid.UUID(int=3)
+QUEUE = SinkQueue("Default")
+
+_FILL = """
+    INSERT INTO default_q (host_id, message_id, service_class, service_id, instance_id, priority)
+    SELECT 1, gen_random_uuid(), %s, %s, gen_random_uuid(), 5 FROM generate_series(1, %s)
+"""
+
+
+@pytest.fixture(scope="module", params=["statistics of now", "statistics of an empty queue"])
+def full(request: pytest.FixtureRequest, databases: Databases) -> Iterator[Box]:
+    with databases.clone() as url, open_box(url) as box:
+        box.connection.execute("ALTER TABLE default_q SET (autovacuum_enabled = off)")
+        for service_class, service, count in ((4, PORT, MANY), (128, OTHER, MANY), (128, SINK, 1000)):
+            box.connection.execute(_FILL, (service_class, service, count))
+        if request.param == "statistics of now":
+            box.connection.execute("VACUUM ANALYZE default_q")
+        yield box
+
+
+def test_a_batch_is_opened_by_the_index_of_its_sink(full: Box) -> None:
+    for _ in range(7):  # the plan may change when PostgreSQL has seen the statement a few times
+        with full.connection.transaction(force_rollback=True), reads(full.connection) as read:
+            batch = QUEUE.open(full.connection, SINK, limit=100)
+            assert batch is not None
+            assert len(batch.seqs) == 100
+        assert read.whole("default_q") == 0
+        assert read.entries("default_q_service_id_priority_seq_idx") <= 101
+
+
+def test_the_messages_of_a_batch_are_read_by_its_claim(full: Box) -> None:
+    with full.connection.transaction(force_rollback=True):
+        batch = QUEUE.open(full.connection, SINK, limit=500)
+        assert batch is not None
+        with reads(full.connection) as read:
+            assert len(QUEUE.messages(full.connection, batch.batch_id, 1, batch.seqs[:50])) == 50
+        assert read.whole("default_q") == 0
+        assert read.entries("default_q_claim_id_idx") <= 500
+
+
+def test_which_sinks_wait_takes_one_look_each(full: Box) -> None:
+    with full.connection.transaction(force_rollback=True), reads(full.connection) as read:
+        assert QUEUE.waiting(full.connection) == {SINK, OTHER}
+    assert read.whole("default_q") == 0
+    assert read.entries("default_q_service_id_priority_seq_idx") <= 10

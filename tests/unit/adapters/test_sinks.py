@@ -1,0 +1,128 @@
+"""Sinks as a user declares them: their columns, their guarantees, and what can be wrong with them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from postroom import BTS, Application, Property, adapters
+from postroom.adapters import AnySink, SparkSink, SparkTable, load_adapter
+from postroom.adapters.sink.columns import parsed_names
+from postroom.errors import DefinitionError, DefinitionRefused, StateError
+from postroom.operations.discretion import discreet
+
+Region = Property("Orders.Region", str)
+Total = Property("Orders.Total", Decimal)
+
+
+@pytest.mark.parametrize(
+    ("sink", "guarantee"),
+    [
+        (SparkSink("parquet", "out/lake"), "exactly once: each batch is a directory that appears whole"),
+        (SparkSink("csv", Path("out/lake")), "exactly once: each batch is a directory that appears whole"),
+        (SparkSink("json", "s3a://bucket/lake"), "exactly once for readers of the commit log in _postroom"),
+        (SparkTable("postgresql://db/x", "orders"), "exactly once: rows are merged by message_id"),
+        (
+            SparkSink("jdbc", options={"url": "jdbc:x"}),
+            "at least once: the writer 'jdbc' may repeat a batch, rows have their message_id",
+        ),
+    ],
+)
+def test_each_says_what_it_promises(sink: AnySink, guarantee: str) -> None:
+    assert sink.problems() == []
+    assert sink.guarantee == guarantee
+    assert load_adapter(sink.model_dump(mode="json")) == sink
+
+
+def test_columns_are_named_by_the_user_or_by_their_properties() -> None:
+    sink = SparkSink("parquet", "lake", columns={"sum": Total}, partition_by=[Region, "message_type", Total])
+    assert [(column.name, column.as_property()) for column in sink.columns] == [("sum", Total), ("Region", Region)]
+    assert sink.partition_by == ("Region", "message_type", "sum")
+    assert SparkTable("postgresql://db/x", "t", columns=[Total]).columns[0].name == "Total"
+
+
+def test_text_formats_hold_text_unless_told_otherwise() -> None:
+    assert [SparkSink(format, "x").body for format in ("csv", "json", "parquet", "orc")] == [
+        *("text", "text"),
+        *("binary", "binary"),
+    ]
+    assert SparkSink("parquet", "x", body="none").body == "none"
+
+
+@pytest.mark.parametrize(
+    ("sink", "said"),
+    [
+        (SparkSink("parquet"), "needs a path"),
+        (SparkSink("", "x"), "format is empty"),
+        (SparkSink("parquet", ""), "path is empty"),
+        (SparkSink("csv", "x", body="binary"), "holds text only"),
+        (SparkSink("parquet", "x", partition_by=["colour"]), "'colour', which is no column"),
+        (SparkSink("parquet", "x", columns={"body": Region}), "column 'body' is there twice"),
+        (SparkSink("parquet", "x", columns={"a": Region, "A": Total}), "column 'A' is there twice"),
+        (SparkSink("parquet", "x", columns={"a b": Region}), "use letters, digits and underscores"),
+        (SparkSink("parquet", "x", columns={"batch": Region}), "column 'batch' is there twice"),
+        (SparkSink("parquet", "x", max_messages=0), "max_messages is 0"),
+        (SparkSink("parquet", "x", interval=-1), "interval is -1 seconds"),
+        (SparkSink("parquet", "x", parse=" "), "parse is empty"),
+        (SparkSink("parquet", "x", parse="a INT, message_id STRING"), "'message_id', which is there already"),
+        (SparkSink("parquet", "x", options={"Path": "y"}), "option 'Path' is Postroom's to set"),
+        (SparkTable("mysql://x", "t"), "must begin with postgresql://"),
+        (SparkTable("postgresql://x", "a.b.c"), "not the name of a table"),
+    ],
+)
+def test_everything_that_is_wrong_is_told(sink: AnySink, said: str) -> None:
+    assert said in "\n".join(sink.problems())
+
+
+def test_what_is_no_property_is_refused_at_once() -> None:
+    for wrong in ({"region": "Orders.Region"}, "region", [1]):
+        with pytest.raises(DefinitionError, match="cannot be made from these arguments"):
+            SparkSink("parquet", "x", columns=wrong)  # type: ignore[arg-type]
+    with pytest.raises(DefinitionError, match="partition_by is 'Region'"):
+        SparkSink("parquet", "x", partition_by="Region")
+
+
+@pytest.mark.parametrize(
+    ("ddl", "names"),
+    [
+        ("id BIGINT, total DECIMAL(12,2)", ["id", "total"]),
+        ("lines ARRAY<STRUCT<sku: STRING, n: INT>>, at TIMESTAMP", ["lines", "at"]),
+        ("`a b` INT NOT NULL, m MAP<STRING,INT>", ["a b", "m"]),
+        ("", []),
+    ],
+)
+def test_the_columns_of_a_schema(ddl: str, names: list[str]) -> None:
+    assert parsed_names(ddl) == names
+
+
+def test_addresses_tell_no_secret(tmp_path: Path) -> None:
+    table = SparkTable("postgresql://etl:secret@db:5432/x?password=more", "lake.orders")
+    assert table.address(tmp_path) == "postgresql://db:5432/x#lake.orders"
+    assert SparkSink("parquet", "out").address(tmp_path) == (tmp_path / "out").as_uri()
+    assert SparkSink("parquet", "s3a://bucket/lake/").address(tmp_path) == "s3a://bucket/lake"
+    assert SparkSink("kafka").address(tmp_path) == "spark:kafka"
+    shown = discreet(table.model_dump(mode="json"))
+    assert "secret" not in str(shown)
+    options = SparkSink("jdbc", options={"url": "jdbc:x://me:secret@db", "Password": "p", "dbtable": "t"})
+    assert discreet(options.model_dump(mode="json"))["options"] == {
+        "url": "jdbc:x://(hidden)@db",
+        "Password": "(hidden)",
+        "dbtable": "t",
+    }
+
+
+def test_columns_name_known_properties() -> None:
+    app = Application("orders")
+    app.property(Region)
+    app.send_port("Lake", adapters.SparkSink("parquet", "lake", columns=[Region, BTS.MessageType]))
+    assert [prop.key for prop in app.definition().properties] == ["Orders#Region"]
+    app.send_port("Other", adapters.SparkSink("parquet", "other", columns=[Total]))
+    with pytest.raises(DefinitionRefused, match=r"Orders\.Total is not known"):
+        app.definition()
+
+
+def test_no_host_can_send_with_it(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="not served by hosts"):
+        adapters.build(SparkSink("parquet", "x"), tmp_path)

@@ -1,0 +1,96 @@
+"""From messages to the rows of a sink."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+
+from postroom.adapters import SparkSink
+from postroom.message import Message
+from postroom.properties import Property
+from postroom.spark.drain import reason
+from postroom.spark.sink_rows import RowFormat
+from postroom.spark.sink_task import CHUNK_BYTES, CHUNK_MESSAGES, chunks
+from postroom.system_properties import BTS
+
+Region = Property("Orders.Region", str)
+Total = Property("Orders.Total", Decimal)
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def rows_of(format: RowFormat, *messages: Message) -> tuple[list[dict[str, object]], dict[int, str]]:
+    batch, refused = format.rows([(message, NOON) for message in messages])
+    assert batch.schema == format.schema
+    return batch.to_pylist(), {one.index: one.failure.what for one in refused}
+
+
+def test_a_row_has_what_the_context_says_and_the_body() -> None:
+    format = RowFormat(columns=SparkSink("parquet", "x", columns=[Region, Total]).columns, body="binary")
+    message = Message.of(
+        b"\xff",
+        promoted={Region: "EU", BTS.MessageType: "Order"},
+        written={Total: Decimal("1.50"), BTS.InterchangeID: "i"},
+    )
+    [row], refused = rows_of(format, message)
+    assert row == {
+        "message_id": str(message.message_id),
+        "interchange_id": "i",
+        "message_type": "Order",
+        "received_at": NOON,
+        "Region": "EU",
+        "Total": Decimal("1.50"),
+        "body": b"\xff",
+    }
+    assert refused == {}
+
+
+def test_what_cannot_be_a_row_is_told_by_itself() -> None:
+    total = SparkSink("parquet", "x", columns=[Total]).columns
+    format = RowFormat(columns=total, body="text")
+    messages = [
+        Message.of(b"good", promoted={Total: Decimal(1)}),
+        Message.of(b"\xff", promoted={}),
+        Message.of(b"x", written={Total: Decimal("1E-30")}),
+        Message(context=Message.of(b"").context, parts=()),
+        Message.of("gr\u00fc\u00df".encode("latin-1")),
+    ]
+    rows, refused = rows_of(format, *messages)
+    assert [row["body"] for row in rows] == ["good"]
+    assert refused.keys() == {1, 2, 3, 4}
+    assert refused[1] == "The body is not text in utf-8."
+    assert refused[2] == "Orders.Total does not fit into the column 'Total'."
+    assert "has no body part" in refused[3]
+
+
+def test_columns_out_of_json_bodies() -> None:
+    parsed = pa.schema([("id", pa.int64()), ("total", pa.decimal128(12, 2))])
+    format = RowFormat(columns=(), body="none", parsed=parsed)
+    bodies = [b'{"id": 1,\r\n "total": 1.25, "more": "x"}', b"[1]", b"no", b'{"id": "one"}', b"{}", b'{"total": 1.255}']
+    rows, refused = rows_of(format, *map(Message.of, bodies))
+    assert [(row["id"], row["total"]) for row in rows] == [(1, Decimal("1.25")), (None, None)]
+    assert refused == {
+        1: "The body is JSON, but not an object.",
+        2: "The body is not JSON.",
+        3: "The body does not have the columns of the sink.",
+        5: "The body does not have the columns of the sink.",
+    }
+
+
+def test_a_batch_in_which_nothing_can_be_a_row() -> None:
+    format = RowFormat(columns=(), body="none", parsed=pa.schema([("id", pa.int64())]))
+    rows, refused = rows_of(format, Message.of(b"no"))
+    assert (rows, len(refused)) == ([], 1)
+
+
+def test_pieces_fit_into_the_memory_of_a_task() -> None:
+    assert chunks([], []) == []
+    assert chunks([1, 2, 3], [0, 0, 0]) == [[1, 2, 3]]
+    assert [len(piece) for piece in chunks(range(1001), [1] * 1001)] == [CHUNK_MESSAGES, CHUNK_MESSAGES, 1]
+    assert chunks([1, 2, 3], [CHUNK_BYTES, 1, CHUNK_BYTES * 9]) == [[1], [2], [3]]
+
+
+def test_the_reason_of_a_failed_job_is_one_line() -> None:
+    said = 'Job aborted\nTraceback (most recent call last):\n  File "x"\n    raise\nValueError: away\n\tat org.apache\n'
+    assert reason(RuntimeError(said)) == "RuntimeError: ValueError: away"
