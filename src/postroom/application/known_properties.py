@@ -42,7 +42,7 @@ def uses(application: Application) -> Iterator[Use]:
     for receive_port in application.receive_ports:
         # What is no list, or no map, is a problem that is told elsewhere.
         for one in receive_port.maps if isinstance(receive_port.maps, list | tuple) else ():
-            for prop in one.promotes if isinstance(one, Map) else ():
+            for prop in one.may_promote if isinstance(one, Map) else ():
                 if not isinstance(prop, DistinguishedField):
                     yield Use(property=prop, place=receive_port.place, makes_known=True)
         for location in receive_port.locations:

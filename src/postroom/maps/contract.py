@@ -48,8 +48,14 @@ class Map(Component):
 
     @property
     def promotes(self) -> tuple[Property, ...]:
-        """Every property that the new message may have of this map; a map that promotes by itself says so here."""
-        return () if self.read is None else self.read.promotes
+        """What the map promotes by itself, in the context of the message that it answers with."""
+        return ()
+
+    @property
+    def may_promote(self) -> tuple[Property, ...]:
+        """All of that, and what is read, each once."""
+        read = () if self.read is None else self.read.promotes
+        return tuple({prop.key: prop for prop in (*self.promotes, *read)}.values())
 
     @property
     def content_type(self) -> str:

@@ -23,8 +23,6 @@ from postroom.pipelines.spooled import Spool, beside
 from postroom.properties import Property
 from postroom.system_properties import BTS
 
-_ALONE = BTS.SuspendMessageOnMappingFailure.key
-
 
 class MappedPipeline:
     """A receive pipeline, and the maps of its port after it; it runs as a pipeline does."""
@@ -32,6 +30,7 @@ class MappedPipeline:
     def __init__(self, pipeline: ReceivePipeline, maps: Mapping[str, Any]) -> None:
         self._pipeline = pipeline
         self._maps = maps
+        self._running: RunningMaps | None = None
 
     @property
     def recoverable(self) -> bool:
@@ -51,7 +50,8 @@ class MappedPipeline:
     ) -> Iterator[Disassembled]:
         """As a pipeline's. In a recoverable one nothing comes before every document is mapped, if one that cannot be
         would fail all."""
-        maps = running_maps(self._maps)
+        # In here, where what is raised is the failure of an interchange.
+        maps = self._running = self._running or running_maps(self._maps)
         assert maps is not None
 
         def batches() -> Iterator[Disassembled]:
@@ -59,7 +59,7 @@ class MappedPipeline:
             received = Decoded(body=body, context=context, content_type=self.content_type)
             return _Mapping(maps, self._pipeline, received).over(found)
 
-        return until_all_passed(batches, at_once=lambda batch: not self.recoverable or _suspends_alone(batch))
+        yield from until_all_passed(batches, at_once=lambda batch: not self.recoverable or _suspends_alone(batch))
 
 
 def received_by(pipeline: Mapping[str, Any], maps: Mapping[str, Any]) -> ReceivePipeline | MappedPipeline:

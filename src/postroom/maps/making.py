@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any
 
@@ -16,6 +15,7 @@ from postroom.maps.limits import MAX_DOCUMENT_SIZE, too_much
 from postroom.maps.port_maps import PortMaps, load_maps
 from postroom.maps.runner import Job, Runner
 from postroom.message import Body, Message
+from postroom.pipelines.message_batch import plain
 from postroom.pipelines.running_component import named_failure
 from postroom.properties import Property
 from postroom.system_properties import BTS
@@ -39,7 +39,7 @@ class RunningMaps:
         loaded = maps.loaded()
         self._by_source = {one.source: one for one in loaded}
         self._idle: list[Runner] = []
-        found = {prop.key: prop for one in loaded for prop in one.promotes}
+        found = {prop.key: prop for one in loaded for prop in one.may_promote}
         self.promotes: tuple[Property, ...] = tuple(found.values())
 
     def find(self, message_type: object) -> Map | None:
@@ -82,7 +82,7 @@ def _make(one: Map, message: Message) -> Made:
         raise too_much(f"The message has {message.body.body.size:,} bytes")
     answer = one.transform(message)
     content_type = one.content_type
-    values: dict[str, Value | None] = dict.fromkeys(prop.key for prop in one.promotes)
+    values: dict[str, Value | None] = dict.fromkeys(prop.key for prop in one.may_promote)
     if isinstance(answer, Message):
         if answer.body is None:
             raise MapFailure("Its answer has no body.", hint=CORRECT_IT)
@@ -122,11 +122,6 @@ def _read(one: Map, body: Body) -> dict[str, Value | None]:
     if found is not None and found != one.target:
         raise another_type(one.target, found)
     return {prop.key: plain(rows[0][prop.key]) for prop in one.read.promotes}
-
-
-def plain(value: Any) -> Any:
-    """A Decimal without the zeros that an Arrow column of fixed scale adds."""
-    return Decimal(f"{value:f}".rstrip("0").rstrip(".")) if isinstance(value, Decimal) else value
 
 
 def _failure(name: str, reason: BaseException) -> MapFailure:

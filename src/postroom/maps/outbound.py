@@ -8,6 +8,7 @@ from typing import Any
 
 from postroom.maps.making import Made, RunningMaps, running_maps
 from postroom.message import Context, Message, Part
+from postroom.namespaces import is_distinguished
 from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE
 from postroom.pipelines.spooled import spool
 from postroom.system_properties import BTS
@@ -49,8 +50,10 @@ def _in_hand(message: Message) -> Message:
 def _context(context: Context, made: Made) -> Context:
     promoted = {key: value for key, value in context.promoted.items() if key not in made.values}
     written = {key: value for key, value in context.written.items() if key not in made.values}
-    new = {key: value for key, value in made.values.items() if value is not None}
-    changed = Context({**promoted, **new}, written, context.predicates)
+    for key, value in made.values.items():
+        if value is not None:
+            (written if is_distinguished(key) else promoted)[key] = value
+    changed = Context(promoted, written, context.predicates)
     return changed.promote(BTS.MessageType, made.message_type)
 
 

@@ -215,7 +215,7 @@ def receive_locations(connection: Connection, *, host_id: int | None = None) -> 
     those."""
     rows = connection.execute(
         f"SELECT l.id, l.name, p.id, p.name, l.host_id, {_adapter(connection, 'receive_locations')}, l.pipeline, l.uri,"
-        "       l.enabled, p.route_failures, p.authentication, p.maps, l.schedule"
+        "       l.enabled, p.route_failures, p.authentication, l.maps, l.schedule"
         "  FROM management.receive_locations l JOIN management.receive_ports p ON p.id = l.receive_port_id"
         " WHERE l.host_id = coalesce(%s, l.host_id) ORDER BY l.name",
         (host_id,),

@@ -233,11 +233,7 @@ def _receive_ports(definition: ApplicationDefinition, deployed: Deployed) -> Ite
         if known is None:
             yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=Action.CREATE)
             continue
-        stored = {
-            _ROUTE_FAILURES: known.route_failures,
-            _AUTHENTICATION: known.authentication,
-            _MAPS: known.maps,
-        }
+        stored = {_ROUTE_FAILURES: known.route_failures, _AUTHENTICATION: known.authentication}
         differences = differences_between(receive_port_fields(port), stored)
         action = Action.CHANGE if differences else Action.KEEP
         yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=action, differences=differences)
@@ -322,11 +318,7 @@ def _circle(port: SendPortDefinition, definition: ApplicationDefinition, deploye
 
 def receive_port_fields(port: ReceivePortDefinition) -> dict[str, Any]:
     """What is stored of a receive port and follows its declaration."""
-    return {
-        _ROUTE_FAILURES: port.route_failures,
-        _AUTHENTICATION: port.authentication,
-        _MAPS: port.maps.model_dump(mode="json"),
-    }
+    return {_ROUTE_FAILURES: port.route_failures, _AUTHENTICATION: port.authentication}
 
 
 def location_fields(port: ReceivePortDefinition, location: ReceiveLocationDefinition, home: Path) -> dict[str, Any]:
@@ -338,6 +330,7 @@ def location_fields(port: ReceivePortDefinition, location: ReceiveLocationDefini
         "host": location.host,
         "adapter": location.adapter.model_dump(mode="json"),
         "pipeline": location.pipeline.model_dump(mode="json"),
+        _MAPS: port.maps.model_dump(mode="json"),
         "uri": location.adapter.address(home),
         **scheduled,
     }
@@ -349,6 +342,7 @@ def _deployed_location(location: ReceiveLocation, host: str) -> dict[str, Any]:
         "host": host,
         "adapter": location.adapter,
         "pipeline": location.pipeline,
+        _MAPS: location.maps,
         "uri": location.uri,
         "schedule": location.schedule,
     }

@@ -31,7 +31,6 @@ class ReceivePort:
     name: str
     route_failures: bool
     authentication: str
-    maps: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +64,9 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
         connection.execute("SELECT name, definition FROM applications").fetchall()
     )
     own = {
-        name: ReceivePort(
-            port_id=port_id, name=name, route_failures=route_failures, authentication=authentication, maps=maps
-        )
-        for name, port_id, route_failures, authentication, maps in connection.execute(
-            "SELECT p.name, p.id, p.route_failures, p.authentication, p.maps"
+        name: ReceivePort(port_id=port_id, name=name, route_failures=route_failures, authentication=authentication)
+        for name, port_id, route_failures, authentication in connection.execute(
+            "SELECT p.name, p.id, p.route_failures, p.authentication"
             "  FROM receive_ports p JOIN applications a ON a.id = p.application_id WHERE a.name = %s",
             (application,),
         )

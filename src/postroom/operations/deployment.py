@@ -183,13 +183,12 @@ class _Deployment:
         for step in self._plan.of(Kind.RECEIVE_PORT, Action.CREATE, Action.CHANGE):
             port = declared[step.name]
             self._connection.execute(
-                "INSERT INTO receive_ports (id, application_id, name, route_failures, authentication, maps)"
-                " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (name) DO UPDATE SET"
-                " route_failures = excluded.route_failures, authentication = excluded.authentication,"
-                " maps = excluded.maps",
+                "INSERT INTO receive_ports (id, application_id, name, route_failures, authentication)"
+                " VALUES (%s, %s, %s, %s, %s) ON CONFLICT (name) DO UPDATE"
+                " SET route_failures = excluded.route_failures, authentication = excluded.authentication",
                 (
                     *(_id(Kind.RECEIVE_PORT, port.name), self._application_id, port.name),
-                    *(port.route_failures, port.authentication, Jsonb(port.maps.model_dump(mode="json"))),
+                    *(port.route_failures, port.authentication),
                 ),
             )
 
@@ -209,6 +208,7 @@ class _Deployment:
                         "name": location.name,
                         "adapter": Jsonb(fields["adapter"]),
                         "pipeline": Jsonb(fields["pipeline"]),
+                        "maps": Jsonb(fields["maps"]),
                         "uri": fields["uri"],
                         "enabled": location.enabled,
                         "schedule": stored_schedule(location.schedule),

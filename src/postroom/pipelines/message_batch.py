@@ -41,7 +41,7 @@ class MessageBatch:
     def message(self, row: int) -> Message:
         """The document as it would be published, but for what the receive location adds."""
         own: dict[str, Any] = {
-            key: _plain(values[row])
+            key: plain(values[row])
             for key, values in self._columns.items()
             if key not in _OWN_COLUMNS and values[row] is not None
         }
@@ -65,6 +65,6 @@ class MessageBatch:
         return dict(self.table.to_pydict())
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A Decimal without the zeros that an Arrow column of fixed scale adds."""
     return Decimal(f"{value:f}".rstrip("0").rstrip(".")) if isinstance(value, Decimal) else value

@@ -1,12 +1,12 @@
 -- A receive location as it is declared now. One that is there keeps its id, stays enabled or disabled as it is, and keeps
 -- its schedule if none is declared.
 -- Index: receive_locations (name).
-INSERT INTO receive_locations (id, receive_port_id, host_id, name, adapter, pipeline, uri, enabled, schedule)
+INSERT INTO receive_locations (id, receive_port_id, host_id, name, adapter, pipeline, maps, uri, enabled, schedule)
 VALUES (%(id)s, (SELECT id FROM receive_ports WHERE name = %(port)s), %(host_id)s, %(name)s, %(adapter)s, %(pipeline)s,
-        %(uri)s, %(enabled)s, %(schedule)s)
+        %(maps)s, %(uri)s, %(enabled)s, %(schedule)s)
     ON CONFLICT (name) DO UPDATE
        SET former_host_ids = array_remove(receive_locations.former_host_ids || receive_locations.host_id,
                                           excluded.host_id),
            receive_port_id = excluded.receive_port_id, host_id = excluded.host_id, adapter = excluded.adapter,
-           pipeline = excluded.pipeline, uri = excluded.uri,
+           pipeline = excluded.pipeline, maps = excluded.maps, uri = excluded.uri,
            schedule = coalesce(excluded.schedule, receive_locations.schedule)

@@ -1,0 +1,88 @@
+"""The maps of a send port: the message that its adapter gets."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom import maps
+from postroom.errors import DefinitionRefused, MapFailure
+from postroom.maps.outbound import OutboundMaps
+from postroom.maps.port_maps import PortMaps
+from postroom.message import Bytes, Context, Message, Part
+from postroom.pipelines import XmlReceive
+from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE
+from postroom.properties import DistinguishedField, Property
+from postroom.schemas import PromotedField, Schema, Schemas, WrittenField
+from postroom.system_properties import BTS
+
+Region = Property("Orders.Region", str)
+Amount = Property("Invoices.Amount", Decimal)
+NOTE = "/*[local-name()='invoice']/*[local-name()='note']"
+Note = DistinguishedField(NOTE)
+
+SCHEMA = Schema(
+    message_type="invoice",
+    promoted=(
+        PromotedField(key=Amount.key, type=3, path="/*[local-name()='invoice']/*[local-name()='amount']"),
+        PromotedField(key=Region.key, type=1, path="/*[local-name()='invoice']/*[local-name()='region']"),
+    ),
+    distinguished=(WrittenField(path=NOTE),),
+)
+READ = XmlReceive(schemas=Schemas(schemas=(SCHEMA,)))
+ORDER: dict[str, Any] = {"source": "order", "target": "invoice"}
+
+
+def outbound(folder: Path, **settings: Any) -> OutboundMaps:
+    one = maps.Xslt("order-to-invoice.xslt", **ORDER, **settings)
+    return OutboundMaps(PortMaps.packed([one], folder).model_dump(mode="json"))
+
+
+def order(content: bytes = b"<order><total>5</total><note>n</note></order>") -> Message:
+    context = Context().promote(BTS.MessageType, "order").promote(Region, "EU").write(BTS.SPName, "Invoices")
+    parts = (Part(name="extra", body=Bytes(b"x")), Part(body=Bytes(content), charset="utf-8"))
+    return Message(context=context, parts=parts, body_part_name="body")
+
+
+def test_it_keeps_its_id_its_other_parts_and_what_is_not_promoted_again(folder: Path) -> None:
+    given = order()
+    sent = outbound(folder, read=READ).mapped(given)
+    assert (sent.message_id, sent.parts[0]) == (given.message_id, given.parts[0])
+    assert sent.body is not None
+    assert (sent.body.content_type, sent.body.charset) == ("application/xml", None)
+    assert b"<amount>5</amount>" in sent.data
+    assert sent.context[BTS.SPName] == "Invoices"
+    assert (sent.context[BTS.MessageType], sent.context[Amount]) == ("invoice", 5)
+    # The target could promote it, and its document has none.
+    assert Region not in sent.context
+
+
+def test_a_distinguished_field_of_the_target_is_written_and_not_promoted(folder: Path) -> None:
+    sent = outbound(folder, read=READ).mapped(order())
+    assert sent.context.written[Note.key] == "n"
+    assert Note.key not in sent.context.promoted
+
+
+def test_a_message_of_another_type_and_one_of_none_pass_as_they_are(folder: Path) -> None:
+    for given in (Message.of(b"x"), Message.of(b"x", promoted={BTS.MessageType: "memo"})):
+        assert outbound(folder).mapped(given) is given
+
+
+def test_what_cannot_be_mapped_is_a_failure_with_the_name_of_the_map(folder: Path) -> None:
+    for given, reason in (
+        (order(b"no XML"), "order-to-invoice.xslt: The document is not well-formed"),
+        (order(b" " * (MAX_DOCUMENT_SIZE + 1)), "order-to-invoice.xslt: The message has 67,108,865 bytes"),
+        (Message(context=order().context), "order-to-invoice.xslt: The message has no body"),
+    ):
+        with pytest.raises(MapFailure, match=reason):
+            outbound(folder).mapped(given)
+
+
+def test_a_map_can_be_tried_out(folder: Path) -> None:
+    one = maps.Xslt("order-to-invoice.xslt", **ORDER)
+    assert b"<amount>7</amount>" in maps.try_out(one, b"<order><total>7</total></order>", folder=folder).data
+    with pytest.raises(DefinitionRefused, match="the file"):
+        maps.try_out(maps.Xslt("none.xslt", **ORDER), b"<order/>", folder=folder)
