@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +16,8 @@ import pytest
 from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.message import Message
 from postroom.messagebox.check import check
-from postroom.messagebox.sink_batches import SinkQueue
+from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
+from postroom.spark.file_sink import HadoopTarget, name_of
 from postroom.spark.login import Login
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.sinks import Sinks
@@ -89,6 +92,35 @@ def test_a_place_where_directories_cannot_be_renamed(
     assert directory.endswith("-000002")
     rows = session.read.option("basePath", target).parquet(f"{target}/{directory}").collect()
     assert [row["message_id"] for row in rows] == ids
+
+
+def test_attempts_that_die_or_are_late_where_directories_cannot_be_renamed(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    target = HadoopTarget(session, (tmp_path / "store").as_uri())
+    first = SinkBatch(batch_id=uuid.uuid4(), number=1, attempt=1, sink={}, seqs=(1,), sizes=(1,), tries=(0,))
+    second, third = replace(first, attempt=2), replace(first, attempt=3)
+
+    def write(batch: SinkBatch) -> None:
+        session.range(1).write.mode("overwrite").parquet(target.staging(batch))
+
+    write(first)  # and the process dies
+    assert not target.is_there(second)
+    write(second)
+    log = tmp_path / "store" / "_postroom" / "log" / f"{name_of(first)}.json"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b'{"batch": ')  # and the process dies while it writes the log
+    assert not target.is_there(third)
+    write(third)
+    target.publish(third)
+    assert json.loads(log.read_text())["directory"] == f"batch={name_of(first)}-000003"
+    write(second)  # by a process that was taken for dead
+    target.publish(second)
+    assert json.loads(log.read_text())["directory"] == f"batch={name_of(first)}-000003"
+    assert target.is_there(replace(first, attempt=4))
+    target.discard(second)
+    directories = [one.name for one in (tmp_path / "store").iterdir() if one.name.startswith("batch=")]
+    assert directories == [f"batch={name_of(first)}-000003"]
 
 
 def test_a_table_of_postgresql_and_any_other_writer(

@@ -126,6 +126,12 @@ class Drain:
             retries = dict.fromkeys([seq for seq, tried in tries if tried < port.retry_count], retry)
         left = dict.fromkeys([seq for seq in batch.seqs if seq not in retries], suspension)
         self.queue.fail(connection, batch, retries, left)
+        target = self._writer.target(sink)
+        if target is not None:
+            try:
+                target.discard(batch)
+            except Exception as left_over:
+                _log.warning("what was written of batch %d could not be removed: %s", batch.number, left_over)
 
     def _give_up(self, connection: Connection, batch: SinkBatch) -> None:
         suspension = Suspension(

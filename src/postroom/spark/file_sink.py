@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -38,6 +39,10 @@ class FileTarget(Protocol):
 
     def publish(self, batch: SinkBatch) -> None:
         """What this attempt has written counts from now on; or that of an earlier one still does."""
+        ...
+
+    def discard(self, batch: SinkBatch) -> None:
+        """The batch is given up: what attempts at it have written goes."""
         ...
 
 
@@ -73,6 +78,9 @@ class LocalTarget:
             written.rename(final)
         _sync_folder(self._folder)
         self._log(batch, final.name)
+        self.discard(batch)
+
+    def discard(self, batch: SinkBatch) -> None:
         for left_over in self._private("staging").glob(f"{batch.batch_id.hex}-*"):
             shutil.rmtree(left_over, ignore_errors=True)
 
@@ -120,6 +128,16 @@ class HadoopTarget:
             stream.write(bytearray(self._line(batch)))
         finally:
             stream.close()
+        self._remove(batch, range(1, batch.attempt))
+
+    def discard(self, batch: SinkBatch) -> None:
+        self._remove(batch, range(1, batch.attempt + 1))
+
+    def _remove(self, batch: SinkBatch, attempts: range) -> None:
+        """What lost attempts have written; nobody counts it, but it takes room."""
+        for attempt in attempts:
+            path, system = self._open(f"{self._uri}/{self._directory(replace(batch, attempt=attempt))}")
+            system.delete(path, True)
 
     def _line(self, batch: SinkBatch) -> bytes:
         return log_entry(batch, self._directory(batch))

@@ -34,7 +34,7 @@ SINK_LOCK = 7008
 _LOOK_SECONDS = 1.0
 #: After a failure that left the batch as it was, and while another process has the sink.
 _PAUSE_SECONDS = 5.0
-_STOP_SECONDS = 30.0
+_STOP_SECONDS = 15.0
 
 
 def sink_lock(port_id: uuid.UUID) -> int:

@@ -56,11 +56,12 @@ class Table:
     def prepare(self, schema: pa.Schema) -> None:
         """Makes the table if it is not there. One that is there needs the columns, and message_id to be unique."""
         with self.connected() as connection:
+            written = self.identifier.as_string(connection)
             there = connection.execute(
                 "SELECT to_regclass(%s), EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid"
                 " AND a.attnum = i.indkey[0] WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indpred IS NULL"
                 " AND i.indnkeyatts = 1 AND a.attname = %s)",
-                (self.name, self.name, _KEY),
+                (written, written, _KEY),
             ).fetchone()
             assert there is not None
             if there[0] is None:
@@ -125,23 +126,30 @@ class TableTask:
         messages: Sequence[ClaimedMessage],
         connection: Connection,
     ) -> int:
-        names, listed = rows.schema.names, rows.to_pylist()
+        return self._merge(target, rows.to_pylist(), list(messages), connection)
+
+    def _merge(
+        self,
+        target: psycopg.Connection[tuple[Any, ...]],
+        rows: list[dict[str, Any]],
+        messages: list[ClaimedMessage],
+        connection: Connection,
+    ) -> int:
+        """The rows that the table takes; those that it refuses are found by halves, and put aside one by one."""
         try:
-            return self.table.merge(target, names, listed)
-        except _ABOUT_ROWS:
-            pass  # one of them is to blame, and the others must not wait for it
-        written = 0
-        for row, claimed in zip(listed, messages, strict=True):
-            try:
-                written += self.table.merge(target, names, [row])
-            except _ABOUT_ROWS as error:
+            return self.table.merge(target, self.task.rows.schema.names, rows)
+        except _ABOUT_ROWS as error:
+            if len(rows) == 1:
                 refusal = DeliveryRefused(
                     f"The table {self.table.name} refuses the row.",
                     why=str(error).strip().partition("\n")[0],
                     hint="Mend the message, or the table, and resume the instance.",
                 )
-                self.task.put_aside(connection, claimed, refusal)
-        return written
+                self.task.put_aside(connection, messages[0], refusal)
+                return 0
+        half = len(rows) // 2
+        first = self._merge(target, rows[:half], messages[:half], connection)
+        return first + self._merge(target, rows[half:], messages[half:], connection)
 
 
 _TYPES = (

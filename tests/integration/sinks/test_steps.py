@@ -200,6 +200,24 @@ def test_a_sink_that_is_away_is_tried_again_by_the_ports_policy(box: Box, tmp_pa
     assert check(box.connection) == []
 
 
+def test_what_a_failed_attempt_has_written_is_removed(box: Box, tmp_path: Path) -> None:
+    add_sink(box, SparkSink("parquet", "lake"), retry_seconds=0)
+    publish(box, b"a")
+
+    def fails(step: str) -> None:
+        if step == "written":
+            raise RuntimeError("the job was aborted")
+
+    assert drain_of(box, tmp_path, fails).drain_once(box.connection, port_of(box)) == 0
+    assert list((tmp_path / "lake" / "_postroom" / "staging").iterdir()) == []
+    assert box.one("SELECT error_description FROM scheduled_queue").splitlines()[1] == (
+        "RuntimeError: the job was aborted"
+    )
+    drain = drain_of(box, tmp_path)
+    assert drain.queue.waiting(box.connection) == {port_of(box)}
+    assert drain.drain_once(box.connection, port_of(box)) == 1
+
+
 def test_a_sink_that_goes_away_in_the_middle(box: Box, tmp_path: Path) -> None:
     """The target's connection ends between the merge and its commit: the rows come again, and are there once."""
     box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
@@ -236,10 +254,13 @@ def test_a_row_that_the_table_refuses_is_suspended_alone(box: Box, tmp_path: Pat
     )
     sink = SparkTable(box.url, "public.orders")
     add_sink(box, sink)
-    good, bad = publish(box, b"good", b"too long")
-    assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 1
-    assert ids_in(box, sink, tmp_path) == Counter([good])
-    assert box.one("SELECT message_id::text FROM suspended_queue") == bad
+    bodies = [b"too long" if n in (3, 7, 8) else b"good" for n in range(11)]
+    ids = publish(box, *bodies)
+    bad = [ids[3], ids[7], ids[8]]
+    assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 8
+    assert ids_in(box, sink, tmp_path) == Counter(ids) - Counter(bad)
+    rows = box.connection.execute("SELECT message_id::text FROM suspended_queue ORDER BY seq").fetchall()
+    assert [message_id for (message_id,) in rows] == bad
 
 
 def test_a_table_without_its_index_is_refused(box: Box, tmp_path: Path) -> None:
