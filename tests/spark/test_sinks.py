@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from postroom import Application, adapters, pipelines
 from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.message import Message
 from postroom.messagebox.check import check
+from postroom.messagebox.configuration import host_named
+from postroom.messagebox.connection import connect
 from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
+from postroom.operations.deployment import apply
 from postroom.spark.file_sink import HadoopTarget, name_of
 from postroom.spark.login import Login
 from postroom.spark.pipeline_process import PipelineProcess
@@ -166,3 +170,30 @@ def test_a_pipeline_process_drains_its_sinks_until_it_is_stopped(
     rows = session.read.parquet(str(tmp_path / "lake")).collect()
     assert Counter(row["message_id"] for row in rows) == Counter(ids)
     assert uuid.UUID(rows[0]["message_id"])
+
+
+def test_from_a_folder_into_a_lake(session: SparkSession, database: str, tmp_path: Path) -> None:
+    """One application, one run of the pipeline: what is dropped is received, and what was received is written."""
+    app = Application("orders")
+    app.receive_port("OrdersIn").location(
+        "drop", adapters.File("in", settle=0), pipeline=pipelines.Json(promote={Region: "region", Total: "total"})
+    )
+    lake = adapters.SparkSink("parquet", "out/lake", columns={"total": Total}, partition_by=[Region], body="text")
+    app.send_port("Lake", lake, filter=Region.exists())
+    (tmp_path / "in").mkdir()
+    for n, region in enumerate(("EU", "US", "EU")):
+        (tmp_path / "in" / f"{n}.json").write_text(f'{{"region": "{region}", "total": {n}.5}}')
+    with connect(database) as connection:
+        apply(connection, app.definition(), home=tmp_path)
+        host = host_named(connection, "Main")
+        process = PipelineProcess(session, host, login=Login(url=database, user=host.role_name), home=tmp_path)
+        counts = process.run_once(threading.Event())
+        assert (counts["published"], counts["written"]) == (3, 3)
+        assert check(connection) == []
+    rows = session.read.parquet(str(tmp_path / "out" / "lake")).orderBy("total").collect()
+    assert [(row["Region"], row["total"]) for row in rows] == [
+        *(("EU", Decimal("0.5")), ("US", Decimal("1.5"))),
+        ("EU", Decimal("2.5")),
+    ]
+    assert rows[0]["body"] == '{"region": "EU", "total": 0.5}'
+    assert all(row["interchange_id"] for row in rows)

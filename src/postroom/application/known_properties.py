@@ -54,7 +54,8 @@ def uses(application: Application) -> Iterator[Use]:
     for port in application.send_ports:
         if isinstance(port.adapter, AnySink):
             for prop in port.adapter.properties:
-                yield Use(property=prop, place=port.place, makes_known=False)
+                if not isinstance(prop, DistinguishedField):
+                    yield Use(property=prop, place=port.place, makes_known=False)
     filters: list[DeclaredSendPort | DeclaredSendPortGroup] = [*application.send_ports, *application.send_port_groups]
     for filtered in filters:
         if isinstance(filtered.filter, Filter):

@@ -12,6 +12,7 @@ from postroom.adapters import AnySink, SparkSink, SparkTable, load_adapter
 from postroom.adapters.sink.columns import parsed_names
 from postroom.errors import DefinitionError, DefinitionRefused, StateError
 from postroom.operations.discretion import discreet
+from postroom.properties import DistinguishedField
 
 Region = Property("Orders.Region", str)
 Total = Property("Orders.Total", Decimal)
@@ -116,7 +117,8 @@ def test_addresses_tell_no_secret(tmp_path: Path) -> None:
 def test_columns_name_known_properties() -> None:
     app = Application("orders")
     app.property(Region)
-    app.send_port("Lake", adapters.SparkSink("parquet", "lake", columns=[Region, BTS.MessageType]))
+    columns = {"region": Region, "type": BTS.MessageType, "note": DistinguishedField("/order/note")}
+    app.send_port("Lake", adapters.SparkSink("parquet", "lake", columns=columns))
     assert [prop.key for prop in app.definition().properties] == ["Orders#Region"]
     app.send_port("Other", adapters.SparkSink("parquet", "other", columns=[Total]))
     with pytest.raises(DefinitionRefused, match=r"Orders\.Total is not known"):
