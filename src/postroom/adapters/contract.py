@@ -21,10 +21,12 @@ from postroom.message import Message, Part
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
     """Which try this is. ``instance_id`` is the same for every try to bring one message to one send port, and for
-    nothing else, so that a receiver can recognise a repeat by it."""
+    nothing else, so that a receiver can recognise a repeat by it. ``group`` is the send port group that this copy
+    of the message comes through; None if it comes to the port directly."""
 
     instance_id: uuid.UUID
     number: int = 1
+    group: str | None = None
 
 
 class SendAdapter(Protocol):

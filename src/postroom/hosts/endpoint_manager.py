@@ -76,7 +76,7 @@ class EndpointManager:
             return _port_is_gone(claimed)
         try:
             message = message_of(claimed, connections, port.written(claimed.attempt))
-            attempt = Attempt(instance_id=claimed.instance_id, number=claimed.attempt + 1)
+            attempt = Attempt(instance_id=claimed.instance_id, number=claimed.attempt + 1, group=claimed.group)
             port.shared.opened().send(port.prepared(message), attempt)
         except ClaimLost:
             return Verdict.DISCARD

@@ -39,6 +39,7 @@ class ClaimedMessage(NamedTuple):
     A tuple and not a dataclass: one is made for every message, and a frozen dataclass costs ten times as much.
     ``context`` is None only if the message is gone; ``body`` is None if there is none, or if it stands in fragments.
     ``originator_sid`` and ``originator_pid`` are what the MessageBox says of who it is from, whatever its context does.
+    ``group`` is the send port group that it comes through, if it does.
     """
 
     claim_id: uuid.UUID
@@ -58,6 +59,7 @@ class ClaimedMessage(NamedTuple):
     body: bytes | None
     originator_sid: str | None
     originator_pid: str | None
+    group: str | None = None
 
     @property
     def originator(self) -> tuple[str, str] | None:

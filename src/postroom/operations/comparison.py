@@ -20,6 +20,7 @@ from postroom.application import (
     conflicts,
 )
 from postroom.application.conflicts import shown
+from postroom.application.file_names import file_name_problems
 from postroom.application.http_ports import http_port_problems
 from postroom.errors import Problem
 from postroom.filters.authorisation import NOTHING_TO_SHOW, ApplicationProperties
@@ -59,6 +60,7 @@ def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path) -
         problems=(
             *conflicts(definition, deployed.others),
             *http_port_problems(definition, deployed.others),
+            *file_name_problems(definition, deployed.others, home),
             *_type_problems(definition, deployed),
             *_removal_problems(definition, deployed),
             *_authentication_problems(definition, deployed),

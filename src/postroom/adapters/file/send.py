@@ -32,9 +32,9 @@ _HINTS = {
 class FileSender:
     """Writes the body under a hidden name, syncs it, gives it its own name in one step, and syncs the folder.
 
-    A repeat after a crash finds its own file (the name carries the message's id and the content is the same) and counts
-    as sent. A file of that name that is not provably this message's is kept, and the attempt fails, unless the port's
-    mode is ``overwrite``.
+    A repeat after a crash finds its own file (the name carries the message's id, and the group that this copy comes
+    through, and the content is the same) and counts as sent. A file of that name that is not provably this message's is
+    kept, and the attempt fails, unless the port's mode is ``overwrite``.
     """
 
     # Syncs are not shared between threads: the file system's journal already joins those that come together
@@ -52,7 +52,7 @@ class FileSender:
 
     def send(self, message: Message, attempt: Attempt) -> None:
         body = body_of(message)
-        name = file_name(self._definition.name, message, self._clock())
+        name = file_name(self._definition.name, message, self._clock(), attempt.group)
         try:
             # Opened for this one file only: a consumer may move the folder away; the next file belongs into a new one.
             with opened_folder(self._folder) as folder:

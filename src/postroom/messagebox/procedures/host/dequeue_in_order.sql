@@ -10,7 +10,7 @@ CREATE OR REPLACE FUNCTION messagebox.dequeue_in_order___HOST__(
 ) RETURNS TABLE (
     routing_version bigint, seq bigint, message_id uuid, service bytea, instance_id uuid, task smallint,
     attempt integer, context text, part_count integer, body_part_id uuid, body_part_name text, content_type text,
-    charset text, body bytea, originator_sid text, originator_pid text)
+    charset text, body bytea, originator_sid text, originator_pid text, group_name text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
@@ -41,11 +41,12 @@ BEGIN
     RETURN QUERY
     SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt, s.context::text,
            cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset, p.body,
-           coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest')
+           coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest'), u.group_name
       FROM __HOST___q c
      CROSS JOIN routing_version v
       LEFT JOIN spool s ON s.message_id = c.message_id
       LEFT JOIN parts p ON p.part_id = s.body_part_id
+      LEFT JOIN subscriptions u ON u.id = c.subscription_id
      WHERE c.claim_id = p_claim_id
      ORDER BY c.priority, c.seq;
 END $$;

@@ -3,6 +3,7 @@
 -- host that asks twice waits twice; every row also says which routing version is the present one. A row that another
 -- thread is claiming is skipped, not awaited.
 -- Who a message is from comes beside its context: what a trusted host said, or else the login that published it, and Guest.
+-- So does the send port group that it comes through, which purge_subscriptions keeps as long as it is asked for.
 -- A row whose message is gone, which must not be, comes with a null context, so that it does not stay claimed for ever.
 -- Index: the partial one over unclaimed rows (service_class, priority, seq), walked in its order. Sequential and bitmap
 -- scans and sorts are off: with a statistic from when the queue was empty all of a long queue would be read and sorted.
@@ -15,7 +16,7 @@ CREATE OR REPLACE FUNCTION messagebox.dequeue_messages___HOST__(
 ) RETURNS TABLE (
     routing_version bigint, seq bigint, message_id uuid, service bytea, instance_id uuid, task smallint,
     attempt integer, context text, part_count integer, body_part_id uuid, body_part_name text, content_type text,
-    charset text, body bytea, originator_sid text, originator_pid text)
+    charset text, body bytea, originator_sid text, originator_pid text, group_name text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
@@ -29,14 +30,15 @@ BEGIN
                SELECT w.ctid FROM __HOST___q w
                 WHERE w.claim_id IS NULL AND w.service_class = p_service_class
                 ORDER BY w.priority, w.seq LIMIT p_limit FOR UPDATE SKIP LOCKED))
-     RETURNING q.seq, q.message_id, q.service_id, q.instance_id, q.task, q.attempt, q.priority
+     RETURNING q.seq, q.message_id, q.subscription_id, q.service_id, q.instance_id, q.task, q.attempt, q.priority
     )
     SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt, s.context::text,
            cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset, p.body,
-           coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest')
+           coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest'), u.group_name
       FROM claimed c
      CROSS JOIN routing_version v
       LEFT JOIN spool s ON s.message_id = c.message_id
       LEFT JOIN parts p ON p.part_id = s.body_part_id
+      LEFT JOIN subscriptions u ON u.id = c.subscription_id
      ORDER BY c.priority, c.seq;
 END $$;

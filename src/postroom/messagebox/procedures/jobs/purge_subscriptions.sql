@@ -1,7 +1,8 @@
 -- PurgeSubscriptions: the predicates of removed subscriptions, and then the subscriptions. A removed subscription has
 -- not been matched since its removal committed. The row itself stays as long as an index in memory may need to learn
 -- of the removal (p_keep); one that slept longer sees rebuild_below and loads everything anew. Instance subscriptions are
--- in no such index, and go at once.
+-- in no such index, and go at once. One through a send port group stays as long as anything is queued by it: it says which
+-- of the copies of a message that is.
 -- Indexes: subscriptions_removed, predicate_groups (subscription_id, number), predicates (group_id).
 CREATE OR REPLACE FUNCTION messagebox.purge_subscriptions(
     p_keep interval DEFAULT '1 hour', p_now timestamptz DEFAULT now()
@@ -20,7 +21,13 @@ BEGIN
     GET DIAGNOSTICS purged = ROW_COUNT;
     DELETE FROM subscriptions WHERE removed_at IS NOT NULL AND instance_id IS NOT NULL;
     GET DIAGNOSTICS instances_purged = ROW_COUNT;
-    WITH gone AS (DELETE FROM subscriptions WHERE removed_at < p_now - p_keep RETURNING version),
+    WITH gone AS (
+        DELETE FROM subscriptions
+         WHERE removed_at < p_now - p_keep
+           AND (group_id IS NULL OR id <> ALL (ARRAY(
+                   SELECT i.subscription_id FROM instances i JOIN subscriptions s ON s.id = i.subscription_id
+                    WHERE s.removed_at < p_now - p_keep AND s.group_id IS NOT NULL)))
+        RETURNING version),
          newest AS (SELECT max(version) AS version FROM gone)
     UPDATE routing_version v SET rebuild_below = greatest(v.rebuild_below, n.version)
       FROM newest n WHERE n.version IS NOT NULL;

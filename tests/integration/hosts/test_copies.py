@@ -1,0 +1,89 @@
+"""A port that gets a message twice, directly and through a group, sends two things (SUB-15), also as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from postroom import Application, Property, adapters
+from postroom.agent.publishing import MessageAgent
+from postroom.hosts import HostInstance
+from postroom.message import Message
+from postroom.messagebox.configuration import host_named
+from postroom.messagebox.connection import Connection, connect
+from postroom.operations.deployment import apply
+from tests.integration.hosts.conftest import SETTINGS
+from tests.support.waiting import wait_until
+
+Region = Property("Orders.Region", str)
+
+
+def deploy(connection: Connection, home: Path, *, name: str = "%MessageID%.txt", grouped: bool = True) -> None:
+    app = Application("orders")
+    app.property(Region)
+    app.send_port("Europe", adapters.File("out", name=name), filter=Region == "EU")
+    for group in ("All", "A/B") if grouped else ():
+        app.send_port_group(group, ["Europe"], filter=Region == "EU")
+    apply(connection, app.definition(), home=home)
+
+
+def publish(connection: Connection) -> str:
+    agent = MessageAgent(connection, host_named(connection, "Main"))
+    [published] = agent.publish([Message.of(b"order", promoted={Region: "EU"})])
+    assert published.subscribers == ("Europe",) * 3
+    return str(published.message_id)
+
+
+def delivered(database: str, home: Path) -> list[str]:
+    """Lets a host deliver everything that is queued; the names of the files."""
+    with connect(database) as connection, HostInstance(database, "Main", home, settings=SETTINGS, as_role=True):
+        wait_until(
+            lambda: connection.execute("SELECT count(*) FROM instances").fetchone() == (0,), 30, what="all delivered"
+        )
+    files = sorted((home / "out").iterdir())
+    assert {file.read_bytes() for file in files} == {b"order"}
+    return [file.name for file in files]
+
+
+def copies_of(message_id: str) -> list[str]:
+    return sorted([f"{message_id}.txt", f"{message_id}-All.txt", f"{message_id}-A_B~998d3ed8.txt"])
+
+
+def test_each_copy_is_a_file_of_its_own(database: str, tmp_path: Path) -> None:
+    with connect(database) as connection:
+        deploy(connection, tmp_path)
+        message_id = publish(connection)
+    assert delivered(database, tmp_path) == copies_of(message_id)
+
+
+def test_a_repeat_finds_the_file_of_its_own_copy(database: str, tmp_path: Path) -> None:
+    """As after a crash between the sending and its being recorded."""
+    with connect(database) as connection:
+        deploy(connection, tmp_path)
+        message_id = publish(connection)
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / f"{message_id}-All.txt").write_bytes(b"order")
+    assert delivered(database, tmp_path) == copies_of(message_id)
+
+
+def test_a_copy_keeps_its_group_when_the_group_is_long_gone(database: str, tmp_path: Path) -> None:
+    with connect(database) as connection:
+        deploy(connection, tmp_path)
+        message_id = publish(connection)
+        deploy(connection, tmp_path, grouped=False)
+        connection.execute("SELECT purge_subscriptions(p_now => now() + interval '2 hours')")
+    assert delivered(database, tmp_path) == copies_of(message_id)
+    with connect(database) as connection:
+        connection.execute("SELECT purge_subscriptions(p_now => now() + interval '2 hours')")
+        assert connection.execute("SELECT count(*) FROM subscriptions WHERE group_id IS NOT NULL").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("name", ["%MessageID%%SendPortGroup%.txt", "order%SendPortGroup%.txt"])
+def test_a_name_may_say_where_the_group_stands(database: str, tmp_path: Path, name: str) -> None:
+    with connect(database) as connection:
+        deploy(connection, tmp_path, name=name)
+        message_id = publish(connection)
+    pattern = name.replace("%MessageID%", message_id)
+    expected = [pattern.replace("%SendPortGroup%", group) for group in ("", "All", "A_B~998d3ed8")]
+    assert delivered(database, tmp_path) == sorted(expected)
