@@ -21,6 +21,7 @@ from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.throttling import Throttle, ThrottleWatch
+from postroom.pipelines.components.party import HASHED, KEY_HEADER, key_hash
 from postroom.system_properties import HTTP
 
 #: Credentials are not for the context of a message, which every receiver of it reads.
@@ -100,8 +101,9 @@ class HttpRequests:
 
 
 def context_of(request: Request) -> Context:
-    """What is written about a request: its headers, where it came from, and whom it names."""
-    lines = [f"{name}: {value}" for name, value in request.headers if name not in _CREDENTIALS]
+    """What is written about a request: its headers, where it came from, and whom it names. Of a key, only the hash."""
+    headers = [(name, value) for name, value in request.headers if name not in _CREDENTIALS]
+    lines = [f"{name}: {HASHED + key_hash(value) if name == KEY_HEADER else value}" for name, value in headers]
     return (
         Context()
         .write(HTTP.InboundHttpHeaders, "\r\n".join(lines))

@@ -26,6 +26,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
 from postroom.messagebox.throttling import store_thresholds
 from postroom.operations import locations
+from postroom.pipelines.components import key_hash
 from postroom.spark.executor import drop_executor
 from postroom.spark.inbox_numbering import InboxNumbering
 from postroom.spark.inbox_task import InboxTask
@@ -89,6 +90,7 @@ def test_202_with_the_interchange_id_after_the_commit(box: Box, location: Receiv
             X_Source="shop",
             Authorization=f"Basic {credentials}",
             Cookie="session=secret",
+            X_Api_Key="secret-key",
         )
     assert answer.status == 202
     [(interchange_id, body)] = box.connection.execute("SELECT interchange_id, body FROM inbox").fetchall()
@@ -105,6 +107,7 @@ def test_202_with_the_interchange_id_after_the_commit(box: Box, location: Receiv
     assert context[HTTP.Username] == "ann"
     headers = str(context[HTTP.InboundHttpHeaders]).split("\r\n")
     assert "x-source: shop" in headers
+    assert f"x-api-key: sha256:{key_hash('secret-key')}" in headers
     assert not [line for line in headers if "secret" in line or credentials in line]
 
 

@@ -14,6 +14,8 @@ from postroom.pipelines.components.contract import (
 )
 from postroom.pipelines.components.json_schema import JsonSchema
 from postroom.pipelines.components.mime import Mime
+from postroom.pipelines.components.party import PartyByCertificate, PartyByKey, key_hash
+from postroom.pipelines.components.smime import SMime
 from postroom.pipelines.components.text import Base64, Charset
 from postroom.pipelines.components.xsd import Xsd
 from postroom.pipelines.spooled import spool
@@ -28,10 +30,14 @@ __all__ = [
     "Gzip",
     "JsonSchema",
     "Mime",
+    "PartyByCertificate",
+    "PartyByKey",
     "PartyResolver",
+    "SMime",
     "Suspend",
     "Validator",
     "Xsd",
     "Zip",
+    "key_hash",
     "spool",
 ]

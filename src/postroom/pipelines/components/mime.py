@@ -19,6 +19,8 @@ from postroom.system_properties import HTTP
 #: It is held in memory, several times over.
 MAX_SIZE = 64 << 20
 
+#: What is read by the headers of a request. Of everything else the content says what it is.
+_WRAPPED = ("multipart/", "application/pkcs7-mime", "application/x-pkcs7-mime")
 _AGAIN = "Send the message again, whole."
 _MAX_NAME = 200
 _NOT_IN_A_NAME = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]+")
@@ -62,7 +64,7 @@ class Mime(Decoder):
                 why=f"This pipeline takes apart no more than {self.max_size:,}, because they are held in memory.",
                 hint="If it is meant to be so large, raise max_size of the component.",
             )
-        parsed = _parsed(message)
+        _, parsed = parsed_mime(message)
         if not _is_mime(parsed):
             if self.allow_non_mime:
                 return message
@@ -133,16 +135,13 @@ class Mime(Decoder):
         return 0
 
 
-def _parsed(message: Message) -> email.message.Message:
+def parsed_mime(message: Message) -> tuple[bytes, email.message.Message]:
+    """The whole message with its headers, which may have come by HTTP, and what is in it."""
     content = message.data
     transport = message.context.get(HTTP.ContentType)
-    if (
-        isinstance(transport, str)
-        and transport.lower().startswith("multipart/")
-        and not _NOT_IN_A_NAME.search(transport)
-    ):
+    if isinstance(transport, str) and transport.lower().startswith(_WRAPPED) and not _NOT_IN_A_NAME.search(transport):
         content = f"MIME-Version: 1.0\r\nContent-Type: {transport}\r\n\r\n".encode() + content
-    return email.parser.BytesParser(policy=email.policy.compat32).parsebytes(content)
+    return content, email.parser.BytesParser(policy=email.policy.compat32).parsebytes(content)
 
 
 def _is_mime(parsed: email.message.Message) -> bool:
