@@ -107,20 +107,21 @@ def schedule(frame: Frame, /, names: tuple[str, ...], always: bool, **said: str 
     """
     from postroom.operations import locations
     from postroom.operations.schedules import schedule_from
+    from postroom.operations.several import all_or_none
 
     given = {name: value for name, value in said.items() if value is not None and (name, value) != ("zone", "UTC")}
     if always is bool(given):
         raise click.UsageError("Say when, or --always.")
     when = None if always else schedule_from(given)
     with opened(frame) as connection:
-        for name in names:
-            locations.schedule(connection, name, when)
+        all_or_none(connection, names, lambda connection, name: locations.schedule(connection, name, when))
     now = "always" if when is None else str(when)
     show_rows([{"location": name, "schedule": now} for name in names], ["location", "schedule"], frame.output)
 
 
 def _change(frame: Frame, names: tuple[str, ...], change: Callable[[Connection, str], None], done: str) -> None:
+    from postroom.operations.several import all_or_none
+
     with opened(frame) as connection:
-        for name in names:
-            change(connection, name)
+        all_or_none(connection, names, change)
     show_rows([{"location": name, "now": done} for name in names], ["location", "now"], frame.output)

@@ -139,7 +139,9 @@ def unenlist(frame: Frame, names: tuple[str, ...]) -> None:
 
 
 def change_states(frame: Frame, names: tuple[str, ...], change: Callable[[Connection, str], StateChange]) -> None:
-    """Does the same to each, and shows what it came to."""
+    """Does the same to all of them, or to none, and shows what it came to."""
+    from postroom.operations.several import all_or_none
+
     with opened(frame) as connection:
         rows = [
             {
@@ -148,7 +150,7 @@ def change_states(frame: Frame, names: tuple[str, ...], change: Callable[[Connec
                 "after": done.after.name.lower(),
                 "resumed": done.resumed,
             }
-            for done in (change(connection, name) for name in names)
+            for done in all_or_none(connection, names, change)
         ]
     resumed = ["resumed"] if any(row["after"] == "started" for row in rows) else []
     show_rows(rows, ["name", "before", "after", *resumed], frame.output)
