@@ -77,6 +77,22 @@ def test_the_list_of_commands_says_what_the_command_says(name: str) -> None:
     assert COMMANDS[name].load().get_short_help_str(limit=200) == COMMANDS[name].summary
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("-o", "json", "port", "lst"), ("port", "lst", "-o", "json"), ("--output=JSON", "port", "list", "--x")],
+)
+def test_a_command_line_that_is_not_understood_is_json_for_programs_too(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == ExitCode.USAGE
+    written = capsys.readouterr()
+    assert written.out == ""
+    error = json.loads(written.err)["error"]
+    assert error["code"] == "USAGE"
+    assert error["what"].startswith("No such ")
+    assert error["hint"].startswith("See 'postroom port")
+
+
 def test_the_version_is_an_option_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == ExitCode.OK
     assert capsys.readouterr().out == f"postroom {postroom.__version__}\n"

@@ -12,7 +12,7 @@ The options may stand before the noun or after the verb, where they count more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -72,6 +72,16 @@ def frame_options(command: Command) -> Command:
 def chosen_output(context: click.Context) -> Format:
     """The form of the output that was chosen in this context or in one nested in it, also after that has ended."""
     return Format(context.meta.get(_OUTPUT, Format.TABLE))
+
+
+def asked_output(arguments: Sequence[str]) -> Format:
+    """The form of the output that a command line asks for, as far as one can tell that could not be understood."""
+    asked = Format.TABLE
+    for one, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        for spelled in (f"{one} {following}", one):
+            if spelled.lower() in ("-o json", "-ojson", "--output json", "--output=json"):
+                asked = Format.JSON
+    return asked
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:

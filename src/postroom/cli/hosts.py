@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from postroom.cli.frame import Frame, frame_options, pass_frame
@@ -9,6 +11,9 @@ from postroom.cli.host_run import run
 from postroom.cli.lazy import Noun
 from postroom.cli.opening import opened
 from postroom.cli.output import Format, show_record, show_rows, to_json
+
+if TYPE_CHECKING:
+    from postroom.operations.hosts import HostListing
 
 
 @click.group(cls=Noun)
@@ -34,13 +39,11 @@ def list_(frame: Frame) -> None:
     Example:
       postroom host list -o json
     """
-    from dataclasses import asdict
-
     from postroom.operations.hosts import list_hosts
 
     with opened(frame) as connection:
-        rows = [asdict(one) for one in list_hosts(connection)]
-    columns = ["name", "is_default", "running_instances", "locations", "send_ports"]
+        rows = [_row(one, frame.output) for one in list_hosts(connection)]
+    columns = ["name", "is_default", "trusted", "running_instances", "locations", "send_ports", "properties"]
     show_rows(rows, columns, frame.output, empty="No hosts. Apply an application: postroom apply APP")
 
 
@@ -49,7 +52,7 @@ def list_(frame: Frame) -> None:
 @frame_options
 @pass_frame
 def show(frame: Frame, name: str) -> None:
-    """Show a host, the processes that run for it, and its queues.
+    """Show a host: whether it is trusted, what it can show for itself, the processes that run for it, and its queues.
 
     \b
     Example:
@@ -65,9 +68,15 @@ def show(frame: Frame, name: str) -> None:
         (listing,) = (one for one in list_hosts(connection) if one.name.lower() == name.lower())
         queues = {one.state.words: one.count for one in count_queues(connection) if one.host == listing.name}
     if frame.output is Format.JSON:
-        click.echo(to_json({**asdict(listing), "instances": instances, "queues": queues}))
+        click.echo(to_json({**_row(listing, frame.output), "instances": instances, "queues": queues}))
         return
-    show_record({**asdict(listing), **queues}, frame.output)
+    show_record({**_row(listing, frame.output), **queues}, frame.output)
     click.echo()
     columns = ["host_instance_id", "server", "pid", "started_at", "dead_since"]
     show_rows(instances, columns, frame.output, empty=f"Nobody runs it. Start it: postroom host run {listing.name}")
+
+
+def _row(listing: HostListing, output: Format) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(listing) | ({"properties": listing.properties} if output is Format.TABLE else {})

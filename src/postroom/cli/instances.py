@@ -13,7 +13,7 @@ from postroom.cli.exit_codes import ExitCode
 from postroom.cli.frame import Frame, frame_options, pass_frame
 from postroom.cli.lazy import Noun
 from postroom.cli.opening import opened
-from postroom.cli.output import Format, show_record, show_rows, to_json
+from postroom.cli.output import Format, show_record, show_rows, tell_of_more, to_json
 
 if TYPE_CHECKING:
     from postroom.messagebox.connection import Connection
@@ -104,8 +104,7 @@ def list_(frame: Frame, /, limit: int, group_by: GroupedBy | None, **conditions:
     if any(one.messages > 1 for one in found):
         columns.insert(4, "messages")
     show_rows([_row(one, frame.output) for one in found[:limit]], columns, frame.output, empty="No instances.")
-    if len(found) > limit and frame.output is Format.TABLE:
-        click.echo(f"There are more than {limit}; narrow them down, or give a higher --limit.", err=True)
+    tell_of_more(len(found), limit, frame.output)
 
 
 @instance.command()
@@ -250,6 +249,7 @@ def _operate(
     question: str,
 ) -> None:
     from postroom.operations.conditions import check_names
+    from postroom.operations.several import all_or_none
 
     if bool(ids) == everything:
         raise click.UsageError("Give ids, or --all, with conditions if not all are meant.")
@@ -263,9 +263,7 @@ def _operate(
             check_names(connection, query)
             count = many(connection, query)
         else:
-            for instance_id in ids:
-                one(connection, instance_id)
-            count = len(ids)
+            count = len(all_or_none(connection, ids, one))
     if frame.output is Format.JSON:
         click.echo(to_json({done: count}))
     else:

@@ -11,9 +11,9 @@ import click
 
 import postroom
 from postroom.cli.exit_codes import ExitCode, exit_code
-from postroom.cli.frame import Frame, chosen_output, frame_options
+from postroom.cli.frame import Frame, asked_output, chosen_output, frame_options
 from postroom.cli.lazy import Lazy, LazyGroup
-from postroom.cli.output import show_error
+from postroom.cli.output import show_error, show_usage_error
 from postroom.errors import PostroomError
 
 COMMANDS: dict[str, Lazy] = {
@@ -83,10 +83,10 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    given = sys.argv[1:] if arguments is None else arguments
     frame = Frame(database=os.environ.get("POSTROOM_DATABASE") or None, database_from="POSTROOM_DATABASE")
     try:
-        with cli.make_context("postroom", given, obj=frame) as context:
+        with cli.make_context("postroom", [*given], obj=frame) as context:
             try:
                 cli.invoke(context)
             except PostroomError as error:
@@ -94,6 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return exit_code(error)
     except click.exceptions.Exit as ended:
         return ended.exit_code
+    except click.UsageError as error:
+        show_usage_error(error, asked_output(given))
+        return error.exit_code
     except click.ClickException as error:
         error.show()
         return error.exit_code

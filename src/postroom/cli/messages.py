@@ -10,7 +10,7 @@ import click
 from postroom.cli.frame import Frame, frame_options, pass_frame
 from postroom.cli.lazy import Noun
 from postroom.cli.opening import opened
-from postroom.cli.output import Format, show_record, show_rows, to_json
+from postroom.cli.output import Format, show_record, show_rows, tell_of_more, to_json
 
 _ID = click.argument("message_id", type=click.UUID)
 
@@ -44,9 +44,11 @@ def list_(frame: Frame, message_type: str | None, limit: int) -> None:
     from postroom.operations.messages import list_messages
 
     with opened(frame) as connection:
-        rows = [asdict(one) for one in list_messages(connection, message_type=message_type, limit=limit)]
+        rows = [asdict(one) for one in list_messages(connection, message_type=message_type, limit=limit + 1)]
     columns = ["message_id", "published_at", "message_type", "failed_at", "parts", "size", "published_by"]
-    show_rows(rows, columns, frame.output, empty="The spool is empty.")
+    empty = "The spool is empty." if message_type is None else f"No message in the spool has the type {message_type!r}."
+    show_rows(rows[:limit], columns, frame.output, empty=empty)
+    tell_of_more(len(rows), limit, frame.output)
 
 
 @message.command()
@@ -54,7 +56,7 @@ def list_(frame: Frame, message_type: str | None, limit: int) -> None:
 @frame_options
 @pass_frame
 def show(frame: Frame, message_id: uuid.UUID) -> None:
-    """Show a message: its context with what is promoted, its parts, and who refers to it.
+    """Show a message: its context with what is promoted, what it asks of receivers, its parts, and who refers to it.
 
     \b
     Example:
@@ -63,6 +65,7 @@ def show(frame: Frame, message_id: uuid.UUID) -> None:
     from dataclasses import asdict
 
     from postroom.cli.verdicts import context_rows
+    from postroom.namespaces import dotted_name, split_key
     from postroom.operations.discretion import discreet_context, sensitive_keys
     from postroom.operations.messages import message_meant_by, message_with_id, referring_instances
     from postroom.values import value_to_text
@@ -77,6 +80,7 @@ def show(frame: Frame, message_id: uuid.UUID) -> None:
         "published_by": found.published_by,
     }
     context = context_rows(shown)
+    predicates = [{"property": dotted_name(*split_key(key)), "value": value} for key, value in sorted(shown.predicates)]
     parts = [asdict(part) for part in found.parts]
     referring = [
         {
@@ -88,13 +92,17 @@ def show(frame: Frame, message_id: uuid.UUID) -> None:
         for one in instances
     ]
     if frame.output is Format.JSON:
-        click.echo(to_json({**record, "context": context, "parts": parts, "instances": referring}))
+        click.echo(
+            to_json({**record, "context": context, "predicates": predicates, "parts": parts, "instances": referring})
+        )
         return
     show_record(record, frame.output)
     # Values as a filter, or PROPERTY=VALUE on a command line, would have them.
     written = [{**row, "value": value_to_text(row["value"])} for row in context]
+    asked = [{**row, "value": value_to_text(row["value"])} for row in predicates]
     for title, rows, columns, empty in (
         ("Context", written, ["property", "value", "promoted"], "It is empty."),
+        *([("Asked of the hosts that receive it", asked, ["property", "value"], "")] if asked else []),
         ("Parts", parts, ["name", "content_type", "size", "is_body"], "It has no parts."),
         ("Instances", referring, ["instance_id", "state", "service", "reason"], "Nobody refers to it any more."),
     ):

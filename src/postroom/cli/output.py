@@ -48,6 +48,12 @@ def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output:
     _write(table)
 
 
+def tell_of_more(found: int, limit: int, output: Format) -> None:
+    """For people, after a listing that was asked for one row more than its limit: that it has not shown all."""
+    if found > limit and output is Format.TABLE:
+        click.echo(f"There are more than {limit}; narrow them down, or give a higher --limit.", err=True)
+
+
 def show_record(record: Mapping[str, Any], output: Format) -> None:
     """One thing, a line per property."""
     if output is Format.JSON:
@@ -77,6 +83,16 @@ def show_error(error: PostroomError, output: Format) -> None:
         if text:
             lines = text.splitlines()
             click.echo("\n".join([label + lines[0], *(" " * len(label) + line for line in lines[1:])]), err=True)
+
+
+def show_usage_error(error: click.UsageError, output: Format) -> None:
+    """A command line that could not be understood, and whose help to read; on standard error."""
+    if output is Format.TABLE:
+        error.show()
+        return
+    path = error.ctx.command_path if error.ctx is not None else "postroom"
+    described = {"code": "USAGE", "what": error.format_message(), "why": "", "hint": f"See '{path} --help'."}
+    click.echo(to_json({"error": described}), err=True)
 
 
 def to_json(value: Any) -> str:

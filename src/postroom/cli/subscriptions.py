@@ -10,7 +10,7 @@ import click
 from postroom.cli.frame import Frame, frame_options, pass_frame
 from postroom.cli.lazy import Noun
 from postroom.cli.opening import opened
-from postroom.cli.output import Format, show_record, show_rows, to_json
+from postroom.cli.output import Format, show_record, show_rows, tell_of_more, to_json
 
 if TYPE_CHECKING:
     from postroom.operations.subscriptions import Subscription
@@ -50,12 +50,13 @@ def list_(
 
     with opened(frame) as connection:
         found = list_subscriptions(
-            connection, subscription_type=type_, service=service, instance_id=instance, limit=limit
+            connection, subscription_type=type_, service=service, instance_id=instance, limit=limit + 1
         )
     columns = ["subscription_id", "service_name", "group", "type", "state", "host", "priority", "filter"]
-    if any(one.instance_id is not None for one in found):
+    if any(one.instance_id is not None for one in found[:limit]):
         columns.insert(4, "instance_id")
-    show_rows([_row(one) for one in found], columns, frame.output, empty="No subscriptions.")
+    show_rows([_row(one) for one in found[:limit]], columns, frame.output, empty="No subscriptions.")
+    tell_of_more(len(found), limit, frame.output)
 
 
 @subscription.command()

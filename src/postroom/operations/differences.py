@@ -7,7 +7,7 @@ from typing import Any
 from postroom.namespaces import dotted_name, split_key
 from postroom.operations.discretion import discreet
 from postroom.operations.plans import Difference
-from postroom.values import ValueType
+from postroom.operations.stored_in_words import in_words, type_in_words
 
 
 def differences_between(declared: dict[str, Any], deployed: dict[str, Any]) -> tuple[Difference, ...]:
@@ -25,20 +25,22 @@ def differences_between(declared: dict[str, Any], deployed: dict[str, Any]) -> t
                 if before.get(key) != after.get(key):
                     found += _inner_differences(f"{field} {key}", old.get(key), new.get(key))
         elif before != after:
-            found.append(Difference(field=field, before=_text(before), after=_text(after)))
+            found.append(Difference(field=field, before=in_words(before), after=in_words(after)))
     return tuple(found)
 
 
 def _inner_differences(field: str, before: object, after: object) -> list[Difference]:
     """Of what has parts, those that differ; all of it if they look alike, as secrets do."""
+    if field.endswith(" files"):
+        field, before, after = field.removesuffix("s"), before or {}, after or {}
     old, new = _parts(before), _parts(after)
     if old is not None and new is not None and old != new:
         return [
-            Difference(field=f"{field} {key}", before=_text(old.get(key)), after=_text(new.get(key)))
+            Difference(field=f"{field} {key}", before=in_words(old.get(key)), after=in_words(new.get(key)))
             for key in [*new, *(key for key in old if key not in new)]
             if old.get(key) != new.get(key)
         ]
-    return [Difference(field=field, before=_text(before), after=_text(after))]
+    return [Difference(field=field, before=in_words(before), after=in_words(after))]
 
 
 def _parts(value: Any) -> dict[str, object] | None:
@@ -48,17 +50,10 @@ def _parts(value: Any) -> dict[str, object] | None:
             return value
         case [{"property": _, "type": _, "path": _}, *_]:
             return {
-                dotted_name(*split_key(one["property"])): f"{one['path']!r} as {_name(one['type'])}" for one in value
+                dotted_name(*split_key(one["property"])): f"{one['path']!r} as {type_in_words(one['type'])}"
+                for one in value
             }
         case []:
             return {}
         case _:
             return None
-
-
-def _name(value_type: int) -> str:
-    return ValueType(value_type).python_type.__name__
-
-
-def _text(value: object) -> str:
-    return "none" if value is None else str(value)

@@ -22,6 +22,11 @@ _LOGIN = re.compile(r"//[^/?#]*@")
 _SECRET = re.compile("password|secret|token|credential|key", re.IGNORECASE)
 
 
+def is_secret(name: str) -> bool:
+    """Does a setting of that name look like one that nobody is to read?"""
+    return _SECRET.search(name) is not None
+
+
 def discreet(adapter: Mapping[str, Any]) -> dict[str, Any]:
     """A stored adapter as it may be shown to anybody."""
     return {key: _discreet(key, value) for key, value in adapter.items()}
@@ -31,7 +36,7 @@ def _discreet(key: str, value: Any) -> Any:
     if key == "headers" and isinstance(value, Mapping):
         return dict.fromkeys(value, HIDDEN)
     if key == "options" and isinstance(value, Mapping):
-        return {name: HIDDEN if _SECRET.search(name) else _discreet("url", text) for name, text in value.items()}
+        return {name: HIDDEN if is_secret(name) else _discreet("url", text) for name, text in value.items()}
     if key in ("proxy", "url") and isinstance(value, str):
         return _LOGIN.sub(f"//{HIDDEN}@", value)
     if key == "files" and isinstance(value, Mapping):

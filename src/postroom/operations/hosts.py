@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from psycopg.rows import class_row
+from psycopg.rows import class_row, dict_row
 
 from postroom.errors import StateError
-from postroom.messagebox.configuration import Host, host_named, hosts
+from postroom.filters.authorisation import NOTHING_TO_SHOW, ApplicationProperties
+from postroom.messagebox.configuration import Host, application_properties, host_named, hosts
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
+from postroom.namespaces import dotted_name, split_key
+from postroom.operations.discretion import HIDDEN, sensitive_keys
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownProperty:
+    """An application property of a host, in text as messages' predicates are compared with it."""
+
+    property: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.property} = {self.value!r}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,11 +34,15 @@ class HostListing:
 
     name: str
     is_default: bool
+    trusted: bool
+    """Is it believed when it says on whose behalf it publishes?"""
     role_name: str
     created_at: datetime
     running_instances: int
     locations: int
     send_ports: int
+    properties: tuple[ShownProperty, ...] = ()
+    """What it can show for itself; values of sensitive properties are hidden."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +58,20 @@ class HostInstanceListing:
 
 def list_hosts(connection: Connection) -> list[HostListing]:
     """Every host, by name."""
-    with connection.cursor(row_factory=class_row(HostListing)) as cursor:
-        return cursor.execute(statement("queries/list_hosts")).fetchall()
+    shown = application_properties(connection)
+    hidden = sensitive_keys(connection)
+    with connection.cursor(row_factory=dict_row) as cursor:
+        rows = cursor.execute(statement("queries/list_hosts")).fetchall()
+    return [
+        HostListing(**row, properties=tuple(_properties(shown.get(host_id, NOTHING_TO_SHOW), hidden)))
+        for row in rows
+        for host_id in (row.pop("host_id"),)
+    ]
+
+
+def _properties(shown: ApplicationProperties, hidden: Collection[str]) -> Iterator[ShownProperty]:
+    for key, text in sorted(shown):
+        yield ShownProperty(property=dotted_name(*split_key(key)), value=HIDDEN if key in hidden else text)
 
 
 def host_instances(connection: Connection, name: str) -> list[HostInstanceListing]:

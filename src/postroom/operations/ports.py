@@ -16,6 +16,7 @@ from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.statements import statement
 from postroom.operations.enlistment import enlist_port, host_of, start_port, stop_port, unenlist_port
 from postroom.operations.states import StateChange, refuse_unless_allowed
+from postroom.operations.stored_in_words import in_words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,15 +55,7 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
 
 def shown_maps(stored: Mapping[str, Any]) -> list[str]:
     """The maps of a port in words: which message type becomes which, by what."""
-    return [
-        f"{one['settings']['source']} → {one['settings']['target']} by {_by(one)}" for one in stored.get("maps", ())
-    ]
-
-
-def _by(stored: Mapping[str, Any]) -> str:
-    settings = stored["settings"]
-    function = settings.get("function")
-    return str(settings.get("stylesheet") or (function["name"] if isinstance(function, Mapping) else stored["name"]))
+    return [in_words(one) for one in stored.get("maps", ())]
 
 
 def enlist(connection: Connection, name: str) -> StateChange:

@@ -1,0 +1,97 @@
+"""What listings and single things tell, and verbs on several names: all or none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from postroom.cli.exit_codes import ExitCode
+from tests.integration.cli.conftest import Run
+
+PUBLISHED = ("-p", "Region=EU", "--require", "Orders.Region=north")
+
+
+def states(run: Run) -> dict[str, str]:
+    return {port["name"]: port["state"] for port in run("port", "list", "-o", "json").json}
+
+
+def test_a_verb_on_several_ports_is_done_to_all_or_none(applied: Run) -> None:
+    before = states(applied)
+    refused = applied("port", "stop", "Europe", "Nowhere", "Audit")
+    assert refused.code == ExitCode.NOT_FOUND
+    assert refused.err.rstrip().endswith("Nothing was done to the others.")
+    assert states(applied) == before
+    applied("port", "stop", "Audit")
+    assert applied("port", "stop", "Europe", "Audit").code == ExitCode.STATE
+    assert states(applied) == {**before, "Audit": "stopped"}
+    assert applied("port", "stop", "Europe", "Europe").code == ExitCode.OK
+
+
+def test_a_verb_on_several_locations_is_done_to_all_or_none(applied: Run) -> None:
+    for verb in (["disable"], ["schedule", "--window", "08:00-18:00"]):
+        assert applied("location", verb[0], "drop", "nowhere", *verb[1:]).code == ExitCode.NOT_FOUND
+    (location,) = applied("location", "list", "-o", "json").json
+    assert (location["enabled"], location["schedule"]) == (True, None)
+
+
+def test_a_verb_on_several_instances_is_done_to_all_or_none(applied: Run, tmp_path: Path) -> None:
+    applied("port", "stop", "Europe")
+    applied("publish", _order(tmp_path), "-p", "Region=EU")
+    (one,) = applied("instance", "list", "-o", "json").json
+    unknown = "01985c1e-7f0a-8c8e-b5d1-4a2f3c800000"
+    assert applied("instance", "terminate", one["instance_id"], unknown).code == ExitCode.NOT_FOUND
+    assert len(applied("instance", "list", "-o", "json").json) == 1
+
+
+def test_whether_a_host_is_trusted_and_what_it_shows_can_be_seen(run: Run, app: Path) -> None:
+    secret = 'Pin = Property("Orders.Pin", str, sensitive=True)\napp.property(Pin)\n'
+    shows = 'app.host("Main", trusted=True, properties={Region: ["north", "south"], Pin: "1234"})\n'
+    app.write_text(app.read_text() + secret + shows)
+    assert run("apply", app).code == ExitCode.OK
+    properties = [
+        {"property": "Orders.Pin", "value": "(hidden)"},
+        {"property": "Orders.Region", "value": "north"},
+        {"property": "Orders.Region", "value": "south"},
+    ]
+    (listed,) = run("host", "list", "-o", "json").json
+    assert (listed["trusted"], listed["properties"]) == (True, properties)
+    assert run("host", "show", "Main", "-o", "json").json["properties"] == properties
+    for words in (("host", "list"), ("host", "show", "Main")):
+        shown = run(*words).out
+        assert "trusted" in shown
+        assert "Orders.Region = 'north', Orders.Region = 'south'" in shown
+        assert "1234" not in shown
+
+
+def test_what_a_message_asks_of_its_receivers_is_shown(run: Run, app: Path, tmp_path: Path) -> None:
+    app.write_text(app.read_text() + 'app.host("Main", properties={Region: "north"})\n')
+    assert run("apply", app).code == ExitCode.OK
+    asking = run("publish", _order(tmp_path), *PUBLISHED, "-o", "json").json[0]["message_id"]
+    plain = run("publish", _order(tmp_path), "-p", "Region=EU", "-o", "json").json[0]["message_id"]
+    assert run("message", "show", asking, "-o", "json").json["predicates"] == [
+        {"property": "Orders.Region", "value": "north"}
+    ]
+    assert "Asked of the hosts that receive it" in run("message", "show", asking).out
+    assert "Asked of" not in run("message", "show", plain).out
+
+
+@pytest.mark.parametrize("words", [("subscription", "list"), ("message", "list")], ids=" ".join)
+def test_a_listing_says_that_there_is_more_than_it_shows(applied: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+    for _ in range(2):
+        applied("publish", _order(tmp_path), "-p", "Region=EU")
+    cut = applied(*words, "--limit", 1)
+    assert "There are more than 1" in cut.err
+    assert len(applied(*words, "--limit", 1, "-o", "json").json) == 1
+    assert applied(*words, "--limit", 3).err == ""
+
+
+def test_no_message_of_a_type_is_not_an_empty_spool(applied: Run, tmp_path: Path) -> None:
+    applied("publish", _order(tmp_path), "-p", "Region=EU")
+    assert applied("message", "list", "--type", "sale").out == "No message in the spool has the type 'sale'.\n"
+
+
+def _order(folder: Path) -> Path:
+    path = folder / "order.json"
+    path.write_text("{}")
+    return path
