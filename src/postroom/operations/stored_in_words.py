@@ -44,7 +44,7 @@ def type_in_words(value_type: int) -> str:
     return ValueType(value_type).python_type.__name__
 
 
-def _mapper(settings: Mapping[str, Any]) -> str | None:
+def _mapper(settings: Mapping[Any, Any]) -> Any:
     function = settings.get("function")
     return settings.get("stylesheet") or (function["name"] if isinstance(function, Mapping) else None)
 
