@@ -25,12 +25,14 @@ from postroom.messagebox.throttling import Throttle, read_throttle
 from postroom.spark.bulk_once import receive_once
 from postroom.spark.login import Login
 from postroom.spark.receive_stream import TALLIED, TALLY, start_stream
+from postroom.spark.row_stream import start_row_stream
 from postroom.spark.running_bulk import RunningBulk
 from postroom.spark.running_location import RunningLocation
+from postroom.spark.running_row_stream import RunningRowStream
 from postroom.spark.session import has_died, open_session
 from postroom.spark.settings import is_here
 from postroom.spark.sinks import Sinks
-from postroom.spark.taking_in import taking_in
+from postroom.spark.taking_in import is_row_stream, taking_in
 from postroom.stop_signals import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ _DEATH_SECONDS = 5.0
 _SERVED: dict[str, type[RunningLocation]] = {
     "file": RunningLocation,
     "http_receive": RunningLocation,
-    "spark-reader": RunningBulk,
+    "spark-reader": RunningBulk,  # or RunningRowStream
 }
 
 
@@ -118,7 +120,7 @@ class PipelineProcess:
             self._stop_all()
         if not stopping.is_set():
             raise Unavailable("Spark has died.", hint=f"See the logs in {self._home / '.postroom' / 'logs'}.")
-        return self._counts + self._sinks.counts
+        return self._all_counts()
 
     def run_once(self, stopping: threading.Event) -> Counter[str]:
         """What is there now, location by location."""
@@ -127,7 +129,13 @@ class PipelineProcess:
                 if not stopping.is_set():
                     self._run_once(location, stopping)
             self._sinks.drain_all(connection, stopping)
-        return self._counts + self._sinks.counts
+        return self._all_counts()
+
+    def _all_counts(self) -> Counter[str]:
+        # Counters that are added lose what is zero.
+        counts = Counter(self._counts)
+        counts.update(self._sinks.counts)
+        return counts
 
     # -- until told to stop --------------------------------------------------------------------------------------
 
@@ -151,7 +159,7 @@ class PipelineProcess:
                 self._stop(location_id, drain=True)
         for location_id, location in wanted.items():
             if location_id not in self._running:
-                served_by = _SERVED[location.adapter["kind"]]
+                served_by = RunningRowStream if is_row_stream(location) else _SERVED[location.adapter["kind"]]
                 self._running[location_id] = served_by(self._session, location, login=self._login, home=self._home)
                 self._running[location_id].start()
 
@@ -216,13 +224,14 @@ class PipelineProcess:
             if not scan.active:
                 _log.warning("%s is served by another process", location.name)
                 return
-            if location.adapter["kind"] == "spark-reader":
+            if location.adapter["kind"] == "spark-reader" and not is_row_stream(location):
                 self._counts.update(
                     receive_once(self._session, location, login=self._login, home=self._home, stopping=stopping)
                 )
                 work.release()
                 return
-            query = start_stream(self._session, location, login=self._login, home=self._home, once=True)
+            start = start_row_stream if is_row_stream(location) else start_stream
+            query = start(self._session, location, login=self._login, home=self._home, once=True)
             while not query.awaitTermination(1):
                 if stopping.is_set():
                     query.stop()

@@ -114,7 +114,10 @@ def option_texts(reader: SparkReader) -> dict[str, str]:
 
 def session_for(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
     """A session of its own, on the same Spark, where these are the settings that shape rows."""
-    own = session.newSession()
+    from pyspark.sql import SparkSession
+
+    # A clone knows the data sources that were registered; a new session would not.
+    own = SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
     for name in own.conf.getAll:
         if name.startswith(_SHAPING) and name not in settings and own.conf.isModifiable(name):
             own.conf.unset(name)

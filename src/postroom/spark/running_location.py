@@ -84,9 +84,7 @@ class RunningLocation:
         if not self._active.is_set():
             self._stop_query()  # another process has the location now
         elif self._query is None and time.monotonic() >= self._start_at:
-            self._query = start_stream(
-                self._session, self.location, login=self._login, home=self._home, trigger=self._trigger
-            )
+            self._query = self._start_query()
             self._counted = -1
             _log.info("%s: receiving", self.location.name)
 
@@ -107,6 +105,9 @@ class RunningLocation:
                 time.sleep(0.05)
 
     # -- the query ---------------------------------------------------------------------------------------------
+
+    def _start_query(self) -> StreamingQuery:
+        return start_stream(self._session, self.location, login=self._login, home=self._home, trigger=self._trigger)
 
     def _fail(self) -> None:
         assert self._query is not None

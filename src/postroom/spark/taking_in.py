@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
+from postroom.adapters import watched_folder
 from postroom.clock import Clock
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
@@ -13,6 +14,7 @@ from postroom.messagebox.connection import Connection
 from postroom.spark import claim as claims
 from postroom.spark.claims import Claimer, Scan
 from postroom.spark.inbox_numbering import InboxNumbering
+from postroom.spark.standing_by import StandingBy
 
 
 class TakingIn(Protocol):
@@ -33,15 +35,24 @@ class TakingIn(Protocol):
 
 def taking_in(connection: Connection, location: ReceiveLocation, home: Path, clock: Clock) -> TakingIn:
     """What a location of this kind needs."""
+    if is_row_stream(location):
+        return StandingBy(connection, location, home, clock)
     return (Claimer if takes_files(location) else InboxNumbering)(connection, location, home, clock)
 
 
 def takes_files(location: ReceiveLocation) -> bool:
     """Whether a location takes files itself; otherwise an adapter hands over to its inbox."""
-    return location.adapter["kind"] in ("file", "spark-reader")
+    return watched_folder(location.adapter) is not None
+
+
+def is_row_stream(location: ReceiveLocation) -> bool:
+    """Whether Spark follows a source of its own, and remembers itself what it has read."""
+    return location.adapter["kind"] == "spark-reader" and not takes_files(location)
 
 
 def is_drained(connection: Connection, location: ReceiveLocation) -> bool:
-    """Whether the stream has published everything that it was given."""
+    """Whether the stream has published everything that it was given. What is in its source waits there."""
+    if is_row_stream(location):
+        return True
     newest = claims.newest if takes_files(location) else inbox.newest
     return newest(connection, location.location_id, 0, 1) == 0

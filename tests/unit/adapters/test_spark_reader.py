@@ -67,6 +67,20 @@ def test_problems(settings: dict[str, Any], why: str) -> None:
     assert why in problem
 
 
+def test_what_is_no_file_is_a_stream() -> None:
+    kafka = adapters.SparkReader("kafka", options={"subscribe": "orders", "path": "of a lake"})
+    assert kafka.problems() == []
+    assert (kafka.reads_files, kafka.body_column, kafka.address(Path("home"))) == (False, "value", "spark:kafka")
+    assert adapters.watched_folder(kafka.model_dump(mode="json")) is None
+    assert kafka.known_columns is not None
+    assert [column.name for column in kafka.known_columns][:3] == ["key", "value", "topic"]
+    assert adapters.SparkReader("of-my-own").known_columns is None
+    [problem] = adapters.SparkReader("kafka", "in").problems()
+    assert "is read as a stream" in problem
+    [problem] = adapters.SparkReader("kafka", options={"checkpointLocation": "x"}).problems()
+    assert "it is kept in the home folder" in problem
+
+
 def test_an_option_is_a_text_a_number_or_a_truth() -> None:
     with pytest.raises(DefinitionError, match=r"options\.header"):
         reader(options={"header": ["yes"]})

@@ -28,7 +28,7 @@ _FIXED = {
 #: Which column of theirs is the body.
 _BODIES = {"text": "value", "binaryfile": "content", "kafka": "value"}
 
-#: Options that would have files, rows, or parts of them left out without a word, or that are ours to set.
+#: Options for files that would have some of them, or rows, left out without a word, or that are ours to set.
 _NOT_ALLOWED = {
     "path": "it is the second argument",
     "paths": "there is one folder",
@@ -40,10 +40,10 @@ _NOT_ALLOWED = {
     "ignorecorruptfiles": "the rest of a file that cannot be read would be lost",
     "ignoremissingfiles": "files that are gone would be taken for read",
     "badrecordspath": "bad rows are suspended",
-    "checkpointlocation": "it is kept in the home folder",
     "maxfilespertrigger": "files are claimed as they come",
     "__globpaths__": "files are claimed one by one",
 }
+_NEVER_ALLOWED = {"checkpointlocation": "it is kept in the home folder"}
 
 CORRUPT = "_corrupt_record"
 _RESERVED = (CORRUPT, "_metadata")
@@ -138,10 +138,7 @@ class SparkReader(AdapterDefinition):
             found.append("format is empty; write csv, json, parquet, or whatever Spark reads.")
         if self.reads_files:
             found += ["path is missing: which folder?"] if self.path is None else self.watched.problems()
-        else:
-            known = ", ".join(FILE_FORMATS)
-            found.append(f"format {self.format!r} is not read in this version; those of files are: {known}.")
-        if not self.reads_files and (self.path is not None or self.archive is not None or self.pattern != "*"):
+        elif self.path is not None or self.archive is not None or self.pattern != "*":
             found.append(f"path, pattern and archive are for files, and {self.format!r} is read as a stream.")
         found += [f"option {name!r} cannot be set: {why}." for name, why in self._refused()]
         mode = str(self._option("mode") or "PERMISSIVE")
@@ -163,7 +160,8 @@ class SparkReader(AdapterDefinition):
         return next((value for name, value in self.options.items() if name.lower() == wanted.lower()), None)
 
     def _refused(self) -> list[tuple[str, str]]:
-        return [(name, _NOT_ALLOWED[name.lower()]) for name in self.options if name.lower() in _NOT_ALLOWED]
+        refused = {**_NEVER_ALLOWED, **(_NOT_ALLOWED if self.reads_files else {})}
+        return [(name, refused[name.lower()]) for name in self.options if name.lower() in refused]
 
     def _schema_problems(self) -> list[str]:
         if self.columns is None:

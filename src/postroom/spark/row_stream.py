@@ -1,0 +1,117 @@
+"""A stream of rows from any source of Spark that has offsets: Kafka, a table of a lake, a data source of one's own.
+
+Here Spark's checkpoint is the memory of what was read, and is kept. A micro-batch that was interrupted is replayed from
+the offsets that Spark has written down, so that the same partitions bring the same rows in the same order: a unit is a
+partition of a micro-batch of this stream. How the rows are read is fixed beside the checkpoint, as long as a batch is
+unfinished.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from postroom.adapters import SparkReader
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.spark.bulk_task import rows_pipeline
+from postroom.spark.login import Login
+from postroom.spark.reading import Reading, row_columns, session_for
+from postroom.spark.receive_stream import TALLIED, TALLY, TRIGGER
+from postroom.spark.row_stream_task import RowStreamTask
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+#: How to reach the source, rather than what comes of it: always as the definition says now.
+_REACHING = "kafka."
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamFolder:
+    """Where a stream keeps its checkpoint, and how its rows are read; the two belong together."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, location: ReceiveLocation, home: Path) -> StreamFolder:
+        return cls(path=(home / ".postroom" / "streams" / str(location.location_id)).absolute())
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "checkpoint"
+
+    @property
+    def is_between_batches(self) -> bool:
+        """Whether every batch that was begun has come to its end."""
+        return _newest(self.checkpoint / "offsets") == _newest(self.checkpoint / "commits")
+
+    def settle(self, wanted: Reading) -> Reading:
+        """How the stream is to be read: as it was begun if a batch is unfinished, else as it is wanted now."""
+        file = self.path / "reading.json"
+        if file.exists() and not self.is_between_batches:
+            begun = Reading(**json.loads(file.read_text()))
+            reaching = {name: value for name, value in wanted.options.items() if name.startswith(_REACHING)}
+            return replace(begun, options={**begun.options, **reaching})
+        self.path.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_suffix(f".{uuid.uuid4()}")
+        # Options may hold secrets.
+        with os.fdopen(os.open(unfinished, os.O_CREAT | os.O_WRONLY, 0o600), "w") as writer:
+            json.dump(wanted.stored(), writer)
+            writer.flush()
+            os.fsync(writer.fileno())
+        unfinished.replace(file)
+        return wanted
+
+
+def start_row_stream(
+    session: SparkSession,
+    location: ReceiveLocation,
+    *,
+    login: Login,
+    home: Path,
+    trigger: str = TRIGGER,
+    once: bool = False,
+) -> StreamingQuery:
+    """Starts publishing the rows of a stream where it was left; ``once`` ends with what is there now.
+
+    A stream that was interrupted in a batch and is read in another way from now on first brings that batch to its end
+    in the old one, and then ends, to be started again.
+    """
+    from pyspark.sql import functions
+
+    from postroom.spark.session import without_pandas_warning
+    from postroom.spark.tally import TALLY_SCHEMA
+
+    reader = SparkReader(**location.adapter)
+    folder = StreamFolder.of(location, home)
+    with without_pandas_warning():
+        wanted = Reading.begin(session, reader, [])
+        reading = folder.settle(wanted)
+        own = session_for(session, reading.settings)
+        source = own.readStream.format(reading.format).options(**reading.options)
+        frame = (source if reading.schema is None else source.schema(reading.schema)).load()
+        rows = frame.select(*row_columns(frame, rows_pipeline(location)))
+        tallies = rows.mapInArrow(RowStreamTask(login=login, location=location), TALLY_SCHEMA).observe(
+            TALLY,
+            functions.count("*").alias("files"),
+            *(functions.sum(name).alias(name) for name in TALLIED[1:]),
+        )
+        writer = (
+            tallies.writeStream.format("noop")
+            .queryName(f"{location.name}-{uuid.uuid4()}")
+            .option("checkpointLocation", f"file://{folder.checkpoint}")
+        )
+        ends = once or reading != wanted
+        return (writer.trigger(availableNow=True) if ends else writer.trigger(processingTime=trigger)).start()
+
+
+def _newest(log: Path) -> int:
+    """The number of the newest batch in one of the logs of a checkpoint; -1 if there is none."""
+    if not log.is_dir():
+        return -1
+    return max((int(entry.name) for entry in log.iterdir() if entry.name.isdigit()), default=-1)

@@ -1,0 +1,138 @@
+"""Rows of a source that is no file: Spark's offsets are the memory, and every row is published once (decision 4)."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from postroom import Property, pipelines
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.spark.login import Login
+from postroom.spark.pipeline_process import PipelineProcess
+from postroom.spark.row_stream import StreamFolder, start_row_stream
+from tests.support.box import Box
+from tests.support.bulk_location import add_bulk_location
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Start = Callable[..., "StreamingQuery"]
+Value = Property("Orders.Priority", int)
+
+
+@pytest.fixture
+def start(session: SparkSession, login: Login, tmp_path: Path) -> Iterator[Start]:
+    started: list[StreamingQuery] = []
+
+    def start_now(location: ReceiveLocation, **settings: Any) -> StreamingQuery:
+        started.append(start_row_stream(session, location, login=login, home=tmp_path, **settings))
+        return started[-1]
+
+    yield start_now
+    for query in started:
+        query.stop()
+
+
+def values(box: Box) -> Counter[int]:
+    return Counter(json.loads(body)["value"] for (body,) in box.connection.execute("SELECT body FROM parts"))
+
+
+def test_a_stream_goes_on_where_it_was_left(box: Box, start: Start, tmp_path: Path) -> None:
+    box.add_port("Everything", "exists(Priority)")
+    location = add_bulk_location(
+        box,
+        None,
+        format="rate-micro-batch",
+        schema=None,
+        options={"rowsPerBatch": 50, "numPartitions": 2},
+        pipeline=pipelines.Rows(promote={Value: "value"}),
+    )
+    query = start(location)
+    wait_until(lambda: box.count("spool") >= 100, 120, what="two batches")
+    query.stop()
+    first = sum(values(box).values())
+    query = start(location)
+    wait_until(lambda: box.count("spool") >= first + 100, 120, what="two more batches")
+    query.stop()
+    wait_until(lambda: box.one("SELECT count(*) FROM pg_stat_activity WHERE state = 'active'") == 1, what="silence")
+    found = values(box)
+    assert set(found.values()) == {1}
+    # What the last batch had begun when it was stopped is still to come.
+    whole = 50 * (max(found) // 50)
+    assert set(range(whole)) <= found.keys()
+    assert StreamFolder.of(location, tmp_path).checkpoint.is_dir()
+
+
+def register_halves(session: SparkSession, broken: Path) -> None:
+    """A source of one batch in two partitions, the second of which comes to a halt while a file is there."""
+    from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+    class Half(InputPartition):
+        pass
+
+    class Reader(DataSourceStreamReader):
+        def initialOffset(self) -> dict[str, int]:  # noqa: N802
+            return {"batch": 0}
+
+        def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:  # noqa: N802
+            return {"batch": 1}
+
+        def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+            return [Half(0), Half(1)] if start["batch"] < end["batch"] else []
+
+        def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+            for number in range(100):
+                while partition.value == 1 and number == 60 and broken.exists():
+                    time.sleep(0.05)
+                yield (1000 * partition.value + number,)
+
+    class Halves(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "halves"
+
+        def schema(self) -> str:
+            return "value int"
+
+        def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
+            return Reader()
+
+    session.dataSource.register(Halves)
+
+
+def test_a_batch_that_was_interrupted_is_read_on_as_it_was_begun(
+    session: SparkSession, box: Box, start: Start, tmp_path: Path, login: Login, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken"
+    broken.touch()
+    register_halves(session, broken)
+    box.add_port("Everything", "exists(Priority)")
+    monkeypatch.setattr("postroom.spark.reading.CHUNK_ROWS", 20)
+    location = add_bulk_location(
+        box, None, format="halves", schema=None, pipeline=pipelines.Rows(promote={Value: "value"})
+    )
+    query = start(location, once=True)
+    wait_until(lambda: box.count("spool") >= 100, 120, what="the first half")
+    query.stop()
+    assert 100 <= box.count("spool") < 200
+    folder = StreamFolder.of(location, tmp_path)
+    assert not folder.is_between_batches
+    broken.unlink()
+    # Chunks would end elsewhere now; those of the batch that was begun do not.
+    monkeypatch.setattr("postroom.spark.reading.CHUNK_ROWS", 33)
+    query = start(location)
+    assert query.awaitTermination(120)
+    assert values(box) == Counter([*range(100), *range(1000, 1100)])
+    assert folder.is_between_batches
+    process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
+    assert process.run_once(threading.Event()).total() == 0
+    assert "33" in (folder.path / "reading.json").read_text()
