@@ -6,7 +6,8 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from runpy import run_path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -100,6 +101,43 @@ def test_a_large_body_travels_by_reference(box: Box, folder: Path, claim: Claim,
     assert box.one("SELECT body FROM parts") is None
     fragments = box.connection.execute("SELECT body FROM fragments ORDER BY number").fetchall()
     assert b"".join(body for (body,) in fragments) == content
+
+
+COMPONENTS = """
+from postroom.message import Message
+from postroom.pipelines import components
+
+
+class Reversed(components.Decoder):
+    def decode(self, message: Message) -> bytes:
+        return message.data[::-1]
+
+
+def has_region(message: Message) -> None:
+    if b"region" not in message.data:
+        raise ValueError("the order has no region")
+"""
+
+
+def test_components_of_the_users_own_run_in_the_workers(
+    box: Box, folder: Path, tmp_path: Path, claim: Claim, start_stream: StartStream
+) -> None:
+    """The workers know them by the definition alone."""
+    path = tmp_path / "own_components.py"
+    path.write_text(COMPONENTS)
+    own: Any = run_path(str(path), run_name="own_components")
+    pipeline = pipelines.Receive(
+        decode=[own["Reversed"]()], disassemble=[pipelines.Json(promote=PROMOTE)], validate=[own["has_region"]]
+    ).packed(tmp_path)
+    path.unlink()
+    box.add_port("Europe", "Region == 'EU'")
+    location = add_file_location(box, folder, pipeline=pipeline)
+    (folder / "good.json").write_bytes(order(1)[::-1])
+    (folder / "bad.json").write_bytes(b"}{")
+    claim(location)
+    wait_for_messages(box, 2, start_stream(location))
+    assert sorted(body for (body,) in box.connection.execute("SELECT body FROM parts")) == sorted([order(1), b"}{"])
+    assert "has_region: the order has no region" in box.one("SELECT error_description FROM suspended_queue")
 
 
 @pytest.mark.parametrize("routed", [False, True])

@@ -5,12 +5,16 @@ from __future__ import annotations
 import base64
 import gzip
 import io
+import struct
 import tracemalloc
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from postroom.errors import PipelineFailure
 from postroom.message import Body, Bytes, FileSlice, Message
@@ -83,30 +87,87 @@ def test_bad_content_is_a_failure_with_its_reason(decoder: components.Decoder, c
         decode(decoder, content)
 
 
-#: An archive with one file that is encrypted in the traditional way; the password is "sesame".
-def encrypted() -> bytes:
-    plain = archive({"a.txt": b"x"})
-    # Marked as encrypted in both headers: without the password nobody gets as far as the content.
-    marked = bytearray(plain)
-    marked[6] |= 1
-    marked[plain.index(b"PK\x01\x02") + 8] |= 1
+def encrypted(content: bytes, password: bytes) -> bytes:
+    """An archive with one file that is encrypted in the traditional way, as zip programs do."""
+    keys = [0x12345678, 0x23456789, 0x34567890]
+
+    def step(key: int, byte: int) -> int:
+        return zlib.crc32(bytes([byte]), key ^ 0xFFFFFFFF) ^ 0xFFFFFFFF
+
+    def update(byte: int) -> None:
+        keys[0] = step(keys[0], byte)
+        keys[1] = ((keys[1] + (keys[0] & 0xFF)) * 134775813 + 1) & 0xFFFFFFFF
+        keys[2] = step(keys[2], keys[1] >> 24)
+
+    def hide(byte: int) -> int:
+        mask = (keys[2] | 2) & 0xFFFF
+        hidden = byte ^ ((mask * (mask ^ 1)) >> 8 & 0xFF)
+        update(byte)
+        return hidden
+
+    for byte in password:
+        update(byte)
+    check = zlib.crc32(content)
+    body = bytes(map(hide, bytes(11) + bytes([check >> 24]) + content))
+    name = b"a.txt"
+    shared = struct.pack("<5H3L2H", 20, 1, 0, 0, 33, check, len(body), len(content), len(name), 0)
+    local = b"PK\3\4" + shared + name + body
+    central = b"PK\1\2\x14\0" + shared + struct.pack("<3H2L", 0, 0, 0, 0, 0) + name
+    return local + central + b"PK\5\6" + struct.pack("<4H2LH", 0, 0, 1, 1, len(central), len(local), 0)
+
+
+def with_aes() -> bytes:
+    """An archive that says that its file is encrypted with AES, which is a method of its own."""
+    marked = bytearray(archive({"a.txt": b"x"}))
+    for place in (0, marked.index(b"PK\1\2") + 2):
+        marked[place + 6] |= 1
+        marked[place + 8 : place + 10] = (99).to_bytes(2, "little")
     return bytes(marked)
 
 
+@pytest.fixture
+def passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POSTROOM_TEST_RIGHT", "sesame")
+    monkeypatch.setenv("POSTROOM_TEST_WRONG", "wrong")
+
+
+@pytest.mark.usefixtures("passwords")
 @pytest.mark.parametrize(
-    ("decoder", "reason"),
+    ("password", "content", "reason"),
     [
-        (components.Zip(), "the pipeline has no password"),
-        (components.Zip(password="POSTROOM_TEST_ABSENT"), "the pipeline has no password"),
-        (components.Zip(password="POSTROOM_TEST_WRONG"), "Zip: "),
+        (None, encrypted(TEXT, b"sesame"), "the pipeline has no password"),
+        ("POSTROOM_TEST_ABSENT", encrypted(TEXT, b"sesame"), "POSTROOM_TEST_ABSENT is not set here"),
+        ("POSTROOM_TEST_WRONG", encrypted(TEXT, b"sesame"), "cannot be opened with the password"),
+        ("POSTROOM_TEST_RIGHT", encrypted(TEXT, b"sesame")[:-200], "not a zip archive, or damaged"),
+        ("POSTROOM_TEST_RIGHT", with_aes(), "in a way that cannot be read"),
     ],
 )
-def test_an_encrypted_archive_needs_the_right_password(
-    monkeypatch: pytest.MonkeyPatch, decoder: components.Decoder, reason: str
-) -> None:
-    monkeypatch.setenv("POSTROOM_TEST_WRONG", "wrong")
-    with pytest.raises(PipelineFailure, match=reason):
-        decode(decoder, encrypted())
+def test_an_encrypted_archive_needs_the_right_password(password: str | None, content: bytes, reason: str) -> None:
+    with pytest.raises(PipelineFailure) as failure:
+        decode(components.Zip(password=password), content)
+    assert reason in str(failure.value)
+
+
+@pytest.mark.usefixtures("passwords")
+def test_an_encrypted_archive_is_read_with_its_password() -> None:
+    assert decode(components.Zip(password="POSTROOM_TEST_RIGHT"), encrypted(TEXT, b"sesame")) == TEXT
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(["gzip", "zip"]), st.data())
+def test_a_damaged_archive_is_refused_or_was_not_damaged(kind: str, data: st.DataObject) -> None:
+    """Whatever is wrong with it: the reason is told, and nothing that is not in it comes out."""
+    content = bytearray(gzip.compress(TEXT, mtime=0) if kind == "gzip" else archive({"orders.csv": TEXT}))
+    for _ in range(data.draw(st.integers(0, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    content = content[: data.draw(st.integers(len(content) // 2, len(content)))]
+    decoder = components.Gzip() if kind == "gzip" else components.Zip()
+    try:
+        body = decoder.decode(Message.of(bytes(content)))
+    except PipelineFailure:
+        return
+    assert isinstance(body, Bytes)
+    assert body.data == TEXT
 
 
 def test_a_large_body_is_decoded_in_flat_memory(tmp_path: Path) -> None:
