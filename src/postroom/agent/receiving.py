@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -55,18 +55,28 @@ class Receiver:
         self._clock = clock
         self._wake_up = WakeUp(connection)
 
-    def receive(self, location: ReceiveLocation, interchanges: Sequence[Interchange]) -> list[Received]:
-        """Publishes what of these interchanges is not published yet. Raises only if the MessageBox does not answer."""
+    def receive(
+        self,
+        location: ReceiveLocation,
+        interchanges: Sequence[Interchange],
+        *,
+        pace: Callable[[], None] = lambda: None,
+    ) -> list[Received]:
+        """Publishes what of these interchanges is not published yet. Raises only if the MessageBox does not answer.
+        ``pace`` is called between two transactions, and may take its time."""
         self._routing.catch_up(self._connection)
         pipeline = received_by(location.pipeline, location.maps)
         progress = read_progress(self._connection, [one.interchange_id for one in interchanges])
         outcome = {one.interchange_id: Received(interchange_id=one.interchange_id) for one in interchanges}
-        for group in _groups(
+        groups = _groups(
             chunk
             for interchange in interchanges
             if not progress[interchange.interchange_id].done
             for chunk in chunks_of(pipeline, interchange, progress[interchange.interchange_id])
-        ):
+        )
+        for number, group in enumerate(groups):
+            if number:
+                pace()
             for one in self._publish(location, pipeline.content_type, group):
                 known = outcome[one.interchange_id]
                 outcome[one.interchange_id] = Received(

@@ -11,6 +11,7 @@ measured once a second at most in the whole MessageBox, from counters.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -106,3 +107,20 @@ class ThrottleWatch:
     def last(self) -> Throttle | None:
         """What it was when it was asked last."""
         return self._known
+
+
+class Pace:
+    """Makes one publisher wait between its transactions while too much waits. ``sleep`` may return early."""
+
+    def __init__(self, connection: Connection, host_id: int, sleep: Callable[[float], object] = time.sleep) -> None:
+        self._connection = connection
+        self._watch = ThrottleWatch(host_id)
+        self._sleep = sleep
+
+    def __call__(self) -> None:
+        began = time.monotonic()
+        while (throttle := self._watch.current(self._connection)) is not None:
+            rest = began + throttle.delay - time.monotonic()
+            if rest <= 0:
+                return
+            self._sleep(min(rest, _LOOK_EVERY))

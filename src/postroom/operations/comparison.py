@@ -103,13 +103,16 @@ def _type_problems(definition: ApplicationDefinition, deployed: Deployed) -> Ite
 
 
 def _removal_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
-    kept = {location.name for port in definition.receive_ports for location in port.locations}
-    for name in deployed.locations.keys() - kept:
-        files = deployed.unfinished_files.get(name, 0)
-        if files:
-            taken = "a file that it has taken is" if files == 1 else f"{files} files that it has taken are"
+    kept = {location.name: location.adapter.kind for port in definition.receive_ports for location in port.locations}
+    for name, location in deployed.locations.items():
+        kind, new_kind = location.adapter["kind"], kept.get(name)
+        count = deployed.unfinished_files.get(name, 0)
+        if count and kind != new_kind:
+            what = "removed" if new_kind is None else f"of the kind {new_kind!r}"
+            thing = "interchange" if kind == "http_receive" else "file"
+            taken = f"one {thing} that it has taken is" if count == 1 else f"{count} {thing}s that it has taken are"
             yield Problem(
-                f"location {name!r} is to be removed, but {taken} not published yet. Let the pipeline finish first.",
+                f"location {name!r} is to be {what}, but {taken} not published yet. Let the pipeline finish first.",
                 definition.place.file,
                 definition.place.line,
             )

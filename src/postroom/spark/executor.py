@@ -7,6 +7,7 @@ A worker is forked before this module is imported, so that no two of them share 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -14,7 +15,9 @@ import psycopg
 
 from postroom.agent.receiving import Receiver
 from postroom.agent.routing import RoutingTable
+from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.throttling import Pace
 from postroom.spark.login import Login
 
 
@@ -54,3 +57,8 @@ def drop_executor(login: Login) -> None:
     if executor is not None:
         with suppress(psycopg.Error):
             executor.connection.close()
+
+
+def pace_of(executor: Executor, location: ReceiveLocation, *, paced: bool) -> Callable[[], None]:
+    """What a task does between two transactions for a location: it waits while too much does, if it is ``paced``."""
+    return Pace(executor.connection, location.host_id) if paced else lambda: None

@@ -21,7 +21,7 @@ from postroom.agent.receiving import Received
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.inbox import HandedOver
-from postroom.spark.executor import Executor, drop_executor, executor_for
+from postroom.spark.executor import Executor, drop_executor, executor_for, pace_of
 from postroom.spark.login import Login
 from postroom.spark.tally import publish_or_put_aside, tally_of
 
@@ -34,6 +34,8 @@ class InboxTask:
 
     login: Login
     location: ReceiveLocation
+    paced: bool = False
+    """Whether to slow down between transactions while too much waits."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         executor_for(self.login)
@@ -64,7 +66,8 @@ class InboxTask:
         interchanges = [
             Interchange(interchange_id=one.interchange_id, body=one.body, context=one.context) for one in given
         ]
-        return {one.interchange_id: one for one in executor.receiver.receive(self.location, interchanges)}
+        pace = pace_of(executor, self.location, paced=self.paced)
+        return {one.interchange_id: one for one in executor.receiver.receive(self.location, interchanges, pace=pace)}
 
     def _put_aside(self, executor: Executor, given: HandedOver, error: Exception) -> None:
         problem = f"Interchange {given.interchange_id} could not be received: {type(error).__name__}: {error}"

@@ -56,7 +56,7 @@ def start_stream(
 
     checkpoints = home / ".postroom" / "checkpoints" / str(location.location_id)
     shutil.rmtree(checkpoints, ignore_errors=True)
-    source, task = _way_in(location, login, home)
+    source, task = _way_in(location, login, home, paced=not once)
     with without_pandas_warning():
         session.dataSource.register(source)
         reader = (
@@ -87,15 +87,15 @@ def start_stream(
 
 
 def _way_in(
-    location: ReceiveLocation, login: Login, home: Path
+    location: ReceiveLocation, login: Login, home: Path, *, paced: bool
 ) -> tuple[type[DataSource], Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]]:
     """Where the rows of a location come from, and what a task does with them."""
     if takes_files(location):
         from postroom.spark.receive_task import ReceiveTask
         from postroom.spark.source import ClaimedFiles
 
-        return ClaimedFiles, ReceiveTask(login=login, location=location, home=home.absolute())
+        return ClaimedFiles, ReceiveTask(login=login, location=location, home=home.absolute(), paced=paced)
     from postroom.spark.inbox_source import Inbox
     from postroom.spark.inbox_task import InboxTask
 
-    return Inbox, InboxTask(login=login, location=location)
+    return Inbox, InboxTask(login=login, location=location, paced=paced)

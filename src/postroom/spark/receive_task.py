@@ -22,7 +22,7 @@ from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark import claim as claims
 from postroom.spark.claim import Claim, ClaimState
-from postroom.spark.executor import Executor, drop_executor, executor_for
+from postroom.spark.executor import Executor, drop_executor, executor_for, pace_of
 from postroom.spark.finishing import finish, is_unchanged
 from postroom.spark.login import Login
 from postroom.spark.tally import publish_or_put_aside, tally_of
@@ -38,6 +38,8 @@ class ReceiveTask:
     login: Login
     location: ReceiveLocation
     home: Path
+    paced: bool = False
+    """Whether to slow down between transactions while too much waits."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         executor_for(self.login)
@@ -116,7 +118,8 @@ class ReceiveTask:
             )
             for claim in ready
         ]
-        return {one.interchange_id: one for one in executor.receiver.receive(self.location, interchanges)}
+        pace = pace_of(executor, self.location, paced=self.paced)
+        return {one.interchange_id: one for one in executor.receiver.receive(self.location, interchanges, pace=pace)}
 
     def _take_back(self, executor: Executor, changed: Sequence[Claim]) -> None:
         """These have to settle again; in an ordered location all that is claimed has to, to come after them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 import pytest
 
 from postroom import Application, Property, Retry, adapters, pipelines
+from postroom.adapters import AnyAdapter
 from postroom.agent.publishing import MessageAgent
 from postroom.agent.routing import RoutingTable
 from postroom.application import SendPortState
 from postroom.errors import DefinitionRefused, PublishFailed
-from postroom.message import Message
+from postroom.message import Context, Message
+from postroom.messagebox import inbox
 from postroom.messagebox.configuration import PortState, host_named, hosts, receive_locations, send_ports
 from postroom.messagebox.connection import Connection, connect
 from postroom.operations import ports
@@ -272,11 +275,31 @@ def test_a_location_with_files_in_hand_is_not_removed(connection: Connection) ->
         "INSERT INTO claims (interchange_id, location_id, name, path, state)"
         " SELECT gen_random_uuid(), id, 'a.json', '/a.json', 2 FROM receive_locations"
     )
-    with pytest.raises(DefinitionRefused, match="a file that it has taken is not published yet"):
+    with pytest.raises(DefinitionRefused, match="one file that it has taken is not published yet"):
         deploy(connection, orders(location=None))
     connection.execute("UPDATE claims SET state = 3")
     deploy(connection, orders(location=None))
     assert receive_locations(connection) == []
+
+
+def test_a_location_with_something_in_its_inbox_is_not_removed_and_stays_of_its_kind(connection: Connection) -> None:
+    def web(*adapter: AnyAdapter) -> Application:
+        app = Application("web")
+        for one in adapter:
+            app.receive_port("WebIn").location("web", one)
+        return app
+
+    deploy(connection, web(adapters.HttpReceive("/orders", port=8080)))
+    (location,) = receive_locations(connection)
+    for _ in range(2):
+        inbox.hand_over(connection, location.location_id, uuid.uuid4(), Context(), [b"{}"])
+    with pytest.raises(DefinitionRefused, match="to be removed, but 2 interchanges that it has taken are"):
+        deploy(connection, web())
+    with pytest.raises(DefinitionRefused, match="to be of the kind 'file', but 2 interchanges"):
+        deploy(connection, web(adapters.File("in")))
+    deploy(connection, web(adapters.HttpReceive("/other", port=8080)))
+    connection.execute("DELETE FROM inbox")
+    deploy(connection, web(adapters.File("in")))
 
 
 def test_nothing_is_half_applied(connection: Connection) -> None:
