@@ -54,7 +54,8 @@ def orders(
             location, adapters.File("in"), pipeline=pipelines.Json(promote={Region: "region"}), enabled=enabled
         )
     for port in ports:
-        app.send_port(port, adapters.File(folder), filter=filter, state=state, priority=priority, host=host)
+        own = folder if port == "Europe" else f"{folder}/{port}"
+        app.send_port(port, adapters.File(own), filter=filter, state=state, priority=priority, host=host)
     return app
 
 
