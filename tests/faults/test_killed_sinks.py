@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -18,15 +17,10 @@ from postroom.adapters import SparkSink, SparkTable
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
 from tests.support.box import Box, Region, open_box
+from tests.support.pipelines import family_of, pipeline, wait_for_end
 from tests.support.sinks import add_sink, lake, publish
 from tests.support.waiting import wait_until
 
-_PIPELINE = """
-import sys
-from pathlib import Path
-from postroom.spark.pipeline_process import run_pipeline
-run_pipeline(sys.argv[1], "default", Path(sys.argv[2]), master="local[1]", as_role=True)
-"""
 _STUCK = "FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
 _TABLE = """
 CREATE TABLE public.orders (message_id uuid PRIMARY KEY, interchange_id text, message_type text,
@@ -40,36 +34,10 @@ def box(database: str) -> Iterator[Box]:
         yield opened
 
 
-@contextmanager
-def pipeline(box: Box, home: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with (home / "pipeline.log").open("ab") as said:
-        command = [sys.executable, "-P", "-c", _PIPELINE, box.url, str(home)]
-        process = subprocess.Popen(command, cwd=home, stdout=said, stderr=subprocess.STDOUT)
-    family = [psutil.Process(process.pid)]
-    try:
-        yield process
-    finally:
-        family += _children(process.pid)
-        with suppress(ProcessLookupError):
-            process.kill()
-        process.wait()
-        for member in family:
-            with suppress(psutil.NoSuchProcess):
-                member.kill()
-        psutil.wait_procs(family, 20)
-
-
-def _children(pid: int) -> list[psutil.Process]:
-    try:
-        return list(psutil.Process(pid).children(recursive=True))
-    except psutil.NoSuchProcess:
-        return []
-
-
-def tasks_of(pid: int) -> list[int]:
+def tasks_of(process: subprocess.Popen[bytes]) -> list[int]:
     """Spark's Python workers: children of the daemon, which is a child of the JVM."""
     parents: dict[int, int] = {}
-    for child in _children(pid):
+    for child in family_of(process):
         with suppress(psutil.NoSuchProcess):
             if "python" in child.name():
                 parents[child.pid] = child.ppid()
@@ -84,20 +52,22 @@ def test_a_task_the_driver_and_the_sink_killed_in_the_middle_of_a_batch(box: Box
     add_sink(box, SparkTable(box.url, "public.orders", columns=[Region], interval=0), name="Table", retry_seconds=0)
     ids = publish(box, b"x" * 200_000, *(b"%d" % n for n in range(1200)))
     with connect(box.url) as holder:
-        with pipeline(box, tmp_path) as first, holder.transaction():
+        with pipeline(box, tmp_path, master="local[1]") as first, holder.transaction():
             # A task that reads a large body waits for this, in the middle of its batch.
             holder.execute("LOCK TABLE messagebox.fragments IN ACCESS EXCLUSIVE MODE")
             wait_until(lambda: stuck(box, "postroom sink"), 200, what="a task that reads")
-            before = tasks_of(first.pid)
+            before = tasks_of(first)
             assert before
             for task in before:
                 os.kill(task, signal.SIGKILL)
-            wait_until(lambda: set(tasks_of(first.pid)) - set(before), 120, what="another task")
+            wait_until(lambda: set(tasks_of(first)) - set(before), 120, what="another task")
+            family = family_of(first)
             first.kill()
             first.wait()
+            wait_for_end(family)
         assert box.count("sink_batches") >= 1
         assert lake(tmp_path / "lake") == []
-        with pipeline(box, tmp_path):
+        with pipeline(box, tmp_path, master="local[1]"):
             with holder.transaction():
                 holder.execute("LOCK TABLE public.orders IN ACCESS EXCLUSIVE MODE")
                 wait_until(lambda: stuck(box, "postroom table"), 200, what="a task that merges")

@@ -101,6 +101,11 @@ def test_ranges_hold_everything_once(filled: Box) -> None:
     shares = [sum(batch.num_rows for batch in reader.read(one)) for one in ranges]
     assert min(shares) > 1000
     assert all(batch.num_rows <= 1000 for one in ranges for batch in reader.read(one))
+    second = ranges[1]
+    assert isinstance(second, Range)
+    query, given = reader._query(second)
+    plan = filled.connection.execute(f"EXPLAIN {query}".encode(), given).fetchall()
+    assert "Tid Range Scan on spool" in str(plan), "a range reads its own pages, and those alone"
 
 
 def test_queues_in_ranges_of_numbers(filled: Box) -> None:

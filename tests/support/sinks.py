@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -91,6 +92,17 @@ def publish(box: Box, *bodies: bytes, region: str = "EU") -> list[str]:
 def drain_of(box: Box, home: Path, at: Callable[[str], None] = lambda step: None) -> Drain:
     login = Login(url=box.url, user=box.host().role_name)
     return Drain(InProcess(home, at), box.host(), login=login, home=home)
+
+
+def port_of(box: Box, name: str = "Lake") -> uuid.UUID:
+    port: uuid.UUID = box.one("SELECT id FROM send_ports WHERE name = %s", name)
+    return port
+
+
+def written(drain: Drain, box: Box, port_id: uuid.UUID | None = None) -> int | None:
+    """How many messages of the next batch were written; None if nothing waited."""
+    drained = drain.drain_once(box.connection, port_id or port_of(box))
+    return None if drained is None else drained.written
 
 
 def lake(folder: Path) -> list[dict[str, object]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -44,6 +45,16 @@ class BatchWriter(Protocol):
     def has_died(self) -> bool: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Drained:
+    """What became of a batch: how many messages it had, and how many of them are written now."""
+
+    messages: int
+    written: int
+    failed: bool = False
+    """It could not be written, and its messages are tried again later, or suspended."""
+
+
 class Drain:
     """The sinks of a host."""
 
@@ -54,8 +65,8 @@ class Drain:
         self._home = home
         self.queue = SinkQueue(host.name)
 
-    def drain_once(self, connection: Connection, port_id: uuid.UUID) -> int | None:
-        """Writes one batch; says how many messages that were, or None if nothing waits.
+    def drain_once(self, connection: Connection, port_id: uuid.UUID) -> Drained | None:
+        """Writes one batch; None if nothing waits.
 
         Raises when the batch is left as it is, to be opened again: the MessageBox or Spark is away, or nobody knows
         whether it was written."""
@@ -67,7 +78,7 @@ class Drain:
         sink = _sink_of(batch)
         if sink is None:
             self._give_up(connection, batch)
-            return 0
+            return Drained(messages=len(batch.seqs), written=0)
         try:
             self._write(sink, batch, port)
         except ClaimLost:
@@ -76,8 +87,8 @@ class Drain:
             if self._writer.has_died() or self._may_be_there(sink, batch):
                 raise
             self._fail(connection, batch, sink, port, error)
-            return 0
-        return self.queue.complete(connection, batch)
+            return Drained(messages=len(batch.seqs), written=0, failed=True)
+        return Drained(messages=len(batch.seqs), written=self.queue.complete(connection, batch))
 
     def _write(self, sink: AnySink, batch: SinkBatch, port: SendPort | None) -> None:
         target = self._writer.target(sink)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from postroom.errors import PostroomError, Unavailable
+from postroom.errors import PostroomError
 from postroom.messagebox.configuration import Host, send_ports
 from postroom.messagebox.connection import Connection
 from postroom.spark.drain import Drain, reason
@@ -69,17 +69,17 @@ class Sinks:
                 self._threads[port_id].start()
 
     def drain_all(self, connection: Connection, stopping: threading.Event) -> None:
-        """What waits now, sink by sink, until nothing does; raises what keeps one from being written."""
+        """What waits now, sink by sink, until nothing does or a batch cannot be written; raises if nobody knows."""
         for port_id in sorted(self._drain.queue.waiting(connection)):
             with self._login.connect("sink") as own:
                 if not _lock(own, port_id):
                     _log.warning("sink %s is drained by another process", port_id)
                     continue
                 while not stopping.is_set():
-                    written = self._drain.drain_once(own, port_id)
-                    if not written:
+                    drained = self._drain.drain_once(own, port_id)
+                    if drained is None or drained.failed:
                         break
-                    self.counts["written"] += written
+                    self.counts["written"] += drained.written
 
     def stop(self) -> None:
         """Lets batches that are being written finish, for a while; what does not is written again later."""
@@ -105,22 +105,23 @@ class Sinks:
         """One batch; False when the next one has to wait for its time, or there is none."""
         began = time.monotonic()
         port = next(iter(send_ports(connection, ids=[port_id])), None)
-        written = self._drain.drain_once(connection, port_id)
-        if written is None:
+        drained = self._drain.drain_once(connection, port_id)
+        if drained is None:
             return False
-        self.counts["written"] += written
-        name = port.name if port else str(port_id)
-        _log.info("%s: %d messages written", name, written)
+        self.counts["written"] += drained.written
+        _log.info("%s: %d messages written", port.name if port else port_id, drained.written)
         interval = float(port.adapter.get("interval", 0.0)) if port else 0.0
         most = int(port.adapter.get("max_messages", 0)) if port else 0
-        if written >= most:
-            return True  # there is more, and nothing to gather for
+        if drained.failed:
+            self._not_before[port_id] = time.monotonic() + max(interval, _PAUSE_SECONDS)
+            return False
+        if drained.messages >= most:
+            return True  # there may be more, and nothing to gather for
         self._not_before[port_id] = began + interval
         return False
 
 
 def _lock(connection: Connection, port_id: uuid.UUID) -> bool:
     row = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (SINK_LOCK, sink_lock(port_id))).fetchone()
-    if row is None:
-        raise Unavailable("The MessageBox does not answer.")
+    assert row is not None
     return bool(row[0])

@@ -116,17 +116,8 @@ class TableTask:
         for connection, seqs in self.task.chunks(batches):
             rows, messages = self.task.read(connection, seqs)
             with self.table.connected() as target:
-                written = self._write(target, rows, messages, connection)
+                written = self._merge(target, rows.to_pylist(), messages, connection)
             yield pa.RecordBatch.from_pylist([{"written": written}], schema=_WRITTEN)
-
-    def _write(
-        self,
-        target: psycopg.Connection[tuple[Any, ...]],
-        rows: pa.RecordBatch,
-        messages: Sequence[ClaimedMessage],
-        connection: Connection,
-    ) -> int:
-        return self._merge(target, rows.to_pylist(), list(messages), connection)
 
     def _merge(
         self,

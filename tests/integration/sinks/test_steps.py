@@ -22,12 +22,7 @@ from postroom.spark.file_sink import LocalTarget
 from postroom.spark.sinks import sink_lock
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region
-from tests.support.sinks import Killed, add_sink, drain_of, lake, publish
-
-
-def port_of(box: Box) -> uuid.UUID:
-    port: uuid.UUID = box.one("SELECT id FROM send_ports WHERE name = 'Lake'")
-    return port
+from tests.support.sinks import Killed, add_sink, drain_of, lake, port_of, publish, written
 
 
 def dies_at(step: str) -> Callable[[str], None]:
@@ -69,11 +64,11 @@ def test_whoever_comes_next_goes_on(box: Box, kind: str, step: str, tmp_path: Pa
     if step == "completed":
         drain.queue.complete = _and_die(drain.queue.complete)  # type: ignore[method-assign]
     with pytest.raises(Killed):
-        drain.drain_once(box.connection, port_of(box))
+        written(drain, box)
     another = drain_of(box, tmp_path)
     counts = []
-    while (written := another.drain_once(box.connection, port_of(box))) is not None:
-        counts.append(written)
+    while (count := written(another, box)) is not None:
+        counts.append(count)
     assert counts == ([1] if step == "completed" else [2, 1])
     there = ids_in(box, sink, tmp_path)
     if kind == "other":
@@ -99,7 +94,7 @@ def test_directories_appear_whole_and_are_in_the_log(box: Box, tmp_path: Path) -
     publish(box, b"a", region="EU")
     publish(box, b"b", region="US")
     drain = drain_of(box, tmp_path)
-    assert drain.drain_once(box.connection, port_of(box)) == 2
+    assert written(drain, box) == 2
     [directory] = [one for one in (tmp_path / "lake").iterdir() if one.name.startswith("batch=")]
     assert sorted(one.name for one in directory.iterdir() if one.is_dir()) == ["Region=EU", "Region=US"]
     [entry] = (tmp_path / "lake" / "_postroom" / "log").iterdir()
@@ -117,10 +112,10 @@ def test_a_late_attempt_adds_nothing(box: Box, tmp_path: Path) -> None:
 
     def taken_over(step: str) -> None:
         if step == "written":
-            assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 1
+            assert written(drain_of(box, tmp_path), box) == 1
 
     with pytest.raises(ClaimLost):
-        drain_of(box, tmp_path, taken_over).drain_once(box.connection, port_of(box))
+        written(drain_of(box, tmp_path, taken_over), box)
     assert Counter(str(row["message_id"]) for row in lake(tmp_path / "lake")) == Counter(ids)
 
 
@@ -135,16 +130,16 @@ def test_a_batch_that_is_there_is_not_given_up(box: Box, tmp_path: Path, monkeyp
 
         patched.setattr(LocalTarget, "_log", full)
         with pytest.raises(OSError, match="No space"):
-            drain_of(box, tmp_path).drain_once(box.connection, port_of(box))
+            written(drain_of(box, tmp_path), box)
     assert box.count("sink_batches") == 1
-    assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 1
+    assert written(drain_of(box, tmp_path), box) == 1
     assert Counter(str(row["message_id"]) for row in lake(tmp_path / "lake")) == Counter(ids)
 
 
 def test_what_cannot_be_a_row_is_suspended_alone(box: Box, tmp_path: Path) -> None:
     add_sink(box, SparkSink("parquet", "lake", body="text"))
     good, bad = publish(box, b"good", b"\xff\xfe")
-    assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 1
+    assert written(drain_of(box, tmp_path), box) == 1
     assert [row["message_id"] for row in lake(tmp_path / "lake")] == [good]
     row = box.connection.execute("SELECT message_id::text, error_code, adapter FROM suspended_queue").fetchone()
     assert row == (bad, "DELIVERY_REFUSED", "spark_sink")
@@ -154,7 +149,7 @@ def test_what_cannot_be_a_row_is_routed_where_the_port_says_so(box: Box, tmp_pat
     add_sink(box, SparkSink("parquet", "lake", body="text"), route_failures=True)
     box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'")
     publish(box, b"\xff\xfe")
-    assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 0
+    assert written(drain_of(box, tmp_path), box) == 0
     assert box.queued() == {"Errors": 1}
     assert box.suspended() == []
 
@@ -170,7 +165,7 @@ def test_rows_are_made_of_what_the_maps_of_the_port_make(box: Box, tmp_path: Pat
     box.connection.execute("UPDATE send_ports SET maps = %s", (Jsonb(maps.model_dump(mode="json")),))
     promoted = {Region: "EU", BTS.MessageType: "order"}
     box.agent().publish([Message.of(body, promoted=promoted) for body in (b"<order>5</order>", b"no XML")])
-    assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 1
+    assert written(drain_of(box, tmp_path), box) == 1
     [row] = lake(tmp_path / "lake")
     assert (row["body"], row["MessageType"]) == ('<?xml version="1.0"?>\n<invoice>5</invoice>\n', "invoice")
     assert box.suspended() == [("MAP", True)]
@@ -179,7 +174,7 @@ def test_rows_are_made_of_what_the_maps_of_the_port_make(box: Box, tmp_path: Pat
 def test_a_large_body_is_read_from_its_fragments(box: Box, tmp_path: Path) -> None:
     add_sink(box, SparkSink("parquet", "lake"))
     publish(box, b"x" * 250_000)
-    assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 1
+    assert written(drain_of(box, tmp_path), box) == 1
     assert [row["body"] for row in lake(tmp_path / "lake")] == [b"x" * 250_000]
 
 
@@ -192,10 +187,10 @@ def test_a_sink_that_is_away_is_tried_again_by_the_ports_policy(box: Box, tmp_pa
     )
     publish(box, b"a")
     drain = drain_of(box, tmp_path)
-    assert drain.drain_once(box.connection, port_of(box)) == 0
+    assert written(drain, box) == 0
     assert (box.count("scheduled_queue"), box.count("sink_batches")) == (1, 0)
     assert drain.queue.waiting(box.connection) == {port_of(box)}
-    assert drain.drain_once(box.connection, port_of(box)) == 0
+    assert written(drain, box) == 0
     assert box.suspended() == [(Unavailable.code, True)]
     assert check(box.connection) == []
 
@@ -208,14 +203,14 @@ def test_what_a_failed_attempt_has_written_is_removed(box: Box, tmp_path: Path) 
         if step == "written":
             raise RuntimeError("the job was aborted")
 
-    assert drain_of(box, tmp_path, fails).drain_once(box.connection, port_of(box)) == 0
+    assert written(drain_of(box, tmp_path, fails), box) == 0
     assert list((tmp_path / "lake" / "_postroom" / "staging").iterdir()) == []
     assert box.one("SELECT error_description FROM scheduled_queue").splitlines()[1] == (
         "RuntimeError: the job was aborted"
     )
     drain = drain_of(box, tmp_path)
     assert drain.queue.waiting(box.connection) == {port_of(box)}
-    assert drain.drain_once(box.connection, port_of(box)) == 1
+    assert written(drain, box) == 1
 
 
 def test_a_sink_that_goes_away_in_the_middle(box: Box, tmp_path: Path) -> None:
@@ -239,10 +234,10 @@ def test_a_sink_that_goes_away_in_the_middle(box: Box, tmp_path: Path) -> None:
     add_sink(box, sink, retry_seconds=0)
     ids = publish(box, b"a", b"b")
     drain = drain_of(box, tmp_path)
-    assert drain.drain_once(box.connection, port_of(box)) == 0
+    assert written(drain, box) == 0
     assert ids_in(box, sink, tmp_path) == Counter()
     assert drain.queue.waiting(box.connection) == {port_of(box)}
-    assert drain.drain_once(box.connection, port_of(box)) == 2
+    assert written(drain, box) == 2
     assert ids_in(box, sink, tmp_path) == Counter(ids)
 
 
@@ -257,7 +252,7 @@ def test_a_row_that_the_table_refuses_is_suspended_alone(box: Box, tmp_path: Pat
     bodies = [b"too long" if n in (3, 7, 8) else b"good" for n in range(11)]
     ids = publish(box, *bodies)
     bad = [ids[3], ids[7], ids[8]]
-    assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 8
+    assert written(drain_of(box, tmp_path), box) == 8
     assert ids_in(box, sink, tmp_path) == Counter(ids) - Counter(bad)
     rows = box.connection.execute("SELECT message_id::text FROM suspended_queue ORDER BY seq").fetchall()
     assert [message_id for (message_id,) in rows] == bad
@@ -268,7 +263,7 @@ def test_a_table_without_its_index_is_refused(box: Box, tmp_path: Path) -> None:
     box.connection.execute("CREATE TABLE public.orders (message_id text)")
     add_sink(box, SparkTable(box.url, "public.orders"))
     publish(box, b"a")
-    assert drain_of(box, tmp_path).drain_once(box.connection, port_of(box)) == 0
+    assert written(drain_of(box, tmp_path), box) == 0
     assert "no unique index" in box.one("SELECT error_description FROM suspended_queue")
 
 
@@ -277,11 +272,11 @@ def test_a_batch_goes_where_it_was_to_go_when_it_was_made(box: Box, tmp_path: Pa
     add_sink(box, SparkSink("parquet", "lake"))
     ids = publish(box, b"a")
     with pytest.raises(Killed):
-        drain_of(box, tmp_path, dies_at("published")).drain_once(box.connection, port_of(box))
+        written(drain_of(box, tmp_path, dies_at("published")), box)
     box.connection.execute('UPDATE send_ports SET adapter = adapter || \'{"path": "elsewhere"}\'')
     publish(box, b"b")
     drain = drain_of(box, tmp_path)
-    assert [drain.drain_once(box.connection, port_of(box)) for _ in range(3)] == [1, 1, None]
+    assert [written(drain, box) for _ in range(3)] == [1, 1, None]
     assert [row["message_id"] for row in lake(tmp_path / "lake")] == ids
     assert [row["body"] for row in lake(tmp_path / "elsewhere")] == [b"b"]
 
@@ -291,7 +286,7 @@ def test_the_messages_of_a_port_that_is_gone_are_kept(box: Box, tmp_path: Path) 
     publish(box, b"a")
     port_id = port_of(box)
     box.connection.execute("DELETE FROM send_ports")
-    assert drain_of(box, tmp_path).drain_once(box.connection, port_id) == 0
+    assert written(drain_of(box, tmp_path), box, port_id) == 0
     assert box.suspended() == [("PORT_GONE", True)]
 
 
