@@ -23,6 +23,14 @@ from bench.ratios import Result
 GROUPS: dict[str, tuple[str, ...]] = {
     "A": ("bench.streaming", "bench.direct", "bench.delivery", "bench.index", "bench.memory"),
     "B": ("bench.matching", "bench.building", "bench.waiting", "bench.headers_exchange"),
+    "C": (
+        "bench.streaming_whole",
+        "bench.bulk",
+        "bench.xml_validated",
+        "bench.cores",
+        "bench.idle",
+        "bench.latency",
+    ),
 }
 _FOLDER = Path(__file__).parent
 

@@ -18,6 +18,7 @@ from postroom.agent.receiving import Receiver
 from postroom.agent.routing import RoutingTable
 from postroom.messagebox import copying, writing
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.writing import PARTS, QUEUE, SPOOL
 
 _RECEIPT = "INSERT INTO receipts (unit, chunk, outcome) VALUES (%s, 0, %s::jsonb)"
 
@@ -48,6 +49,29 @@ def record(box: MeasuredBox, interchanges: Sequence[Interchange]) -> list[Record
             with _recording(current):
                 receiver.receive(box.location, [interchange])
             recorded.append(current)
+    box.empty()
+    return recorded
+
+
+def recorded_rows(box: MeasuredBox, *, transactions: int) -> list[RecordedTransaction]:
+    """The rows that a publish has left in the MessageBox, as COPYs of so many transactions; empties it."""
+    host = box.host.name
+    tables = {
+        "parts": PARTS,
+        "spool": SPOOL,
+        f"{host}_q": QUEUE,
+        "message_ref_count_log_1": ("message_id", "delta"),
+        "part_ref_count_log_1": ("part_id", "delta"),
+    }
+    recorded = [RecordedTransaction() for _ in range(transactions)]
+    for table, columns in tables.items():
+        names = ", ".join(columns)
+        each = -(-int(str(box.one(f"SELECT count(*) FROM {table}"))) // transactions)
+        for number, one in enumerate(recorded):
+            query = f"SELECT {names} FROM {table} ORDER BY ctid OFFSET {number * each} LIMIT {each}"
+            with box.connection.cursor() as cursor, cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT binary)") as copy:
+                data = b"".join(bytes(piece) for piece in copy)
+            one.copies.append((f"COPY {table} ({names}) FROM STDIN (FORMAT binary)", data))
     box.empty()
     return recorded
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from psycopg.types.json import Jsonb
 
 from postroom import Throttling, pipelines
+from postroom.adapters import File
+from postroom.adapters.definition import AdapterDefinition
 from postroom.filters.expression import Filter
 from postroom.messagebox.configuration import Host, ReceiveLocation, ServiceClass, hosts, receive_locations
 from postroom.messagebox.connection import Connection, connect
@@ -32,9 +34,18 @@ REGIONS = 400  # 1,000 subscriptions over 400 regions: 2.5 matches a message
 
 
 class MeasuredBox:
-    """A MessageBox with subscriptions by region and one receive location of JSON lines."""
+    """A MessageBox with subscriptions by region and one receive location, of JSON lines if nothing else is said."""
 
-    def __init__(self, url: str, home: Path, *, promote: Mapping[Property, str], subscriptions: int) -> None:
+    def __init__(
+        self,
+        url: str,
+        home: Path,
+        *,
+        promote: Mapping[Property, str],
+        subscriptions: int,
+        adapter: AdapterDefinition | None = None,
+        pipeline: pipelines.ReceivePipeline | None = None,
+    ) -> None:
         self.url = url
         self.home = home
         self.connection: Connection = connect(url)
@@ -44,7 +55,9 @@ class MeasuredBox:
             store_thresholds(self.connection, self.host.host_id, Throttling(messages=0))
             for prop in (*SYSTEM_PROPERTIES.values(), *promote):
                 deploy_property(self.connection, prop.key, prop.value_type)
-            self._add_location(promote)
+            self._add_location(
+                adapter or File("in", pattern="*.jsonl", settle=0.05), pipeline or pipelines.JsonLines(promote=promote)
+            )
             for number in range(subscriptions):
                 self.subscribe(number, Region == f"R{number % REGIONS}")
 
@@ -56,16 +69,17 @@ class MeasuredBox:
     def location(self) -> ReceiveLocation:
         return receive_locations(self.connection)[0]
 
-    def _add_location(self, promote: Mapping[Property, str]) -> None:
-        pipeline = pipelines.JsonLines(promote=dict(promote))
+    def _add_location(self, adapter: AdapterDefinition, pipeline: pipelines.ReceivePipeline) -> None:
         (self.home / "in").mkdir(parents=True, exist_ok=True)
-        adapter = {"kind": "file", "path": "in", "pattern": "*.jsonl", "settle": 0.05}
         application = self.one("INSERT INTO applications (name, definition) VALUES ('bench', '{}') RETURNING id")
         port = self.one("INSERT INTO receive_ports (application_id, name) VALUES (%s, 'In') RETURNING id", application)
         self.connection.execute(
             "INSERT INTO receive_locations (receive_port_id, host_id, name, adapter, pipeline, uri)"
             " VALUES (%s, %s, 'in', %s, %s, 'file:///in/*.jsonl')",
-            (port, self.host.host_id, Jsonb(adapter), Jsonb(pipeline.model_dump(mode="json"))),
+            (
+                *(port, self.host.host_id),
+                *(Jsonb(adapter.model_dump(mode="json")), Jsonb(pipeline.model_dump(mode="json"))),
+            ),
         )
 
     def subscribe(self, number: int, filter: Filter) -> None:
@@ -90,7 +104,7 @@ class MeasuredBox:
         self.connection.execute(
             "TRUNCATE spool, parts, fragments, work_queue, suspended_queue, scheduled_queue, message_ref_count_log_1,"
             " message_ref_count_log_2, part_ref_count_log_1, part_ref_count_log_2, message_ref_count_log_totals,"
-            " part_ref_count_log_totals, message_zero_sum, part_zero_sum, receipts, claims"
+            " part_ref_count_log_totals, message_zero_sum, part_zero_sum, receipts, claims, splits"
         )
         self.connection.execute("CHECKPOINT")
 
@@ -100,7 +114,11 @@ class MeasuredBox:
 
 @contextmanager
 def measured_box(
-    *, promote: Mapping[Property, str] = ORDERS, subscriptions: int = SUBSCRIPTIONS
+    *,
+    promote: Mapping[Property, str] = ORDERS,
+    subscriptions: int = SUBSCRIPTIONS,
+    adapter: AdapterDefinition | None = None,
+    pipeline: pipelines.ReceivePipeline | None = None,
 ) -> Iterator[MeasuredBox]:
     """A fresh MessageBox on a fresh server, both gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="postroom-bench-") as folder:
@@ -108,7 +126,9 @@ def measured_box(
         home.chmod(0o755)  # as root the server runs as another account, which has to get in
         with EmbeddedServer(home / ".postroom" / "postgres") as server:
             migrate(server.url())
-            box = MeasuredBox(server.url(), home, promote=promote, subscriptions=subscriptions)
+            box = MeasuredBox(
+                server.url(), home, promote=promote, subscriptions=subscriptions, adapter=adapter, pipeline=pipeline
+            )
             try:
                 yield box
             finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.copies import RecordedTransaction, copy_with_two_writers, record
@@ -23,6 +24,10 @@ _PATIENCE_SECONDS = 300.0
 
 def measure() -> Result:
     """Messages a second through the stream over those of the bare COPY."""
+    return against_copy(group="A", bar=0.4)
+
+
+def against_copy(*, group: str, bar: float) -> Result:
     contents = [b"\n".join(json_lines(_LINES, seed=seed)) for seed in range(_FILES)]
     with measured_box() as box:
         recorded = record(box, [Interchange(interchange_id=uuid.uuid4(), body=Bytes(content)) for content in contents])
@@ -38,26 +43,17 @@ def measure() -> Result:
     return Result(
         name="streaming lane: JSON lines of 1 KB on local[2], 1,000 subscriptions, 2.5 matches a message,"
         " against COPY of the same rows by two writers",
-        group="A",
+        group=group,
         measured=ratio,
-        bar=0.4,
+        bar=bar,
         spread=spread,
         detail=f"{ours:,.0f} against {bare:,.0f} messages/s",
     )
 
 
-def stream(box: MeasuredBox, contents: list[bytes], messages: int) -> float:
+def stream(box: MeasuredBox, contents: Sequence[bytes], messages: int) -> float:
     """Messages a second, from the moment that the files are claimed until every message is in its queues, committed."""
-    folder = box.home / "in" / ".postroom"
-    folder.mkdir(exist_ok=True)
-    files: list[tuple[uuid.UUID, str, Path]] = []
-    for number, content in enumerate(contents):
-        interchange_id = uuid.uuid4()
-        path = folder / str(interchange_id)
-        path.write_bytes(content)
-        files.append((interchange_id, f"{number}.jsonl", path))
-    claim.begin(box.connection, box.location.location_id, files)
-    settled = [(one, path.stat().st_size, path.stat().st_mtime_ns) for one, _, path in files]
+    settled = write_claims(box, contents)
     started = time.perf_counter()
     claim.complete(box.connection, settled)
     while box.one("SELECT count(*) FROM receipts WHERE (outcome->>'done')::boolean") != len(contents):
@@ -70,6 +66,20 @@ def stream(box: MeasuredBox, contents: list[bytes], messages: int) -> float:
         time.sleep(0.01)
     box.empty()
     return messages / elapsed
+
+
+def write_claims(box: MeasuredBox, contents: Sequence[bytes]) -> list[tuple[uuid.UUID, int, int]]:
+    """Files as a location has claimed them: all that is left is to number them."""
+    folder = box.home / "in" / ".postroom"
+    folder.mkdir(exist_ok=True)
+    files: list[tuple[uuid.UUID, str, Path]] = []
+    for number, content in enumerate(contents):
+        interchange_id = uuid.uuid4()
+        path = folder / str(interchange_id)
+        path.write_bytes(content)
+        files.append((interchange_id, f"{number}.jsonl", path))
+    claim.begin(box.connection, box.location.location_id, files)
+    return [(one, path.stat().st_size, path.stat().st_mtime_ns) for one, _, path in files]
 
 
 def _copy(box: MeasuredBox, recorded: list[RecordedTransaction]) -> float:

@@ -7,6 +7,7 @@ A worker is forked before this module is imported, so that no two of them share 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -48,6 +49,10 @@ def executor_for(login: Login) -> Executor:
     routing.catch_up(connection)
     executor = Executor(connection=connection, receiver=Receiver(connection, routing))
     _kept[login] = executor
+    # Spark collects garbage after every task, and would look at every module and subscription each time: ten times the
+    # work of a small task. What is here now is to stay.
+    gc.collect()
+    gc.freeze()
     return executor
 
 

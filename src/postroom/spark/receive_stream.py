@@ -51,12 +51,12 @@ def start_stream(
     """
     from pyspark.sql import functions
 
+    from postroom.spark.receiving_source import receiving
     from postroom.spark.session import without_pandas_warning
-    from postroom.spark.tally import TALLY_SCHEMA
 
     checkpoints = home / ".postroom" / "checkpoints" / str(location.location_id)
     shutil.rmtree(checkpoints, ignore_errors=True)
-    source, task = _way_in(location, login, home, paced=not once)
+    source = receiving(*_way_in(location, login, home, paced=not once))
     with without_pandas_warning():
         session.dataSource.register(source)
         reader = (
@@ -69,14 +69,10 @@ def start_stream(
         )
         if login.user is not None:
             reader = reader.option("user", login.user)
-        tallies = (
-            reader.load()
-            .mapInArrow(task, TALLY_SCHEMA)
-            .observe(
-                TALLY,
-                functions.count("*").alias("files"),
-                *(functions.sum(name).alias(name) for name in TALLIED[1:]),
-            )
+        tallies = reader.load().observe(
+            TALLY,
+            functions.count("*").alias("files"),
+            *(functions.sum(name).alias(name) for name in TALLIED[1:]),
         )
         writer = (
             tallies.writeStream.format("noop")

@@ -66,6 +66,7 @@ class RunningLocation:
         self._thread = threading.Thread(target=self._take_in, name=f"taking in for {location.name}", daemon=True)
         self._query: StreamingQuery | None = None
         self._counted = -1
+        self._looked_at = ""
         self._start_at = 0.0
         self._pause = _FIRST_PAUSE
         self._claim_pause = _FIRST_PAUSE
@@ -131,6 +132,11 @@ class RunningLocation:
     def _count(self) -> None:
         if self._query is None:
             return
+        # Asked four times a second: whether there is anything new costs less than everything that there is.
+        latest = self._query.lastProgress
+        if latest is None or latest.timestamp == self._looked_at:
+            return
+        self._looked_at = latest.timestamp
         for progress in self._query.recentProgress:
             if progress.batchId > self._counted and progress.observedMetrics:
                 self._counted = progress.batchId

@@ -31,6 +31,11 @@ _SETTINGS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    # What a batch of the receive stream does without: checksums of logs that are thrown away at the next start, a plan
+    # that is looked at again while it runs, and a drawing of the plan for nobody.
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
+    "spark.sql.ui.explainMode": "simple",
     # No checksum files beside the checkpoint's, which are on the driver's own disk, whatever the master.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }

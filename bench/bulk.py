@@ -1,0 +1,89 @@
+"""Bulk: rows of a CSV file to committed queue rows by Spark's own reader on local[2], against COPY by two writers.
+
+python -m bench.bulk
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+
+from bench.copies import RecordedTransaction, copy_with_two_writers, recorded_rows
+from bench.messagebox import ORDERS, REGIONS, MeasuredBox, measured_box
+from bench.ratios import Result, in_turn, ratio_of, seconds
+from bench.streaming import write_claims
+from postroom import adapters, pipelines
+from postroom.spark import claim
+from postroom.spark.bulk_once import receive_once
+from postroom.spark.login import Login
+from postroom.spark.session import open_session
+
+_ROWS = 300_000
+_ROW_BYTES = 200
+_TRANSACTIONS = 30
+
+
+def measure() -> Result:
+    """Rows a second through the bulk reader over those of the bare COPY."""
+    reader = adapters.SparkReader(
+        "csv", "in", schema="region string, total decimal(12,2), priority int, number int, note string", settle=0.0
+    )
+    columns = tuple(column.name for column in reader.known_columns or ())
+    pipeline = pipelines.Rows(promote=ORDERS).settled(columns, reader.body_column)
+    content = _csv(_ROWS)
+    with (
+        measured_box(adapter=reader, pipeline=pipeline) as box,
+        open_session(box.home, master="local[2]") as session,
+    ):
+        login = Login(url=box.url, user=box.host.role_name)
+
+        def bulk() -> float:
+            claim.complete(box.connection, write_claims(box, [content]))
+            stopping = threading.Event()
+            location = box.location
+            elapsed = seconds(lambda: receive_once(session, location, login=login, home=box.home, stopping=stopping))
+            assert box.one("SELECT count(*) FROM spool") == _ROWS
+            return _ROWS / elapsed
+
+        bulk()
+        recorded = recorded_rows(box, transactions=_TRANSACTIONS)
+
+        def ours() -> float:
+            rate = bulk()
+            box.empty()
+            return rate
+
+        pairs = in_turn(ours, lambda: _copy(box, recorded))
+    ratio, spread = ratio_of(pairs)
+    rate, bare = (sorted(side)[len(side) // 2] for side in zip(*pairs, strict=True))
+    return Result(
+        name=f"bulk: CSV rows of {_ROW_BYTES} bytes on local[2], 1,000 subscriptions, 2.5 matches a row,"
+        " against COPY of the same rows by two writers",
+        group="C",
+        measured=ratio,
+        bar=0.45,
+        spread=spread,
+        detail=f"{rate:,.0f} against {bare:,.0f} rows/s, with the start of the job",
+    )
+
+
+def _copy(box: MeasuredBox, recorded: list[RecordedTransaction]) -> float:
+    elapsed = seconds(lambda: copy_with_two_writers(box, recorded))
+    assert box.one("SELECT count(*) FROM spool") == _ROWS
+    box.empty()
+    return _ROWS / elapsed
+
+
+def _csv(rows: int) -> bytes:
+    dice = random.Random(7)
+    lines = []
+    for number in range(rows):
+        head = f"R{dice.randrange(REGIONS)},{dice.randrange(10**7) / 100:.2f},{dice.randrange(9)},{number},"
+        lines.append(head + "x" * (_ROW_BYTES - 1 - len(head)))
+    return ("\n".join(lines) + "\n").encode()
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(f"{measure()}\n")

@@ -1,0 +1,165 @@
+"""One message through an idle streaming lane, from file to committed queue row, against the same query as Spark runs it
+by default: with its own settings and trigger, and a task that neither matches nor inserts.
+
+    python -m bench.latency
+
+Both watch a folder in the same way; a file is taken as soon as it is there. The clock starts with the file.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+
+from bench.messagebox import MeasuredBox, json_lines, measured_box
+from bench.pipeline import pipeline_process
+from bench.ratios import Result, in_turn, ratio_of
+from postroom import adapters
+from postroom.messagebox.configuration import host_named, receive_locations
+from postroom.messagebox.connection import connect
+from postroom.spark.claims import Claimer
+from postroom.spark.java import find_java
+from postroom.spark.login import Login
+
+_MESSAGES = 15
+_PATIENCE_SECONDS = 300.0
+_LOOK_EVERY = timedelta(milliseconds=100)
+
+
+def measure() -> Result:
+    """The median time of a message on ours over that on the other."""
+    adapter = adapters.File("in", pattern="*.jsonl", settle=0.0)
+    with (
+        measured_box(adapter=adapter) as ours,
+        measured_box(adapter=adapter) as plain,
+        pipeline_process(ours, "local[2]"),
+        _plain_process(plain),
+    ):
+        pairs = in_turn(lambda: _latency(ours, _is_queued), lambda: _latency(plain, _is_gone))
+    ratio, spread = ratio_of(pairs)
+    milliseconds = [1000 * statistics.median(side) for side in zip(*pairs, strict=True)]
+    return Result(
+        name="latency of one message through an idle streaming lane, from file to committed queue row, median, against"
+        " the same query with Spark's default settings and no matching or insert",
+        group="C",
+        measured=ratio,
+        bar=1,
+        at_most=True,
+        spread=spread,
+        detail=f"{milliseconds[0]:.0f} against {milliseconds[1]:.0f} ms",
+    )
+
+
+def _latency(box: MeasuredBox, is_done: Callable[[MeasuredBox, str], bool]) -> float:
+    """The median of some messages, one after the other, each into a lane that has come to rest."""
+    times = []
+    content = json_lines(1)[0]
+    for _ in range(_MESSAGES):
+        name = f"{uuid.uuid4()}.jsonl"
+        hidden = box.home / "in" / f".{name}"
+        hidden.write_bytes(content)
+        started = time.perf_counter()
+        hidden.rename(box.home / "in" / name)
+        while not is_done(box, name):
+            if time.perf_counter() - started > _PATIENCE_SECONDS:
+                raise TimeoutError("the message did not arrive in time")
+            time.sleep(0.002)
+        times.append(time.perf_counter() - started)
+        while box.one("SELECT count(*) FROM claims"):
+            time.sleep(0.01)
+        time.sleep(0.3)
+        box.empty()
+    return statistics.median(times)
+
+
+def _is_queued(box: MeasuredBox, name: str) -> bool:
+    return bool(box.one("SELECT EXISTS (SELECT FROM work_queue)"))
+
+
+def _is_gone(box: MeasuredBox, name: str) -> bool:
+    return (box.home / name).exists()
+
+
+@contextmanager
+def _plain_process(box: MeasuredBox) -> Iterator[None]:
+    command = [sys.executable, "-m", "bench.latency", box.url, box.host.name, str(box.home)]
+    environment = {**os.environ, "JAVA_HOME": str(find_java()), "PYSPARK_PYTHON": sys.executable}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        started = time.monotonic()
+        while not (box.home / "ready").exists():
+            if process.poll() is not None or time.monotonic() - started > _PATIENCE_SECONDS:
+                raise RuntimeError("the other query does not start")
+            time.sleep(0.1)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _serve(url: str, host: str, home: Path) -> None:
+    """The claims of a location through Spark's own defaults."""
+    from pyspark.sql import SparkSession
+
+    from postroom.spark.source import ClaimedFiles
+
+    session = SparkSession.builder.master("local[2]").getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    with connect(url) as connection:
+        role = host_named(connection, host).role_name
+        [location] = receive_locations(connection)
+    login = Login(url=url, user=role)
+    session.dataSource.register(ClaimedFiles)
+    reader = session.readStream.format(ClaimedFiles.name())
+    reader = reader.options(url=url, user=role, location=str(location.location_id), partitions=2, max_rows=1000)
+    rows = reader.load().mapInArrow(_Pass(login, home), "name string")
+    rows.writeStream.format("noop").option("checkpointLocation", str(home / "plain")).start()
+    with login.connect("claims") as connection:
+        claimer = Claimer(connection, location, home)
+        (home / "ready").touch()
+        while True:
+            claimer.scan()
+            threading.Event().wait(max(claimer.next_look(_LOOK_EVERY).total_seconds(), 0.02))
+
+
+class _Pass:
+    """A task that says that it has seen a file, and forgets its claim."""
+
+    def __init__(self, login: Login, home: Path) -> None:
+        self._login = login
+        self._home = home
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = batch.to_pylist()
+            for row in rows:
+                (self._home / row["name"]).touch()
+                Path(row["path"]).unlink()
+            if rows:
+                with self._login.connect("forgets") as connection:
+                    connection.execute(
+                        "DELETE FROM claims WHERE interchange_id = ANY (%s::uuid[])",
+                        ([row["interchange_id"] for row in rows],),
+                    )
+            yield pa.RecordBatch.from_pydict({"name": [row["name"] for row in rows]})
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        # Under its real name, by which Spark's workers find what runs in them.
+        from bench import latency
+
+        latency._serve(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    else:
+        sys.stdout.write(f"{measure()}\n")

@@ -1,0 +1,72 @@
+"""A streaming source that does the task's work as it reads: what it yields is the tally.
+
+Rows that go from a Python reader to a Python function pass through the JVM, and the two run in a worker each. So the
+function runs in the reader's own worker: a batch has one Python stage and not two, and a core one worker.
+"""
+
+# Spark calls the methods by these names.
+# ruff: noqa: N802
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from postroom.spark.tally import TALLY_SCHEMA
+
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def receiving(source: type[DataSource], task: Task) -> type[DataSource]:
+    """A source of its own name that reads what ``source`` reads, and yields what the task makes of it."""
+    unique = f"{source.name()}_{uuid.uuid4().hex}"
+
+    # Made anew for every query, and so pickled with the task in it: options are text, and a login is none of Spark's.
+    class Receiving(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return unique
+
+        def schema(self) -> str:
+            return TALLY_SCHEMA
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+            return ReceivingReader(source(self.options).streamReader(schema), task)
+
+    return Receiving
+
+
+class ReceivingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Asks as the reader of the source asks; its tasks read, and do the task's work."""
+
+    def __init__(self, reader: Any, task: Task) -> None:
+        self._reader = reader
+        self._task = task
+
+    def initialOffset(self) -> dict[str, Any]:
+        return dict(self._reader.initialOffset())
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit: ReadLimit = self._reader.getDefaultReadLimit()
+        return limit
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._reader.prepareForTriggerAvailableNow()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return dict(self._reader.latestOffset(start, limit))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return list(self._reader.partitions(start, end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._task(iter(self._reader.read(partition)))
+
+    def stop(self) -> None:
+        self._reader.stop()
