@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.application.application import Application
 from postroom.application.check import problems_of
 from postroom.application.definition import ApplicationDefinition
 from postroom.application.run_file import run_file
+from postroom.application.sound_part import sound_part
 from postroom.errors import DefinitionRefused, Problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """What a file declares, and what is wrong with it."""
+
+    path: Path
+    problems: tuple[Problem, ...]
+    definition: ApplicationDefinition | None
+    """Without problems all of it; else the part that nothing is wrong with, if there is such a part."""
+
+    def refusal(self, further: Iterable[Problem] = ()) -> DefinitionRefused:
+        """An error with every problem, those in the file itself first."""
+        problems = dict.fromkeys([*self.problems, *further])
+        path = str(self.path)
+        return DefinitionRefused(path, sorted(problems, key=lambda one: (one.file != path, one.file, one.line)))
 
 
 def load(path: Path) -> ApplicationDefinition:
@@ -19,6 +38,14 @@ def load(path: Path) -> ApplicationDefinition:
     >>> load(Path("examples/orders/app.py")).name
     'orders'
     """
+    loaded = read(path)
+    if loaded.problems or loaded.definition is None:
+        raise loaded.refusal()
+    return loaded.definition
+
+
+def read(path: Path) -> Loaded:
+    """The same for who has more to say of an application with problems."""
     run = run_file(path)
     found = {id(value): value for value in run.values.values() if isinstance(value, Application)}
     applications = list(found.values())
@@ -35,7 +62,5 @@ def load(path: Path) -> ApplicationDefinition:
         )
         for application in applications[1:]
     ]
-    if problems:
-        own_file_first = sorted(dict.fromkeys(problems), key=lambda p: (p.file != str(path), p.file, p.line))
-        raise DefinitionRefused(str(path), own_file_first)
-    return applications[0].definition()
+    definition = sound_part(applications[0]) if applications else None
+    return Loaded(path=path, problems=tuple(problems), definition=definition)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from postroom.cli.opening import opened
 from postroom.cli.output import Format, show_rows, to_json
 
 if TYPE_CHECKING:
+    from postroom.application.definition import ApplicationDefinition
+    from postroom.errors import Problem
     from postroom.operations.plans import Plan
 
 _APP = click.argument("app", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -27,19 +30,21 @@ _ALL = click.option("--all", "everything", is_flag=True, help="Show what stays a
 def plan(frame: Frame, app: Path, everything: bool) -> None:
     """Show what applying an application would change, and change nothing.
 
-    Every problem is listed, with the file and the line where it was written.
+    Every problem is listed, with the file and the line where it was written. Where no MessageBox is yet, all is new.
 
     \b
     Example:
       postroom plan examples/orders/app.py --home ./orders-home
     """
-    from postroom.application.load import load
     from postroom.errors import DefinitionRefused
     from postroom.operations import deployment
 
-    definition = load(app)
-    with opened(frame) as connection:
-        planned = deployment.plan(connection, definition, home=frame.home.absolute())
+    definition = _loaded(frame, app)
+    if frame.has_messagebox:
+        with opened(frame) as connection:
+            planned = deployment.plan(connection, definition, home=frame.home.absolute())
+    else:
+        planned = deployment.plan_for_new(definition, home=frame.home.absolute())
     _show(planned, frame.output, everything=everything, done=False)
     if planned.problems:
         raise DefinitionRefused(f"The application {definition.name!r}", planned.problems)
@@ -60,10 +65,9 @@ def apply(frame: Frame, app: Path, everything: bool) -> None:
     Example:
       postroom apply examples/orders/app.py --home ./orders-home
     """
-    from postroom.application.load import load
     from postroom.operations import deployment
 
-    definition = load(app)
+    definition = _loaded(frame, app)
     with opened(frame, create=True) as connection:
         applied = deployment.apply(connection, definition, home=frame.home.absolute())
     _show(applied, frame.output, everything=everything, done=True)
@@ -97,6 +101,23 @@ def list_(frame: Frame) -> None:
         rows = [asdict(one) for one in list_applications(connection)]
     columns = ["name", "receive_ports", "locations", "send_ports", "send_port_groups", "applied_at"]
     show_rows(rows, columns, frame.output, empty="No applications. Apply one: postroom apply APP")
+
+
+def _loaded(frame: Frame, app: Path) -> ApplicationDefinition:
+    """The application in the file; DefinitionRefused with what is wrong with it, be that in the MessageBox or not."""
+    from postroom.application.load import read
+    from postroom.errors import PostroomError
+    from postroom.operations import deployment
+
+    loaded = read(app)
+    if loaded.definition is not None and not loaded.problems:
+        return loaded.definition
+    further: tuple[Problem, ...] = ()
+    if loaded.definition is not None and frame.has_messagebox:
+        # If the MessageBox cannot be asked, that is told when the rest is mended.
+        with suppress(PostroomError), opened(frame) as connection:
+            further = deployment.further_problems(connection, loaded.definition, home=frame.home.absolute())
+    raise loaded.refusal(further)
 
 
 def _show(plan: Plan, output: Format, *, everything: bool, done: bool) -> None:

@@ -36,6 +36,13 @@ class Frame:
     """Where the address of the database comes from; a variable is easily forgotten."""
     output: Format = Format.TABLE
 
+    @property
+    def has_messagebox(self) -> bool:
+        """Is a database given, or was an embedded MessageBox ever made in the home folder?"""
+        from postroom.messagebox.embedded import server_folder
+
+        return self.database is not None or server_folder(self.home).exists()
+
     @contextmanager
     def messagebox(self, *, create: bool = False) -> Iterator[str]:
         """The URL of the MessageBox: the given database, or the embedded one, which runs for as long as this lasts.

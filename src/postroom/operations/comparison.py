@@ -44,6 +44,20 @@ _SINK = "a Spark sink"
 _MAPS = "maps"
 
 
+def problems_of_part(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> tuple[Problem, ...]:
+    """What of the deployment stands in the way of an application, as far as a part of it tells: what is not in it may
+    be declared all the same."""
+    return (
+        *conflicts(definition, deployed.others),
+        *http_port_problems(definition, deployed.others),
+        *file_name_problems(definition, deployed.others, home),
+        *_type_problems(definition, deployed),
+        *_authentication_problems(definition, deployed),
+        *_kind_problems(definition, deployed),
+        *group_problems(definition, deployed),
+    )
+
+
 def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Plan:
     """What applying ``definition`` changes; relative paths in it are taken from ``home``."""
     return Plan(
@@ -57,16 +71,7 @@ def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path) -
             *_send_ports(definition, deployed, home),
             *group_steps(definition, deployed),
         ),
-        problems=(
-            *conflicts(definition, deployed.others),
-            *http_port_problems(definition, deployed.others),
-            *file_name_problems(definition, deployed.others, home),
-            *_type_problems(definition, deployed),
-            *_removal_problems(definition, deployed),
-            *_authentication_problems(definition, deployed),
-            *_kind_problems(definition, deployed),
-            *group_problems(definition, deployed),
-        ),
+        problems=(*problems_of_part(definition, deployed, home), *_removal_problems(definition, deployed)),
     )
 
 

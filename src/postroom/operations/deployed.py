@@ -58,6 +58,23 @@ class Deployed:
         return next(host.name for host in self.hosts.values() if host.host_id == host_id)
 
 
+def nothing_deployed() -> Deployed:
+    """Where there is no MessageBox yet."""
+    return Deployed(
+        hosts={},
+        application_properties={},
+        properties={},
+        sensitive=frozenset(),
+        definition=None,
+        others=(),
+        receive_ports={},
+        locations={},
+        send_ports={},
+        send_port_groups={},
+        unfinished_files={},
+    )
+
+
 def read_deployed(connection: Connection, application: str) -> Deployed:
     """What is there for an application of that name to meet; consistent inside a suitable transaction."""
     definitions: dict[str, dict[str, Any]] = dict(

@@ -20,7 +20,7 @@ from postroom.application import (
     SendPortDefinition,
     SendPortGroupDefinition,
 )
-from postroom.errors import DefinitionRefused
+from postroom.errors import DefinitionRefused, Problem
 from postroom.filters.authorisation import ApplicationProperties
 from postroom.messagebox.configuration import (
     PortState,
@@ -36,8 +36,8 @@ from postroom.messagebox.migrate import create_host
 from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import deploy_property
 from postroom.messagebox.throttling import store_thresholds
-from postroom.operations.comparison import compare, host_statements, location_fields, send_port_fields
-from postroom.operations.deployed import Deployed, read_deployed
+from postroom.operations.comparison import compare, host_statements, location_fields, problems_of_part, send_port_fields
+from postroom.operations.deployed import Deployed, nothing_deployed, read_deployed
 from postroom.operations.enlistment import (
     add_member,
     enlist_group,
@@ -59,6 +59,21 @@ _IDS = uuid.UUID("6f1d8a4e-30a5-4c1c-9d43-6f6a2b7a9d10")
 
 #: What a subscription is made of; if one of these changes, the port subscribes again.
 _SUBSCRIBED = {"host", "filter", "priority"}
+
+
+def plan_for_new(definition: ApplicationDefinition, *, home: Path) -> Plan:
+    """What ``apply`` would do where there is no MessageBox yet."""
+    return compare(definition, nothing_deployed(), home)
+
+
+def further_problems(connection: Connection, part: ApplicationDefinition, *, home: Path) -> tuple[Problem, ...]:
+    """What only the MessageBox knows against the sound ``part`` of an application that has problems of its own."""
+
+    def work(connection: Connection) -> tuple[Problem, ...]:
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        return problems_of_part(part, read_deployed(connection, part.name), home)
+
+    return transaction(connection, work)
 
 
 def plan(connection: Connection, definition: ApplicationDefinition, *, home: Path) -> Plan:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.cli.exit_codes import ExitCode
+from postroom.cli.main import main
 from tests.integration.cli.conftest import APP, Run
 
 
@@ -93,3 +94,32 @@ def test_a_filter_that_cannot_be_is_refused_at_its_place(run: Run, app: Path, fi
 
 def test_a_file_that_is_not_there_is_a_matter_of_usage(run: Run) -> None:
     assert run("apply", "nowhere.py").code == ExitCode.USAGE
+
+
+def test_every_problem_is_listed_at_once_those_that_only_the_messagebox_knows_too(applied: Run, tmp_path: Path) -> None:
+    other = tmp_path / "other.py"
+    other.write_text(
+        "from postroom import Application, Property, adapters\n"
+        'Region = Property("Orders.Region", int)\n'
+        'app = Application("other")\n'
+        "app.property(Region)\n"
+        'app.send_port("Bad", adapters.File("out"), priority=11)\n'
+        'app.send_port("Europe", adapters.File("out"), filter=Region == 1)\n'
+    )
+    for verb in ("plan", "apply"):
+        refused = applied(verb, other, "-o", "json")
+        assert refused.code == ExitCode.REFUSED
+        found = json.loads(refused.err)["error"]["problems"]
+        texts = "\n".join(one["text"] for one in found)
+        assert "priority is 11" in texts
+        assert "has a send port named 'Europe' already" in texts
+        assert "Orders.Region has the type int here" in texts
+
+
+def test_a_plan_where_there_is_no_messagebox_yet_is_that_all_is_new(
+    app: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "new-home"
+    assert main(["plan", str(app), "--home", str(home)]) == ExitCode.OK
+    assert "orders, if applied: 11 created." in capsys.readouterr().out
+    assert not home.exists()

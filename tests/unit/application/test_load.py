@@ -9,6 +9,7 @@ from textwrap import dedent
 import pytest
 
 from postroom.application import load
+from postroom.application.load import read
 from postroom.errors import BadFilter, DefinitionRefused, NotFound
 from postroom.properties import Property
 
@@ -232,3 +233,29 @@ def test_the_file_is_an_ordinary_module(file: Path) -> None:
         f'assert __file__ == {str(file)!r} and __name__ != "__main__"\n'
     )
     assert load(file).name == "orders"
+
+
+def test_the_part_without_problems_is_there_to_be_compared(file: Path) -> None:
+    body = """\
+    app.host("Odd", trusted="perhaps")
+    app.receive_port("In").location("drop", adapters.File("in"), pipeline=pipelines.Json(promote={Count: "n"}), host=7)
+    app.receive_port("Odds").location("odd", adapters.File("odd"), host="Odd")
+    app.send_port("Bad", adapters.File("out"), priority=11)
+    app.send_port("Counted", adapters.File("out"), filter=Count == 1)
+    app.send_port_group("All", ["Bad", "Counted"])
+    app.send_port_group("Some", ["Counted"])
+    """
+    file.write_text(HEAD + 'Count = Property("Orders.Count", int)\n' + dedent(body))
+    loaded = read(file)
+    assert len(loaded.problems) == 3
+    part = loaded.definition
+    assert part is not None
+    assert [(port.name, len(port.locations)) for port in part.receive_ports] == [("In", 0), ("Odds", 0)]
+    assert [port.name for port in part.send_ports] == ["Counted"]
+    assert [group.name for group in part.send_port_groups] == ["Some"]
+    assert "Orders.Count" in [prop.dotted for prop in part.properties]
+
+
+def test_of_an_application_that_is_wrong_as_a_whole_there_is_no_such_part(file: Path) -> None:
+    file.write_text('from postroom import Application\napp = Application("a/b\\n")\n')
+    assert read(file).definition is None

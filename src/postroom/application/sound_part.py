@@ -1,0 +1,71 @@
+"""The part of an application that nothing is wrong with: the rest must not hide what only the MessageBox knows."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from postroom.application.check import problems_of
+from postroom.application.known_properties import uses
+
+if TYPE_CHECKING:
+    from postroom.application.application import Application, DeclaredProperty
+    from postroom.application.definition import ApplicationDefinition
+    from postroom.application.place import Place
+
+_Places = set[tuple[str, int]]
+
+
+def sound_part(application: Application) -> ApplicationDefinition | None:
+    """What is declared without a problem, and does not need what is; None if the problem is with all of it.
+
+    What is known in the whole stays known, so that a location with a problem does not take every filter with it.
+    """
+    part = copy.copy(application)
+    part.schema_problems = []
+    part.properties = [*application.properties, *_made_known(application)]
+    while problems := problems_of(part):
+        before = _count(part)
+        _leave_out(part, {(problem.file, problem.line) for problem in problems})
+        if _count(part) == before:
+            return None
+    return part.definition()
+
+
+def _made_known(application: Application) -> Iterable[DeclaredProperty]:
+    from postroom.application.application import DeclaredProperty
+
+    known = {use.property.key: use for use in uses(application) if use.makes_known}
+    return [DeclaredProperty(property=use.property, place=application.place) for use in known.values()]
+
+
+def _leave_out(part: Application, places: _Places) -> None:
+    gone = {str(host.name).lower() for host in part.hosts if _at(host.place) in places}
+    part.hosts = [host for host in part.hosts if _at(host.place) not in places]
+    part.properties = [each for each in part.properties if _at(each.place) not in places]
+    # A port may stand in the line of its location; if the problem is its own, it comes again.
+    located = {_at(one.place) for port in part.receive_ports for one in port.locations}
+    part.receive_ports = [
+        replace(port, locations=[one for one in port.locations if not _is_out(one.place, one.host, places, gone)])
+        for port in part.receive_ports
+        if _at(port.place) not in places - located
+    ]
+    part.send_ports = [port for port in part.send_ports if not _is_out(port.place, port.host, places, gone)]
+    part.send_port_groups = [group for group in part.send_port_groups if _at(group.place) not in places]
+
+
+def _is_out(place: Place, host: object, places: _Places, hosts: set[str]) -> bool:
+    """What is said of a host that is left out is not known: nor is what becomes of who needs it."""
+    return _at(place) in places or str(host).lower() in hosts
+
+
+def _at(place: Place) -> tuple[str, int]:
+    return place.file, place.line
+
+
+def _count(part: Application) -> int:
+    locations = sum(len(port.locations) for port in part.receive_ports)
+    ports = len(part.receive_ports) + len(part.send_ports) + len(part.send_port_groups)
+    return len(part.hosts) + len(part.properties) + locations + ports
