@@ -7,7 +7,7 @@
         published.message_id, published.subscribers             # UUID(...), ("Audit", "Europe")
 
 A publish is atomic. If nobody subscribes to one of its messages (or a value does not fit) nothing is published, and
-PublishFailed says for each message what was wrong with it.
+PublishFailed says for each message what was wrong with it. NotAllowed says that the login may not publish.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from postroom.agent.routing import RoutingTable
 from postroom.errors import BadValue, NotFound, StateError, Unavailable
 from postroom.message import Body, Context, Message, Part
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
+from postroom.messagebox.permission import refusals_told
 from postroom.operations.addressing import directed_to
 from postroom.operations.hosts import publishing_host
 from postroom.operations.opening import open_messagebox
@@ -82,9 +83,11 @@ class Client:
         self._lock = threading.Lock()
         self._routing = RoutingTable()
         self._known: Mapping[str, Property] = {}
-        self._connection = open_messagebox(url, application_name=_NAME)
+        with refusals_told():
+            self._connection = open_messagebox(url, application_name=_NAME)
         try:
-            self._host = publishing_host(self._connection, host)
+            with refusals_told():
+                self._host = publishing_host(self._connection, host)
         except BaseException:
             self._connection.close()
             raise
@@ -172,9 +175,10 @@ class Client:
         with self._lock:
             if self._closed:
                 raise StateError("The client is closed.", hint="Connect again.")
-            if self._connection.closed:
-                self._reconnect()
-            yield
+            with refusals_told():
+                if self._connection.closed:
+                    self._reconnect()
+                yield
 
     def _publish(self, messages: Sequence[Message], key: str | None) -> list[Published]:
         # A property that nobody knows is a slip of the pen: no filter can name it, so it would route nothing.

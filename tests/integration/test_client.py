@@ -12,7 +12,7 @@ import pytest
 
 import postroom
 from postroom import Application, Client, Message, Property, PublishFailed, adapters
-from postroom.errors import BadValue, NotFound, RoutingFailure, StateError, Unavailable
+from postroom.errors import BadValue, NotAllowed, NotFound, RoutingFailure, StateError, Unavailable
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import migrate
@@ -237,3 +237,32 @@ def test_a_message_is_directed_by_the_name_of_a_port(client: Client) -> None:
     assert client.publish_many([Message(context=client.directed_to("Audit"))])[0].subscribers == ("Audit",)
     with pytest.raises(NotFound, match="Nowhere"):
         client.publish(b"x", to="Nowhere")
+
+
+@pytest.mark.parametrize("key", ["", " ", "\t\n"])
+def test_an_empty_key_is_refused_and_publishes_nothing(client: Client, database: str, key: str) -> None:
+    with pytest.raises(BadValue, match="key of a publish is empty"):
+        client.publish(b"{}", promoted={Region: "EU"}, key=key)
+    assert count(database, "work_queue") == 0
+
+
+def test_a_login_that_may_not_publish_is_told_so(client: Client, database: str) -> None:
+    with connect(database) as connection:
+        box = connection.execute("SELECT id FROM message_box").fetchone()
+        assert box is not None
+        connection.execute("CREATE ROLE client_olga LOGIN")
+        connection.execute("CREATE ROLE client_sam LOGIN")
+        connection.execute(f"GRANT postroom_{box[0]}_operators TO client_olga")
+    try:
+        with pytest.raises(NotAllowed) as refused:
+            postroom.connect(database.replace("postgres@", "client_sam@"))
+        assert refused.value.code == "NOT_ALLOWED"
+        with (
+            postroom.connect(database.replace("postgres@", "client_olga@")) as other,
+            pytest.raises(NotAllowed, match="permission denied"),
+        ):
+            other.publish(b"{}", promoted={Region: "EU"})
+    finally:
+        with connect(database) as connection:
+            connection.execute(f"REVOKE postroom_{box[0]}_operators FROM client_olga")
+            connection.execute("DROP ROLE client_olga, client_sam")

@@ -17,6 +17,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from postroom.errors import BadValue
 from postroom.values import ValueType, check_value
 
 #: 16 bytes each, as PostgreSQL's binary COPY wants them.
@@ -74,6 +75,12 @@ def id_array(ids: Sequence[uuid.UUID]) -> Ids:
 def unit_for_key(key: str) -> uuid.UUID:
     """The unit that a caller's own key names: the same key, the same unit."""
     check_value(ValueType.STR, key)
+    if not key.strip():
+        raise BadValue(
+            "The key of a publish is empty.",
+            why="It names the publish: under one key nothing is published twice, and this one would be everybody's.",
+            hint="Give each publish a key of its own, or none.",
+        )
     return uuid.UUID(bytes=hashlib.blake2b(key.encode(), digest_size=16, person=b"postroom-key").digest())
 
 

@@ -24,11 +24,14 @@ def run(frame: Frame, name: str) -> None:
     from postroom.hosts import run_host
     from postroom.messagebox.configuration import host_named
     from postroom.messagebox.connection import connect
+    from postroom.messagebox.permission import refusals_told, require_host
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with frame.messagebox() as url:
-        with connect(url) as connection:
-            name = host_named(connection, name).name
+        with refusals_told(), connect(url) as connection:
+            host = host_named(connection, name)
+            require_host(connection, host)
+        name = host.name
         click.echo(f"Host {name} works; Ctrl-C ends it.")
         # On a server of one's own the URL says who logs in; the embedded one trusts everybody on the machine.
         instance = run_host(

@@ -7,11 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from postroom.cli.frame import Frame
-from postroom.errors import DefinitionError, NotAllowed, Unavailable
+from postroom.errors import DefinitionError, Unavailable
 
 if TYPE_CHECKING:
-    import psycopg
-
     from postroom.messagebox.connection import Connection
 
 
@@ -21,23 +19,18 @@ def opened(frame: Frame, *, create: bool = False) -> Iterator[Connection]:
     import psycopg
 
     from postroom.messagebox.migrate import migrate
+    from postroom.messagebox.permission import refusals_told
     from postroom.operations.opening import open_messagebox
 
     with frame.messagebox(create=create) as url:
         try:
-            with _told_where_from(frame):
-                if create:
-                    migrate(url)
-                messagebox = open_messagebox(url, application_name="postroom command line")
-            with messagebox as connection:
-                yield connection
-        except psycopg.errors.InsufficientPrivilege as error:
-            raise NotAllowed(
-                "The login may not do that.",
-                why=_refusal(error),
-                hint="Use a --database URL with a login that may, or have an administrator give it the role:"
-                " postroom role grant operators LOGIN",
-            ) from error
+            with refusals_told():
+                with _told_where_from(frame):
+                    if create:
+                        migrate(url)
+                    messagebox = open_messagebox(url, application_name="postroom command line")
+                with messagebox as connection:
+                    yield connection
         except psycopg.OperationalError as error:
             raise Unavailable(
                 "The MessageBox could not do that now.",
@@ -55,12 +48,6 @@ def _told_where_from(frame: Frame) -> Iterator[None]:
         if frame.database:
             error.hint = f"{error.hint} The address comes from {frame.database_from}."
         raise
-
-
-def _refusal(error: psycopg.errors.InsufficientPrivilege) -> str:
-    """What PostgreSQL refused, in one line: creating roles or schemas is refused to all but the owner."""
-    detail = error.diag.message_detail or error.diag.message_hint
-    return _first_line(error) if not detail else f"{_first_line(error)} ({detail.strip()})"
 
 
 def _first_line(error: Exception) -> str:

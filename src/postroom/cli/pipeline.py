@@ -37,12 +37,15 @@ def run(frame: Frame, host: str, master: str | None, settings: dict[str, str], o
 
     from postroom.messagebox.configuration import host_named
     from postroom.messagebox.connection import connect
+    from postroom.messagebox.permission import refusals_told, require_host
     from postroom.spark.pipeline_process import run_pipeline
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with frame.messagebox() as url:
-        with connect(url) as connection:
-            host = host_named(connection, host).name
+        with refusals_told(), connect(url) as connection:
+            served = host_named(connection, host)
+            require_host(connection, served)
+        host = served.name
         click.echo(f"Spark starts for the receive locations and sinks of {host}; Ctrl-C ends it.")
         run_pipeline(
             url,
@@ -66,10 +69,10 @@ def show(frame: Frame) -> None:
     Example:
       postroom pipeline show --home ./orders-home
     """
-    from postroom.messagebox.connection import connect
+    from postroom.cli.opening import opened
     from postroom.operations.locations import list_locations
 
-    with frame.messagebox() as url, connect(url) as connection:
+    with opened(frame) as connection:
         rows = list_locations(connection)
     columns = ["location", "host", "state", "waiting", "oldest", "published", "rate", "suspended", "reason", "problems"]
     show_rows([row.as_dict() for row in rows], columns, frame.output, empty="No receive locations.")

@@ -24,6 +24,7 @@ from postroom.hosts.settings import HostSettings
 from postroom.hosts.subservice import Subservice
 from postroom.messagebox.configuration import ServiceClass, dequeuing, host_named
 from postroom.messagebox.connection import connect
+from postroom.messagebox.permission import refusals_told, require_host
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.service_subscriptions import ServiceSubscriptions
 
@@ -69,13 +70,15 @@ class HostInstance:
         self._http: HttpLocations | None = None
 
     def start(self) -> None:
-        """Registers and begins to work. Raises NotFound or Unavailable if it cannot."""
-        with connect(self._url, application_name="postroom host") as connection:
+        """Registers and begins to work. Raises NotFound, NotAllowed or Unavailable if it cannot."""
+        with refusals_told(), connect(self._url, application_name="postroom host") as connection:
             host = host_named(connection, self._host_name)
             messaging = dequeuing(connection, ServiceClass.MESSAGING_IN_PROCESS)
             others = {one: dequeuing(connection, one) for one in self._services}
         user = host.role_name if self._as_role else None
         open_connection = partial(connect, self._url, user=user, application_name=f"postroom host {host.name}")
+        with open_connection() as connection:
+            require_host(connection, host)
         queues = HostQueues(host.name)
         registration = Registration(
             connect=partial(open_connection, server_settings=LOCK_SERVER, socket_settings=LOCK_SOCKET),

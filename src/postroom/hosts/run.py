@@ -26,7 +26,8 @@ def run_host(
 ) -> HostInstance:
     """Runs an instance of a host until SIGTERM or SIGINT comes, or ``stop`` is set; returns it, stopped.
 
-    Raises NotFound or Unavailable if it cannot start. Called in the main thread it takes over both signals meanwhile.
+    Raises NotFound, NotAllowed or Unavailable if it cannot start. Called in the main thread it takes over both signals
+    meanwhile.
     """
     stopping = stop or threading.Event()
     instance = HostInstance(

@@ -10,6 +10,7 @@ from postroom.application.definition import ApplicationDefinition
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import migrate
+from postroom.messagebox.permission import refusals_told
 from postroom.operations.deployment import apply
 from postroom.operations.home import held_home
 from postroom.operations.receiving import make_watched_folders
@@ -38,10 +39,11 @@ def _apply(
     spark: SparkOptions,
     say: Say,
 ) -> Supervisor:
-    migrate(url)
-    with connect(url, application_name="postroom apply") as connection:
-        apply(connection, definition, home=home)
-        for problem in make_watched_folders(connection, home):
-            say(problem)
+    with refusals_told():
+        migrate(url)
+        with connect(url, application_name="postroom apply") as connection:
+            apply(connection, definition, home=home)
+            for problem in make_watched_folders(connection, home):
+                say(problem)
     say(f"Application {definition.name} is deployed")
     return Supervisor(url, home, server=server, spark=spark, say=say)

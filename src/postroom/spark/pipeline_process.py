@@ -21,6 +21,7 @@ from postroom.errors import Unavailable
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import Host, ReceiveLocation, host_named, receive_locations
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.permission import refusals_told, require_host
 from postroom.messagebox.throttling import Throttle, read_throttle
 from postroom.spark.bulk_once import receive_once
 from postroom.spark.login import Login
@@ -67,12 +68,14 @@ def run_pipeline(
     ``once``, takes in what is there, writes what waits, and returns. The answer counts what is TALLIED and written.
 
     ``as_role`` logs in as the host's own role, where the server trusts that; otherwise the URL says who logs in.
-    Raises NotFound or Unavailable if it cannot start, and Unavailable if Spark dies.
+    Raises NotFound, NotAllowed or Unavailable if it cannot start, and Unavailable if Spark dies.
     """
     stopping = stop or threading.Event()
-    with connect(url, application_name="postroom pipeline") as connection:
+    with refusals_told(), connect(url, application_name="postroom pipeline") as connection:
         host = host_named(connection, host_name)
     login = Login(url=url, user=host.role_name if as_role else None)
+    with login.connect("pipeline") as connection:
+        require_host(connection, host)
     name = f"pipeline-{host.name.lower()}"
     # Twice, because the session puts a handler of its own in the place of ours.
     with (

@@ -11,6 +11,7 @@ import pytest
 from postroom.cli.exit_codes import ExitCode
 from postroom.messagebox.configuration import ServiceClass, hosts
 from postroom.messagebox.connection import connect
+from postroom.messagebox.migrate import create_host
 from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.properties import Property
 from tests.integration.cli.conftest import Ran, Run
@@ -162,3 +163,23 @@ def test_roles_are_given_by_name_to_logins_that_are_there(applied: Run) -> None:
     missing = applied("role", "grant", "operators", "nobody_of_that_name")
     assert missing.code == ExitCode.NOT_FOUND
     assert "CREATE ROLE" in missing.err
+
+
+@pytest.mark.parametrize("command", [("host", "run", "Main"), ("pipeline", "run", "Main", "--once")])
+def test_only_its_own_login_runs_a_host(as_login: As, database: str, command: tuple[str, ...]) -> None:
+    """Neither operators nor nobody nor the login of another host; and none of them is told that all went well."""
+    with connect(database) as connection:
+        create_host(connection, "Second")
+        [role] = [host.role_name for host in hosts(connection) if host.name == "Second"]
+        connection.execute(f"GRANT {role} TO somebody")
+    for login in ("olga", "sam", "somebody"):
+        ran = as_login(login, *command)
+        assert refused(ran), (login, ran)
+        assert ran.out == ""
+    assert "may not run the host Main" in as_login("somebody", *command).err
+
+
+def test_only_an_administrator_brings_an_application_up(as_login: As) -> None:
+    for login in ("olga", "sam"):
+        ran = as_login(login, "up", "CHANGED")
+        assert refused(ran), (login, ran)
