@@ -76,11 +76,17 @@ class ResumedInbound:
     def _receive(
         self, connection: Connection, location_id: uuid.UUID | None, message: Message, complete: Complete
     ) -> set[str]:
-        """The original bytes through the location's pipeline, from its start (NRF-05)."""
+        """The original bytes through the location's pipeline, from its start (NRF-05); those of a document, which has a
+        number, from where they were suspended."""
         location = _location(connection, location_id)
         body = Bytes(b"") if message.body is None else message.body.body
         kept = Context(written=message.context.written, predicates=message.context.predicates)
-        resumed = Interchange(interchange_id=uuid.uuid4(), body=body, context=kept)
+        resumed = Interchange(
+            interchange_id=uuid.uuid4(),
+            body=body,
+            context=kept,
+            is_decoded=message.context.is_promoted(BTS.InterchangeSequenceNumber),
+        )
 
         def work(connection: Connection) -> set[str]:
             hosts = receive_again(connection, self._routing, location, resumed)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 
 import pytest
 
+from postroom import pipelines
 from postroom.agent.resuming import ResumedInbound
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Message
@@ -14,8 +16,9 @@ from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.jobs import run_all_jobs_once
 from postroom.messagebox.queues import ClaimedMessage
 from postroom.operations.instance_changes import resume
+from postroom.pipelines import components
 from tests.integration.hosts.conftest import StartHost
-from tests.support.box import Box, Region
+from tests.support.box import PROMOTE, Box, Region
 from tests.support.senders import Recorder
 from tests.support.waiting import wait_until
 
@@ -126,6 +129,24 @@ def test_with_the_real_agent_the_message_reaches_its_subscribers(box: Box, start
     run_all_jobs_once(box.connection)
     assert box.count("spool") == 0
     assert check(box.connection) == []
+
+
+def test_a_mended_document_does_not_go_through_the_decoders_again(box: Box, start_host: StartHost) -> None:
+    pipeline = pipelines.Receive(decode=[components.Gzip()], disassemble=[pipelines.JsonLines(promote=PROMOTE)])
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    location = box.add_location(pipeline)
+    box.receive(location, gzip.compress(b'{"region": "EU"}\nnot json'), b"not gzip")
+    document, interchange = (
+        one
+        for (one,) in box.connection.execute("SELECT instance_id FROM suspended_queue ORDER BY error_description DESC")
+    )
+    recorder = Recorder()
+    instance = start_host(recorder, inbound=ResumedInbound("Default"))
+    resume(box.connection, document, body=b'{"region": "EU", "mended": 1}')
+    resume(box.connection, interchange, body=gzip.compress(b'{"region": "EU", "mended": 2}'))
+    wait_until(lambda: instance.counts["completed"] == 3)
+    assert sorted(recorder.bodies)[:2] == [b'{"region": "EU", "mended": 1}', b'{"region": "EU", "mended": 2}']
+    assert box.suspended() == []
 
 
 def test_a_host_without_a_receiver_says_so(box: Box, start_host: StartHost) -> None:
