@@ -14,6 +14,7 @@ from bench.ratios import Result, in_turn, ratio_of, seconds
 from bench.streaming import write_claims
 from postroom import adapters, pipelines
 from postroom.spark import claim
+from postroom.spark.bulk_files import BulkFiles
 from postroom.spark.bulk_once import receive_once
 from postroom.spark.login import Login
 from postroom.spark.session import open_session
@@ -39,9 +40,8 @@ def measure() -> Result:
 
         def bulk() -> float:
             claim.complete(box.connection, write_claims(box, [content]))
-            stopping = threading.Event()
-            location = box.location
-            elapsed = seconds(lambda: receive_once(session, location, login=login, home=box.home, stopping=stopping))
+            files = BulkFiles(session, box.location, login=login, home=box.home, paced=False)
+            elapsed = seconds(lambda: receive_once(files, login=login, stopping=threading.Event()))
             assert box.one("SELECT count(*) FROM spool") == _ROWS
             return _ROWS / elapsed
 

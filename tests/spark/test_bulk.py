@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ import pytest
 from postroom import pipelines
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
-from postroom.messagebox.connection import connect
 from postroom.operations.locations import list_locations
 from postroom.spark.bulk_files import BulkFiles
 from postroom.spark.bulk_once import receive_once
@@ -25,7 +23,6 @@ from postroom.spark.login import Login
 from tests.spark.conftest import Claim
 from tests.support.box import PROMOTE, Box, Region
 from tests.support.bulk_location import add_bulk_location
-from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +43,8 @@ def receive(session: SparkSession, login: Login, tmp_path: Path, claim: Claim) -
 
     def receive_now(location: ReceiveLocation) -> Any:
         claim(location)
-        return receive_once(session, location, login=login, home=tmp_path, stopping=threading.Event())
+        files = BulkFiles(session, location, login=login, home=tmp_path)
+        return receive_once(files, login=login, stopping=threading.Event())
 
     return receive_now
 
@@ -81,45 +79,6 @@ def test_a_file_is_read_in_splits_and_every_row_is_a_message(box: Box, folder: P
     assert len(box.connection.execute(starts).fetchall()) > 5
     assert not [path for path in folder.rglob("*") if path.is_file()]
     assert (box.count("claims"), box.count("splits")) == (0, 0)
-
-
-@pytest.mark.usefixtures("small_splits")
-def test_a_file_that_was_interrupted_is_read_on_as_it_was_begun(
-    session: SparkSession,
-    box: Box,
-    folder: Path,
-    login: Login,
-    tmp_path: Path,
-    claim: Claim,
-    receive: Receive,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("postroom.spark.reading.CHUNK_ROWS", 60)
-    box.add_port("Everything", "exists(Total)")
-    location = add_bulk_location(box, folder)
-    (folder / "big.csv").write_bytes(csv(0, 6_000))
-    claim(location)
-    files = BulkFiles(session, location, login=login, home=tmp_path)
-
-    def work() -> None:
-        with connect(login.url, user=login.user) as connection, suppress(Exception):
-            files.receive(connection)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    wait_until(lambda: box.count("spool") > 500, 120, what="some messages")
-    files.cancel()
-    thread.join()
-    before = box.count("spool")
-    assert 500 < before < 6_000
-    # Spark would split the file elsewhere now, and cut its rows into other batches.
-    session.conf.set("spark.sql.files.maxPartitionBytes", "10000")
-    monkeypatch.setattr("postroom.spark.reading.CHUNK_ROWS", 33)
-    counts = receive(location)
-    assert counts["files"] == 1
-    assert 0 < counts["rows"] <= 6_000 - before
-    assert sorted(body["id"] for body in bodies(box)) == list(range(6_000))
-    assert box.queued() == {"Everything": 6_000}
 
 
 def parquet(path: Path, count: int) -> None:

@@ -7,7 +7,7 @@ read again, in batches that end at the same rows. A batch is a chunk, and its nu
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -73,15 +73,18 @@ def receive_rows(
     progress: Progress,
     bad_content_type: str,
     limit: BadRowLimit,
+    pause: Callable[[], None] | None = None,
 ) -> ReceivedRows:
     """Publishes those chunks of a unit that are not published yet. Bad rows are suspended alone, as long as there are
-    not too many of them."""
+    not too many of them. ``pause`` is called before each chunk, and may take its time."""
     total = ReceivedRows(unit_id=unit.unit_id)
     receiver.catch_up()
     for chunk in _chunks(pipeline, unit, batches, progress):
         bad, rows = len(chunk.failures), chunk.rows + len(chunk.failures)
         if bad and not limit.allows(bad=bad, rows=rows):
             return replace(total, stopped=True)
+        if pause is not None:
+            pause()
         received = receiver.publish_chunk(location, bad_content_type, chunk)
         if received is not None:
             total = total.plus(rows, bad, received)

@@ -35,6 +35,7 @@ def run(frame: Frame, host: str, master: str | None, settings: dict[str, str], o
     """
     import logging
 
+    from postroom.cli.bulk_bar import bulk_bar
     from postroom.messagebox.configuration import host_named
     from postroom.messagebox.connection import connect
     from postroom.messagebox.permission import refusals_told, require_host
@@ -47,15 +48,17 @@ def run(frame: Frame, host: str, master: str | None, settings: dict[str, str], o
             require_host(connection, served)
         host = served.name
         click.echo(f"Spark starts for the receive locations and sinks of {host}; Ctrl-C ends it.")
-        run_pipeline(
-            url,
-            host,
-            frame.home.absolute(),
-            master=master,
-            settings=settings,
-            once=once,
-            as_role=frame.database is None,
-        )
+        with bulk_bar() as watcher:
+            run_pipeline(
+                url,
+                host,
+                frame.home.absolute(),
+                master=master,
+                settings=settings,
+                once=once,
+                as_role=frame.database is None,
+                watcher=watcher,
+            )
         click.echo(f"The receive locations and sinks of {host} have ended.")
 
 

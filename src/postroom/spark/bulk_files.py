@@ -43,9 +43,12 @@ _POOL = "bulk"
 
 
 class BulkFiles:
-    """Publishes what a location over files has claimed. ``receive`` blocks; ``cancel`` may be called meanwhile."""
+    """Publishes what a location over files has claimed. ``receive`` blocks; ``cancel`` may be called meanwhile.
+    ``paced`` tasks slow down while too much waits in the MessageBox."""
 
-    def __init__(self, session: SparkSession, location: ReceiveLocation, *, login: Login, home: Path) -> None:
+    def __init__(
+        self, session: SparkSession, location: ReceiveLocation, *, login: Login, home: Path, paced: bool = True
+    ) -> None:
         self.location = location
         #: What is COUNTED, since the start.
         self.counts: Counter[str] = Counter()
@@ -54,6 +57,7 @@ class BulkFiles:
         self._session = session
         self._reader = SparkReader(**location.adapter)
         self._login = login
+        self._paced = paced
         self._folder = self._reader.watched.folder(home)
         self._archive = self._reader.watched.archive_folder(home)
         self._tag = f"postroom-{uuid.uuid4()}"
@@ -163,6 +167,7 @@ class BulkFiles:
             login=self._login,
             location=self.location,
             origins={claim.interchange_id: str(self._folder / claim.name) for claim in group},
+            paced=self._paced,
         )
         context = self._session.sparkContext
         context.setLocalProperty("spark.scheduler.pool", _POOL)

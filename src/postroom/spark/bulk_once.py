@@ -8,38 +8,28 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from postroom.errors import StateError, Unavailable
-from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.bulk_files import BulkFiles
 from postroom.spark.bulk_progress import BulkMeter, BulkProgress
 from postroom.spark.job_failure import reason_of
 from postroom.spark.login import Login
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 _log = logging.getLogger(__name__)
+
+_LOOK_SECONDS, _TELL_SECONDS = 0.5, 10.0
 
 #: Told of progress, about twice a second.
 Watcher = Callable[[BulkProgress], None]
 
 
 def receive_once(
-    session: SparkSession,
-    location: ReceiveLocation,
-    *,
-    login: Login,
-    home: Path,
-    stopping: threading.Event,
-    watcher: Watcher | None = None,
+    files: BulkFiles, *, login: Login, stopping: threading.Event, watcher: Watcher | None = None
 ) -> Counter[str]:
     """Publishes all that is claimed; what it COUNTED. The caller holds the location's lock.
 
     Raises Unavailable if it cannot go on, StateError if a file has too many bad rows."""
-    files = BulkFiles(session, location, login=login, home=home)
+    location = files.location
     errors: list[Exception] = []
 
     def work() -> None:
@@ -50,6 +40,7 @@ def receive_once(
         except Exception as error:
             errors.append(error)
 
+    watcher = watcher or _LogNowAndThen()
     meter = BulkMeter(location.name, location.location_id)
     thread = threading.Thread(target=work, name=f"jobs of {location.name}", daemon=True)
     with login.connect("progress") as connection:
@@ -58,11 +49,10 @@ def receive_once(
             if stopping.is_set():
                 with suppress(Exception):
                     files.cancel()
-            elif watcher is not None:
+            else:
                 watcher(meter.look(connection, time.monotonic()))
-            thread.join(0.5)
-        if watcher is not None:
-            watcher(meter.look(connection, time.monotonic()))
+            thread.join(_LOOK_SECONDS)
+        watcher(meter.look(connection, time.monotonic()))
     if errors and not stopping.is_set():
         raise Unavailable(f"{location.name} could not be received.", why=reason_of(errors[0])) from errors[0]
     if files.stopped_by:
@@ -71,3 +61,15 @@ def receive_once(
             hint="Raise the limit and apply the application again, or take the file away.",
         )
     return files.counts
+
+
+class _LogNowAndThen:
+    """Tells the log what there is to tell."""
+
+    def __init__(self) -> None:
+        self._tell_at = time.monotonic() + _TELL_SECONDS
+
+    def __call__(self, progress: BulkProgress) -> None:
+        if time.monotonic() >= self._tell_at:
+            self._tell_at = time.monotonic() + _TELL_SECONDS
+            _log.info("%s", progress)

@@ -26,6 +26,7 @@ from postroom.properties import Property
 from postroom.spark import claim as claims
 from postroom.spark.executor import drop_executor, executor_for
 from postroom.spark.login import Login
+from postroom.spark.pace import Pace
 from postroom.spark.reading import FILE, LENGTH, START
 from postroom.system_properties import BTS
 from postroom.system_properties import FILE as FILE_PROPERTIES
@@ -69,6 +70,8 @@ class BulkTask:
     location: ReceiveLocation
     origins: Mapping[uuid.UUID, str] = field(repr=False)
     """Where each file was picked up, by its interchange id."""
+    paced: bool = True
+    """Whether it slows down while too much waits in the MessageBox."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for split in splits_of(batches):
@@ -105,6 +108,7 @@ class BulkTask:
                 progress=progress,
                 bad_content_type=_BAD_CONTENT_TYPES.get(reader.format, "application/octet-stream"),
                 limit=limit,
+                pause=Pace(executor.connection, self.location.host_id) if self.paced else None,
             )
             if received.stopped:
                 claims.stop_reading(executor.connection, split.interchange_id, limit.problem)

@@ -23,7 +23,8 @@ from postroom.messagebox.configuration import Host, ReceiveLocation, host_named,
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.permission import refusals_told, require_host
 from postroom.messagebox.throttling import Throttle, read_throttle
-from postroom.spark.bulk_once import receive_once
+from postroom.spark.bulk_files import BulkFiles
+from postroom.spark.bulk_once import Watcher, receive_once
 from postroom.spark.login import Login
 from postroom.spark.receive_stream import TALLIED, TALLY, start_stream
 from postroom.spark.row_stream import start_row_stream
@@ -63,10 +64,12 @@ def run_pipeline(
     once: bool = False,
     as_role: bool = False,
     stop: threading.Event | None = None,
+    watcher: Watcher | None = None,
 ) -> Counter[str]:
     """Serves the receive locations and the sinks of a host until SIGTERM or SIGINT comes, or ``stop`` is set. With
     ``once``, takes in what is there, writes what waits, and returns. The answer counts what is TALLIED and written.
 
+    ``watcher`` is told of the progress of bulk files, with ``once``; without one the log tells.
     ``as_role`` logs in as the host's own role, where the server trusts that; otherwise the URL says who logs in.
     Raises NotFound, NotAllowed or Unavailable if it cannot start, and Unavailable if Spark dies.
     """
@@ -88,7 +91,7 @@ def run_pipeline(
             text = "Spark runs on %s, and only tasks on this machine can reach the MessageBox: its address is local"
             _log.warning(text, where)
         pipeline = PipelineProcess(session, host, login=login, home=home)
-        return pipeline.run_once(stopping) if once else pipeline.run(stopping)
+        return pipeline.run_once(stopping, watcher) if once else pipeline.run(stopping)
 
 
 class PipelineProcess:
@@ -125,12 +128,12 @@ class PipelineProcess:
             raise Unavailable("Spark has died.", hint=f"See the logs in {self._home / '.postroom' / 'logs'}.")
         return self._all_counts()
 
-    def run_once(self, stopping: threading.Event) -> Counter[str]:
+    def run_once(self, stopping: threading.Event, watcher: Watcher | None = None) -> Counter[str]:
         """What is there now, location by location."""
         with self._login.connect("pipeline") as connection:
             for location in self._served(connection):
                 if not stopping.is_set():
-                    self._run_once(location, stopping)
+                    self._run_once(location, stopping, watcher)
             self._sinks.drain_all(connection, stopping)
         return self._all_counts()
 
@@ -214,7 +217,7 @@ class PipelineProcess:
 
     # -- once ----------------------------------------------------------------------------------------------------
 
-    def _run_once(self, location: ReceiveLocation, stopping: threading.Event) -> None:
+    def _run_once(self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None) -> None:
         with self._login.connect("claims") as connection:
             work = taking_in(connection, location, self._home, system_clock)
             # Whatever is there has had its time to settle by then; what still changes is for the next run.
@@ -228,9 +231,8 @@ class PipelineProcess:
                 _log.warning("%s is served by another process", location.name)
                 return
             if location.adapter["kind"] == "spark-reader" and not is_row_stream(location):
-                self._counts.update(
-                    receive_once(self._session, location, login=self._login, home=self._home, stopping=stopping)
-                )
+                receiving = BulkFiles(self._session, location, login=self._login, home=self._home, paced=False)
+                self._counts.update(receive_once(receiving, login=self._login, stopping=stopping, watcher=watcher))
                 work.release()
                 return
             start = start_row_stream if is_row_stream(location) else start_stream

@@ -96,7 +96,7 @@ def start_row_stream(
         source = own.readStream.format(reading.format).options(**reading.options)
         frame = (source if reading.schema is None else source.schema(reading.schema)).load()
         rows = frame.select(*row_columns(frame, rows_pipeline(location)))
-        tallies = rows.mapInArrow(RowStreamTask(login=login, location=location), TALLY_SCHEMA).observe(
+        tallies = rows.mapInArrow(RowStreamTask(login=login, location=location, paced=not once), TALLY_SCHEMA).observe(
             TALLY,
             functions.count("*").alias("files"),
             *(functions.sum(name).alias(name) for name in TALLIED[1:]),

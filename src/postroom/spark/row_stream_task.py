@@ -17,6 +17,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.bulk_task import rows_pipeline
 from postroom.spark.executor import drop_executor, executor_for
 from postroom.spark.login import Login
+from postroom.spark.pace import Pace
 from postroom.spark.tally import tally_of
 
 #: Where Spark tells a task which query and which batch of it it works for.
@@ -29,6 +30,8 @@ class RowStreamTask:
 
     login: Login
     location: ReceiveLocation
+    paced: bool = True
+    """Whether it slows down while too much waits in the MessageBox."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield tally_of([self.receive(_unit(), batches)])
@@ -48,6 +51,7 @@ class RowStreamTask:
                 progress=read_progress(executor.connection, [unit_id])[unit_id],
                 bad_content_type="application/octet-stream",
                 limit=limit,
+                pause=Pace(executor.connection, self.location.host_id) if self.paced else None,
             )
         except BaseException:
             drop_executor(self.login)

@@ -14,14 +14,18 @@ from postroom.agent.chunks import Progress
 from postroom.agent.receiving import Receiver, read_progress, receive_again
 from postroom.agent.routing import RoutingTable
 from postroom.agent.row_units import ReceivedRows, RowUnit, receive_rows
+from postroom.application.throttling import Throttling
 from postroom.errors import PipelineFailure
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, connect, transaction
+from postroom.messagebox.throttling import store_thresholds
 from postroom.spark.bulk_task import BulkTask, Split
 from postroom.spark.executor import drop_executor
 from postroom.spark.login import Login
+from postroom.spark.pace import Pace
 from tests.support.box import Box, Priority, Region, interchange
 from tests.support.bulk_location import add_bulk_location
+from tests.support.waiting import wait_until
 
 ROWS = pipelines.Rows(promote={Region: "region", Priority: "priority"}).settled(("region", "priority"), None)
 UNIT = RowUnit(unit_id=uuid.UUID(int=7))
@@ -171,3 +175,21 @@ def test_a_mended_row_is_received_without_spark(box: Box, connection: Connection
     still_bad = interchange(b"17,EU")
     with pytest.raises(PipelineFailure):
         transaction(connection, lambda inside: receive_again(inside, RoutingTable(), location, still_bad))
+
+
+def test_a_task_pauses_while_too_much_waits(box: Box, connection: Connection, location: ReceiveLocation) -> None:
+    """THR-04: as long as the delay says, but not so long that others cannot take messages away."""
+    paused: list[float] = []
+    pace = Pace(connection, location.host_id, sleep=paused.append)
+    pace()
+    assert paused == []
+    store_thresholds(box.connection, location.host_id, Throttling(messages=1, longest_delay=100))
+    receive(connection, location, [batch(1, 2, 3)])
+    box.connection.execute("ANALYZE")
+
+    def has_paused() -> bool:
+        Pace(connection, location.host_id, sleep=paused.append)()
+        return bool(paused)
+
+    wait_until(has_paused, 30, what="a pause")
+    assert paused == [5.0]

@@ -1,0 +1,43 @@
+"""The bar that shows people how far a bulk file has come."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from postroom.spark.bulk_once import Watcher
+    from postroom.spark.bulk_progress import BulkProgress
+
+
+@contextmanager
+def bulk_bar(stream: TextIO | None = None) -> Iterator[Watcher | None]:
+    """Draws what it is told of, a line for each location; None where nobody looks, and the log tells instead."""
+    stream = stream or sys.stdout
+    if not stream.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TextColumn("{task.fields[rows]}"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(file=stream)) as bars:
+        known: dict[str, TaskID] = {}
+
+        def show(progress: BulkProgress) -> None:
+            bad = f", {progress.bad:,} bad" if progress.bad else ""
+            rows = f"{progress.rows:,} rows{bad}, {progress.rate:,.0f}/s"
+            if progress.location not in known:
+                known[progress.location] = bars.add_task(progress.location, total=None, rows=rows)
+            bars.update(
+                known[progress.location],
+                total=progress.bytes_total,
+                completed=progress.bytes_total - progress.bytes_left,
+                rows=rows,
+            )
+
+        yield show

@@ -1,0 +1,34 @@
+"""The bar of `postroom pipeline run --once`."""
+
+from __future__ import annotations
+
+import io
+
+from postroom.cli.bulk_bar import bulk_bar
+from postroom.spark.bulk_progress import BulkProgress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_people_see_rows_rate_and_what_is_left() -> None:
+    screen = Terminal()
+    with bulk_bar(screen) as show:
+        assert show is not None
+        for left in (750, 0):
+            show(
+                BulkProgress(
+                    location="nightly", rows=12_000, bad=3, rate=850.4, files_left=1, bytes_left=left, bytes_total=1000
+                )
+            )
+    text = screen.getvalue()
+    assert "nightly" in text
+    assert "12,000 rows, 3 bad, 850/s" in text
+    assert "1.0/1.0 kB" in text
+
+
+def test_a_file_gets_no_bar() -> None:
+    with bulk_bar(io.StringIO()) as show:
+        assert show is None
