@@ -105,9 +105,8 @@ class Receiver:
         self._wake_up.send(batch.hosts)
         dropped = sum(one.chunk.dropped for one in batch.tallies)
         if dropped:
-            _log.warning(
-                "%d messages were dropped at receive port %s: nobody known stands for them", dropped, location.port_name
-            )
+            text = "%s: %d messages were dropped: nobody known stands for them, and receive port %s requires it"
+            _log.warning(text, location.name, dropped, location.port_name)
         return [
             Received(
                 interchange_id=one.chunk.interchange.interchange_id,

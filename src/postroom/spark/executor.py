@@ -8,6 +8,7 @@ A worker is forked before this module is imported, so that no two of them share 
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ def executor_for(login: Login) -> Executor:
             return executor
         except psycopg.Error:
             pass
+    # What a worker logs goes where the driver's log goes; there it has to tell when it was.
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for other in list(_kept):
         drop_executor(other)
     connection = login.connect("receive")
