@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 import pyarrow as pa
@@ -96,7 +97,8 @@ class ComponentStages:
         schema = schema_of(self._pipeline.promotes)
         while (batch := self._watch.call(name, lambda: next(batches, None))) is not None:
             batch, consumed = self._check(replace(batch, messages=_with_schema(batch.messages, schema)))
-            yield self._resolve(batch)
+            # Nobody needs the trees any more, and batches may be held.
+            yield replace(self._resolve(batch), roots=())
             if consumed:
                 return
 
@@ -121,7 +123,8 @@ class ComponentStages:
                 for row, failure in sorted(rejected.items())
             ]
             if not all(keep):
-                batch = replace(batch, messages=batch.messages.filter(pa.array(keep, pa.bool_())))
+                roots = tuple(compress(batch.roots, keep))
+                batch = replace(batch, messages=batch.messages.filter(pa.array(keep, pa.bool_())), roots=roots)
             batch = replace(batch, failures=tuple(sorted((*batch.failures, *bad), key=lambda one: one.number)))
             consumed = consumed or end is not None
         return batch, consumed
@@ -182,7 +185,7 @@ class ComponentStages:
 
 def _seen(batch: Disassembled) -> MessageBatch:
     assert batch.decoded is not None
-    return MessageBatch(batch.messages, batch.decoded)
+    return MessageBatch(batch.messages, batch.decoded, batch.roots)
 
 
 def _in_document(seen: MessageBatch, row: int, failure: PipelineFailure) -> PipelineFailure:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -15,6 +15,9 @@ from postroom.pipelines.disassembled import Decoded
 from postroom.pipelines.spooled import cut
 from postroom.system_properties import BTS
 
+if TYPE_CHECKING:
+    from lxml import etree
+
 _OWN_COLUMNS = ("number", "body", "offset", "length", "message_type")
 
 
@@ -22,9 +25,11 @@ class MessageBatch:
     """``table`` has the columns of ``Disassembled.messages``: number, body (null if it is large), message_type, and one
     per promoted property, named by its key (``Region.key``)."""
 
-    def __init__(self, table: pa.RecordBatch, decoded: Decoded) -> None:
+    def __init__(self, table: pa.RecordBatch, decoded: Decoded, roots: Sequence[etree._Element] = ()) -> None:
         self.table = table
         self._decoded = decoded
+        #: Not for components of others: who changes a tree changes what the rest of the pipeline sees (ADR 0130).
+        self._roots = roots
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -33,10 +38,10 @@ class MessageBatch:
         return map(self.message, range(len(self)))
 
     def body(self, row: int) -> Body:
-        content: bytes | None = self._columns["body"][row]
+        content = self._bodies[row]
         if content is not None:
             return Bytes(content)
-        return cut(self._decoded.body, self._columns["offset"][row], self._columns["length"][row])
+        return cut(self._decoded.body, self.table["offset"][row].as_py(), self.table["length"][row].as_py())
 
     def message(self, row: int) -> Message:
         """The document as it would be published, but for what the receive location adds."""
@@ -59,6 +64,10 @@ class MessageBatch:
             parts=self._decoded.around(part),
             body_part_name=name,
         )
+
+    @cached_property
+    def _bodies(self) -> list[bytes | None]:
+        return list(self.table["body"].to_pylist())
 
     @cached_property
     def _columns(self) -> dict[str, list[Any]]:

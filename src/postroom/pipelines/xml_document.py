@@ -13,7 +13,7 @@ from postroom.pipelines.definitions import Xml
 from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, read_whole
 from postroom.pipelines.xml_envelope import is_empty_envelope
 from postroom.pipelines.xml_path import compile_path
-from postroom.pipelines.xml_promotion import message_type_of, xml_promotion
+from postroom.pipelines.xml_promotion import XmlPromotion, message_type_of, xml_promotion
 from postroom.pipelines.xml_slice import Places, write_document
 from postroom.pipelines.xml_tree import read_tree
 
@@ -28,7 +28,7 @@ def disassemble(pipeline: Xml, body: Body, size: BatchSize) -> Iterator[Disassem
     root = read_tree(content)
     if pipeline.split is None:
         rows = Rows(promotes=pipeline.promotes)
-        _add(rows, pipeline, 1, content, root, 0)
+        rows.add(1, content, _promotion(pipeline).values(root), offset=0, message_type=message_type_of(root), root=root)
         yield rows.finish()
     else:
         yield from _split(pipeline, pipeline.split, content, root, size)
@@ -39,14 +39,19 @@ def _split(
 ) -> Iterator[Disassembled]:
     elements = _documents(pipeline, split, envelope)
     places = Places(content, envelope, elements)
+    promotion = _promotion(pipeline)
     rows = Rows(promotes=pipeline.promotes)
     for number, element in enumerate(elements, 1):
         document = write_document(element)
         try:
-            # Read again as a subscriber will: alone, with this element as its root.
-            root = read_tree(document)
+            root = element
+            values = promotion.values_inside(element)
+            if values is None:
+                # Read again as a subscriber will: alone, with this element as its root.
+                root = read_tree(document)
+                values = promotion.values(root)
             offset, document = places.placed(number, document)
-            _add(rows, pipeline, number, document, root, offset)
+            rows.add(number, document, values, offset=offset, message_type=message_type_of(root), root=root)
         except PipelineFailure as failure:
             reason = PipelineFailure(f"Document {number}: {failure.what}", why=failure.why, hint=failure.hint)
             rows.fail(number, document, reason)
@@ -57,9 +62,8 @@ def _split(
         yield rows.finish()
 
 
-def _add(rows: Rows, pipeline: Xml, number: int, body: bytes, root: etree._Element, offset: int) -> None:
-    promotion = xml_promotion(pipeline.promotions, tuple(pipeline.namespaces.items()))
-    rows.add(number, body, promotion.values(root), offset=offset, message_type=message_type_of(root))
+def _promotion(pipeline: Xml) -> XmlPromotion:
+    return xml_promotion(pipeline.promotions, tuple(pipeline.namespaces.items()))
 
 
 def _documents(pipeline: Xml, split: str, envelope: etree._Element) -> list[etree._Element]:

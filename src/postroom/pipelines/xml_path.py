@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from lxml import etree
 
 from postroom.pipelines.promotions import Promotions
 
+_NAME = r"[^\W\d][\w.-]*"
+#: Children by their names from the root down, and at the end perhaps an attribute.
+_NAMED_STEPS = re.compile(rf"(?:/(?:{_NAME}:)?{_NAME})+(?:/@(?:{_NAME}:)?{_NAME})?")
 _ANY_DOCUMENT = etree.fromstring("<document/>")
 
 
 def compile_path(path: str, namespaces: Mapping[str, str]) -> etree.XPath:
     return etree.XPath(path, namespaces=dict(namespaces), smart_strings=False)
+
+
+def compile_inside(path: str, namespaces: Mapping[str, str]) -> etree.XPath | None:
+    """The same path for a document that is still an element of its envelope. Only of a path that names its steps from
+    the root down is it certain that it selects the same there; None for any other."""
+    if _NAMED_STEPS.fullmatch(path) is None:
+        return None
+    return compile_path(f"self::{path[1:]}", namespaces)
 
 
 def problems(promotions: Promotions, namespaces: Mapping[str, str], split: str | None) -> list[str]:

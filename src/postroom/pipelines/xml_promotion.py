@@ -11,7 +11,7 @@ from lxml import etree
 from postroom.errors import BadValue, PipelineFailure
 from postroom.pipelines.promote import cannot_promote, promote_text
 from postroom.pipelines.promotions import Promotions
-from postroom.pipelines.xml_path import compile_path
+from postroom.pipelines.xml_path import compile_inside, compile_path
 from postroom.properties import Property
 from postroom.system_properties import BTS
 from postroom.values import Value
@@ -24,18 +24,36 @@ class XmlPromotion:
 
     def __init__(self, promotions: Promotions, namespaces: Mapping[str, str]) -> None:
         self._columns = [(prop, path, compile_path(path, namespaces)) for prop, path in promotions.entries]
+        inside = [(prop, path, compile_inside(path, namespaces)) for prop, path in promotions.entries]
+        self._inside = [(prop, path, xpath) for prop, path, xpath in inside if xpath is not None]
 
     def values(self, root: etree._Element) -> list[Value | None]:
+        tree = root.getroottree()
         return [
-            promote_text(prop, text_of(select(prop, path, xpath, root)), path=path)
+            promote_text(prop, text_of(select(prop, path, xpath, tree)), path=path)
             for prop, path, xpath in self._columns
         ]
 
+    def values_inside(self, element: etree._Element) -> list[Value | None] | None:
+        """What ``values`` would give for this element of an envelope if it were read alone (ADR 0130); None if only
+        reading it can tell that, or what is wrong with it."""
+        if len(self._inside) < len(self._columns):
+            return None
+        try:
+            return [
+                promote_text(prop, text_of(select(prop, path, xpath, element)), path=path)
+                for prop, path, xpath in self._inside
+            ]
+        except PipelineFailure:
+            return None
 
-def select(prop: Property, path: str, xpath: etree.XPath, root: etree._Element) -> str | etree._Element | None:
-    """The one node that a path selects in a document: a text, or an element without others in it."""
+
+def select(
+    prop: Property, path: str, xpath: etree.XPath, begin: etree._Element | etree._ElementTree
+) -> str | etree._Element | None:
+    """The one node that a path selects from where it begins: a text, or an element without others in it."""
     try:
-        nodes: Any = xpath(root.getroottree())
+        nodes: Any = xpath(begin)
     except etree.XPathError as error:
         raise cannot_promote(prop, path, f"The XPath failed: {error}.") from None
     if not nodes:
@@ -47,7 +65,7 @@ def select(prop: Property, path: str, xpath: etree.XPath, root: etree._Element) 
         return node
     if not isinstance(node, etree._Element) or not isinstance(node.tag, str):
         raise cannot_promote(prop, path, "It selects neither an element, nor an attribute, nor a text.")
-    if any(isinstance(child.tag, str) for child in node):
+    if len(node) and any(isinstance(child.tag, str) for child in node):
         raise cannot_promote(prop, path, "The element contains other elements.")
     return node
 
@@ -58,6 +76,8 @@ def text_of(node: str | etree._Element | None) -> str | None:
         return node
     if node.get(_NIL, "").strip() in ("true", "1"):
         return None
+    if not len(node):
+        return node.text or ""
     # Comments inside divide the text.
     return "".join([node.text or "", *(child.tail or "" for child in node)])
 
@@ -70,7 +90,13 @@ def xml_promotion(promotions: Promotions, namespaces: tuple[tuple[str, str], ...
 
 def message_type_of(root: etree._Element) -> str:
     """The namespace, '#' and the name of the root; just the name where there is no namespace (TYP-01)."""
-    name = etree.QName(root)
+    return _type_of_tag(str(root.tag))
+
+
+# An interchange has many roots of the same name; a bad one raises, and is not kept.
+@lru_cache(maxsize=1024)
+def _type_of_tag(tag: str) -> str:
+    name = etree.QName(tag)
     message_type = f"{name.namespace}#{name.localname}" if name.namespace else name.localname
     try:
         BTS.MessageType.check(message_type)

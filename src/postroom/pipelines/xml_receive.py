@@ -175,4 +175,4 @@ def _add(
     offset: int,
 ) -> None:
     columns = [values.get(prop.key) for prop in pipeline.promotes]
-    rows.add(number, body, columns, offset=offset, message_type=message_type_of(root))
+    rows.add(number, body, columns, offset=offset, message_type=message_type_of(root), root=root)

@@ -17,6 +17,8 @@ from postroom.schemas.xsd import XsdFile, parse_xsd, xs
 #: Where the files seem to be while libxml2 compiles them.
 _HERE = "postroom:///"
 _REFERENCES = ("include", "import", "redefine")
+#: Where a schema refers to types.
+_TYPES = ("type", "base", "itemType", "memberTypes")
 #: How many of the problems of a document are told.
 _SHOWN = 3
 
@@ -30,6 +32,7 @@ class XsdSet:
         self._compiled: dict[str, etree.XMLSchema] = {}
         #: By whose schema a root is validated, and which file declares it.
         self._by_root: dict[str, tuple[str, str]] = {}
+        self._has_ids = any(_declares_ids(name, content) for name, content in contents.items())
         self.problems: list[str] = []
         for name in names:
             self._add(name)
@@ -58,6 +61,15 @@ class XsdSet:
     def knows(self, root: etree._Element) -> bool:
         """Whether one of the files declares this root."""
         return str(root.tag) in self._by_root
+
+    def passes(self, root: etree._Element) -> bool:
+        """Whether a document is valid for certain. It may still stand in its envelope: False then also says that only
+        ``check`` can tell, once it is read alone."""
+        known = self._by_root.get(str(root.tag))
+        if known is None or (self._has_ids and root.getparent() is not None):
+            return False
+        with self._one_at_a_time:
+            return self._compiled[known[0]].validate(root)
 
     def check(self, root: etree._Element) -> list[str]:
         """The first few things that are wrong with a document that is known, each with its line."""
@@ -115,6 +127,18 @@ def _roots(contents: Mapping[str, bytes], name: str) -> Iterator[tuple[str, str]
             yield (f"{{{namespace}}}{local}" if namespace else str(local)), file
         for element, other in _references(parsed, file):
             waiting.append((other, "" if element.tag == xs("import") else namespace))
+
+
+def _declares_ids(name: str, content: bytes) -> bool:
+    """Whether something here is an xs:ID. libxml2 keeps these for a whole tree, so that documents of one envelope would
+    not each have their own."""
+    parsed = parse_xsd(content, Path(name))
+    return isinstance(parsed, XsdFile) and any(
+        used.rpartition(":")[2] == "ID"
+        for element in parsed.root.iter(etree.Element)
+        for attribute in _TYPES
+        for used in element.get(attribute, "").split()
+    )
 
 
 class _Given(etree.Resolver):
