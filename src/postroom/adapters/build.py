@@ -37,9 +37,13 @@ def load_adapter(stored: Mapping[str, Any]) -> PortAdapter:
     try:
         return _STORED.validate_python(dict(stored))
     except (ValidationError, TypeError) as error:
+        # Without values: among them are passwords, and suspended messages show this to operators.
+        wrong = str(error)
+        if isinstance(error, ValidationError):
+            wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         raise DefinitionError(
-            f"This is not a stored adapter: {dict(stored)!r}.",
-            why=str(error),
+            f"This is not a stored adapter of the kind {stored.get('kind')!r}.",
+            why=wrong,
             hint="It may have been written by another version; apply the application again.",
         ) from None
 
