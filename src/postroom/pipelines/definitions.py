@@ -233,6 +233,10 @@ class FlatFile(Promoting):
     ``count`` names the field of the trailer that has the number of records; if it is another number, nothing is
     published.
 
+    A record may be followed by others that belong to it, such as the lines of an order: ``lines`` names them, and gives
+    their layouts. All of them and the record have tags, and are delimited alike. Each is an element of that name after
+    the record's own (in JSON, an object in a list of that name). ``count`` counts them, too.
+
     Records end with LF or CR LF, or with another character, ``end``. Empty lines are no records. A bad record is
     suspended alone, unless ``recoverable`` is false: as an interchange of its own, with the header and the trailer
     around it.
@@ -242,6 +246,7 @@ class FlatFile(Promoting):
     content_type: ClassVar[str] = "text/plain"
     message_type: str
     record: Layout
+    lines: Mapping[str, Layout] = Field(default_factory=dict)
     header: Layout | None = None
     trailer: Layout | None = None
     count: str | None = None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Body, Bytes
 from postroom.pipelines.csv_format import RowFormat
 from postroom.pipelines.csv_reader import CsvReader, Row
 from postroom.pipelines.definitions import FlatFile
-from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows
+from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE, BatchSize, Disassembled, Rows, too_large
 from postroom.pipelines.flat_document import json_writer, xml_writer
 from postroom.pipelines.flat_layout import HEADER, Delimited, Positional
 from postroom.pipelines.flat_record import RecordReader, Text, format_of, in_line
@@ -19,32 +20,22 @@ from postroom.values import Value
 
 
 def disassemble(pipeline: FlatFile, body: Body, size: BatchSize) -> Iterator[Disassembled]:
-    """One message a record. What is wrong with the header or the trailer fails the interchange, before anything of it
-    is yielded: for the trailer everything is read once more."""
+    """One message a record, with the lines that follow it. What is wrong with the header or the trailer fails the
+    interchange, before anything of it is yielded: for the trailer everything is read once more."""
     flat = _Reading(pipeline, size)
     source = CsvReader(body, format=flat.format_of(pipeline.record), size=size)
     header = flat.header(source)
     trailer = flat.trailer(body)
-    write = xml_writer(pipeline.message_type, pipeline.record.fields)
-    if pipeline.output == "json":
-        write = json_writer(pipeline.record.fields)
-    record = flat.reader_of(pipeline.record, "")
-    promoted = _Promoted(pipeline, header.texts if header else [])
+    documents = _Documents(pipeline, flat, header.texts if header else [])
+    records = source.rows()
+    if trailer is not None:
+        records = takewhile(lambda row: row.line < trailer.line, records)
     rows = Rows(promotes=pipeline.promotes)
-    for number, row in enumerate(source.rows(), 1):
-        if trailer is not None and row.line >= trailer.line:
-            break
+    for number, group in enumerate(documents.groups(records), 1):
         try:
-            texts = record.texts(row)
-            try:
-                values = promoted.values(texts)
-                document = write(texts)
-                if len(document) > FRAGMENT_SIZE:
-                    raise _too_long(len(document))
-            except PipelineFailure as failure:
-                raise in_line(row, failure) from None
+            document, values = documents.read(group)
         except PipelineFailure as failure:
-            rows.fail(number, _alone(row, header, trailer), failure)
+            rows.fail(number, _alone(group, header, trailer), failure)
         else:
             rows.add(number, document, values, offset=0, message_type=pipeline.message_type)
         if rows.fills(size):
@@ -52,6 +43,66 @@ def disassemble(pipeline: FlatFile, body: Body, size: BatchSize) -> Iterator[Dis
             rows = Rows(promotes=pipeline.promotes)
     if len(rows):
         yield rows.finish()
+
+
+class _Documents:
+    """Makes documents of records."""
+
+    def __init__(self, pipeline: FlatFile, flat: _Reading, header: list[Text]) -> None:
+        fields = pipeline.record.fields
+        line_fields = {name: layout.fields for name, layout in pipeline.lines.items()}
+        self._record = flat.reader_of(pipeline.record, "")
+        self._lines = {name: flat.reader_of(layout, f"{name}.") for name, layout in pipeline.lines.items()}
+        self._promoted = _Promoted(pipeline, header)
+        self._write = xml_writer(pipeline.message_type, fields, line_fields)
+        if pipeline.output == "json":
+            self._write = json_writer(fields, line_fields)
+
+    def groups(self, records: Iterator[Row]) -> Iterator[list[Row]]:
+        """A record each, with its lines. What has the tag of none stands with the record before it, and fails it: it
+        may be one of its lines that was damaged."""
+        if not self._lines:
+            yield from ([row] for row in records)
+            return
+        group: list[Row] = []
+        held = 0
+        for row in records:
+            if group and self._record.is_tagged(row):
+                yield group
+                group, held = [], 0
+            group.append(row)
+            held += len(row.raw)
+            if held > MAX_DOCUMENT_SIZE:
+                raise too_large(f"Line {group[0].line}: the record and its lines have {held:,} bytes", "document")
+        if group:
+            yield group
+
+    def read(self, group: list[Row]) -> tuple[bytes, list[Value | None]]:
+        """The document of a group, and what is promoted from it."""
+        first, *others = group
+        texts = self._record.texts(first)
+        following = [self._line(row) for row in others]
+        try:
+            values = self._promoted.values(texts)
+            document = self._write(texts, following)
+            if len(document) > FRAGMENT_SIZE:
+                raise _too_long(len(document))
+        except PipelineFailure as failure:
+            raise in_line(first, failure) from None
+        return document, values
+
+    def _line(self, row: Row) -> tuple[str, list[Text]]:
+        if row.failure is not None:
+            raise row.failure
+        for name, reader in self._lines.items():
+            if reader.is_tagged(row):
+                return name, reader.texts(row)
+        failure = PipelineFailure(
+            "the record begins with no tag that is known.",
+            why=f"After a record these may follow: {', '.join(self._lines)}.",
+            hint="Correct the record and send it again.",
+        )
+        raise in_line(row, failure)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +114,8 @@ class _Header:
 @dataclass(frozen=True, kw_only=True)
 class _Trailer:
     line: int
-    of_one: bytes
-    """As it would be written after a single record."""
+    after: Callable[[int], bytes]
+    """As it would be written after so many records."""
 
 
 class _Reading:
@@ -118,20 +169,23 @@ class _Reading:
             texts = reader.texts(row)
         except PipelineFailure as failure:
             raise _unreadable("trailer", failure.what, failure.why) from None
-        of_one = last.raw
-        if self._pipeline.count is not None:
-            said = texts[layout.names.index(self._pipeline.count)]
-            if said is None or int(said) != records:
-                raise PipelineFailure(
-                    f"The trailer says {said or 'nothing'}, and there are {records:,} records.",
-                    why="A part of the interchange may have been lost on its way.",
-                    hint="Send the interchange again, whole.",
-                )
-            alone = reader.with_value(row, self._pipeline.count, "1").encode(format.encoding)
-            text = last.raw.decode(format.encoding)
-            before, after = text.split(format.bare(text), 1)
-            of_one = before.encode(format.encoding) + alone + after.encode(format.encoding)
-        return _Trailer(line=last.line, of_one=of_one)
+        if self._pipeline.count is None:
+            return _Trailer(line=last.line, after=lambda records: last.raw)
+        said = texts[layout.names.index(self._pipeline.count)]
+        if said is None or int(said) != records:
+            raise PipelineFailure(
+                f"The trailer says {said or 'nothing'}, and there are {records:,} records.",
+                why="A part of the interchange may have been lost on its way.",
+                hint="Send the interchange again, whole.",
+            )
+        text = last.raw.decode(format.encoding)
+        before, after = text.split(format.bare(text), 1)
+        count = self._pipeline.count
+
+        def with_count(records: int) -> bytes:
+            return (before + reader.with_value(row, count, str(records)) + after).encode(format.encoding)
+
+        return _Trailer(line=last.line, after=with_count)
 
 
 class _Promoted:
@@ -155,9 +209,10 @@ class _Promoted:
         return values
 
 
-def _alone(row: Row, header: _Header | None, trailer: _Trailer | None) -> bytes:
+def _alone(group: list[Row], header: _Header | None, trailer: _Trailer | None) -> bytes:
     """A record as an interchange of its own, in the form that it came in: it can be mended and taken up again."""
-    return (header.raw if header else b"") + row.raw + (trailer.of_one if trailer else b"")
+    records = b"".join(row.raw for row in group)
+    return (header.raw if header else b"") + records + (trailer.after(len(group)) if trailer else b"")
 
 
 def _unreadable(role: str, what: str, why: str = "") -> PipelineFailure:

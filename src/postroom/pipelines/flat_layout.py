@@ -153,9 +153,11 @@ Layout = Annotated[Delimited | Positional, Setting(discriminator="kind")]
 def problems(flat: FlatFile) -> list[str]:
     """What is wrong with the records of a definition, and with what it promotes from them."""
     found = []
-    for role, layout in (("record", flat.record), ("header", flat.header), ("trailer", flat.trailer)):
+    roles = {"record": flat.record, **flat.lines, "header": flat.header, "trailer": flat.trailer}
+    for role, layout in roles.items():
         if layout is not None:
             found += [f"{role}: {problem}" for problem in layout.problems()]
+    found += _line_problems(flat)
     namespace, _, root = flat.message_type.rpartition("#")
     if not NAME.fullmatch(root) or "#" in namespace or (flat.message_type.startswith("#")):
         found.append(f"The message type {flat.message_type!r} must be a name, or a namespace, # and a name.")
@@ -167,6 +169,26 @@ def problems(flat: FlatFile) -> list[str]:
         elif counted[0].type is not ValueType.INT:
             found.append(f"The number of records is in {flat.count!r}, which must be an int.")
     return [*found, *_end_problems(flat)]
+
+
+def _line_problems(flat: FlatFile) -> Iterator[str]:
+    """Records are told apart by their tags, before it is known how each is laid out."""
+    tags = {flat.record.tag}
+    for name, layout in flat.lines.items():
+        if not NAME.fullmatch(name) or name in (*flat.record.names, "record", "header", "trailer"):
+            yield f"{name!r} cannot be the name of a line: it is no name, or a field of the record has it."
+        if flat.record.tag is None or layout.tag is None:
+            yield f"{name}: the record and its lines need tags to be told apart."
+        elif any(one and (one.startswith(layout.tag) or layout.tag.startswith(one)) for one in tags):
+            yield f"{name}: its tag {layout.tag!r} cannot be told from another one."
+        if format_marks(layout) != format_marks(flat.record):
+            yield f"{name}: it has to be delimited as the record is."
+        tags.add(layout.tag)
+
+
+def format_marks(layout: Delimited | Positional) -> tuple[str | None, ...]:
+    """What tells fields apart."""
+    return (layout.delimiter, layout.quote, layout.escape) if isinstance(layout, Delimited) else ()
 
 
 def _promotion_problems(flat: FlatFile) -> Iterator[str]:

@@ -45,6 +45,12 @@ class RecordReader:
             position += field.width or 0
         self._width = position
 
+    def is_tagged(self, row: Row) -> bool:
+        """Whether a record begins with the tag of this layout."""
+        first = (row.fields[0] if row.fields else None) or ""
+        tag = self._layout.tag or ""
+        return first.startswith(tag) if isinstance(self._layout, Positional) else first == tag
+
     def texts(self, row: Row) -> list[Text]:
         """One per field. PipelineFailure, with the line, if it is no such record."""
         if row.failure is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from decimal import Decimal
 
 import pytest
 
@@ -61,6 +62,22 @@ def test_a_bad_line_is_suspended_alone_with_its_bytes(box: Box) -> None:
     assert box.suspended() == [("PIPELINE", True)]
     assert box.one(SUSPENDED_BODY) == (b"{broken")
     assert "Line 2" in box.one("SELECT error_description FROM suspended_queue")
+
+
+def test_records_of_a_flat_file_become_xml_and_a_bad_one_stays_as_it_came(box: Box) -> None:
+    """RCV-11, RCV-14."""
+    record = pipelines.Delimited(["region", pipelines.Field("total", Decimal)], delimiter=";")
+    flat = pipelines.FlatFile(message_type="Order", record=record, promote={Region: "region", Total: "total"})
+    location = box.add_location(flat)
+    box.add_port("Europe", "Region == 'EU' and Total > 9 and BTS.MessageType == 'Order'")
+    [received] = box.receive(location, b"EU;10.50\nEU;much\n")
+    assert (received.published, received.suspended) == (1, 1)
+    parts = box.connection.execute("SELECT body, content_type FROM parts ORDER BY content_type").fetchall()
+    assert parts == [
+        (b"<Order><region>EU</region><total>10.50</total></Order>", "application/xml"),
+        (b"EU;much\n", "text/plain"),
+    ]
+    assert "Line 2: total cannot be read." in box.one("SELECT error_description FROM suspended_queue")
 
 
 def test_a_value_of_the_wrong_type_suspends_its_message_with_the_reason_and_no_other(box: Box) -> None:

@@ -139,6 +139,90 @@ def test_one_bad_record_fails_a_standard_interchange() -> None:
         list(standard.disassemble(Bytes(HEADER + b"1;EU\n2;US;2\n3;EU;3\n" + TRAILER)))
 
 
+WITH_LINES = FlatFile(
+    message_type="urn:orders#Order",
+    record=Delimited(["number", "region"], tag="ORD", delimiter=";"),
+    lines={
+        "Line": Delimited(["item", Field("quantity", int)], tag="LIN", delimiter=";"),
+        "Note": Delimited(["text"], tag="NTE", delimiter=";"),
+    },
+    trailer=Delimited([Field("records", int)], tag="END", delimiter=";"),
+    count="records",
+    promote={Region: "region"},
+)
+TWO_ORDERS = b"ORD;1;EU\nLIN;nut;5\nNTE;soon\nLIN;bolt;6\nORD;2;US\nEND;5\n"
+
+
+def test_lines_belong_to_the_record_before_them(receive: Run) -> None:
+    received = receive(WITH_LINES, TWO_ORDERS)
+    assert received.bodies == [
+        (
+            b'<ns0:Order xmlns:ns0="urn:orders"><number>1</number><region>EU</region>'
+            b"<Line><item>nut</item><quantity>5</quantity></Line><Note><text>soon</text></Note>"
+            b"<Line><item>bolt</item><quantity>6</quantity></Line></ns0:Order>"
+        ),
+        b'<ns0:Order xmlns:ns0="urn:orders"><number>2</number><region>US</region></ns0:Order>',
+    ]
+    assert received.column(Region.key) == ["EU", "US"]
+    [first, second] = receive(WITH_LINES.model_copy(update={"output": "json"}), TWO_ORDERS).bodies
+    lines = [{"item": "nut", "quantity": 5}, {"item": "bolt", "quantity": 6}]
+    assert json.loads(first) == {"number": "1", "region": "EU", "Line": lines, "Note": [{"text": "soon"}]}
+    assert json.loads(second) == {"number": "2", "region": "US", "Line": [], "Note": []}
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (b"LIN;nut;many", "Line 2: quantity cannot be read."),
+        (b"LIN;nut", "Line 2: the record has one field, not 2."),
+        (b"LIM;nut;5", "Line 2: the record begins with no tag that is known."),
+        (b'LIN;"nut;5', "Line 2: a quote is opened and never closed."),
+    ],
+)
+def test_a_bad_line_fails_its_record_alone(receive: Run, bad: bytes, reason: str) -> None:
+    received = receive(WITH_LINES, TWO_ORDERS.replace(b"LIN;nut;5", bad))
+    assert received.numbers == [2]
+    [failed] = received.failures
+    assert failed.body == b"ORD;1;EU\n" + bad + b"\nNTE;soon\nLIN;bolt;6\nEND;4\n"
+    assert reason in received.reasons[0]
+    assert receive(WITH_LINES, failed.body.replace(bad, b"LIN;nut;5")).numbers == [1]
+
+
+def test_lines_without_a_record_are_bad(receive: Run) -> None:
+    received = receive(WITH_LINES, b"LIN;nut;5\nORD;1;EU\nEND;2\n")
+    assert received.numbers == [2]
+    assert "Line 1: the record does not begin with 'ORD'." in received.reasons[0]
+
+
+def test_positional_lines(receive: Run) -> None:
+    pipeline = FlatFile(
+        message_type="Order",
+        record=Positional([Field("number", width=2)], tag="1"),
+        lines={"Line": Positional([Field("item", width=4)], tag="2")},
+    )
+    assert receive(pipeline, b"1AB\n2nut \n1CD\n").bodies == [
+        b"<Order><number>AB</number><Line><item>nut</item></Line></Order>",
+        b"<Order><number>CD</number></Order>",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("record", "lines", "problem"),
+    [
+        (Delimited(["a"]), {"L": Delimited(["b"], tag="2")}, "L: the record and its lines need tags"),
+        (Delimited(["a"], tag="1"), {"L": Delimited(["b"])}, "L: the record and its lines need tags"),
+        (Delimited(["a"], tag="1"), {"L": Delimited(["b"], tag="12")}, "cannot be told from another one"),
+        (Delimited(["a"], tag="1"), {"a": Delimited(["b"], tag="2")}, "'a' cannot be the name of a line"),
+        (Delimited(["a"], tag="1"), {"L": Delimited(["b"], tag="2", delimiter=";")}, "delimited as the record is"),
+        (Delimited(["a"], tag="1"), {"L": Positional([Field("b", width=1)], tag="2")}, "delimited as the record is"),
+        (Delimited(["a"], tag="1"), {"L": Delimited([], tag="2")}, "L: There are no fields."),
+    ],
+)
+def test_problems_of_lines(record: Delimited, lines: dict[str, Delimited | Positional], problem: str) -> None:
+    [found] = FlatFile(message_type="R", record=record, lines=lines).problems()
+    assert problem in found
+
+
 @pytest.mark.parametrize(
     ("record", "line", "fields"),
     [
@@ -250,7 +334,7 @@ def test_problems(changes: dict[str, object], problem: str) -> None:
 
 
 def test_a_definition_survives_storage() -> None:
-    for pipeline in (ORDERS, FIXED):
+    for pipeline in (ORDERS, FIXED, WITH_LINES):
         stored = json.loads(json.dumps(pipeline.model_dump(mode="json")))
         assert load_pipeline(stored) == pipeline
         assert load_pipeline(stored).problems() == []

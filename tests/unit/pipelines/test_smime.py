@@ -236,7 +236,7 @@ def test_a_certificate_may_be_trusted_itself(people: People, tmp_path: Path) -> 
         ({"trusted": None, "must_be_signed": False}, "signed", "signed, and the pipeline trusts nobody"),
         ({"key": "/nowhere/us.key"}, "encrypted", "/nowhere/us.key cannot be used."),
         ({"trusted": "/nowhere/trusted.pem"}, "signed", "/nowhere/trusted.pem cannot be used."),
-        ({"max_size": 10}, "signed", "takes no more than 10"),
+        ({"max_size": 10}, "signed", "takes apart no more than 10"),
         ({}, "for others", "The message cannot be decrypted."),
         ({}, "twice", "The message is signed twice."),
         ({}, b"Content-Type: application/pkcs7-mime; smime-type=compressed-data\r\n\r\nx", "type compressed-data"),

@@ -57,14 +57,7 @@ class Mime(Decoder):
         return found
 
     def decode(self, message: Message) -> Message:
-        assert message.body is not None
-        if message.body.body.size > self.max_size:
-            raise PipelineFailure(
-                f"The MIME message has {message.body.body.size:,} bytes.",
-                why=f"This pipeline takes apart no more than {self.max_size:,}, because they are held in memory.",
-                hint="If it is meant to be so large, raise max_size of the component.",
-            )
-        _, parsed = parsed_mime(message)
+        _, parsed = parsed_mime(message, max_size=self.max_size)
         if not _is_mime(parsed):
             if self.allow_non_mime:
                 return message
@@ -135,8 +128,15 @@ class Mime(Decoder):
         return 0
 
 
-def parsed_mime(message: Message) -> tuple[bytes, email.message.Message]:
+def parsed_mime(message: Message, *, max_size: int) -> tuple[bytes, email.message.Message]:
     """The whole message with its headers, which may have come by HTTP, and what is in it."""
+    assert message.body is not None
+    if message.body.body.size > max_size:
+        raise PipelineFailure(
+            f"The MIME message has {message.body.body.size:,} bytes.",
+            why=f"This pipeline takes apart no more than {max_size:,}, because they are held in memory.",
+            hint="If it is meant to be so large, raise max_size of the component.",
+        )
     content = message.data
     transport = message.context.get(HTTP.ContentType)
     if isinstance(transport, str) and transport.lower().startswith(_WRAPPED) and not _NOT_IN_A_NAME.search(transport):

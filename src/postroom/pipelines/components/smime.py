@@ -69,14 +69,7 @@ class SMime(Decoder):
         """The same at another time, which certificates have to be valid at."""
         # Whatever was said before about who has signed it does not count.
         message = message.with_context(message.context.write(BTS.SignatureCertificate, None))
-        assert message.body is not None
-        if message.body.body.size > self.max_size:
-            raise PipelineFailure(
-                f"The S/MIME message has {message.body.body.size:,} bytes.",
-                why=f"This pipeline takes no more than {self.max_size:,}, because they are held in memory.",
-                hint="If it is meant to be so large, raise max_size of the component.",
-            )
-        content, parsed = parsed_mime(message)
+        content, parsed = parsed_mime(message, max_size=self.max_size)
         signer: x509.Certificate | None = None
         encrypted = False
         for _ in range(_MAX_LAYERS):
