@@ -53,10 +53,11 @@ def start_stream(
 
     from postroom.spark.receiving_source import receiving
     from postroom.spark.session import without_pandas_warning
+    from postroom.spark.tally import TALLY_SCHEMA
 
     checkpoints = home / ".postroom" / "checkpoints" / str(location.location_id)
     shutil.rmtree(checkpoints, ignore_errors=True)
-    source = receiving(*_way_in(location, login, home, paced=not once))
+    source = receiving(*_way_in(location, login, home, paced=not once), TALLY_SCHEMA)
     with without_pandas_warning():
         session.dataSource.register(source)
         reader = (

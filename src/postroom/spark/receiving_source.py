@@ -9,6 +9,7 @@ function runs in the reader's own worker: a batch has one Python stage and not t
 
 from __future__ import annotations
 
+import pickle
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -18,26 +19,28 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from postroom.spark.tally import TALLY_SCHEMA
-
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def receiving(source: type[DataSource], task: Task) -> type[DataSource]:
-    """A source of its own name that reads what ``source`` reads, and yields what the task makes of it."""
+def receiving(source: type[DataSource], task: Task, schema: str) -> type[DataSource]:
+    """A source of its own name that reads what ``source`` reads, and yields what the task makes of it: rows of
+    ``schema``."""
     unique = f"{source.name()}_{uuid.uuid4().hex}"
+    # Pickled by itself: the processes that plan and ask have no use for it, nor for all that it imports.
+    pickled = pickle.dumps(task)
+    columns = schema
 
-    # Made anew for every query, and so pickled with the task in it: options are text, and a login is none of Spark's.
+    # Made anew for every query, and so sent with the task in it: options are text, and a login is none of Spark's.
     class Receiving(DataSource):
         @classmethod
         def name(cls) -> str:
             return unique
 
         def schema(self) -> str:
-            return TALLY_SCHEMA
+            return columns
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-            return ReceivingReader(source(self.options).streamReader(schema), task)
+            return ReceivingReader(source(self.options).streamReader(schema), pickled)
 
     return Receiving
 
@@ -45,7 +48,7 @@ def receiving(source: type[DataSource], task: Task) -> type[DataSource]:
 class ReceivingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Asks as the reader of the source asks; its tasks read, and do the task's work."""
 
-    def __init__(self, reader: Any, task: Task) -> None:
+    def __init__(self, reader: Any, task: bytes) -> None:
         self._reader = reader
         self._task = task
 
@@ -66,7 +69,8 @@ class ReceivingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return list(self._reader.partitions(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._task(iter(self._reader.read(partition)))
+        task: Task = pickle.loads(self._task)
+        return task(iter(self._reader.read(partition)))
 
     def stop(self) -> None:
         self._reader.stop()
