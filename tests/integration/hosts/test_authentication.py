@@ -5,23 +5,30 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding, pkcs7
 
 from postroom import pipelines
 from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import Received, Receiver
 from postroom.agent.resuming import ResumedInbound
 from postroom.agent.routing import RoutingTable
+from postroom.clock import system_clock
 from postroom.message import FRAGMENT_SIZE, Bytes, Context
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
 from postroom.operations.instance_changes import resume
-from postroom.pipelines import ReceivePipeline
+from postroom.pipelines import ReceivePipeline, components
+from postroom.pipelines.components.smime import thumbprint
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
+from tests.support.certificates import issue
 from tests.support.senders import Recorder
 from tests.support.waiting import wait_until
 
@@ -77,6 +84,30 @@ def test_drop_discards_what_nobody_stands_for_and_only_counts_it(
     assert (box.queued(), box.suspended(), box.count("spool"), box.count("parts")) == ({}, [], 0, 0)
     assert box.one("SELECT outcome FROM receipts") == {"last": 1, "done": True, "dropped": 1}
     assert ": 1 messages were dropped: nobody known stands for them, and receive port OrdersIn" in caplog.text
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_who_has_signed_a_message_stands_for_it(box: Box, tmp_path: Path, trusted: bool) -> None:
+    """SEC-12: by certificate. Nobody is believed in a host that is not trusted."""
+    now = system_clock()
+    today = (now - timedelta(days=1), now + timedelta(days=1))
+    authority = issue("Authority", is_authority=True, elliptic=True, valid=today)
+    sender = issue("Acme", issuer=authority, elliptic=True, valid=today)
+    certificates, _ = authority.write(tmp_path, "authority")
+    pipeline = pipelines.Receive(
+        decode=[components.SMime(trusted=certificates), components.Mime()],
+        disassemble=[pipelines.Json(promote={Region: "region"})],
+        resolve_party=[components.PartyByCertificate({thumbprint(sender.certificate): "Acme"})],
+    )
+    order = b'Content-Type: application/json\r\n\r\n{"region": "EU"}'
+    signer = pkcs7.PKCS7SignatureBuilder().set_data(order)
+    signer = signer.add_signer(sender.certificate, sender.key, hashes.SHA256())
+    mail = signer.sign(Encoding.SMIME, [pkcs7.PKCS7Options.DetachedSignature])
+    received = receive(box, location(box, "keep", pipeline, trusted=trusted), mail, Context())
+    assert (received.published, received.suspended) == ((1, 0) if trusted else (0, 1))
+    if trusted:
+        row = box.connection.execute("SELECT originator_sid, originator_pid FROM spool").fetchone()
+        assert row == ("CN=Acme", "Acme")
 
 
 def test_drop_is_for_each_message_alone(box: Box) -> None:

@@ -104,6 +104,7 @@ def test_a_signature_is_taken_off_and_its_certificate_named(people: People) -> N
     message = decode(people.smime(), signed(people.sender))
     assert message.context[BTS.SignatureCertificate] == thumbprint(people.sender.certificate)
     assert not message.context.is_promoted(BTS.SignatureCertificate)
+    assert message.context[BTS.OriginatorSID] == "CN=Acme"
     assert Mime().decode(message).data.strip() == b'{"region": "EU"}'
 
 

@@ -19,6 +19,7 @@ from postroom.message import Message
 from postroom.pipelines.components.contract import Decoder
 from postroom.pipelines.components.mime import MAX_SIZE, parsed_mime
 from postroom.system_properties import BTS, HTTP
+from postroom.values import MAX_PROMOTED_LENGTH
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -35,8 +36,9 @@ class SMime(Decoder):
     ``certificate`` and ``key`` are PEM files with our own, ``password`` the name of an environment variable with the
     password of the key; ``trusted`` is a PEM file with the certificates that signers, or the authorities of their
     certificates, have. All of them are read where the pipeline runs, and are named by whole paths. The SHA-256
-    thumbprint of the signer's certificate is written as BTS.SignatureCertificate. A message that is not signed (or with
-    ``must_be_encrypted``, not encrypted) is refused, unless ``must_be_signed`` is false. Revocation is not asked for.
+    thumbprint of the signer's certificate is written as BTS.SignatureCertificate, its subject as BTS.OriginatorSID. A
+    message that is not signed (or with ``must_be_encrypted``, not encrypted) is refused, unless ``must_be_signed`` is
+    false. Revocation is not asked for.
     """
 
     certificate: str | None = None
@@ -88,7 +90,11 @@ class SMime(Decoder):
         self._check(signer is not None, encrypted)
         if signer is None and not encrypted:
             return message
-        context = message.context.write(BTS.SignatureCertificate, None if signer is None else thumbprint(signer))
+        context = message.context
+        if signer is not None:
+            # Whoever signs is the account that the message comes from; which party that is, a resolver says.
+            subject = signer.subject.rfc4514_string()[:MAX_PROMOTED_LENGTH]
+            context = context.write(BTS.SignatureCertificate, thumbprint(signer)).write(BTS.OriginatorSID, subject)
         # The type that the request had was that of the wrapping; what is left brings its own.
         context = context.write(HTTP.ContentType, None)
         return message.with_body(content).with_context(context)
