@@ -23,6 +23,11 @@ from postroom.messagebox.statements import statement
 
 _FRAGMENTS_AT_A_TIME = max(1, CHUNK_SIZE // FRAGMENT_SIZE)
 
+_INSERT = (
+    "INSERT INTO inbox (interchange_id, location_id, context, size, body) VALUES (%s, %s, %s, %s, %b)"
+    " ON CONFLICT (interchange_id) DO NOTHING"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
@@ -61,17 +66,15 @@ def hand_over(
     fragments = _fragments(content)
     first = next(fragments, b"")
     second = next(fragments, None)
-    stored = context.to_json()
+    row = (interchange_id, location_id, context.to_json(), len(first))
+    if second is None:
+        return connection.execute(_INSERT, (*row, first)).rowcount == 1
     with connection.transaction():
-        new = connection.execute(
-            "INSERT INTO inbox (interchange_id, location_id, context, size, body) VALUES (%s, %s, %s, %s, %b)"
-            " ON CONFLICT (interchange_id) DO NOTHING",
-            (interchange_id, location_id, stored, len(first), first if second is None else None),
-        ).rowcount
-        if new and second is not None:
-            size = _insert_fragments(connection, interchange_id, chain((first, second), fragments))
-            connection.execute("UPDATE inbox SET size = %s WHERE interchange_id = %s", (size, interchange_id))
-    return bool(new)
+        if connection.execute(_INSERT, (*row, None)).rowcount == 0:
+            return False
+        size = _insert_fragments(connection, interchange_id, chain((first, second), fragments))
+        connection.execute("UPDATE inbox SET size = %s WHERE interchange_id = %s", (size, interchange_id))
+    return True
 
 
 def is_known(connection: Connection, interchange_id: uuid.UUID) -> bool:

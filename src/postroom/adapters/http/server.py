@@ -17,10 +17,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from email.utils import format_datetime
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
 import h11
+
+from postroom.clock import system_clock
 
 _log = logging.getLogger(__name__)
 
@@ -240,7 +243,12 @@ class _Conversation:
         # What was not read of a body would be taken for the next request.
         unread = not self._is_all_read()
         body = json.dumps(answer.content).encode() + b"\n"
-        headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **answer.headers}
+        headers = {
+            "Date": format_datetime(system_clock(), usegmt=True),
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
+            **answer.headers,
+        }
         if unread or close:
             headers["Connection"] = "close"
         self._socket.settimeout(self._limits.timeout)
