@@ -100,6 +100,28 @@ class NotFound(DefinitionError):
     code = "NOT_FOUND"
 
 
+def nearest(name: str, names: Iterable[str], there_are: str, *, none: str = "none") -> str:
+    """A hint for a name that is not there: those that look like it, or else those there are, if these are few.
+
+    >>> nearest("Europ", ["Europe", "Audit"], "The send ports are")
+    'Did you mean Europe?'
+    """
+    import difflib  # only for who has made a slip
+
+    known = sorted(set(names))
+    by_lower = {each.lower(): each for each in known}
+    near = [by_lower[each] for each in difflib.get_close_matches(name.lower(), by_lower, cutoff=_LIKE)]
+    if near:
+        return f"Did you mean {' or '.join(near)}?"
+    more = f" and {len(known) - _FEW:,} more" if len(known) > _FEW else ""
+    return f"{there_are}: {', '.join(known[:_FEW]) or none}{more}."
+
+
+#: How much a name has to look like another one, and how many names a hint may have.
+_LIKE = 0.7
+_FEW = 20
+
+
 class StateError(PostroomError):
     """The present state does not allow this operation."""
 

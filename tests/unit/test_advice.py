@@ -81,3 +81,9 @@ def test_a_report_leads_to_what_it_is_about() -> None:
 def test_only_what_is_suspended_needs_advice() -> None:
     assert advice(instance(state=InstanceState.READY_TO_RUN)) is None
     assert "instance resume" not in (advice(instance(state=InstanceState.SUSPENDED_NOT_RESUMABLE)) or "")
+
+
+def test_what_nobody_stands_for_waits_for_another_pipeline() -> None:
+    said = advice(instance(error_code="AUTHENTICATION", task=Task.RECEIVE))
+    assert said is not None
+    assert said.index("apply it") < said.index("postroom instance resume")

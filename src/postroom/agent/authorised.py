@@ -50,7 +50,7 @@ class Authorisation:
         mask: npt.NDArray[np.bool_] = table[kind, subscription_of]
         barred: defaultdict[int, set[str]] = defaultdict(set)
         for pair in np.flatnonzero(~mask).tolist():
-            barred[int(rows[pair])].add(self._routing.host_names.get(hosts[int(subscription_of[pair])], ""))
+            barred[int(rows[pair])].add(self._routing.spelled_hosts.get(hosts[int(subscription_of[pair])], ""))
         return mask, barred
 
 

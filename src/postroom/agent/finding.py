@@ -90,7 +90,7 @@ class IndexFinder:
             if message.context.predicates:
                 found[row], refused = authorised(routing, message, found[row])
                 if refused:
-                    barred[row] = {routing.host_names.get(one.host_id, "") for one in refused}
+                    barred[row] = {routing.spelled_hosts.get(one.host_id, "") for one in refused}
         insert_predicates(connection, batch_id, messages)
         return Found(
             version=routing.version,
@@ -161,7 +161,7 @@ class SqlFinder:
         convoy_sets = read_property_lists(connection)["convoy"] if any(one[-1] is not None for one in rows) else {}
         for message_id, subscription_id, name, host, started, may, convoy_set_id in rows:
             if not may:
-                barred[numbers[message_id]].add(host.lower())
+                barred[numbers[message_id]].add(host)
                 continue
             found[message_id].append(
                 FoundSubscriber(

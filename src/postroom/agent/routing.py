@@ -74,6 +74,8 @@ class RoutingTable:
         self.value_types: dict[str, ValueType] = {}
         self.subscribers: dict[int, Subscriber] = {}
         self.host_names: dict[int, str] = {}
+        """In lower case, as queues are named."""
+        self.spelled_hosts: dict[int, str] = {}
         self.application_properties: dict[int, ApplicationProperties] = {}
         self.login = Login()
         #: The property keys by which instance subscriptions wait, by correlation type, in the order of their values.
@@ -108,7 +110,7 @@ class RoutingTable:
         # After the changes: a property that a new filter names was deployed before it.
         properties = _read_properties(connection, self.properties)
         lists = read_property_lists(connection)
-        host_names = {i: name.lower() for i, name in connection.execute("SELECT id, name FROM hosts")}
+        spelled_hosts: dict[int, str] = dict(connection.execute("SELECT id, name FROM hosts").fetchall())
         shown = application_properties(connection)
         login = read_login(connection)
         index = SubscriptionIndex() if everything else self._index
@@ -123,7 +125,8 @@ class RoutingTable:
         _add_all(index, filters)
         self.properties = properties
         self.value_types = {key: prop.value_type for key, prop in properties.items()}
-        self.host_names = host_names
+        self.spelled_hosts = spelled_hosts
+        self.host_names = {host_id: name.lower() for host_id, name in spelled_hosts.items()}
         self.application_properties = shown
         self.login = login
         self.correlation_types = lists["correlation"]

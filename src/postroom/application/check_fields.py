@@ -47,6 +47,9 @@ def filter_problems(filter: object, known: list[Property]) -> Iterator[str]:
         if len(filter.groups) >= MAX_GROUPS:
             # The port's subscription has one more group, for messages that name its transport.
             yield f"filter: it has {len(filter.groups):,} groups, but a port's may have at most {MAX_GROUPS - 1:,}."
+    elif isinstance(filter, bool):
+        # Two properties are compared for what they are.
+        yield f"filter is {filter}; a property has to be compared with a value, as in Region == 'EU'."
     elif filter is not None:
         yield f"filter is {filter!r}, but must be a comparison of properties, or its text."
 

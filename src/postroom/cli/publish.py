@@ -52,7 +52,7 @@ def publish(
     from postroom.agent.publishing import MessageAgent
     from postroom.errors import PublishFailed
     from postroom.message import Body, Bytes, Message, Part
-    from postroom.operations.addressing import directed_to
+    from postroom.operations.addressing import directed_to, why_out_of_reach
     from postroom.operations.hosts import publishing_host
     from postroom.operations.properties import context_of, deployed_properties
 
@@ -87,6 +87,7 @@ def publish(
             ]
             show_rows(failed, ["file", "failure"], frame.output)
             error.why = ""  # it stands in the table, by file
+            error.hint = (to and why_out_of_reach(connection, to)) or error.hint
             raise
     rows = [
         {

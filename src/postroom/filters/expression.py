@@ -63,6 +63,9 @@ _SYMBOLS = {
 }
 
 
+_NO_NOT = 'There is no not. Write the opposite comparison, as in Region != "EU"; absence cannot be asked for.'
+
+
 class Comparable:
     """What a predicate compares: a property, known by namespace, name and type.
 
@@ -137,6 +140,9 @@ class Comparable:
 
     __rand__ = __or__ = __ror__ = __and__
 
+    def __invert__(self) -> NoReturn:
+        raise TypeError(_NO_NOT)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.dotted!r}, {self.value_type.python_type.__name__})"
 
@@ -173,6 +179,9 @@ class Filter:
 
     def __or__(self, other: Filter) -> Filter:
         return any_of((self, other)) if isinstance(other, Filter) else NotImplemented
+
+    def __invert__(self) -> NoReturn:
+        raise TypeError(_NO_NOT)
 
     def __bool__(self) -> NoReturn:
         raise TypeError(

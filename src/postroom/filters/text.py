@@ -26,6 +26,7 @@ from postroom.namespaces import ERROR_REPORT_NAMESPACE, property_key
 from postroom.values import Value, ValueType, value_from_text, value_to_text
 
 _OPERATORS = {operator.symbol: operator for operator in Operator if operator is not Operator.EXISTS}
+_COMPARISONS = "==, !=, <, <=, >, >= or &"
 _MAX_DEPTH = 100
 
 
@@ -75,7 +76,9 @@ def _is_dotted(prefix: str) -> bool:
 class _Parser:
     def __init__(self, text: str, properties: Iterable[Comparable]) -> None:
         self._text = text
-        self._tokens = list(tokens(text))
+        # A word at a time: what is wrong first is told first.
+        self._source = tokens(text)
+        self._tokens: list[Token] = []
         self._next = 0
         self._depth = 0
         self._named: dict[str, list[Comparable]] = defaultdict(list)
@@ -131,7 +134,10 @@ class _Parser:
 
     def _comparison(self, name: Token) -> Filter:
         property = self._property(name)
-        symbol = self._expect(Kind.OPERATOR, "==, !=, <, <=, >, >= or &")
+        if self._peek().text.lower() in ("in", "not", "between", "like"):
+            hint = "Values are compared one at a time; join comparisons with and or or."
+            raise self._unexpected(self._peek(), _COMPARISONS, hint)
+        symbol = self._expect(Kind.OPERATOR, _COMPARISONS)
         token = self._take()
         return Filter(((self._predicate(property, _OPERATORS[symbol.text], token),),))
 
@@ -139,6 +145,10 @@ class _Parser:
         literal = token.kind in (Kind.STRING, Kind.NUMBER) or token.text in ("true", "false")
         if not literal:
             raise self._unexpected(token, "a value", "Text values stand in quotes, as in 'EU'." if token.text else "")
+        if operator is Operator.BITAND and property.value_type is not ValueType.INT:
+            named = property.value_type.python_type.__name__
+            what = f"{property.dotted} is of type {named}, and a bitwise AND needs an int property"
+            raise error_at(self._text, token.start, what, "To join two comparisons write and.")
         if property.value_type is ValueType.STR and token.kind is not Kind.STRING:
             hint = f"Put the value in quotes: '{token.text}'."
             raise error_at(self._text, token.start, f"{property.dotted} is text, and {token.text} is not", hint)
@@ -165,15 +175,18 @@ class _Parser:
             raise error_at(
                 self._text, token.start, f"{token.text} could be {' or '.join(full)}", "Write the property's full name."
             )
-        near = difflib.get_close_matches(word, [name for name in self._named if "#" not in name], n=3)
-        hint = f"Did you mean {' or '.join(near)}?" if near else "Declare the property first."
+        near = difflib.get_close_matches(word, [name for name in self._named if "#" not in name], n=3, cutoff=0.7)
+        declare = "What programs or other applications promote has to be declared: app.property(...)."
+        hint = f"Did you mean {' or '.join(near)}?" if near else declare
         raise error_at(self._text, token.start, f"There is no property {token.text}", hint)
 
     def _peek(self) -> Token:
+        if self._next == len(self._tokens):
+            self._tokens.append(next(self._source))
         return self._tokens[self._next]
 
     def _take(self) -> Token:
-        token = self._tokens[self._next]
+        token = self._peek()
         if token.kind is not Kind.END:
             self._next += 1
         return token

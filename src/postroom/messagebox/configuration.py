@@ -13,7 +13,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from postroom.application import Schedule, Throttling
-from postroom.errors import NotFound
+from postroom.errors import NotFound, nearest
 from postroom.filters.authorisation import ApplicationProperties
 from postroom.messagebox.connection import Connection
 
@@ -196,7 +196,7 @@ def host_named(connection: Connection, name: str) -> Host:
             return host
     raise NotFound(
         f"There is no host {name!r}.",
-        hint=f"The hosts are: {', '.join(host.name for host in known) or 'none yet; run postroom apply first'}.",
+        hint=nearest(name, (host.name for host in known), "The hosts are", none="none yet; run postroom apply first"),
     )
 
 

@@ -56,11 +56,22 @@ def connect(
         raise Unavailable(
             "The MessageBox cannot be reached.",
             why=str(error).strip().splitlines()[0],
-            hint="Is PostgreSQL running there? 'postroom up' starts the embedded one.",
+            hint=_way_out(str(error)),
         ) from error
     # A statement that comes for the third time is worth preparing; the engine has few, and runs them often.
     connection.prepare_threshold = 3
     return connection
+
+
+def _way_out(refusal: str) -> str:
+    """A server that does not let one in is running."""
+    if re.search(
+        r"password|authentication failed|pg_hba\.conf|role .* does not exist|not permitted to log in", refusal
+    ):
+        return "PostgreSQL is there. Correct the login or its password, in the address, ~/.pgpass or PGPASSWORD."
+    if re.search("database .* does not exist", refusal):
+        return "PostgreSQL is there. Correct the name of the database, or have it made: createdb NAME"
+    return "Is PostgreSQL running there? 'postroom up' starts the embedded one."
 
 
 def _read_address(url: str) -> dict[str, Any]:

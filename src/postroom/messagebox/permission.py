@@ -12,8 +12,8 @@ from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connection
 
 _HINT = (
-    "Use a --database URL with a login that may, or have an administrator give it the role:"
-    " postroom role grant operators LOGIN"
+    "Use a --database URL with a login that may, or have an administrator give it a role that may:"
+    " postroom role grant ROLE LOGIN (docs/security.md tells what administrators, operators and hosts may)"
 )
 
 

@@ -25,6 +25,11 @@ def advice(instance: Instance) -> str | None:
             return f"Correct the pipeline and apply it, then: {resume}\nOr correct the message: {mend}"
         case "MAP":
             return f"Correct the map and apply it, then: {resume}\nOr correct the message: {mend}"
+        case "AUTHENTICATION":
+            return (
+                "Have a decoder of the pipeline write BTS.OriginatorSID and a resolver name the party, on a trusted "
+                f"host, and apply it; then: {resume}\nOr: {terminate}"
+            )
         case "ROUTING":
             return f"See who misses it by how little: postroom explain {one}\nEnlist or correct a port; then: {resume}"
         case "DELIVERY":

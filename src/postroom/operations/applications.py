@@ -7,7 +7,7 @@ from datetime import datetime
 
 from psycopg.rows import class_row
 
-from postroom.errors import NotFound
+from postroom.errors import NotFound, nearest
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 
@@ -30,7 +30,7 @@ def check_application(connection: Connection, name: str | None) -> None:
     if name is not None and name not in known:
         raise NotFound(
             f"There is no application {name!r}.",
-            hint=f"The applications are: {', '.join(known) or 'none; run postroom apply first'}.",
+            hint=nearest(name, known, "The applications are", none="none; run postroom apply first"),
         )
 
 

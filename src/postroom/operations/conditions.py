@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
 from postroom.agent.error_reports import FAILURE_CODES
-from postroom.errors import NotFound
+from postroom.errors import NotFound, nearest
 from postroom.messagebox.configuration import host_named
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
@@ -24,20 +21,14 @@ def check_names(connection: Connection, query: InstanceQuery) -> None:
         names = [name for (name,) in connection.execute(statement("queries/list_service_names"))]
         if query.port not in names:
             what = f"There is no send port, receive port or receive location {query.port!r}."
-            raise NotFound(what, hint=_nearest(query.port, names))
+            raise NotFound(what, hint=nearest(query.port, names, "There are", none="none; run postroom apply first"))
     if query.error_code is not None and query.error_code not in (codes := sorted(_codes(connection))):
-        raise NotFound(f"There is no error code {query.error_code!r}.", hint=_nearest(query.error_code, codes))
+        raise NotFound(
+            f"There is no error code {query.error_code!r}.", hint=nearest(query.error_code, codes, "There are")
+        )
 
 
 def _codes(connection: Connection) -> set[str]:
     # An adapter may have brought codes of its own.
     seen = connection.execute("SELECT DISTINCT error_code FROM suspended_queue WHERE error_code IS NOT NULL")
     return {*OWN_CODES, *(code for (code,) in seen)}
-
-
-def _nearest(name: str, names: Iterable[str]) -> str:
-    known = sorted(set(names))
-    near = difflib.get_close_matches(name, known)
-    if near:
-        return f"Did you mean {' or '.join(near)}?"
-    return f"There are: {', '.join(known)}." if known else "Run 'postroom apply APP' first."

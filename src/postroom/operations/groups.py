@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from postroom.agent.wake_up import WakeUp
-from postroom.errors import NotFound, StateError
+from postroom.errors import NotFound, StateError, nearest
 from postroom.messagebox.configuration import SendPortGroup, hosts, send_port_groups
 from postroom.messagebox.connection import Connection, transaction
 from postroom.operations.enlistment import enlist_group, start_group, stop_group, unenlist_group
@@ -30,7 +30,7 @@ def group_named(connection: Connection, name: str) -> SendPortGroup:
             return group
     raise NotFound(
         f"There is no send port group {name!r}.",
-        hint=f"The send port groups are: {', '.join(group.name for group in groups) or 'none'}.",
+        hint=nearest(name, (group.name for group in groups), "The send port groups are"),
     )
 
 

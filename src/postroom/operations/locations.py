@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 
 from postroom.application import Schedule
 from postroom.clock import Clock, system_clock
-from postroom.errors import DefinitionError, NotFound, StateError
+from postroom.errors import DefinitionError, NotFound, StateError, nearest
 from postroom.messagebox.configuration import read_schedule, receive_locations, stored_schedule
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.statements import statement
@@ -114,10 +114,10 @@ def schedule(connection: Connection, name: str, when: Schedule | None) -> None:
 def _enabled(connection: Connection, name: str) -> bool:
     row = connection.execute("SELECT enabled FROM receive_locations WHERE name = %s", (name,)).fetchone()
     if row is None:
-        names = ", ".join(location.name for location in receive_locations(connection))
+        names = (location.name for location in receive_locations(connection))
         raise NotFound(
             f"There is no receive location {name!r}.",
-            hint=f"The receive locations are: {names or 'none; run postroom apply first'}.",
+            hint=nearest(name, names, "The receive locations are", none="none; run postroom apply first"),
         )
     return bool(row[0])
 

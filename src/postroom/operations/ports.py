@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.agent.wake_up import WakeUp
-from postroom.errors import NotFound, StateError
+from postroom.errors import NotFound, StateError, nearest
 from postroom.messagebox.configuration import PortState, SendPort, send_port_groups, send_ports
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.statements import statement
@@ -89,7 +89,7 @@ def port_named(connection: Connection, name: str) -> SendPort:
             return port
     raise NotFound(
         f"There is no send port {name!r}.",
-        hint=f"The send ports are: {', '.join(port.name for port in ports) or 'none; run postroom apply first'}.",
+        hint=nearest(name, (port.name for port in ports), "The send ports are", none="none; run postroom apply first"),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from postroom.errors import NotFound
+from postroom.errors import NotFound, nearest
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.statements import statement
 
@@ -57,5 +57,4 @@ def _named(connection: Connection, name: str) -> Role:
     for role in roles:
         if role.name.lower() == name.lower():
             return role
-    names = ", ".join(role.name for role in roles)
-    raise NotFound(f"There is no role {name!r}.", hint=f"The roles are: {names}.")
+    raise NotFound(f"There is no role {name!r}.", hint=nearest(name, (role.name for role in roles), "The roles are"))

@@ -91,6 +91,16 @@ def test_no_message_of_a_type_is_not_an_empty_spool(applied: Run, tmp_path: Path
     assert applied("message", "list", "--type", "sale").out == "No message in the spool has the type 'sale'.\n"
 
 
+def test_what_is_directed_to_who_is_not_enlisted_is_told_so(applied: Run, app: Path, tmp_path: Path) -> None:
+    app.write_text(app.read_text() + 'app.send_port_group("All", ["Europe"], state="bound")\n')
+    assert applied("apply", app).code == ExitCode.OK
+    applied("port", "unenlist", "Europe")
+    for name, kind in (("Europe", "port"), ("All", "group")):
+        refused = applied("publish", _order(tmp_path), "--to", name)
+        assert refused.code == ExitCode.FAILED
+        assert f"{name!r} is not enlisted, so nothing can be directed to it: postroom {kind} start" in refused.err
+
+
 def _order(folder: Path) -> Path:
     path = folder / "order.json"
     path.write_text("{}")

@@ -174,3 +174,11 @@ def test_all_problems_come_at_once_in_the_order_of_the_file() -> None:
     with pytest.raises(DefinitionRefused, match="7 problems") as caught:
         app.definition()
     assert all(str(problem) in str(caught.value) for problem in caught.value.problems)
+
+
+def test_a_property_compared_with_a_property_is_no_filter() -> None:
+    app = Application("orders")
+    app.property(Region)
+    app.send_port("Europe", adapters.File("out"), filter=Region == Region)  # type: ignore[arg-type]
+    (problem,) = problems_of(app)
+    assert "filter is True; a property has to be compared with a value" in problem.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import reduce
@@ -197,3 +198,9 @@ def test_filters_survive_pickling() -> None:
 
 def test_a_filter_shows_what_it_compares() -> None:
     assert "Property('Orders.Region', str)" in repr(Region == "EU")
+
+
+@pytest.mark.parametrize("inverted", [lambda: ~(Region == "EU"), lambda: ~Region])
+def test_there_is_no_not(inverted: Callable[[], object]) -> None:
+    with pytest.raises(TypeError, match="Write the opposite comparison"):
+        inverted()

@@ -145,7 +145,7 @@ def test_a_filter_is_one_printable_line(filter: Filter, text: str) -> None:
     [
         ("Regoin == 'EU'", 0, "There is no property Regoin.*Did you mean Region"),
         ("Sales.Region == 'EU'", 0, r"There is no property Sales\.Region.*Orders\.Region"),
-        ("Xyzzy == 1", 0, "Declare the property"),
+        ("Xyzzy == 1", 0, "app.property"),
         ("Region == EU", 10, "'EU' stands where a value is expected.*quotes"),
         ("Region == 5", 10, "Orders.Region is text, and 5 is not.*'5'"),
         ("Region == true", 10, "Orders.Region is text"),
@@ -180,7 +180,7 @@ def test_a_filter_is_one_printable_line(filter: Filter, text: str) -> None:
         ("exists('x')", 7, "a property is expected"),
         ("5 < Priority", 0, "'5' stands where a property"),
         ("{http://x} == 1", 0, "followed by the property's name"),
-        ("Region in ['EU']", 10, "one at a time"),
+        ("Region in ['EU']", 7, "one at a time"),
         ("Region in 'EU'", 7, "'in' stands where =="),
         ("Priority == 1 $", 14, r"\$ does not belong"),
         ("(" * 101 + "Priority == 1" + ")" * 101, 100, "nested more than 100"),
@@ -215,3 +215,18 @@ def test_expansion_of_text_is_bounded() -> None:
     with pytest.raises(BadFilter, match="groups"):
         parse(" and ".join([f"({ten})", *(f"({ten.replace('Priority', p)})" for p in ("Total", "Weight", "Priority"))]),
               PROPERTIES)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "hint"),
+    [
+        ("Region & 4", 9, "To join two comparisons write and."),
+        ("Region in ('EU', 'UK')", 7, "join comparisons with and or or"),
+        ("Nobody == 1", 0, "app.property(...)"),
+    ],
+)
+def test_a_hint_leads_to_what_is_meant(text: str, place: int, hint: str) -> None:
+    with pytest.raises(BadFilter) as caught:
+        parse(text, PROPERTIES)
+    assert hint in caught.value.hint
+    assert caught.value.why.splitlines()[1] == " " * (2 + place) + "^"

@@ -1,0 +1,37 @@
+"""Hints for names that are not there, and for servers that let nobody in."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.errors import nearest
+from postroom.messagebox.connection import _way_out
+
+MANY = [f"Port{number:03d}" for number in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "hint"),
+    [
+        ("europe", ["Europe", "Audit"], "Did you mean Europe?"),
+        ("Nowhere", ["Europe", "Audit"], "The ports are: Audit, Europe."),
+        ("Nowhere", [], "The ports are: none."),
+        ("Nowhere", MANY, f"The ports are: {', '.join(MANY[:20])} and 80 more."),
+    ],
+)
+def test_the_nearest_names_or_a_few(name: str, names: list[str], hint: str) -> None:
+    assert nearest(name, names, "The ports are") == hint
+
+
+@pytest.mark.parametrize(
+    ("refusal", "hint"),
+    [
+        ('FATAL:  password authentication failed for user "anna"', "Correct the login or its password"),
+        ("fe_sendauth: no password supplied", "Correct the login or its password"),
+        ('FATAL:  role "anna" does not exist', "Correct the login or its password"),
+        ('FATAL:  database "nix" does not exist', "Correct the name of the database"),
+        ("connection refused", "Is PostgreSQL running there?"),
+    ],
+)
+def test_a_server_that_refuses_a_login_is_running(refusal: str, hint: str) -> None:
+    assert hint in _way_out(refusal)
