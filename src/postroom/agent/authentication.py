@@ -29,14 +29,14 @@ def authenticated(location: ReceiveLocation, chunk: Chunk, login: Login) -> Chun
     A standard interchange that is to be kept fails as a whole, and so does one of which nothing is left."""
     if location.authentication == "none" or chunk.documents is None:
         return chunk
-    failed = ~_known(chunk, login)
+    failed = ~known_documents(chunk, login)
     count = int(np.count_nonzero(failed))
     if not count:
         return chunk
     good = chunk.documents.filter(pa.array(~failed))
     if location.authentication == "drop":
         return replace(chunk, documents=good, dropped=count)
-    failure = _failure(location)
+    failure = authentication_failure(location)
     whole = chunk.number == 0 and chunk.is_last and not chunk.failures and not good.num_rows
     if not chunk.recoverable or whole:
         return replace(chunk, documents=None, failures=(), refusal=failure)
@@ -44,7 +44,7 @@ def authenticated(location: ReceiveLocation, chunk: Chunk, login: Login) -> Chun
     return replace(chunk, documents=good, failures=(*chunk.failures, *bad))
 
 
-def _known(chunk: Chunk, login: Login) -> npt.NDArray[np.bool_]:
+def known_documents(chunk: Chunk, login: Login) -> npt.NDArray[np.bool_]:
     """Of each document, whether it names an account and a party that is not the guest."""
     if not login.trusted:
         return np.zeros(chunk.rows, dtype=bool)
@@ -68,7 +68,8 @@ def _bad(chunk: Chunk, row: int, failure: AuthenticationFailure) -> BadDocument:
     return BadDocument(number=chunk.documents["number"][row].as_py(), body=body, failure=failure)
 
 
-def _failure(location: ReceiveLocation) -> AuthenticationFailure:
+def authentication_failure(location: ReceiveLocation) -> AuthenticationFailure:
+    """Why a message does not come in at this location."""
     return AuthenticationFailure(
         f"Nobody is known to stand for this message, and the receive port {location.port_name} requires it.",
         why="BTS.OriginatorSID is not there, or BTS.OriginatorPID is the guest.",

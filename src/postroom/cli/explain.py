@@ -85,7 +85,10 @@ def explain(
             )
         else:
             explained = [explain_context(connection, extra, title="A message with these properties", limits=limits)]
-    more, explained = len(explained) > documents, explained[:documents]
+    # The error message about a document is none itself.
+    begins = [number for number, one in enumerate(explained) if not one.is_error]
+    more = len(begins) > documents
+    explained = explained[: begins[documents]] if more else explained
     if frame.output is Format.JSON:
         click.echo(to_json([as_plain(one) for one in explained]))
         return

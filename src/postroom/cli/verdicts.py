@@ -40,22 +40,24 @@ _OTHERS = {
 
 def show_explanation(explained: MessageExplanation) -> None:
     """One message with its subscribers, and how many there are besides those that are shown."""
+    from postroom.errors import AuthenticationFailure
     from postroom.operations.explaining import Verdict
 
     click.secho(explained.title, bold=True)
     _show_context(explained.context)
     click.echo()
     if explained.failure is not None:
-        then = "routed as an error message" if explained.routed else "suspended"
-        click.echo(f"It cannot be read, and would be {then}: {explained.failure.what}")
+        what = "is not accepted" if isinstance(explained.failure, AuthenticationFailure) else "cannot be read"
+        click.echo(f"It {what}, and would be {explained.end or 'suspended'}: {explained.failure.what}")
         return
     counts = explained.counts
-    taken = counts.get(Verdict.RECEIVES, 0) + counts.get(Verdict.SUSPENDS, 0)
-    names = [one.name for one in explained.subscribers if one.verdict in (Verdict.RECEIVES, Verdict.SUSPENDS)]
-    named = names[:_NAMES]
-    more = f" and {taken - len(named):,} more" if taken > len(named) else ""
-    said = f": {', '.join(named)}{more}" if named else ""
-    click.echo(f"{taken:,} of {sum(counts.values()):,} subscribers would receive it now{said}.")
+    total = sum(counts.values())
+    click.echo(f"{counts.get(Verdict.RECEIVES, 0):,} of {total:,} subscribers would receive it now{_names(explained)}.")
+    if suspends := counts.get(Verdict.SUSPENDS, 0):
+        keep = "keeps" if suspends == 1 else "keep"
+        click.echo(f"{suspends:,} more {keep} it suspended{_names(explained, Verdict.SUSPENDS)}.")
+    if explained.end is not None:
+        click.echo(f"Nobody takes it: it would be {explained.end}.")
     for subscriber in explained.subscribers:
         click.echo()
         show_subscriber(subscriber)
@@ -66,6 +68,14 @@ def show_explanation(explained: MessageExplanation) -> None:
         click.echo(f"{count:,} more {_OTHERS[verdict][count > 1]}.")
     if explained.unseen:
         click.echo("\nInstances may wait for it, too: the login may not see what they wait for.")
+
+
+def _names(explained: MessageExplanation, verdict: str = "receives it") -> str:
+    """The first of those that do this with the message, after a colon."""
+    named = [one.name for one in explained.subscribers if one.verdict == verdict][:_NAMES]
+    count = next((count for each, count in explained.counts.items() if each == verdict), 0)
+    more = f" and {count - len(named):,} more" if count > len(named) else ""
+    return f": {', '.join(named)}{more}" if named else ""
 
 
 def hidden(explained: MessageExplanation) -> dict[str, int]:
@@ -130,6 +140,7 @@ def as_plain(explained: MessageExplanation) -> dict[str, Any]:
         "title": explained.title,
         "accepted": explained.accepted,
         "failure": None if explained.failure is None else explained.failure.what,
+        "end": explained.end,
         "context": context_rows(explained.context),
         "requires": _required_rows(explained.context.predicates),
         "counts": {verdict.value: count for verdict, count in explained.counts.items()},

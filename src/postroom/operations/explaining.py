@@ -16,27 +16,37 @@ from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 
-from postroom.agent.chunks import Progress, chunks_of
-from postroom.agent.documents import value_columns
-from postroom.agent.error_reports import Failure, is_error_report
-from postroom.agent.interchange import Interchange, stamp
-from postroom.agent.reports import snapshot
-from postroom.clock import system_clock
-from postroom.errors import DefinitionError, MessageFailure, NotFound
+from postroom.agent.error_reports import is_error_report
+from postroom.errors import MessageFailure
 from postroom.filters.authorisation import MessagePredicate, may_receive, unmet
 from postroom.filters.explain import Explanation, distance, explain
 from postroom.filters.expression import Filter
-from postroom.maps.inbound import received_by
-from postroom.message import Context, FileSlice
-from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from postroom.message import Context
+from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.operations.discretion import discreet_context, discreet_explanation, discreet_required, sensitive_keys
+from postroom.operations.documents import (
+    Given,
+    as_if_found,
+    documents_of,
+    error_message,
+    location_for,
+    with_extra,
+)
 from postroom.operations.messages import StoredMessage, message_with_id
 from postroom.operations.properties import deployed_properties
 from postroom.operations.subscribers import Startable, Subscriber, all_subscribers, is_directed
 from postroom.operations.unread import unread
 from postroom.operations.waiting_instances import waiting_instances
-from postroom.system_properties import BTS, FILE, ErrorReport
+from postroom.system_properties import ErrorReport
+
+
+class End(StrEnum):
+    """What becomes of a message that is not published, or that nobody receives."""
+
+    DROPPED = "dropped"
+    SUSPENDED = "suspended"
+    ROUTED = "routed as an error message"
 
 
 class Verdict(StrEnum):
@@ -92,8 +102,10 @@ class MessageExplanation:
     """How many there are of each kind, also of those that are not kept."""
     failure: MessageFailure | None = None
     """Why it does not even get to be published."""
-    routed: bool = False
-    """The failure is: an error message is published, and explained after this."""
+    end: End | None = None
+    """What becomes of it, if it is not published, or nobody takes it."""
+    is_error: bool = False
+    """It is the error message about the one before it."""
     unseen: bool = False
     """Instances may wait for it, and the login may not see for what they wait."""
 
@@ -119,22 +131,21 @@ def explain_message(
     message = message_with_id(connection, message_id)
     pending = unread(connection, message)
     if pending is None:
-        context = _with(message.context, extra or Context())
+        context = with_extra(message.context, extra or Context())
         return [explain_context(connection, context, title=_title(message), limits=limits)]
     if pending.location is None:
         shown = discreet_context(message.context, sensitive_keys(connection))
         return [MessageExplanation(title=_title(message), context=shown, failure=pending.nowhere)]
     title = f"{_title(message)}, as {pending.location.name} reads it now"
-    # A failure is not routed from here: it is one instance, which would be suspended once more.
-    found = _documents(pending.location, pending.interchange, title, extra or Context(), route_failures=False)
-    return _explained(connection, list(islice(found, documents)), limits or Limits())
+    found = documents_of(connection, pending.location, pending.interchange, title, extra or Context())
+    return _followed(connection, list(islice(found, documents)), pending.location, limits or Limits())
 
 
 def explain_context(
     connection: Connection, context: Context, *, title: str, limits: Limits | None = None
 ) -> MessageExplanation:
     """A message that has this context."""
-    [explained] = _explained(connection, [_Given(title=title, context=context)], limits or Limits())
+    [explained] = _explained(connection, [Given(title=title, context=context)], limits or Limits())
     return explained
 
 
@@ -150,11 +161,9 @@ def explain_file(
     """What a receive location would make of a file: its messages, or why one cannot be read; the first ``documents``.
 
     Nothing is published. ``extra`` is added to every context, in place of what the pipeline promotes."""
-    where = _location(connection, location)
-    found = _documents(
-        where, _as_if_found(where, path), path.name, extra or Context(), route_failures=where.route_failures
-    )
-    return _explained(connection, list(islice(found, documents)), limits or Limits())
+    where = location_for(connection, location)
+    found = documents_of(connection, where, as_if_found(where, path), path.name, extra or Context())
+    return _followed(connection, list(islice(found, documents)), where, limits or Limits())
 
 
 def explain_subscriber(subscriber: Subscriber, context: Context) -> SubscriberExplanation:
@@ -182,91 +191,30 @@ def _title(message: StoredMessage) -> str:
     return f"Error message {message.message_id} about message {about}: {what}"
 
 
-# -- contexts ------------------------------------------------------------------------------------------------------
+def _followed(
+    connection: Connection, given: Sequence[Given], where: ReceiveLocation, limits: Limits
+) -> list[MessageExplanation]:
+    """What a location takes in, each with what becomes of it. What fails, and what nobody receives, is dropped,
+    suspended, or followed by the error message about it: if its receive port routes failures and somebody receives
+    that (FMR-09)."""
+    explained = _explained(connection, given, limits)
+    failed = [number for number, one in enumerate(explained) if not one.accepted and not given[number].is_dropped]
+    errors: dict[int, MessageExplanation] = {}
+    if where.route_failures and failed:
+        about = [error_message(where, given[number]) for number in failed]
+        errors = dict(zip(failed, _explained(connection, about, limits), strict=True))
+    followed: list[MessageExplanation] = []
+    for number, one in enumerate(explained):
+        error = errors.get(number)
+        if given[number].is_dropped:
+            one = replace(one, end=End.DROPPED)
+        elif number in failed:
+            one = replace(one, end=End.ROUTED if error is not None and error.accepted else End.SUSPENDED)
+        followed += [one] if error is None else [one, replace(error, is_error=True)]
+    return followed
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Given:
-    """What is to be explained."""
-
-    title: str
-    context: Context
-    failure: MessageFailure | None = None
-    routed: bool = False
-
-
-def _as_if_found(where: ReceiveLocation, path: Path) -> Interchange:
-    """A file from anywhere as if it stood in the location's folder."""
-    try:
-        body = FileSlice(path=path, length=path.stat().st_size)
-    except OSError as error:
-        raise NotFound(f"{path} cannot be read.", why=f"{error.strerror}.", hint="Give the path of a file.") from None
-    received = Context().write(FILE.ReceivedFileName, f"{where.uri.rpartition('/')[0]}/{path.name}")
-    return Interchange(interchange_id=uuid.uuid4(), body=body, context=received)
-
-
-def _documents(
-    where: ReceiveLocation, interchange: Interchange, name: str, extra: Context, *, route_failures: bool
-) -> Iterator[_Given]:
-    for chunk in chunks_of(received_by(where.pipeline, where.maps), interchange, Progress()):
-        stamped = stamp(where, interchange, chunk.context)
-        if chunk.refusal is not None:
-            yield from _unreadable(where, name, stamped, chunk.refusal, route=route_failures)
-        for bad in chunk.failures:
-            yield from _unreadable(where, f"{name}, document {bad.number}", stamped, bad.failure, route=route_failures)
-        columns = value_columns(chunk.documents)
-        for row in range(chunk.rows):
-            context = snapshot(stamped, columns, row)
-            title = f"{name}, document {context[BTS.InterchangeSequenceNumber]}"
-            yield _Given(title=title, context=_with(context, extra))
-
-
-def _unreadable(
-    where: ReceiveLocation, title: str, context: Context, failure: MessageFailure, *, route: bool
-) -> Iterator[_Given]:
-    """Why it cannot be read; and the error message about it, if the port would publish one."""
-    yield _Given(title=title, context=context, failure=failure, routed=route)
-    if route:
-        error = Failure(
-            code=failure.code,
-            description=str(failure),
-            message_id=uuid.uuid4(),
-            instance_id=uuid.uuid4(),
-            failed_at=system_clock(),
-            adapter=str(where.adapter["kind"]),
-            receive_port=where.port_name,
-            uri=where.uri,
-        )
-        yield _Given(title=f"The error message about {title}", context=error.context(context))
-
-
-def _with(context: Context, extra: Context) -> Context:
-    given = {**extra.promoted, **extra.written}
-    promoted = {key: value for key, value in context.promoted.items() if key not in given}
-    written = {key: value for key, value in context.written.items() if key not in given}
-    required = context.predicates | extra.predicates
-    return Context({**promoted, **extra.promoted}, {**written, **extra.written}, required)
-
-
-def _location(connection: Connection, name: str | None) -> ReceiveLocation:
-    known = receive_locations(connection)
-    found = [one for one in known if name is None or one.name == name]
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(one.name for one in known) or "none; run postroom apply first"
-    if found:
-        raise DefinitionError(
-            "There are several receive locations, and each may read the file in another way.",
-            hint=f"Name one of them: {names}.",
-        )
-    what = "There is no receive location" if name is None else f"There is no receive location {name!r}"
-    raise NotFound(f"{what}.", hint=f"The receive locations are: {names}.")
-
-
-# -- subscribers ---------------------------------------------------------------------------------------------------
-
-
-def _explained(connection: Connection, given: Sequence[_Given], limits: Limits) -> list[MessageExplanation]:
+def _explained(connection: Connection, given: Sequence[Given], limits: Limits) -> list[MessageExplanation]:
     """All messages in one pass over the subscribers. What is said in words is said of those that are kept."""
     nearest = [_Nearest(one.context, limits) for one in given]
     properties = deployed_properties(connection)
@@ -294,7 +242,6 @@ def _explained(connection: Connection, given: Sequence[_Given], limits: Limits) 
             ),
             counts=each.counts,
             failure=one.failure,
-            routed=one.routed,
             unseen=number in unseen,
         )
         for number, (each, one) in enumerate(zip(nearest, given, strict=True))

@@ -144,6 +144,12 @@ def test_a_file_is_explained_as_its_location_reads_it(applied: Run, order: Path,
     assert applied("message", "list", "-o", "json").json == []
 
 
+def test_who_keeps_it_suspended_does_not_receive_it_now(applied: Run) -> None:
+    applied("port", "stop", "Europe")
+    shown = applied("explain", "-p", "Region=EU", "-p", "Priority=1").out
+    assert "1 of 3 subscribers would receive it now: BigOrders.\n1 more keeps it suspended: Europe.\n" in shown
+
+
 def test_what_is_to_be_explained_must_be_given_once(applied: Run, order: Path) -> None:
     assert applied("explain").code == ExitCode.USAGE
     assert applied("explain", uuid.uuid4(), "--file", order).code == ExitCode.USAGE

@@ -18,10 +18,12 @@ from postroom.agent.receiving import Received, Receiver
 from postroom.agent.resuming import ResumedInbound
 from postroom.agent.routing import RoutingTable
 from postroom.clock import system_clock
+from postroom.errors import AuthenticationFailure
 from postroom.message import FRAGMENT_SIZE, Bytes, Context
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
+from postroom.operations.explaining import End, explain_message
 from postroom.operations.instance_changes import resume
 from postroom.pipelines import ReceivePipeline, components
 from postroom.pipelines.components.smime import thumbprint
@@ -160,3 +162,11 @@ def test_a_repeated_interchange_drops_nothing_twice(box: Box) -> None:
         first, again = (Receiver(connection, RoutingTable()).receive(where, [interchange])[0] for _ in range(2))
     assert (first.dropped, again.dropped) == (2, 0)
     assert box.queued() == {"Europe": 1}
+
+
+def test_a_kept_message_is_explained_as_what_it_is(box: Box) -> None:
+    receive(box, location(box, "keep", pipelines.Json(promote=PROMOTE)), b'{"region":"EU"}', SID)
+    kept = box.one("SELECT message_id FROM suspended_queue WHERE error_code = 'AUTHENTICATION'")
+    [explained] = explain_message(box.connection, kept)
+    assert (explained.accepted, explained.end) == (False, End.SUSPENDED)
+    assert isinstance(explained.failure, AuthenticationFailure)

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from postroom import pipelines
-from postroom.errors import DefinitionError, NotFound, PipelineFailure
+from postroom.errors import AuthenticationFailure, DefinitionError, NotFound, PipelineFailure
 from postroom.filters.explain import Reason
 from postroom.message import Context, Message
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.operations import ports
 from postroom.operations.explaining import (
+    End,
     Limits,
     MessageExplanation,
     Verdict,
@@ -206,13 +207,14 @@ def test_of_the_instances_that_wait_those_for_this_message_are_told(box: Box) ->
 
 
 def test_what_an_adapter_writes_is_there_but_not_routed_by(box: Box, tmp_path: Path) -> None:
-    box.add_port("ByName", "FILE.ReceivedFileName == 'file:///in/order.json'")
+    box.add_port("ByName", "FILE.ReceivedFileName == '/srv/in folder/order.json'")
     box.add_location(pipelines.PassThrough())
+    box.connection.execute("UPDATE receive_locations SET uri = %s", (Path("/srv/in folder").as_uri(),))
     path = tmp_path / "order.json"
     path.write_bytes(b"{}")
     [explained] = explain_file(box.connection, path)
     [predicate] = explained.subscribers[0].explanation.nearest.predicates
-    assert (predicate.reason, predicate.met) == (Reason.NOT_PROMOTED, "file:///in/order.json")
+    assert (predicate.reason, predicate.met) == (Reason.NOT_PROMOTED, "/srv/in folder/order.json")
 
 
 def stored(box: Box, code: str) -> uuid.UUID:
@@ -298,8 +300,53 @@ def test_of_a_port_that_routes_failures_the_error_message_is_explained_too(box: 
     (tmp_path / "bad.json").write_bytes(b"{broken")
     unreadable, error = explain_file(box.connection, tmp_path / "bad.json")
     assert isinstance(unreadable.failure, PipelineFailure)
-    assert unreadable.routed
+    assert unreadable.end is End.ROUTED
     assert verdicts(error) == [("Errors", Verdict.RECEIVES), ("Audit", Verdict.MISSES)]
     [missed] = error.subscribers[1].explanation.nearest.predicates
     assert missed.reason is Reason.NOT_PROMOTED
     assert error.context[ErrorReport.FailureCode] == "0xe0000001"
+
+
+def test_what_nobody_receives_is_followed_to_its_error_message(box: Box, tmp_path: Path) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    box.add_location(pipelines.Json(promote=PROMOTE), route_failures=True)
+    box.add_location(pipelines.Json(promote=PROMOTE), port="PlainIn", name="plain")
+    path = tmp_path / "nobody.json"
+    path.write_bytes(b'{"region": "US"}')
+    lost, error = explain_file(box.connection, path, location="drop")
+    assert (lost.end, error.accepted, error.is_error) == (End.SUSPENDED, False, True), "nobody wants to hear of it"
+    box.add_port("Errors", "ErrorReport.FailureCode == '0xc0c01680' and exists(ErrorReport.RoutingFailureReportID)")
+    lost, error = explain_file(box.connection, path, location="drop")
+    assert lost.end is End.ROUTED
+    assert verdicts(error)[0] == ("Errors", Verdict.RECEIVES)
+    [elsewhere] = explain_file(box.connection, path, location="plain")
+    assert elsewhere.end is End.SUSPENDED
+    path.write_bytes(b'{"region": "EU"}')
+    [received] = explain_file(box.connection, path, location="drop")
+    assert received.end is None
+
+
+@pytest.mark.parametrize(
+    ("authentication", "trusted", "ends"),
+    [
+        ("none", True, [None, None]),
+        ("drop", True, [None, End.DROPPED]),
+        ("drop", False, [End.DROPPED, End.DROPPED]),
+        ("keep", True, [End.SUSPENDED, None]),
+    ],
+)
+def test_what_nobody_stands_for_does_not_come_in(
+    box: Box, tmp_path: Path, authentication: str, trusted: bool, ends: list[End | None]
+) -> None:
+    """SEC-11: what a receive port requires is asked here, too."""
+    box.add_port("Europe", "Region == 'EU'")
+    box.connection.execute("SELECT set_trust(%s::smallint, %s)", (box.host().host_id, trusted))
+    who = {BTS.OriginatorSID: "account", BTS.OriginatorPID: "party"}
+    box.add_location(pipelines.JsonLines(promote={Region: "region", **who}))
+    box.connection.execute("UPDATE receive_ports SET authentication = %s", (authentication,))
+    path = tmp_path / "orders.jsonl"
+    path.write_bytes(b'{"region": "EU", "account": "anna", "party": "Contoso"}\n{"region": "EU"}')
+    explained = explain_file(box.connection, path)
+    assert [one.end for one in explained] == ends
+    assert [isinstance(one.failure, AuthenticationFailure) for one in explained] == [end is not None for end in ends]
+    assert [one.accepted for one in explained] == [end is None for end in ends]
