@@ -178,6 +178,54 @@ def test_the_error_message_is_published_by_who_published_the_original(box: Box, 
     assert box.one("SELECT published_by FROM spool ORDER BY published_at DESC LIMIT 1") == box.host().role_name
 
 
+@pytest.mark.parametrize("trusted", [False, True])
+def test_the_error_message_is_from_whoever_the_original_is_from(box: Box, start_host: StartHost, trusted: bool) -> None:
+    """FMR-05, whether the host that could not send it is trusted or not."""
+    sender = box.add_host("Sender")
+    box.connection.execute("SELECT set_trust(%s::smallint, %s)", (sender.host_id, trusted))
+    box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True, host="Sender")
+    box.add_port("Errors", ERRORS)
+    recorder = Recorder(fails_at("Web"))
+    start_host(recorder)
+    start_host(recorder, "Sender")
+    who = {BTS.OriginatorSID: "CONTOSO\\anna", BTS.OriginatorPID: "Contoso"}
+    box.agent().publish([Message.of(b"x", promoted={Region: "EU"}, written=who)])  # the owner is believed
+    wait_until(lambda: len(recorder.sent) == 1)
+    context = recorder.sent[0].message.context
+    assert (context[BTS.OriginatorSID], context[BTS.OriginatorPID]) == ("CONTOSO\\anna", "Contoso")
+    box.agent().publish([Message.of(b"y", promoted={Region: "EU"})])
+    wait_until(lambda: len(recorder.sent) == 2)
+    context = recorder.sent[1].message.context
+    assert (context[BTS.OriginatorSID], context[BTS.OriginatorPID]) == ("postgres", "Guest")
+
+
+def test_in_the_name_of_another_a_host_says_nothing_but_the_report(box: Box) -> None:
+    """Whatever it gives the MessageBox for a context: properties and what is asked of receivers stay the original's."""
+    box.add_port("Web", "Orders.Region == 'EU'", route_failures=True)
+    box.add_port("Errors", ERRORS)
+    original = Message.of(b"x", promoted={Region: "EU"}, written={BTS.SourceParty: "Contoso"})
+    box.agent().publish([original])
+    with connect(box.url, user=box.host().role_name) as host:
+        claimed = claim(box, host)
+        forged = failure(claimed).context(Context().promote(Region, "US")).promote(Region, "US")
+        found = SqlFinder().find(host, uuid.uuid4(), [Message(context=forged)])
+        [subscriber] = found.subscribers[0]
+        error_id = uuid.uuid4()
+        assert HostQueues("Default").route_failed(
+            host,
+            claimed,
+            batch_id=uuid.uuid4(),
+            version=found.version,
+            error_id=error_id,
+            context=forged.write(BTS.SourceParty, "Fabrikam").to_json(),
+            subscription_ids=[subscriber.subscription_id],
+            instance_ids=[uuid.uuid4()],
+        )
+    stored = Context.from_json(box.one("SELECT context FROM spool WHERE message_id = %s", error_id))
+    assert (stored[Region], stored.is_promoted(Region), stored[BTS.SourceParty]) == ("EU", False, "Contoso")
+    assert stored.promoted == failure(claimed).context(original.context).promoted
+
+
 def test_types_of_values_survive(box: Box, start_host: StartHost) -> None:
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS)

@@ -1,6 +1,8 @@
 -- A message of a claim that cannot go on, at a port that routes failures: an error message with the same parts is
--- published in its place, and its own row goes, all or nothing. Who published the original published the error; whom it is
--- from passes through trusted hosts only (SEC-10). Returns 1, or 0 if the claim was taken over; refuses as route_message does (PR001, PR002).
+-- published in its place, and its own row goes, all or nothing. Who published the original published the error, and whom
+-- it is from the error is from (FMR-05): all of it is taken from the original here, but for the report in p_context, so
+-- that no host says anything in another's name. Returns 1, or 0 if the claim was taken over; refuses as route_message does
+-- (PR001, PR002).
 -- A routing failure report about the instance stays without it, because the error message names it.
 -- Indexes: work_queue_claimed, spool's primary key, suspended_queue_reports.
 -- Locks: advisory (7001, 0) shared, until commit.
@@ -20,9 +22,8 @@ BEGIN
     END IF;
     INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context, published_at, published_by,
                        originator_sid, originator_pid)
-    SELECT p_error_id, s.part_ids, s.body_part_id, s.body_part_name, p_context, p_now, s.published_by,
-           CASE WHEN is_trusted() THEN s.originator_sid ELSE session_user END,
-           CASE WHEN is_trusted() THEN s.originator_pid END
+    SELECT p_error_id, s.part_ids, s.body_part_id, s.body_part_name, error_context(s.context, p_context), p_now,
+           s.published_by, s.originator_sid, s.originator_pid
       FROM spool s WHERE s.message_id = failed.message_id
     RETURNING part_ids INTO STRICT shared;
     PERFORM route_message(p_batch_id, p_version, p_error_id, shared, p_subscription_ids, p_instance_ids, p_now);

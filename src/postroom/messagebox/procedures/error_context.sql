@@ -1,0 +1,18 @@
+-- The context of the error message about a message: all properties of the original, none of them promoted any more, what
+-- it asks of its receivers, and the report. Of what a host gives only the report counts (ErrorReport): the error message is
+-- from whoever the original is from, and nothing else may be said in that name (ADR 0124).
+CREATE OR REPLACE FUNCTION messagebox.error_context(p_original jsonb, p_report jsonb) RETURNS jsonb
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = messagebox, management, pg_temp AS $$
+    SELECT jsonb_build_object('promoted', told.promoted, 'written', kept.properties || told.written)
+           || CASE WHEN p_original ? 'predicates'
+                   THEN jsonb_build_object('predicates', p_original -> 'predicates') ELSE '{}' END
+      FROM (SELECT coalesce(jsonb_object_agg(k.key, k.value), '{}') AS properties
+              FROM jsonb_each(coalesce(p_original -> 'written', '{}') || coalesce(p_original -> 'promoted', '{}')) k
+             WHERE NOT starts_with(k.key, 'ErrorReport#')) kept,
+           (SELECT coalesce(jsonb_object_agg(k.key, k.value) FILTER (WHERE k.promoted), '{}') AS promoted,
+                   coalesce(jsonb_object_agg(k.key, k.value) FILTER (WHERE NOT k.promoted), '{}') AS written
+              FROM (SELECT key, value, true AS promoted FROM jsonb_each(coalesce(p_report -> 'promoted', '{}'))
+                    UNION ALL
+                    SELECT key, value, false FROM jsonb_each(coalesce(p_report -> 'written', '{}'))) k
+             WHERE starts_with(k.key, 'ErrorReport#')) told;
+$$;
