@@ -18,6 +18,7 @@ from postroom.spark.bulk_files import BulkFiles
 from postroom.spark.bulk_once import receive_once
 from postroom.spark.login import Login
 from postroom.spark.session import open_session
+from postroom.spark.settings import for_bulk
 
 _ROWS = 300_000
 _ROW_BYTES = 200
@@ -34,7 +35,7 @@ def measure() -> Result:
     content = _csv(_ROWS)
     with (
         measured_box(adapter=reader, pipeline=pipeline) as box,
-        open_session(box.home, master="local[2]") as session,
+        open_session(box.home, master="local[2]", settings=for_bulk(None)) as session,
     ):
         login = Login(url=box.url, user=box.host.role_name)
 

@@ -9,7 +9,7 @@ import pytest
 
 from postroom.cli.main import main
 from postroom.operations.supervisor import SparkOptions
-from postroom.spark.settings import settings_for
+from postroom.spark.settings import for_bulk, settings_for
 
 
 @pytest.fixture
@@ -28,6 +28,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     monkeypatch.setattr("postroom.messagebox.connection.connect", lambda url: _Connection())
     monkeypatch.setattr("postroom.messagebox.configuration.host_named", lambda connection, name: _Host())
+    monkeypatch.setattr("postroom.messagebox.permission.require_host", lambda connection, host: None)
     monkeypatch.setattr("postroom.spark.pipeline_process.run_pipeline", lambda *_, **options: given.update(options))
     return given
 
@@ -66,3 +67,10 @@ def test_folders_and_sockets_of_this_machine_are_not_for_another(tmp_path: Path)
     assert here["spark.local.dir"] == here["spark.python.unix.domain.socket.dir"] == str(tmp_path)
     assert not [value for value in elsewhere.values() if str(tmp_path) in value or "localhost" in value]
     assert elsewhere.items() <= here.items()
+
+
+def test_bulk_has_the_optimising_compiler_unless_somebody_says_otherwise() -> None:
+    options = "spark.driver.extraJavaOptions"
+    assert for_bulk(None) == {options: "-XX:TieredStopAtLevel=4"}
+    given = {options: "-XX:TieredStopAtLevel=2", "spark.ui.enabled": "true"}
+    assert for_bulk(given) == {options: "-XX:TieredStopAtLevel=4 -XX:TieredStopAtLevel=2", "spark.ui.enabled": "true"}

@@ -175,6 +175,8 @@ class BulkFiles:
         try:
             with without_pandas_warning():
                 session = session_for(self._session, reading.settings)
+                # Generated code pays off for rows by the million; the receive stream has none.
+                session.conf.set("spark.sql.codegen.wholeStage", "true")
                 paths = [str(claim.path) for claim in group]
                 rows = read_files(session, reading, rows_pipeline(self.location), paths)
                 # A row per split: the messages themselves never come here.

@@ -32,7 +32,7 @@ from postroom.spark.running_bulk import RunningBulk
 from postroom.spark.running_location import RunningLocation
 from postroom.spark.running_row_stream import RunningRowStream
 from postroom.spark.session import has_died, open_session
-from postroom.spark.settings import is_here
+from postroom.spark.settings import for_bulk, is_here
 from postroom.spark.sinks import Sinks
 from postroom.spark.taking_in import is_row_stream, taking_in
 from postroom.stop_signals import stopped_by_signals
@@ -79,6 +79,9 @@ def run_pipeline(
     login = Login(url=url, user=host.role_name if as_role else None)
     with login.connect("pipeline") as connection:
         require_host(connection, host)
+        locations = receive_locations(connection, host_id=host.host_id)
+    if any(location.enabled and location.adapter["kind"] == "spark-reader" for location in locations):
+        settings = for_bulk(settings)
     name = f"pipeline-{host.name.lower()}"
     # Twice, because the session puts a handler of its own in the place of ours.
     with (
