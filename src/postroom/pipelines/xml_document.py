@@ -8,7 +8,7 @@ from typing import Any
 from lxml import etree
 
 from postroom.errors import PipelineFailure
-from postroom.message import Body
+from postroom.message import FRAGMENT_SIZE, Body
 from postroom.pipelines.definitions import Xml
 from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, read_whole
 from postroom.pipelines.xml_envelope import is_empty_envelope
@@ -16,6 +16,7 @@ from postroom.pipelines.xml_path import compile_path
 from postroom.pipelines.xml_promotion import XmlPromotion, message_type_of, xml_promotion
 from postroom.pipelines.xml_slice import Places, write_document
 from postroom.pipelines.xml_tree import read_tree
+from postroom.pipelines.xml_verbatim import verbatim
 
 
 def disassemble(pipeline: Xml, body: Body, size: BatchSize) -> Iterator[Disassembled]:
@@ -41,8 +42,8 @@ def _split(
     places = Places(content, envelope, elements)
     promotion = _promotion(pipeline)
     rows = Rows(promotes=pipeline.promotes)
-    for number, element in enumerate(elements, 1):
-        document = write_document(element)
+    for number, (element, own) in enumerate(zip(elements, verbatim(content, split, elements), strict=True), 1):
+        document = own if own is not None and len(own) <= FRAGMENT_SIZE else write_document(element)
         try:
             root = element
             values = promotion.values_inside(element)

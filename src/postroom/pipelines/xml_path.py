@@ -19,10 +19,15 @@ def compile_path(path: str, namespaces: Mapping[str, str]) -> etree.XPath:
     return etree.XPath(path, namespaces=dict(namespaces), smart_strings=False)
 
 
+def names_steps(path: str) -> bool:
+    """Whether a path only names its steps from the root down: it selects in the order of the document then."""
+    return _NAMED_STEPS.fullmatch(path) is not None
+
+
 def compile_inside(path: str, namespaces: Mapping[str, str]) -> etree.XPath | None:
     """The same path for a document that is still an element of its envelope. Only of a path that names its steps from
     the root down is it certain that it selects the same there; None for any other."""
-    if _NAMED_STEPS.fullmatch(path) is None:
+    if not names_steps(path):
         return None
     return compile_path(f"self::{path[1:]}", namespaces)
 

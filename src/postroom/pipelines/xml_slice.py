@@ -1,6 +1,6 @@
 """Where a large document stands in its envelope.
 
-A document of an envelope is normally written anew, because the namespaces that it uses may be declared around it. A
+A small document of an envelope may be written anew, because the namespaces that it uses may be declared around it. A
 body above the fragment size cannot be: it goes by reference to the envelope's own bytes, which is right if these
 say the same alone.
 """

@@ -162,6 +162,29 @@ def test_an_envelope_is_split_into_documents_that_stand_alone(receive: Receive) 
     assert "é".encode() in received.bodies[1]
 
 
+@pytest.mark.parametrize(
+    ("content", "body"),
+    [
+        # As it was written.
+        (b"<e><order n = '1' ><r>&#233;\r\n</r ></order\n></e>", b"<order n = '1' ><r>&#233;\r\n</r ></order\n>"),
+        (b"<e xmlns:q='urn:q'><order xmlns:q='urn:r'></order></e>", b"<order xmlns:q='urn:r'></order>"),
+        # Written anew: with a namespace of the envelope, or where the bytes do not tell for certain.
+        (b"<e xmlns:q='urn:q'><order q:a='1'></order></e>", b'<order xmlns:q="urn:q" q:a="1"/>'),
+        (b"<e xmlns:q='urn:q'><order a=' xmlns:q='></order></e>", b'<order xmlns:q="urn:q" a=" xmlns:q="/>'),
+        (b"<e xmlns:q='urn:q'><order a='> xmlns:q='></order></e>", b'<order xmlns:q="urn:q" a="&gt; xmlns:q="/>'),
+        (b"<e><!-- <order> --><order ></order></e>", b"<order/>"),
+        (b"<e><order><![CDATA[</order>]]></order></e>", b"<order>&lt;/order&gt;</order>"),
+        (b"<e><order><order ></order></order></e>", b"<order><order/></order>"),
+        (b"<e><x><order ></order></x><order/></e>", b"<order/>"),
+        (b"<?xml version='1.0' encoding='latin1'?><e><order >\xe9</order></e>", "<order>é</order>".encode()),
+    ],
+)
+def test_a_document_stays_as_it_was_written_if_it_needs_nothing_of_its_envelope(
+    receive: Receive, content: bytes, body: bytes
+) -> None:
+    assert receive(Xml(split="/e/order"), content).bodies == [body]
+
+
 def test_documents_come_in_batches(receive: Receive) -> None:
     pipeline = Xml(promote={Region: "/o/r"}, split="/os/o")
     content = b"<os>%s</os>" % b"".join(b"<o><r>%d</r></o>" % number for number in range(25))
