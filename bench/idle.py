@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections import Counter
+from collections import defaultdict
+from contextlib import suppress
 
 import psutil
 
@@ -34,20 +35,30 @@ def measure() -> Result:
         bar=8,
         at_most=True,
         spread=(min(totals), max(totals)),
-        detail="; ".join(f"{name} {share:.1f}" for name, share in middle.most_common()),
+        detail="; ".join(f"{name} {share:.1f}" for name, share in sorted(middle.items())),
     )
 
 
-def _share(processes: list[psutil.Process]) -> Counter[str]:
+def _share(processes: list[psutil.Process]) -> dict[str, float]:
     """By the name of the program."""
-    before = [sum(process.cpu_times()[:2]) for process in processes]
     started = time.monotonic()
+    before = _times(processes)
     time.sleep(_SECONDS)
+    after = _times(processes)
     elapsed = time.monotonic() - started
-    share: Counter[str] = Counter()
-    for process, earlier in zip(processes, before, strict=True):
-        share[process.name()] += 100 * (sum(process.cpu_times()[:2]) - earlier) / elapsed
+    share: defaultdict[str, float] = defaultdict(float)
+    for process, (name, seconds) in after.items():
+        share[name] += 100 * (seconds - before[process][1]) / elapsed
     return share
+
+
+def _times(processes: list[psutil.Process]) -> dict[psutil.Process, tuple[str, float]]:
+    """Seconds so far, without those that have ended: workers that Spark has no more use for."""
+    times = {}
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            times[process] = process.name(), sum(process.cpu_times()[:2])
+    return times
 
 
 if __name__ == "__main__":
