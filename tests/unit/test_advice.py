@@ -73,9 +73,14 @@ def test_a_report_leads_to_what_it_is_about() -> None:
     said = advice(instance(state=state, cause=cause, error_code="ROUTING", related_instance_id=about))
     assert said is not None
     assert str(about) in said
-    alone = advice(instance(state=state, cause=cause, error_code="ROUTING"))
+    alone = advice(instance(state=state, cause=cause, error_code="ROUTING", adapter=None, uri=None))
     assert alone is not None
+    assert "publish that was refused" in alone
     assert "terminate" in alone
+    received = advice(instance(state=state, cause=cause, error_code="ROUTING"))
+    assert received is not None
+    assert "went on as an error message" in received
+    assert "terminate" in received
 
 
 def test_only_what_is_suspended_needs_advice() -> None:

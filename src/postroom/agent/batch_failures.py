@@ -211,6 +211,8 @@ class BatchFailures:
             host_id=self._documents.location.host_id,
             context=one.unroutable.context,
             description=one.failure.what,
+            adapter=str(self._documents.location.adapter.get("kind", "")),
+            uri=self._documents.location.uri,
         )
 
     def _message_id(self, one: _Failed) -> uuid.UUID:

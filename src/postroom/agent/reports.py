@@ -30,6 +30,9 @@ class RoutingFailureReport:
     host_id: int
     context: Context
     description: str
+    adapter: str | None = None
+    uri: str | None = None
+    """Where the message came in, if it came in; a program that publishes has nothing like it."""
 
     def row(self) -> SuspendedRow:
         return SuspendedRow(
@@ -43,6 +46,8 @@ class RoutingFailureReport:
             error_code="ROUTING",
             error_description=self.description,
             resumable=False,
+            adapter=self.adapter,
+            uri=self.uri,
             related_instance_id=self.related_instance_id,
         )
 

@@ -7,44 +7,59 @@ A message that is directed to somebody still reaches everybody else whose filter
 
 from __future__ import annotations
 
+import uuid
+from typing import NamedTuple
+
 from postroom.errors import BadValue, NotFound, nearest
 from postroom.message import Context
-from postroom.messagebox.configuration import PortState, send_port_groups, send_ports
 from postroom.messagebox.connection import Connection
 from postroom.system_properties import BTS
+
+
+class _Addressee(NamedTuple):
+    """A send port or a send port group, as whoever publishes may know it."""
+
+    name: str
+    is_group: bool
+    id: uuid.UUID
+    transport_id: uuid.UUID | None
+    is_dynamic: bool
+    is_enlisted: bool
+    members_enlisted: bool
 
 
 def directed_to(connection: Connection, name: str, context: Context) -> Context:
     """The context with what directs it to the send port or the send port group of that name, or NotFound.
 
     An address and a transport type that the message carries are promoted, as far as they are short enough for that."""
-    ports = send_ports(connection)
-    groups = send_port_groups(connection)
-    for port in ports:
-        if port.name == name:
-            context = context.promote(BTS.SPID, str(port.port_id))
-            if not port.is_dynamic:
-                context = context.promote(BTS.SPTransportID, str(port.transport_id))
-            return _with_address_promoted(context)
-    for group in groups:
-        if group.name == name:
-            return _with_address_promoted(context.promote(BTS.SPGroupID, str(group.group_id)))
-    there = [*(one.name for one in ports), *(one.name for one in groups)]
-    raise NotFound(f"There is no send port and no send port group {name!r}.", hint=nearest(name, there, "There are"))
+    known = _addressees(connection)
+    addressee = known.get(name)
+    if addressee is None:
+        what = f"There is no send port and no send port group {name!r}."
+        raise NotFound(what, hint=nearest(name, list(known), "There are"))
+    if addressee.is_group:
+        return _with_address_promoted(context.promote(BTS.SPGroupID, str(addressee.id)))
+    context = context.promote(BTS.SPID, str(addressee.id))
+    if not addressee.is_dynamic:
+        context = context.promote(BTS.SPTransportID, str(addressee.transport_id))
+    return _with_address_promoted(context)
 
 
 def why_out_of_reach(connection: Connection, name: str) -> str | None:
     """Why nothing can be directed to a send port or group now: it is not enlisted, or no member of it is."""
-    for port in send_ports(connection):
-        if port.name == name and port.state is PortState.BOUND:
-            return f"Send port {name!r} is not enlisted, so nothing can be directed to it: postroom port start {name!r}"
-    for group in send_port_groups(connection):
-        if group.name == name and not group.is_enlisted:
-            what = f"Send port group {name!r} is not enlisted, so nothing can be directed to it"
-            return f"{what}: postroom group start {name!r}"
-        if group.name == name and not any(member.is_enlisted for member in group.members):
-            return f"No member of the send port group {name!r} is enlisted, so nothing can be directed to it."
-    return None
+    addressee = _addressees(connection).get(name)
+    if addressee is None or (addressee.is_enlisted and addressee.members_enlisted):
+        return None
+    if addressee.is_enlisted:
+        return f"No member of the send port group {name!r} is enlisted, so nothing can be directed to it."
+    what, noun = ("Send port group", "group") if addressee.is_group else ("Send port", "port")
+    return f"{what} {name!r} is not enlisted, so nothing can be directed to it: postroom {noun} start {name!r}"
+
+
+def _addressees(connection: Connection) -> dict[str, _Addressee]:
+    # Not the tables: a host sees its own ports only, but may name others'.
+    rows = connection.execute("SELECT * FROM addressees()").fetchall()
+    return {row[0]: _Addressee(*row) for row in rows}
 
 
 def _with_address_promoted(context: Context) -> Context:

@@ -15,6 +15,11 @@ def advice(instance: Instance) -> str | None:
     mend = f"postroom message body {one} > FILE, mend it, {resume} --body FILE"
     if instance.cause is Cause.ROUTING_FAILURE_REPORT:
         about = instance.related_instance_id
+        if about is None and instance.uri is not None:
+            return (
+                "It is the report on a received message, which went on as an error message; that one names this report"
+                f" (ErrorReport.RoutingFailureReportID). When you have read it: {terminate}"
+            )
         if about is None:
             return f"It is the report of a publish that was refused. When you have read it: {terminate}"
         return f"It is the report on instance {about}, and goes with that one."

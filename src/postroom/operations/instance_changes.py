@@ -126,11 +126,10 @@ def _refusal(instance: Instance, done: str) -> StateError:
                 what, why="A host instance is working on it right now.", hint="Try again when that attempt is over."
             )
         case InstanceState.SUSPENDED_NOT_RESUMABLE if instance.cause is Cause.ROUTING_FAILURE_REPORT:
-            about = instance.related_instance_id
             return StateError(
                 what,
                 why="It is a routing failure report: the context of a message that nobody subscribed to.",
-                hint=f"Resume instance {about}, which has the message." if about else "Publish the message again.",
+                hint=_instead_of_the_report(instance),
             )
         case InstanceState.SUSPENDED_NOT_RESUMABLE:
             return StateError(what, why=instance.reason, hint="Terminate it, and have the message sent again.")
@@ -138,3 +137,12 @@ def _refusal(instance: Instance, done: str) -> StateError:
             return StateError(what, hint="Resume or terminate it.")
         case _:
             return StateError(what, why="Only a suspended instance can be.", hint="There is nothing to do.")
+
+
+def _instead_of_the_report(instance: Instance) -> str:
+    """Where the message is that a report is about."""
+    if instance.related_instance_id is not None:
+        return f"Resume instance {instance.related_instance_id}, which has the message."
+    if instance.uri is not None:
+        return "The message went on as an error message: look at the subscribers of that. Terminate the report."
+    return "Publish the message again."

@@ -12,11 +12,15 @@ from postroom import pipelines
 from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import Received, Receiver
 from postroom.agent.routing import RoutingTable
+from postroom.errors import StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.jobs import run_all_jobs_once
 from postroom.operations import ports
+from postroom.operations.advice import advice
+from postroom.operations.instance_changes import resume
+from postroom.operations.instances import instance_with_id
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
 from tests.support.box import PROMOTE, Box, Region, interchange
@@ -113,6 +117,10 @@ def test_the_report_is_named_by_the_error_message_and_goes_with_no_instance(box:
     assert row is not None
     [error] = queued(box, "Errors")
     assert (str(row[0]), *row[1:]) == (error.context[ErrorReport.RoutingFailureReportID], False, 64, None)
+    assert "went on as an error message" in (advice(instance_with_id(box.connection, row[0])) or "")
+    with pytest.raises(StateError) as refused:
+        resume(box.connection, row[0])
+    assert "went on as an error message" in refused.value.hint
 
 
 def test_a_message_type_is_told_and_does_not_bring_the_error_to_its_subscribers(box: Box) -> None:

@@ -442,8 +442,11 @@ def test_a_mended_message_that_nobody_wants_makes_its_report_and_is_routed(box: 
     resume(box.connection, suspended, body=b'{"region": "nowhere"}')
     wait_until(lambda: instance.counts["completed"] == 1)
     assert recorder.bodies == [b'{"region": "nowhere"}']
-    report = box.connection.execute("SELECT instance_id::text, related_instance_id FROM suspended_queue").fetchone()
-    assert report == (recorder.sent[0].message.context[ErrorReport.RoutingFailureReportID], None)
+    report = box.connection.execute(
+        "SELECT instance_id::text, related_instance_id, uri FROM suspended_queue"
+    ).fetchone()
+    named = recorder.sent[0].message.context[ErrorReport.RoutingFailureReportID]
+    assert report == (named, None, "file:///in/*.json"), "the report says where the message came in"
     assert check(box.connection) == []
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from postroom.adapters.dynamic.definition import Dynamic
+from postroom.agent.publishing import MessageAgent
 from postroom.errors import NotFound
 from postroom.message import Context, Message
+from postroom.messagebox.connection import connect
 from postroom.operations.addressing import directed_to
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region
@@ -53,4 +55,16 @@ def test_an_address_is_promoted_if_it_is_there_and_short_enough(directed: Box) -
 def test_a_name_that_is_not_there_is_said_with_those_that_are(directed: Box) -> None:
     with pytest.raises(NotFound) as caught:
         directed_to(directed.connection, "Nobody", Context())
-    assert caught.value.hint == "There are: Anywhere, Greedy, Static, Everyone."
+    assert caught.value.hint == "There are: Anywhere, Everyone, Greedy, Static."
+
+
+@pytest.mark.parametrize("name", ["Static", "Anywhere", "Everyone"])
+def test_a_host_directs_to_ports_of_other_hosts_and_to_groups(directed: Box, name: str) -> None:
+    """It may publish, so it may say for whom; how the others are configured it does not learn."""
+    other = directed.add_host("Other")
+    with connect(directed.url, user=other.role_name) as host:
+        context = directed_to(host, name, Context().promote(Region, "EU"))
+        assert context == directed_to(directed.connection, name, Context().promote(Region, "EU"))
+        [published] = MessageAgent(host, other).publish([Message(context=context)])
+        assert name in (*published.subscribers, "Everyone")
+        assert host.execute("SELECT count(*) FROM send_ports").fetchone() == (0,)

@@ -3,7 +3,8 @@
 -- it is from the error is from (FMR-05): all of it is taken from the original here, but for the report in p_context, so
 -- that no host says anything in another's name. Returns 1, or 0 if the claim was taken over; refuses as route_message does
 -- (PR001, PR002).
--- A routing failure report about the instance stays without it, because the error message names it.
+-- A routing failure report about the instance stays without it, because the error message names it, and says where the
+-- message came in.
 -- Indexes: work_queue_claimed, spool's primary key, suspended_queue_reports.
 -- Locks: advisory (7001, 0) shared, until commit.
 CREATE OR REPLACE FUNCTION messagebox.route_failed_message___HOST__(
@@ -16,7 +17,7 @@ DECLARE
     failed record;
     shared uuid[];
 BEGIN
-    DELETE FROM __HOST___q WHERE claim_id = p_claim_id AND seq = p_seq RETURNING instance_id, message_id INTO failed;
+    DELETE FROM __HOST___q WHERE claim_id = p_claim_id AND seq = p_seq RETURNING instance_id, message_id, service_id INTO failed;
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
@@ -27,7 +28,10 @@ BEGIN
       FROM spool s WHERE s.message_id = failed.message_id
     RETURNING part_ids INTO STRICT shared;
     PERFORM route_message(p_batch_id, p_version, p_error_id, shared, p_subscription_ids, p_instance_ids, p_now);
-    UPDATE suspended_queue SET related_instance_id = NULL WHERE cause = 3 AND related_instance_id = failed.instance_id;
+    UPDATE suspended_queue
+       SET related_instance_id = NULL,
+           (adapter, uri) = (SELECT l.adapter_kind, l.uri FROM receive_locations l WHERE l.id = failed.service_id)
+     WHERE cause = 3 AND related_instance_id = failed.instance_id;
     PERFORM int_release(ARRAY[failed.message_id]);
     RETURN 1;
 END $$;
