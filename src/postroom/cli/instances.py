@@ -40,7 +40,7 @@ def _conditions(command: Command) -> Command:
         (
             click.option("--state", "states", multiple=True, type=click.Choice(list(_STATES)), help="In this state."),
             click.option("--host", metavar="NAME", help="Of this host."),
-            click.option("--port", metavar="NAME", help="Of this send port, receive port or location."),
+            click.option("--port", metavar="NAME", help="Of this send port, group, receive port or location."),
             click.option("--error", metavar="CODE", help="With this error code, such as DELIVERY."),
             click.option("--message", type=click.UUID, help="That refer to this message."),
         )

@@ -28,7 +28,9 @@ def subscription() -> None:
 
 @subscription.command("list")
 @click.option("--type", "type_", type=click.Choice(["activation", "instance"]), help="Only of this type.")
-@click.option("--service", metavar="NAME", help="Only of the service of this name, such as a send port.")
+@click.option(
+    "--service", metavar="NAME", help="Only of the service of this name, such as a send port, or through this group."
+)
 @click.option("--instance", type=click.UUID, help="Only of this service instance.")
 @click.option("--limit", type=click.IntRange(min=1), default=200, show_default=True, help="At most so many.")
 @frame_options

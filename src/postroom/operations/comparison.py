@@ -241,7 +241,12 @@ def _receive_ports(definition: ApplicationDefinition, deployed: Deployed) -> Ite
     for port in definition.receive_ports:
         known = deployed.receive_ports.get(port.name)
         if known is None:
-            yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=Action.CREATE)
+            said = (
+                _fails(port.route_failures),
+                "" if port.authentication == "none" else _requires(port.authentication),
+            )
+            note = ", ".join(filter(None, said))
+            yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
         stored = {_ROUTE_FAILURES: known.route_failures, _AUTHENTICATION: known.authentication}
         differences = differences_between(receive_port_fields(port), stored)
@@ -283,7 +288,9 @@ def _send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Pat
         circle = _circle(port, definition, deployed, home)
         if known is None:
             said = "without a filter" if port.filter is None else f"filter: {format_filter(port.filter)}"
-            note = "; ".join(filter(None, (f"{port.state}, {said}", circle, _guarantee(port))))
+            dynamic = "dynamic, " if isinstance(port.adapter, Dynamic) else ""
+            new = (f"{port.state}, {dynamic}{said}", _fails(port.route_failures), circle, _guarantee(port))
+            note = "; ".join(filter(None, new))
             yield Step(kind=Kind.SEND_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
         differences = differences_between(
@@ -301,6 +308,14 @@ def _send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Pat
             differences=differences,
             note="; ".join([*notes, *filter(None, (circle, _guarantee(port)))]),
         )
+
+
+def _fails(route_failures: bool) -> str:
+    return "routes failures" if route_failures else ""
+
+
+def _requires(authentication: str) -> str:
+    return f"requires authentication ({authentication})"
 
 
 def _guarantee(port: SendPortDefinition) -> str:

@@ -20,7 +20,7 @@ def check_names(connection: Connection, query: InstanceQuery) -> None:
     if query.port is not None:
         names = [name for (name,) in connection.execute(statement("queries/list_service_names"))]
         if query.port not in names:
-            what = f"There is no send port, receive port or receive location {query.port!r}."
+            what = f"There is no send port, send port group, receive port or receive location {query.port!r}."
             raise NotFound(what, hint=nearest(query.port, names, "There are", none="none; run postroom apply first"))
     if query.error_code is not None and query.error_code not in (codes := sorted(_codes(connection))):
         raise NotFound(

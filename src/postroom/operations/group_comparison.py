@@ -23,7 +23,9 @@ def group_steps(definition: ApplicationDefinition, deployed: Deployed) -> Iterat
     for group in definition.send_port_groups:
         known = deployed.send_port_groups.get(group.name)
         if known is None:
-            yield Step(kind=Kind.SEND_PORT_GROUP, name=group.name, action=Action.CREATE, note=group.state)
+            said = "without a filter" if group.filter is None else f"filter: {format_filter(group.filter)}"
+            note = f"{group.state}, {said}; members: {_text(list(group.members))}"
+            yield Step(kind=Kind.SEND_PORT_GROUP, name=group.name, action=Action.CREATE, note=note)
             continue
         before, after = _deployed_fields(known), group_fields(group)
         differences = tuple(

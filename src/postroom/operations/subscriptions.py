@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from postroom.agent.correlation import read_waiting
 from postroom.agent.routing import read_filters
-from postroom.errors import DefinitionError, NotFound
+from postroom.errors import DefinitionError, NotFound, nearest
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
 from postroom.messagebox.configuration import ServiceClass
@@ -65,9 +65,18 @@ def list_subscriptions(
     instance_id: uuid.UUID | None = None,
     limit: int | None = None,
 ) -> list[Subscription]:
-    """The subscriptions that meet the conditions, by the name of their service."""
+    """The subscriptions that meet the conditions, by the name of their service; ``service`` may be a send port group.
+    NotFound if nothing has that name."""
     activation = None if subscription_type is None else subscription_type == "activation"
-    return _read(connection, activation=activation, service=service, instance=instance_id, limit=limit)
+    conditions = {"activation": activation, "instance": instance_id, "limit": limit}
+    found = _read(connection, service=service, **conditions)
+    if service is None or found:
+        return found
+    names = [name for (name,) in connection.execute(statement("queries/list_service_names"))]
+    if service not in names:
+        hint = nearest(service, names, "There are", none="none; run postroom apply first")
+        raise NotFound(f"There is no service {service!r}.", hint=hint)
+    return _read(connection, group=service, **conditions)
 
 
 def subscription_called(connection: Connection, called: str) -> Subscription:
@@ -77,17 +86,25 @@ def subscription_called(connection: Connection, called: str) -> Subscription:
     # A service may have very many, one for each instance that waits.
     found = found or _read(connection, service=called, activation=True, limit=_NAMED + 1)
     found = found or _read(connection, service=called, limit=_NAMED + 1)
+    found = found or _read(connection, group=called, limit=_NAMED + 1)
     if len(found) == 1:
         return found[0]
     if found:
         count = f"more than {_NAMED}" if len(found) > _NAMED else str(len(found))
-        ids = ", ".join(str(one.subscription_id) for one in found[:_NAMED])
+        ids = ", ".join(f"{one.subscription_id}{_whose(one, called)}" for one in found[:_NAMED])
         raise DefinitionError(f"{called!r} has {count} subscriptions.", hint=f"Give the id of one: {ids}.")
     raise NotFound(
         f"There is no subscription {called!r}.",
         why="A send port has one as long as it is enlisted.",
         hint="See 'postroom subscription list'; 'postroom port enlist NAME' makes one.",
     )
+
+
+def _whose(one: Subscription, called: str) -> str:
+    """What tells the subscriptions of one name apart."""
+    if one.group is None:
+        return " (its own)" if one.instance_id is None else ""
+    return f" ({one.service_name})" if one.group == called else f" (through {one.group})"
 
 
 def filters_of(connection: Connection, subscriptions: list[Subscription]) -> dict[int, Filter]:
@@ -129,7 +146,7 @@ def as_written(stored: Filter, text: str, properties: Iterable[Property]) -> Fil
 
 
 def _read(connection: Connection, **conditions: Any) -> list[Subscription]:
-    parameters = dict.fromkeys(("id", "activation", "service", "instance", "limit")) | conditions
+    parameters = dict.fromkeys(("id", "activation", "service", "group", "instance", "limit")) | conditions
     found = [_subscription(row) for row in connection.execute(statement("queries/list_subscriptions"), parameters)]
     shown = shown_filters(connection, [one for one in found if one.instance_id is not None])
     return [

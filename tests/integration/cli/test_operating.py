@@ -294,7 +294,7 @@ def test_groups_go_through_their_states_and_show_what_they_come_to(run: Run, tmp
     assert run("publish", path, "--to", "One", "-o", "json").json[0]["subscribers"] == ["One"]
     missing = run("publish", path, "--to", "Nobody")
     assert missing.code == ExitCode.NOT_FOUND
-    assert "One, Two, Everyone" in missing.err
+    assert "Everyone, One, Two" in missing.err
     assert run("group", "stop", "Everyone", "-o", "json").json == [
         {"name": "Everyone", "before": "started", "after": "stopped", "resumed": 0}
     ]

@@ -101,6 +101,26 @@ def test_what_is_directed_to_who_is_not_enlisted_is_told_so(applied: Run, app: P
         assert f"{name!r} is not enlisted, so nothing can be directed to it: postroom {kind} start" in refused.err
 
 
+def test_a_group_is_known_by_its_name(applied: Run, app: Path, tmp_path: Path) -> None:
+    app.write_text(app.read_text() + 'app.send_port_group("All", ["Europe", "Audit"], filter=Region == "EU")\n')
+    note = "started, filter: Orders.Region == 'EU'; members: Audit, Europe"
+    assert note in applied("apply", app).out
+    applied("group", "stop", "All")
+    applied("publish", _order(tmp_path), "-p", "Region=EU")
+    assert {one["service"] for one in applied("instance", "list", "--port", "All", "-o", "json").json} == {
+        "Audit",
+        "Europe",
+    }
+    listed = applied("subscription", "list", "--service", "All", "-o", "json").json
+    assert [(one["service_name"], one["group"]) for one in listed] == [("Audit", "All"), ("Europe", "All")]
+    unclear = applied("subscription", "show", "Europe").err
+    assert "(its own)" in unclear
+    assert "(through All)" in unclear
+    assert "(Audit)" in applied("subscription", "test", "All", "-p", "Region=EU").err
+    missing = applied("subscription", "list", "--service", "Europa")
+    assert (missing.code, "Did you mean Europe?" in missing.err) == (ExitCode.NOT_FOUND, True)
+
+
 def _order(folder: Path) -> Path:
     path = folder / "order.json"
     path.write_text("{}")

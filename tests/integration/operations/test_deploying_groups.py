@@ -70,7 +70,7 @@ def the_group(connection: Connection) -> SendPortGroup:
 def test_a_first_apply_makes_the_group_and_messages_flow(connection: Connection) -> None:
     done = deploy(connection, orders())
     (step,) = done.of(Kind.SEND_PORT_GROUP, Action.CREATE)
-    assert (step.name, step.note) == ("G", "started")
+    assert (step.name, step.note) == ("G", "started, filter: Orders.Region == 'EU'; members: A, B")
     assert publish(connection) == ("A", "B")
     group = the_group(connection)
     assert (group.state, group.application) == (PortState.STARTED, "orders")

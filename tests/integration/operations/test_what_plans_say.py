@@ -61,3 +61,15 @@ def test_secrets_are_not_in_a_plan(connection: Connection) -> None:
     (step,) = planned.of(Kind.SEND_PORT, Action.CHANGE)
     assert {difference.field for difference in step.differences} == {"adapter headers", "adapter proxy"}
     assert "secret" not in repr(planned)
+
+
+def test_what_is_new_is_told_with_what_it_does_differently(connection: Connection) -> None:
+    app = Application("orders")
+    app.host("Main", trusted=True)
+    port = app.receive_port("OrdersIn", route_failures=True, authentication="keep")
+    port.location("drop", adapters.File("in"))
+    app.dynamic_send_port("Anywhere", route_failures=True)
+    planned = plan(connection, app.definition(), home=HOME)
+    notes = {step.name: step.note for step in planned.steps}
+    assert notes["OrdersIn"] == "routes failures, requires authentication (keep)"
+    assert notes["Anywhere"] == "started, dynamic, without a filter; routes failures"

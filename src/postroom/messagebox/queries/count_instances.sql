@@ -16,7 +16,7 @@ SELECT i.state,
   LEFT JOIN subscriptions s ON s.id = i.subscription_id
  WHERE (%(states)s::smallint[] IS NULL OR i.state = ANY (%(states)s))
    AND (%(host)s::text IS NULL OR lower(h.name) = lower(%(host)s))
-   AND (%(port)s::text IS NULL OR %(port)s IN (p.name, l.name, r.name, s.service_name))
+   AND (%(port)s::text IS NULL OR %(port)s IN (p.name, l.name, r.name, s.service_name, s.group_name))
    AND (%(error)s::text IS NULL OR i.error_code = %(error)s)
    AND (%(message)s::uuid IS NULL OR i.message_id = %(message)s)
    -- One that has several messages (task 4) is told of by its first one, or by the one that is asked for.

@@ -17,7 +17,7 @@ SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id, coalesce(p
  WHERE (%(ids)s::uuid[] IS NULL OR i.instance_id = ANY (%(ids)s))
    AND (%(states)s::smallint[] IS NULL OR i.state = ANY (%(states)s))
    AND (%(host)s::text IS NULL OR lower(h.name) = lower(%(host)s))
-   AND (%(port)s::text IS NULL OR %(port)s IN (p.name, l.name, r.name, s.service_name))
+   AND (%(port)s::text IS NULL OR %(port)s IN (p.name, l.name, r.name, s.service_name, s.group_name))
    AND (%(error)s::text IS NULL OR i.error_code = %(error)s)
    AND (%(message)s::uuid IS NULL OR i.message_id = %(message)s)
    -- One that has several messages (task 4) is told of by its first one, or by the one that is asked for.

@@ -14,6 +14,7 @@ SELECT s.id, s.instance_id, s.service_class, s.service_id, s.service_name, h.nam
    AND (%(id)s::bigint IS NULL OR s.id = %(id)s)
    AND (%(activation)s::boolean IS NULL OR (s.instance_id IS NULL) = %(activation)s)
    AND (%(service)s::text IS NULL OR s.service_name = %(service)s)
+   AND (%(group)s::text IS NULL OR s.group_name = %(group)s)
    AND (%(instance)s::uuid IS NULL OR s.instance_id = %(instance)s)
  ORDER BY s.service_name, s.id
  LIMIT %(limit)s
