@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,8 +98,8 @@ def test_a_file_that_grew_after_it_was_published_is_kept_and_reported(
     claim_all(claimer, clock)
     receive = Receiver.receive
 
-    def grow(*arguments: object) -> object:
-        answer = receive(*arguments)  # type: ignore[arg-type]
+    def grow(*arguments: Any, **settings: Any) -> object:
+        answer = receive(*arguments, **settings)
         sender.write(b" too late")
         sender.close()
         return answer
@@ -171,10 +172,10 @@ def test_one_file_that_cannot_be_received_does_not_hold_up_the_others(
     claim_all(claimer, clock)
     receive = Receiver.receive
 
-    def fail_on_poison(self: Receiver, location: ReceiveLocation, interchanges: list[object]) -> object:
+    def fail_on_poison(self: Receiver, location: ReceiveLocation, interchanges: Any, **settings: Any) -> object:
         if "poison" in str(interchanges):
             raise ZeroDivisionError("a defect in a component")
-        return receive(self, location, interchanges)  # type: ignore[arg-type]
+        return receive(self, location, interchanges, **settings)
 
     with monkeypatch.context() as patched:
         patched.setattr(Receiver, "receive", fail_on_poison)

@@ -14,8 +14,8 @@ from postroom.filters.expression import Filter
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.migrate import migrate
 from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.messagebox.statements import statement
 from postroom.properties import Property
 from tests.support.box import Box, Priority, Region, Total
 from tests.support.lanes import Lane, Publisher, instances_of, waits_for_a_lock
@@ -345,7 +345,6 @@ def test_an_upgrade_takes_the_values_out_of_filters(box: Box, subscriptions: Ser
     [of_the_port, _] = before = box.one(filters)
     box.connection.execute("ALTER TABLE subscriptions DROP CONSTRAINT values_are_in_no_filter")
     box.connection.execute("UPDATE subscriptions SET filter = 'EU' WHERE instance_id IS NOT NULL")
-    box.connection.execute("DELETE FROM schema_version WHERE version = 10")
-    migrate(box.url)
+    box.connection.execute(statement("schema/0010_values_out_of_filters"))
     assert box.one(filters) == before == [of_the_port, ""]
     assert of_the_port
