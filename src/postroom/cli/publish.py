@@ -17,7 +17,7 @@ from postroom.cli.output import show_rows
 @click.option("-p", "--promote", multiple=True, metavar="PROPERTY=VALUE", help="A property that is routed by.")
 @click.option("-w", "--write", multiple=True, metavar="PROPERTY=VALUE", help="A property that is only carried along.")
 @click.option(
-    "--require", multiple=True, metavar="PROPERTY=VALUE", help="What a host has to show for itself to receive it."
+    "-r", "--require", multiple=True, metavar="PROPERTY=VALUE", help="What a host has to show for itself to receive it."
 )
 @click.option("--to", metavar="NAME", help="Direct it to this send port or send port group.")
 @click.option("--key", metavar="KEY", help="The name of this publish: under one key nothing is published twice.")

@@ -9,7 +9,7 @@ import pytest
 from postroom.cli.exit_codes import ExitCode
 from tests.integration.cli.conftest import Run
 
-PUBLISHED = ("-p", "Region=EU", "--require", "Orders.Region=north")
+PUBLISHED = ("-p", "Region=EU", "-r", "Orders.Region=north")
 
 
 def states(run: Run) -> dict[str, str]:
