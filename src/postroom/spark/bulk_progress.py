@@ -34,6 +34,18 @@ class BulkProgress:
         return f"{self.location}: {self.rows:,} rows{bad}, {self.rate:,.0f} rows/s, {left}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Sums:
+    """Of some files."""
+
+    size: int = 0
+    rows: int = 0
+    bad: int = 0
+
+    def plus(self, other: _Sums) -> _Sums:
+        return _Sums(size=self.size + other.size, rows=self.rows + other.rows, bad=self.bad + other.bad)
+
+
 class BulkMeter:
     """Looks at a location now and then."""
 
@@ -41,29 +53,35 @@ class BulkMeter:
         self._name = name
         self._location_id = location_id
         self._seen: deque[tuple[float, int]] = deque()
-        self._finished: dict[uuid.UUID, tuple[int, int, int]] = {}
+        self._open: dict[uuid.UUID, _Sums] = {}
+        self._finished = _Sums()
 
     def look(self, connection: Connection, now: float) -> BulkProgress:
         """``now`` in seconds, of any clock that only goes forward."""
         found = connection.execute(
             statement("queries/bulk_progress"), (self._location_id, self._location_id)
         ).fetchall()
-        open_ids = {interchange_id for interchange_id, *_ in found}
-        # A file that is done leaves the table; what was last seen of it is kept, and all its bytes count as read.
-        for interchange_id, size, rows, bad, _ in found:
-            self._finished[interchange_id] = (size, rows, bad)
-        rows = sum(rows for _, rows, _ in self._finished.values())
-        self._seen.append((now, rows))
-        while self._seen[-1][0] - self._seen[0][0] > _WINDOW:
-            self._seen.popleft()
-        (first, before), passed = self._seen[0], self._seen[-1][0] - self._seen[0][0]
-        del first
+        known = {one: _Sums(size=size, rows=rows, bad=bad) for one, size, rows, bad, _ in found}
+        # A file that is done leaves the table; what was last seen of it counts.
+        for interchange_id in self._open.keys() - known.keys():
+            self._finished = self._finished.plus(self._open[interchange_id])
+        self._open = known
+        total = self._finished
+        for sums in known.values():
+            total = total.plus(sums)
         return BulkProgress(
             location=self._name,
-            rows=rows,
-            bad=sum(bad for _, _, bad in self._finished.values()),
-            rate=(rows - before) / passed if passed else 0.0,
-            files_left=len(open_ids),
+            rows=total.rows,
+            bad=total.bad,
+            rate=self._rate(now, total.rows),
+            files_left=len(known),
             bytes_left=sum(size - done for _, size, _, _, done in found),
-            bytes_total=sum(size for size, _, _ in self._finished.values()),
+            bytes_total=total.size,
         )
+
+    def _rate(self, now: float, rows: int) -> float:
+        self._seen.append((now, rows))
+        while now - self._seen[0][0] > _WINDOW:
+            self._seen.popleft()
+        since, before = self._seen[0]
+        return (rows - before) / (now - since) if now > since else 0.0

@@ -193,3 +193,12 @@ def test_a_task_pauses_while_too_much_waits(box: Box, connection: Connection, lo
 
     wait_until(has_paused, 30, what="a pause")
     assert paused == [5.0]
+
+
+def test_the_receipts_of_a_file_stay_until_it_is_finished(box: Box, task: BulkTask) -> None:
+    """However long a file with too many bad rows waits for somebody to decide."""
+    task.receive(split(0, batch(1, 2), batch(3)))
+    purge = "SELECT purge_receipts('7 days', now() + interval '30 days')"
+    assert box.one(purge) == 0
+    box.connection.execute("DELETE FROM claims")
+    assert box.one(purge) == 2
