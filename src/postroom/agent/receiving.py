@@ -211,12 +211,13 @@ def _groups(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
     group: list[Chunk] = []
     rows = size = 0
     for chunk in chunks:
-        if group and (rows + chunk.rows > CHUNK_ROWS or size + chunk.bytes > CHUNK_BYTES):
+        more = chunk.bytes
+        if group and (rows + chunk.rows > CHUNK_ROWS or size + more > CHUNK_BYTES):
             yield group
             group, rows, size = [], 0, 0
         group.append(chunk)
         rows += chunk.rows
-        size += chunk.bytes
+        size += more
     if group:
         yield group
 

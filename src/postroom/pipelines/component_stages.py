@@ -31,6 +31,7 @@ class ComponentStages:
     def __init__(self, pipeline: Receive, watch: Watch) -> None:
         self._pipeline = pipeline
         self._watch = watch
+        self._components: dict[int, Any] = {}
 
     def run(self, body: Body, context: Context, size: BatchSize) -> Iterator[Disassembled]:
         """Batches as they come. Where one message that does not pass fails a recoverable interchange (RCV-16, RCV-19),
@@ -177,7 +178,11 @@ class ComponentStages:
 
     def _loaded(self, stage: Sequence[Any]) -> Iterator[tuple[str, Any]]:
         for one in stage:
-            yield name_of(one), one if isinstance(one, Format) else load_component(one, self._pipeline.files)
+            # Made once for the interchange; the definition keeps ``one``, and with it its id.
+            if id(one) not in self._components:
+                loaded = one if isinstance(one, Format) else load_component(one, self._pipeline.files)
+                self._components[id(one)] = loaded
+            yield name_of(one), self._components[id(one)]
 
     def _call(self, name: str, work: Callable[[Any], Any], argument: object) -> Any:
         return self._watch.call(name, lambda: run_named(name, work, argument))
