@@ -47,14 +47,21 @@ def context_of(
     context = Context()
     for text in written:
         prop, value = _assignment(text, properties)
+        _refuse_twice(prop, context)
         context = context.write(prop, value_from_text(prop.value_type, value))
     for text in promoted:
         prop, value = _assignment(text, properties)
+        _refuse_twice(prop, context)
         context = context.promote(prop, value_from_text(prop.value_type, value))
     for text in required:
         prop, value = _requirement(text, properties)
         context = context.require(prop, value_from_text(prop.value_type, value))
     return context
+
+
+def _refuse_twice(prop: Property, context: Context) -> None:
+    if prop in context:
+        raise BadValue(f"{prop.dotted} is given twice.", hint="A property has one value in a message.")
 
 
 def _requirement(text: str, properties: Sequence[Property]) -> tuple[Property, str]:
