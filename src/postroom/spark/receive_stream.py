@@ -57,7 +57,7 @@ def start_stream(
 
     checkpoints = home / ".postroom" / "checkpoints" / str(location.location_id)
     shutil.rmtree(checkpoints, ignore_errors=True)
-    source = receiving(*_way_in(location, login, home, paced=not once), TALLY_SCHEMA)
+    source = receiving(location.location_id, *_way_in(location, login, home, paced=not once), TALLY_SCHEMA)
     with without_pandas_warning():
         session.dataSource.register(source)
         reader = (

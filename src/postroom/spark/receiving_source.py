@@ -22,10 +22,11 @@ from pyspark.sql.types import StructType
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def receiving(source: type[DataSource], task: Task, schema: str) -> type[DataSource]:
-    """A source of its own name that reads what ``source`` reads, and yields what the task makes of it: rows of
+def receiving(location_id: uuid.UUID, source: type[DataSource], task: Task, schema: str) -> type[DataSource]:
+    """A source of the location's own that reads what ``source`` reads, and yields what the task makes of it: rows of
     ``schema``."""
-    unique = f"{source.name()}_{uuid.uuid4().hex}"
+    # The same at every start, so that the session knows one for each location.
+    unique = f"{source.name()}_{location_id.hex}"
     # Pickled by itself: the processes that plan and ask have no use for it, nor for all that it imports.
     pickled = pickle.dumps(task)
     columns = schema
