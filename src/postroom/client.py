@@ -100,7 +100,7 @@ class Client:
         *,
         promoted: Values | None = None,
         written: Values | None = None,
-        predicates: Mapping[Property, object] | None = None,
+        predicates: Values | None = None,
         content_type: str = "application/octet-stream",
         parts: Iterable[Part] = (),
         to: str | None = None,
@@ -108,11 +108,11 @@ class Client:
     ) -> Published:
         """Publishes one message and says who receives it.
 
-        Only ``promoted`` properties take part in routing; ``written`` ones are carried along. A deployed property may
-        be given by its name (``{"Orders.Region": "EU"}``). Only hosts whose application properties equal all
-        ``predicates`` receive it. ``parts`` follow the body part. A whole Message has all of that already. ``to`` is
-        the name of a send port or a send port group that gets the message, besides everybody whose filter it meets. See
-        ``publish_many`` for ``key``.
+        Only ``promoted`` properties take part in routing; ``written`` ones are carried along. Only hosts whose
+        application properties equal all ``predicates`` receive it. A deployed property may be given by its name
+        (``{"Orders.Region": "EU"}``). A whole Message has all of that already. ``to`` is the name of a send port or a
+        send port group that gets the message, besides everybody whose filter it meets. See ``publish_many`` for
+        ``key``.
         """
         if isinstance(body, Message):
             if promoted or written or predicates or parts:
@@ -126,7 +126,7 @@ class Client:
                 body,
                 promoted=self._by_name(promoted),
                 written=self._by_name(written),
-                predicates=predicates,
+                predicates=self._by_name(predicates),
                 parts=parts,
                 content_type=content_type,
             )
@@ -181,11 +181,11 @@ class Client:
                 yield
 
     def _publish(self, messages: Sequence[Message], key: str | None) -> list[Published]:
-        # A property that nobody knows is a slip of the pen: no filter can name it, so it would route nothing.
+        # A property that nobody knows is a slip of the pen: no filter can name it, and no host show it.
         unknown = [
             Property.from_key(name, type_of(value))
             for message in messages
-            for name, value in message.context.promoted.items()
+            for name, value in (*message.context.promoted.items(), *message.context.predicates)
             if name not in self._known
         ]
         for prop in unknown:

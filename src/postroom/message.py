@@ -144,7 +144,10 @@ class Context(Mapping[Comparable, Value]):
         """With one more message predicate: only hosts whose application property ``prop`` equals ``value`` receive the
         message. ``message.context.require(Thumbprint, "A909…")``"""
         _must_be_property(prop)
-        return Context(self._promoted, self._written, {*self._predicates, (prop.key, prop.check(value))})
+        checked = prop.check(value)
+        if checked == "":
+            raise BadValue(f"{prop.dotted}: an empty text is nothing that a host could show.", hint="Leave it out.")
+        return Context(self._promoted, self._written, {*self._predicates, (prop.key, checked)})
 
     def promote(self, prop: Property, value: object) -> Context:
         """With ``prop`` promoted to ``value``; None removes the property."""

@@ -266,3 +266,29 @@ def test_a_login_that_may_not_publish_is_told_so(client: Client, database: str) 
         with connect(database) as connection:
             connection.execute(f"REVOKE postroom_{box[0]}_operators FROM client_olga")
             connection.execute("DROP ROLE client_olga, client_sam")
+
+
+def test_what_is_asked_of_receivers_has_a_type_and_may_be_named(database: str) -> None:
+    """As what is promoted: a property that is not there is not found, one of another type is a bad value."""
+    level, clearance = Property("Sec.Level", int), Property("Sec.Clearance", str)
+    app = Application("secure")
+    app.host("Secure", properties={level: 3, clearance: "secret"})
+    app.property(Region)
+    app.send_port("Bank", adapters.Null(), filter=Region == "EU", host="Secure")
+    app.send_port("Open", adapters.Null(), filter=Region == "EU")
+    with connect(database) as connection:
+        apply(connection, app.definition(), home=Path("/home"))
+    with postroom.connect(database) as client:
+        assert client.publish(b"x", promoted={Region: "EU"}, predicates={level: 3}).subscribers == ("Bank",)
+        by_name = {"Sec.Level": 3, "Clearance": "secret"}
+        assert client.publish(b"x", promoted={Region: "EU"}, predicates=by_name).subscribers == ("Bank",)
+        with pytest.raises(PublishFailed) as refused:
+            client.publish(b"x", promoted={Region: "EU"}, predicates={Property("Sec.Level", str): "3"})
+        assert isinstance(refused.value.results[0].failure, BadValue)
+        with pytest.raises(BadValue):
+            client.publish(b"x", promoted={Region: "EU"}, predicates={"Sec.Level": "3"})
+        for unknown in ({Property("Sec.Leven", int): 3}, {"Sec.Leven": 3}):
+            with pytest.raises(NotFound, match=r"Sec\.Leven"):
+                client.publish(b"x", promoted={Region: "EU"}, predicates=unknown)
+        with pytest.raises(BadValue, match="empty text"):
+            client.publish(b"x", promoted={Region: "EU"}, predicates={clearance: ""})

@@ -243,19 +243,22 @@ def clear_predicates(connection: Connection, batch_id: uuid.UUID, messages: Sequ
 
 
 def wrong_types(deployed: Mapping[str, ValueType], messages: Sequence[Message]) -> dict[int, BadValue]:
-    """The messages of a batch with a promoted value of another type than its property is deployed with; by their place
-    in the batch, each with what is wrong."""
+    """The messages of a batch with a value, promoted or asked of receivers, of another type than its property is
+    deployed with; by their place in the batch, each with what is wrong."""
     found = {}
     for row, message in enumerate(messages):
-        wrong = [
-            f"{Property.from_key(key, wanted).dotted} is deployed as {wanted.python_type.__name__},"
-            f" not {type(value).__name__}"
-            for key, value in message.context.promoted.items()
-            if (wanted := deployed.get(key)) is not None and wanted.python_type is not type(value)
-        ]
+        context = message.context
+        # Without the values: what a message asks for is content of the message.
+        given = [("A promoted value", key, type(value).__name__) for key, value in context.promoted.items()]
+        given += [("What it asks of its receivers", key, type(value).__name__) for key, value in context.predicates]
+        wrong = {
+            f"{Property.from_key(key, wanted).dotted} is deployed as {wanted.python_type.__name__}, not {of}": what
+            for what, key, of in given
+            if (wanted := deployed.get(key)) is not None and wanted.python_type.__name__ != of
+        }
         if wrong:
             found[row] = BadValue(
-                f"A promoted value has another type than its property: {'; '.join(wrong)}.",
+                f"{next(iter(wrong.values()))} has another type than its property: {'; '.join(wrong)}.",
                 hint="Give each value the type that its property is deployed with.",
             )
     return found

@@ -105,7 +105,8 @@ def _host_statement_problems(host: DeclaredHost) -> Iterator[str]:
             continue
         for value in several(given):
             try:
-                prop.check(value)
+                if prop.check(value) == "":
+                    yield f"{prop.dotted} is an empty text, which no message can ask for."
             except BadValue as error:
                 yield error.what
 

@@ -1,14 +1,14 @@
 """Which properties an application knows, and what is wrong with how it uses them.
 
-A property is known if it is a system property, if a pipeline of the application promotes it, or if the application
-declares it. A filter over any other property would wait for values that nobody has said will come, and is most often a
-slip of the pen, so it is refused.
+A property is known if it is a system property, if a pipeline of the application promotes it, if a host shows it, or if
+the application declares it. A filter over any other property would wait for values that nobody has said will come, and
+is most often a slip of the pen, so it is refused.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,10 +35,15 @@ class Use:
 
 
 def uses(application: Application) -> Iterator[Use]:
-    """Every mention of a property in the application: declared, promoted, compared."""
+    """Every mention of a property in the application: declared, shown, promoted, compared."""
     for declared in application.properties:
         if isinstance(declared.property, Property):
             yield Use(property=declared.property, place=declared.place, makes_known=True)
+    for host in application.hosts:
+        # What hosts show is what messages may ask for, and then of this type.
+        for prop in host.properties if isinstance(host.properties, Mapping) else ():
+            if isinstance(prop, Property) and not isinstance(prop, DistinguishedField):
+                yield Use(property=prop, place=host.place, makes_known=True)
     for receive_port in application.receive_ports:
         # What is no list, or no map, is a problem that is told elsewhere.
         for one in receive_port.maps if isinstance(receive_port.maps, list | tuple) else ():

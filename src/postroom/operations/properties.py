@@ -54,7 +54,7 @@ def context_of(
         _refuse_twice(prop, context)
         context = context.promote(prop, value_from_text(prop.value_type, value))
     for text in required:
-        prop, value = _requirement(text, properties)
+        prop, value = _assignment(text, properties)
         context = context.require(prop, value_from_text(prop.value_type, value))
     return context
 
@@ -62,15 +62,6 @@ def context_of(
 def _refuse_twice(prop: Property, context: Context) -> None:
     if prop in context:
         raise BadValue(f"{prop.dotted} is given twice.", hint="A property has one value in a message.")
-
-
-def _requirement(text: str, properties: Sequence[Property]) -> tuple[Property, str]:
-    """What hosts show need not be routed by, so that nobody may have deployed it: then it is compared as text."""
-    name = text.partition("=")[0].strip()
-    try:
-        return _assignment(text, properties)
-    except NotFound:
-        return _assignment(text, [Property(name, str)])
 
 
 def _assignment(text: str, properties: Sequence[Property]) -> tuple[Property, str]:

@@ -207,6 +207,10 @@ def test_long_values_and_large_contexts_are_cut(applied: Run) -> None:
 
 
 def test_what_is_asked_of_receivers_is_compared_with_their_hosts(applied: Run, app: Path) -> None:
+    unknown = applied("explain", "-p", "Region=EU", "--require", "Security.Thumbprint=T")
+    assert (unknown.code, "no property 'Security.Thumbprint'" in unknown.err) == (ExitCode.NOT_FOUND, True)
+    app.write_text(app.read_text() + 'app.host("Secure", properties={Property("Security.Thumbprint", str): "U"})\n')
+    assert applied("apply", app).code == ExitCode.OK
     shown = applied("explain", "-p", "Region=EU", "--require", "Security.Thumbprint=T")
     assert "  asks of its receivers: Security.Thumbprint = 'T'\n" in shown.out
     assert (
