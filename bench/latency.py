@@ -95,7 +95,7 @@ def _is_gone(box: MeasuredBox, name: str) -> bool:
 def _plain_process(box: MeasuredBox) -> Iterator[None]:
     command = [sys.executable, "-m", "bench.latency", box.url, box.host.name, str(box.home)]
     environment = {**os.environ, "JAVA_HOME": str(find_java()), "PYSPARK_PYTHON": sys.executable}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     try:
         started = time.monotonic()
         while not (box.home / "ready").exists():
@@ -122,15 +122,18 @@ def _serve(url: str, host: str, home: Path) -> None:
     login = Login(url=url, user=role)
     session.dataSource.register(ClaimedFiles)
     reader = session.readStream.format(ClaimedFiles.name())
-    reader = reader.options(url=url, user=role, location=str(location.location_id), partitions=2, max_rows=1000)
+    where = {"url": url, "user": role, "location": str(location.location_id)}
+    reader = reader.options(**where).options(host=location.host_id, partitions=2, max_rows=1000)
     rows = reader.load().mapInArrow(_Pass(login, home), "name string")
-    rows.writeStream.format("noop").option("checkpointLocation", str(home / "plain")).start()
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(home / "plain")).start()
     with login.connect("claims") as connection:
         claimer = Claimer(connection, location, home)
         (home / "ready").touch()
-        while True:
+        while query.isActive:
             claimer.scan()
             threading.Event().wait(max(claimer.next_look(_LOOK_EVERY).total_seconds(), 0.02))
+
+    raise RuntimeError(f"the query has ended: {query.exception()}")
 
 
 class _Pass:
