@@ -146,7 +146,7 @@ def test_a_send_port_sends_the_mapped_message_and_suspends_at_once_what_it_canno
     assert (kept["error_code"], kept["attempt"]) == ("MAP", 1)
     assert "order-to-invoice.xslt: The map failed." in kept["error_description"]
     write_stylesheet(house, LENIENT)
-    assert "maps files order-to-invoice.xslt" in house.run("plan", str(house.home / "app.py"))
+    assert "maps file order-to-invoice.xslt" in house.run("plan", str(house.home / "app.py"))
     house.apply(declarations)
     house.run("instance", "resume", kept["instance_id"])
     assert b'<?xml version="1.0"?>\n<invoice/>\n' in house.wait_for_files("out", 3)

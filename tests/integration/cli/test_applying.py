@@ -72,7 +72,7 @@ def test_every_problem_is_listed_and_nothing_is_changed(applied: Run, app: Path,
         ("\"Region == '\" + 257 * 'x' + \"'\"", "at most 256 characters, this one has 257 (at character 11)"),
         (
             "'Total & 4'",
-            "a bitwise AND needs an int property, and this one is Decimal (at character 9)",
+            "Orders.Total is of type Decimal, and a bitwise AND needs an int property (at character 9)",
         ),
         ("Property('Orders.Shop', str) == 'x'", "Orders.Shop is not known"),
         ("Region == 5", "Orders.Region == 5: 5 is not a str."),

@@ -159,7 +159,8 @@ def test_roles_are_given_by_name_to_logins_that_are_there(applied: Run) -> None:
     listed = applied("role", "list", "-o", "json").json
     assert [one["name"] for one in listed] == ["administrators", "operators", "host:Main"]
     wrong = applied("role", "grant", "kings", "postgres")
-    assert (wrong.code, "administrators, operators, host:Main" in wrong.err) == (ExitCode.NOT_FOUND, True)
+    assert wrong.code == ExitCode.NOT_FOUND
+    assert all(one["name"] in wrong.err for one in listed)
     missing = applied("role", "grant", "operators", "nobody_of_that_name")
     assert missing.code == ExitCode.NOT_FOUND
     assert "CREATE ROLE" in missing.err
