@@ -8,7 +8,6 @@ Bodies do not pass through here: a row is the id of an interchange, and the task
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -18,7 +17,6 @@ from pyspark.sql.types import StructType
 from postroom.messagebox import inbox
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.inbox import Waiting
-from postroom.spark.login import Login
 from postroom.spark.numbered_reader import NumberedReader, RowsPartition
 
 FORMAT = "postroom_inbox"
@@ -28,11 +26,7 @@ _ARROW = pa.schema([("interchange_id", pa.string())])
 
 
 class Inbox(DataSource):
-    """One row per interchange that was handed over.
-
-    Options: ``url`` and ``user`` of the MessageBox, ``location`` (a receive location's id), ``host`` (its host's
-    number), ``partitions`` (at most so many tasks a batch), ``max_rows`` (at most so many interchanges a batch).
-    """
+    """One row per interchange that was handed over."""
 
     @classmethod
     def name(cls) -> str:
@@ -42,14 +36,7 @@ class Inbox(DataSource):
         return _SCHEMA
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        options = self.options
-        return InboxReader(
-            login=Login(url=options["url"], user=options.get("user")),
-            location_id=uuid.UUID(options["location"]),
-            partitions=int(options["partitions"]),
-            max_rows=int(options["max_rows"]),
-            host_id=int(options["host"]),
-        )
+        return InboxReader.of(self.options)
 
 
 class InboxReader(NumberedReader[Waiting]):

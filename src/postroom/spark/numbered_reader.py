@@ -16,8 +16,8 @@ import heapq
 import time
 import uuid
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import psycopg
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -68,6 +68,18 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow, Generi
         self._warm_at = 0.0
         self._throttle = None if host_id is None else ThrottleWatch(host_id)
         self._batch_at = 0.0
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Self:
+        """As a source is told: ``url`` and ``user`` of the MessageBox, ``location`` (a receive location's id), ``host``
+        (its host's number), ``partitions`` (at most so many tasks a batch), ``max_rows`` (at most so many rows)."""
+        return cls(
+            login=Login(url=options["url"], user=options.get("user")),
+            location_id=uuid.UUID(options["location"]),
+            partitions=int(options["partitions"]),
+            max_rows=int(options["max_rows"]),
+            host_id=int(options["host"]),
+        )
 
     @abstractmethod
     def newest(self, connection: Connection, after: int, most: int | None) -> int:

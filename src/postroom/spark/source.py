@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -15,7 +14,6 @@ from pyspark.sql.types import StructType
 from postroom.messagebox.connection import Connection
 from postroom.spark import claim as claims
 from postroom.spark.claim import Claim
-from postroom.spark.login import Login
 from postroom.spark.numbered_reader import NumberedReader, RowsPartition
 
 FORMAT = "postroom_claims"
@@ -33,11 +31,7 @@ _ARROW = pa.schema(
 
 
 class ClaimedFiles(DataSource):
-    """One row per claimed file.
-
-    Options: ``url`` and ``user`` of the MessageBox, ``location`` (a receive location's id), ``host`` (its host's
-    number), ``partitions`` (at most so many tasks a batch), ``max_rows`` (at most so many files a batch).
-    """
+    """One row per claimed file."""
 
     @classmethod
     def name(cls) -> str:
@@ -47,14 +41,7 @@ class ClaimedFiles(DataSource):
         return _SCHEMA
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        options = self.options
-        return ClaimedFilesReader(
-            login=Login(url=options["url"], user=options.get("user")),
-            location_id=uuid.UUID(options["location"]),
-            partitions=int(options["partitions"]),
-            max_rows=int(options["max_rows"]),
-            host_id=int(options["host"]),
-        )
+        return ClaimedFilesReader.of(self.options)
 
 
 class ClaimedFilesReader(NumberedReader[Claim]):

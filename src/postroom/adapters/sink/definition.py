@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -57,9 +58,9 @@ class SinkDefinition(AdapterDefinition):
         return tuple(column.as_property() for column in self.columns)
 
     @property
+    @abstractmethod
     def guarantee(self) -> str:
         """What is promised of every message, in one line."""
-        raise NotImplementedError
 
     def problems(self) -> list[str]:
         others = [*FIXED_COLUMNS, BATCH_COLUMN, *([BODY_COLUMN] if self.body != "none" else [])]
