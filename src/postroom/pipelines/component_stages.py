@@ -14,7 +14,7 @@ from postroom.message import CHUNK_SIZE, MAX_PARTS, Body, Context, Message, Part
 from postroom.pipelines import formats
 from postroom.pipelines.components.contract import CONSUMED, Decoder, Disassembler, PartyResolver, Validator
 from postroom.pipelines.definitions import Format, PassThrough
-from postroom.pipelines.disassembled import BadDocument, BatchSize, Decoded, Disassembled, schema_of
+from postroom.pipelines.disassembled import BadDocument, BatchSize, Decoded, Disassembled, in_document, schema_of
 from postroom.pipelines.held import until_all_passed
 from postroom.pipelines.message_batch import MessageBatch
 from postroom.pipelines.own_disassembler import disassemble_messages
@@ -194,8 +194,7 @@ def _seen(batch: Disassembled) -> MessageBatch:
 
 
 def _in_document(seen: MessageBatch, row: int, failure: PipelineFailure) -> PipelineFailure:
-    number = seen.table["number"][row].as_py()
-    return PipelineFailure(f"Document {number}: {failure.what}", why=failure.why, hint=failure.hint)
+    return in_document(seen.table["number"][row].as_py(), failure)
 
 
 def _with_schema(messages: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -202,6 +202,11 @@ class Rows:
         return Disassembled(messages=messages, failures=tuple(self.failures), roots=tuple(self.roots))
 
 
+def in_document(number: int, failure: PipelineFailure) -> PipelineFailure:
+    """The failure of one document of an interchange, which it names."""
+    return PipelineFailure(f"Document {number}: {failure.what}", why=failure.why, hint=failure.hint)
+
+
 def read_whole(body: Body, format_name: str) -> bytes:
     """The content of an interchange that is one document."""
     if body.size > MAX_DOCUMENT_SIZE:

@@ -10,7 +10,7 @@ from lxml import etree
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Body
 from postroom.pipelines.definitions import Xml
-from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, read_whole
+from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, in_document, read_whole
 from postroom.pipelines.xml_envelope import is_empty_envelope
 from postroom.pipelines.xml_path import compile_path
 from postroom.pipelines.xml_promotion import XmlPromotion, message_type_of, xml_promotion
@@ -54,8 +54,7 @@ def _split(
             offset, document = places.placed(number, document)
             rows.add(number, document, values, offset=offset, message_type=message_type_of(root), root=root)
         except PipelineFailure as failure:
-            reason = PipelineFailure(f"Document {number}: {failure.what}", why=failure.why, hint=failure.hint)
-            rows.fail(number, document, reason)
+            rows.fail(number, document, in_document(number, failure))
         if rows.fills(size):
             yield rows.finish()
             rows = Rows(promotes=pipeline.promotes)

@@ -15,7 +15,7 @@ from lxml import etree
 from postroom.errors import PipelineFailure
 from postroom.message import Body
 from postroom.pipelines.definitions import XmlReceive
-from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, read_whole
+from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, in_document, read_whole
 from postroom.pipelines.schema_promotion import IsSelfClosed, schema_promotion
 from postroom.pipelines.xml_path import compile_path
 from postroom.pipelines.xml_promotion import message_type_of
@@ -86,8 +86,7 @@ def _open(
             offset, document = places.placed(number, document)
             _add(rows, pipeline, number, document, alone, {**one.inherited, **values}, offset)
         except PipelineFailure as failure:
-            reason = PipelineFailure(f"Document {number}: {failure.what}", why=failure.why, hint=failure.hint)
-            rows.fail(number, document, reason)
+            rows.fail(number, document, in_document(number, failure))
         if rows.fills(size):
             yield rows.finish()
             rows = Rows(promotes=pipeline.promotes)
