@@ -43,22 +43,25 @@ def test_every_order_is_where_it_belongs(home: Path) -> None:
             lambda: besieged.published() > 0 and besieged.delivered() > 0, 240, what="the first orders on their way"
         )
 
-        drop(slice(10, 20))
-        killed = besieged.kill_pipeline()
-        before = besieged.published()
-        assert before < COUNT // 2, "killed too late"
+        with besieged.nothing_published():
+            drop(slice(10, 20))
+            besieged.wait_for_publisher()
+            killed = besieged.kill_pipeline()
+            before, sent = besieged.published(), besieged.delivered()
         wait_until(lambda: besieged.pid_of("pipeline Main") != killed, 60, what="another pipeline process")
-
-        sent = besieged.delivered()
         wait_until(lambda: besieged.delivered() > sent and besieged.published() > before, 240, what="the next orders")
-        besieged.kill_host()
-        assert besieged.ask("SELECT count(*) FROM messagebox.work_queue") > 0, "killed too late"
-        besieged.end_postgres(signal.SIGINT)
 
-        drop(slice(20, 40))
+        with besieged.host_stopped():
+            drop(slice(20, 30))
+            waiting = "SELECT count(*) FROM messagebox.work_queue"
+            wait_until(lambda: besieged.ask(waiting) > 0, 240, what="work for the host")
+        besieged.end_postgres(signal.SIGINT)
         wait_until(lambda: besieged.published() > COUNT // 2, 240, what="the second half on its way")
-        assert besieged.published() < COUNT, "killed too late"
-        besieged.end_postgres(signal.SIGKILL)
+
+        with besieged.nothing_published():
+            drop(slice(30, 40))
+            besieged.wait_for_publisher()
+            besieged.end_postgres(signal.SIGKILL)
 
         besieged.wait_for_end(orders, timeout=400)
         besieged.bring_again(kept)

@@ -6,6 +6,8 @@ import os
 import signal
 import uuid
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,8 +88,27 @@ class Besieged:
         assert alive == []
         return int(driver.pid)
 
-    def kill_host(self) -> None:
-        os.kill(self.pid_of("host Main"), signal.SIGKILL)
+    @contextmanager
+    def nothing_published(self) -> Iterator[None]:
+        """Whoever publishes waits at its last step, for as long as this lasts or PostgreSQL lives."""
+        with self._connect() as connection:
+            connection.execute("SELECT pg_advisory_lock(7001, 0)")
+            yield
+
+    def wait_for_publisher(self) -> None:
+        """Until somebody stands at that last step."""
+        waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 7001 AND NOT granted"
+        wait_until(lambda: self.ask(waiting) > 0, 240, what="a publisher that waits")
+
+    @contextmanager
+    def host_stopped(self) -> Iterator[None]:
+        """The host does nothing more; then it dies."""
+        pid = self.pid_of("host Main")
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGKILL)
 
     def end_postgres(self, how: signal.Signals) -> None:
         """SIGINT is a fast shutdown, SIGQUIT an immediate one, as in a crash; the supervisor starts it again."""
@@ -100,8 +121,7 @@ class Besieged:
         """Drops files, and keeps them as they are claimed. Nothing is published meanwhile."""
         folder = self.house.home / "kept"
         folder.mkdir(exist_ok=True)
-        with self._connect() as connection:
-            connection.execute("SELECT pg_advisory_lock(7001, 0)")
+        with self.nothing_published(), self._connect() as connection:
             for name, content in files:
                 self.house.drop(name, content)
             names = [name for name, _ in files]
