@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -49,8 +49,6 @@ def start_stream(
     So neither a checkpoint that a crash cut short nor a database that was set back can hold up a location or hide a
     file.
     """
-    from pyspark.sql import functions
-
     from postroom.spark.receiving_source import receiving
     from postroom.spark.session import without_pandas_warning
     from postroom.spark.tally import TALLY_SCHEMA
@@ -70,17 +68,28 @@ def start_stream(
         )
         if login.user is not None:
             reader = reader.option("user", login.user)
-        tallies = reader.load().observe(
-            TALLY,
-            functions.count("*").alias("files"),
-            *(functions.sum(name).alias(name) for name in TALLIED[1:]),
-        )
-        writer = (
-            tallies.writeStream.format("noop")
-            .queryName(f"{location.name}-{uuid.uuid4()}")
-            .option("checkpointLocation", f"file://{(checkpoints / str(uuid.uuid4())).absolute()}")
-        )
-        return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger)).start()
+        checkpoint = (checkpoints / str(uuid.uuid4())).absolute()
+        return start_tallied(reader.load(), location, checkpoint, trigger=None if once else trigger)
+
+
+def start_tallied(
+    tallies: DataFrame, location: ReceiveLocation, checkpoint: Path, *, trigger: str | None
+) -> StreamingQuery:
+    """Starts the query that does the work of which these are the tallies; without a trigger it ends with what is there
+    now."""
+    from pyspark.sql import functions
+
+    counted = tallies.observe(
+        TALLY,
+        functions.count("*").alias("files"),
+        *(functions.sum(name).alias(name) for name in TALLIED[1:]),
+    )
+    writer = (
+        counted.writeStream.format("noop")
+        .queryName(f"{location.name}-{uuid.uuid4()}")
+        .option("checkpointLocation", f"file://{checkpoint}")
+    )
+    return (writer.trigger(availableNow=True) if trigger is None else writer.trigger(processingTime=trigger)).start()
 
 
 def _way_in(

@@ -20,7 +20,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.bulk_task import rows_pipeline
 from postroom.spark.login import Login
 from postroom.spark.reading import Reading, row_columns, session_for
-from postroom.spark.receive_stream import TALLIED, TALLY, TRIGGER
+from postroom.spark.receive_stream import TRIGGER, start_tallied
 from postroom.spark.row_stream_task import RowStreamTask
 
 if TYPE_CHECKING:
@@ -82,8 +82,6 @@ def start_row_stream(
     A stream that was interrupted in a batch and is read in another way from now on first brings that batch to its end
     in the old one, and then ends, to be started again.
     """
-    from pyspark.sql import functions
-
     from postroom.spark.session import without_pandas_warning
     from postroom.spark.tally import TALLY_SCHEMA
 
@@ -96,18 +94,9 @@ def start_row_stream(
         source = own.readStream.format(reading.format).options(**reading.options)
         frame = (source if reading.schema is None else source.schema(reading.schema)).load()
         rows = frame.select(*row_columns(frame, rows_pipeline(location)))
-        tallies = rows.mapInArrow(RowStreamTask(login=login, location=location, paced=not once), TALLY_SCHEMA).observe(
-            TALLY,
-            functions.count("*").alias("files"),
-            *(functions.sum(name).alias(name) for name in TALLIED[1:]),
-        )
-        writer = (
-            tallies.writeStream.format("noop")
-            .queryName(f"{location.name}-{uuid.uuid4()}")
-            .option("checkpointLocation", f"file://{folder.checkpoint}")
-        )
+        tallies = rows.mapInArrow(RowStreamTask(login=login, location=location, paced=not once), TALLY_SCHEMA)
         ends = once or reading != wanted
-        return (writer.trigger(availableNow=True) if ends else writer.trigger(processingTime=trigger)).start()
+        return start_tallied(tallies, location, folder.checkpoint, trigger=None if ends else trigger)
 
 
 def _newest(log: Path) -> int:
