@@ -13,9 +13,9 @@ from bench.messagebox import ORDERS, REGIONS, MeasuredBox, measured_box
 from bench.ratios import Result, in_turn, ratio_of, seconds
 from bench.streaming import write_claims
 from postroom import adapters, pipelines
-from postroom.spark import claim
-from postroom.spark.bulk_files import BulkFiles
-from postroom.spark.bulk_once import receive_once
+from postroom.spark.bulk.files import BulkFiles
+from postroom.spark.bulk.once import receive_once
+from postroom.spark.intake import claim
 from postroom.spark.login import Login
 from postroom.spark.session import open_session
 from postroom.spark.settings import for_bulk

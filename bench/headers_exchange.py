@@ -27,7 +27,7 @@ from postroom.message import Message
 from postroom.messagebox.connection import connect
 from postroom.properties import Property
 from postroom.spark.login import Login
-from postroom.spark.receive_stream import start_stream
+from postroom.spark.receive.stream import start_stream
 from postroom.spark.session import open_session
 from postroom.values import Value
 

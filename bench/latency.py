@@ -28,7 +28,7 @@ from bench.ratios import Result, in_turn, ratio_of
 from postroom import adapters
 from postroom.messagebox.configuration import host_named, receive_locations
 from postroom.messagebox.connection import connect
-from postroom.spark.claims import Claimer
+from postroom.spark.intake.claims import Claimer
 from postroom.spark.java import find_java
 from postroom.spark.login import Login
 
@@ -112,7 +112,7 @@ def _serve(url: str, host: str, home: Path) -> None:
     """The claims of a location through Spark's own defaults."""
     from pyspark.sql import SparkSession
 
-    from postroom.spark.source import ClaimedFiles
+    from postroom.spark.receive.claims_source import ClaimedFiles
 
     session = SparkSession.builder.master("local[2]").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

@@ -12,9 +12,9 @@ from bench.messagebox import MeasuredBox, json_lines, measured_box
 from bench.ratios import Result, in_turn, ratio_of, seconds
 from postroom.agent.interchange import Interchange
 from postroom.message import Bytes
-from postroom.spark import claim
+from postroom.spark.intake import claim
 from postroom.spark.login import Login
-from postroom.spark.receive_stream import start_stream
+from postroom.spark.receive.stream import start_stream
 from postroom.spark.session import open_session
 
 _FILES, _LINES = 8, 10_000

@@ -21,7 +21,7 @@ from bench.streaming import stream
 from postroom import adapters, pipelines
 from postroom.pipelines import components
 from postroom.spark.login import Login
-from postroom.spark.receive_stream import start_stream
+from postroom.spark.receive.stream import start_stream
 from postroom.spark.session import open_session
 
 _FILES, _DOCUMENTS = 8, 2_000

@@ -9,7 +9,7 @@ import pytest
 
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
-from postroom.spark.claims import Claimer
+from postroom.spark.intake.claims import Claimer
 from postroom.spark.login import Login
 from tests.support.box import Box, open_box
 from tests.support.folders import open_folder
@@ -70,7 +70,7 @@ def claim(login: Login, tmp_path: Path) -> Iterator[Claim]:
 @pytest.fixture
 def start_stream(session: SparkSession, login: Login, tmp_path: Path) -> Iterator[StartStream]:
     """Starts streams that end with the test."""
-    from postroom.spark import receive_stream
+    from postroom.spark.receive import stream as receive_stream
 
     started: list[StreamingQuery] = []
 

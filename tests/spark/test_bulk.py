@@ -17,8 +17,8 @@ from postroom import pipelines
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.operations.locations import list_locations
-from postroom.spark.bulk_files import BulkFiles
-from postroom.spark.bulk_once import receive_once
+from postroom.spark.bulk.files import BulkFiles
+from postroom.spark.bulk.once import receive_once
 from postroom.spark.login import Login
 from tests.spark.conftest import Claim
 from tests.support.box import PROMOTE, Box, Region

@@ -14,8 +14,8 @@ from postroom.errors import DefinitionError, NotAllowed, NotFound, Unavailable
 from postroom.message import Message
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import group_role
-from postroom.spark.history import History, HistoryReader, Range, login_of
-from postroom.spark.history_tables import TABLES
+from postroom.spark.history.data_source import History, HistoryReader, Range, login_of
+from postroom.spark.history.tables import TABLES
 from postroom.spark.login import Login
 from tests.conftest import NOT_DURABLE
 from tests.support.box import Box, Priority, Region

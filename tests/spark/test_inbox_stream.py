@@ -9,7 +9,7 @@ from postroom import pipelines
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.connection import connect
-from postroom.spark.inbox_numbering import InboxNumbering
+from postroom.spark.intake.inbox_numbering import InboxNumbering
 from postroom.spark.login import Login
 from tests.spark.conftest import StartStream
 from tests.support.box import Box

@@ -14,9 +14,9 @@ import pytest
 
 from postroom import Property, pipelines
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.spark.bulk.row_stream import StreamFolder, start_row_stream
 from postroom.spark.login import Login
 from postroom.spark.pipeline_process import PipelineProcess
-from postroom.spark.row_stream import StreamFolder, start_row_stream
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
 from tests.support.waiting import wait_until
@@ -116,7 +116,7 @@ def test_a_batch_that_was_interrupted_is_read_on_as_it_was_begun(
     broken.touch()
     register_halves(session, broken)
     box.add_port("Everything", "exists(Priority)")
-    monkeypatch.setattr("postroom.spark.reading.CHUNK_ROWS", 20)
+    monkeypatch.setattr("postroom.spark.bulk.reading.CHUNK_ROWS", 20)
     location = add_bulk_location(
         box, None, format="halves", schema=None, pipeline=pipelines.Rows(promote={Value: "value"})
     )
@@ -128,7 +128,7 @@ def test_a_batch_that_was_interrupted_is_read_on_as_it_was_begun(
     assert not folder.is_between_batches
     broken.unlink()
     # Chunks would end elsewhere now; those of the batch that was begun do not.
-    monkeypatch.setattr("postroom.spark.reading.CHUNK_ROWS", 33)
+    monkeypatch.setattr("postroom.spark.bulk.reading.CHUNK_ROWS", 33)
     query = start(location)
     assert query.awaitTermination(120)
     assert values(box) == Counter([*range(100), *range(1000, 1100)])

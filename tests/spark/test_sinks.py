@@ -21,10 +21,10 @@ from postroom.messagebox.configuration import host_named
 from postroom.messagebox.connection import connect
 from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
 from postroom.operations.deployment import apply
-from postroom.spark.file_sink import HadoopTarget, name_of
 from postroom.spark.login import Login
 from postroom.spark.pipeline_process import PipelineProcess
-from postroom.spark.sinks import Sinks
+from postroom.spark.sinks.files import HadoopTarget, name_of
+from postroom.spark.sinks.running_sinks import Sinks
 from tests.support.box import Box, Priority, Region, Total
 from tests.support.sinks import add_sink, publish
 from tests.support.waiting import wait_until

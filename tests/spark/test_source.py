@@ -13,10 +13,10 @@ from postroom import Throttling
 from postroom.errors import Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.throttling import store_thresholds
-from postroom.spark.claim import Claim
+from postroom.spark.intake.claim import Claim
 from postroom.spark.login import Login
-from postroom.spark.numbered_reader import RowsPartition, balanced
-from postroom.spark.source import ClaimedFilesReader
+from postroom.spark.receive.claims_source import ClaimedFilesReader
+from postroom.spark.receive.numbered_reader import RowsPartition, balanced
 from tests.spark.conftest import Claim as ClaimNow
 from tests.support.box import Box
 from tests.support.file_location import add_file_location

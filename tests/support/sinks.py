@@ -12,12 +12,12 @@ import pyarrow.dataset as ds
 from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.message import Message
 from postroom.messagebox.sink_batches import SinkBatch
-from postroom.spark.drain import Drain
-from postroom.spark.file_sink import LocalTarget
 from postroom.spark.login import Login
-from postroom.spark.sink_rows import RowFormat
-from postroom.spark.sink_task import SinkTask, chunks
-from postroom.spark.table_sink import Table, TableTask
+from postroom.spark.sinks.drain import Drain
+from postroom.spark.sinks.files import LocalTarget
+from postroom.spark.sinks.rows import RowFormat
+from postroom.spark.sinks.tables import Table, TableTask
+from postroom.spark.sinks.task import SinkTask, chunks
 from tests.support.box import Box, Region
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from postroom.cli.bulk_bar import bulk_bar
-from postroom.spark.bulk_progress import BulkProgress
+from postroom.spark.bulk.progress import BulkProgress
 
 
 class Terminal(io.StringIO):

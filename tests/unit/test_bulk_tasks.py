@@ -7,9 +7,9 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from postroom.spark.bulk_progress import BulkProgress
-from postroom.spark.bulk_task import splits_of
-from postroom.spark.job_failure import is_about_files, reason_of
+from postroom.spark.bulk.job_failure import is_about_files, reason_of
+from postroom.spark.bulk.progress import BulkProgress
+from postroom.spark.bulk.task import splits_of
 
 A, B = uuid.UUID(int=1), uuid.UUID(int=2)
 

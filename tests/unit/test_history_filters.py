@@ -21,8 +21,8 @@ from pyspark.sql.datasource import (
 )
 
 from postroom.errors import DefinitionError
-from postroom.spark.history_filters import condition
-from postroom.spark.history_tables import MESSAGES, QUEUES
+from postroom.spark.history.filters import condition
+from postroom.spark.history.tables import MESSAGES, QUEUES
 
 ID = "3c1cde7d-c518-8e11-bdf9-e30000000001"
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)

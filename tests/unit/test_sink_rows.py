@@ -10,9 +10,9 @@ import pyarrow as pa
 from postroom.adapters import SparkSink
 from postroom.message import Message
 from postroom.properties import Property
-from postroom.spark.drain import reason
-from postroom.spark.sink_rows import RowFormat
-from postroom.spark.sink_task import CHUNK_BYTES, CHUNK_MESSAGES, chunks
+from postroom.spark.sinks.drain import reason
+from postroom.spark.sinks.rows import RowFormat
+from postroom.spark.sinks.task import CHUNK_BYTES, CHUNK_MESSAGES, chunks
 from postroom.system_properties import BTS
 
 Region = Property("Orders.Region", str)

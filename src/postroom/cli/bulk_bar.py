@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from postroom.spark.bulk_once import Watcher
-    from postroom.spark.bulk_progress import BulkProgress
+    from postroom.spark.bulk.once import Watcher
+    from postroom.spark.bulk.progress import BulkProgress
 
 
 @contextmanager

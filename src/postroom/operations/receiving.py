@@ -9,7 +9,7 @@ from postroom.adapters.file.folder import make_folder
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.spark.location_lock import LOCATION_LOCK, lock_number
+from postroom.spark.intake.location_lock import LOCATION_LOCK, lock_number
 
 
 def served_locations(connection: Connection) -> list[ReceiveLocation]:

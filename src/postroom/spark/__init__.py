@@ -24,6 +24,6 @@ def register(
     postroom.spark.register(spark, home="orders-home")
     spark.read.format("postroom").load("messages").show()
     """
-    from postroom.spark.history import register_history
+    from postroom.spark.history.data_source import register_history
 
     register_history(session, url=url, home=home, user=user)

@@ -23,18 +23,18 @@ from postroom.messagebox.configuration import Host, ReceiveLocation, host_named,
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.permission import refusals_told, require_host
 from postroom.messagebox.throttling import Throttle, read_throttle
-from postroom.spark.bulk_files import BulkFiles
-from postroom.spark.bulk_once import Watcher, receive_once
+from postroom.spark.bulk.files import BulkFiles
+from postroom.spark.bulk.once import Watcher, receive_once
+from postroom.spark.bulk.row_stream import start_row_stream
+from postroom.spark.bulk.running_bulk import RunningBulk
+from postroom.spark.bulk.running_row_stream import RunningRowStream
+from postroom.spark.intake.taking_in import is_row_stream, taking_in
 from postroom.spark.login import Login
-from postroom.spark.receive_stream import TALLIED, TALLY, start_stream
-from postroom.spark.row_stream import start_row_stream
-from postroom.spark.running_bulk import RunningBulk
-from postroom.spark.running_location import RunningLocation
-from postroom.spark.running_row_stream import RunningRowStream
+from postroom.spark.receive.running_location import RunningLocation
+from postroom.spark.receive.stream import TALLIED, TALLY, start_stream
 from postroom.spark.session import has_died, open_session
 from postroom.spark.settings import for_bulk, is_here
-from postroom.spark.sinks import Sinks
-from postroom.spark.taking_in import is_row_stream, taking_in
+from postroom.spark.sinks.running_sinks import Sinks
 from postroom.stop_signals import stopped_by_signals
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from postroom.errors import PipelineFailure
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, connect, transaction
 from postroom.messagebox.throttling import store_thresholds
-from postroom.spark.bulk_task import BulkTask, Split
+from postroom.spark.bulk.pace import Pace
+from postroom.spark.bulk.task import BulkTask, Split
 from postroom.spark.executor import drop_executor
 from postroom.spark.login import Login
-from postroom.spark.pace import Pace
 from tests.support.box import Box, Priority, Region, interchange
 from tests.support.bulk_location import add_bulk_location
 from tests.support.waiting import wait_until

@@ -9,12 +9,12 @@ import pytest
 
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
-from postroom.spark import claim as claims
-from postroom.spark.claim import Claim
-from postroom.spark.claims import Claimer
 from postroom.spark.executor import drop_executor
+from postroom.spark.intake import claim as claims
+from postroom.spark.intake.claim import Claim
+from postroom.spark.intake.claims import Claimer
 from postroom.spark.login import Login
-from postroom.spark.receive_task import ReceiveTask
+from postroom.spark.receive.task import ReceiveTask
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 

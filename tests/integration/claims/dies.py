@@ -14,12 +14,13 @@ from typing import Any
 
 from postroom.messagebox.configuration import receive_locations
 from postroom.messagebox.connection import connect
-from postroom.spark import claim as claims
-from postroom.spark import claims as claiming
-from postroom.spark import finishing, receive_task
-from postroom.spark.claims import Claimer
+from postroom.spark.intake import claim as claims
+from postroom.spark.intake import claims as claiming
+from postroom.spark.intake import finishing
+from postroom.spark.intake.claims import Claimer
 from postroom.spark.login import Login
-from postroom.spark.receive_task import ReceiveTask
+from postroom.spark.receive import task as receive_task
+from postroom.spark.receive.task import ReceiveTask
 
 
 def die(*_: object, **__: object) -> None:

@@ -12,11 +12,11 @@ import pytest
 from postroom.errors import Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.spark import claim as claims
-from postroom.spark import claims as claiming
-from postroom.spark.claim import Claim
-from postroom.spark.claims import Claimer
-from postroom.spark.location_lock import LOCATION_LOCK
+from postroom.spark.intake import claim as claims
+from postroom.spark.intake import claims as claiming
+from postroom.spark.intake.claim import Claim
+from postroom.spark.intake.claims import Claimer
+from postroom.spark.intake.location_lock import LOCATION_LOCK
 from tests.integration.claims.conftest import MakeClaimer, MovedClock
 from tests.support.box import Box
 from tests.support.file_location import add_file_location

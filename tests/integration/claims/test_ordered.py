@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark import claims as claiming
-from postroom.spark.claim import Claim
-from postroom.spark.claims import Claimer
-from postroom.spark.receive_task import ReceiveTask
+from postroom.spark.intake import claims as claiming
+from postroom.spark.intake.claim import Claim
+from postroom.spark.intake.claims import Claimer
+from postroom.spark.receive.task import ReceiveTask
 from tests.integration.claims.conftest import MakeClaimer, MovedClock
 from tests.integration.claims.test_claiming import scan_until_settled
 from tests.support.box import Box

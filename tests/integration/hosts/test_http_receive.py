@@ -28,9 +28,9 @@ from postroom.messagebox.throttling import store_thresholds
 from postroom.operations import locations
 from postroom.pipelines.components import key_hash
 from postroom.spark.executor import drop_executor
-from postroom.spark.inbox_numbering import InboxNumbering
-from postroom.spark.inbox_task import InboxTask
+from postroom.spark.intake.inbox_numbering import InboxNumbering
 from postroom.spark.login import Login
+from postroom.spark.receive.inbox_task import InboxTask
 from postroom.system_properties import BTS, HTTP
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location

@@ -12,9 +12,9 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, connect
 from postroom.spark.executor import drop_executor
-from postroom.spark.inbox_numbering import InboxNumbering
-from postroom.spark.inbox_task import InboxTask
+from postroom.spark.intake.inbox_numbering import InboxNumbering
 from postroom.spark.login import Login
+from postroom.spark.receive.inbox_task import InboxTask
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location
 

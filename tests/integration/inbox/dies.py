@@ -15,9 +15,9 @@ from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import receive_locations
 from postroom.messagebox.connection import connect
-from postroom.spark.inbox_numbering import InboxNumbering
-from postroom.spark.inbox_task import InboxTask
+from postroom.spark.intake.inbox_numbering import InboxNumbering
 from postroom.spark.login import Login
+from postroom.spark.receive.inbox_task import InboxTask
 from tests.integration.claims.dies import die, then_die
 
 #: What it hands over, under these ids: a small one and one in fragments.

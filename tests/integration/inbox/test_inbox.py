@@ -14,10 +14,10 @@ from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
-from postroom.spark.inbox_numbering import InboxNumbering
-from postroom.spark.inbox_source import InboxReader
-from postroom.spark.inbox_task import InboxTask
+from postroom.spark.intake.inbox_numbering import InboxNumbering
 from postroom.spark.login import Login
+from postroom.spark.receive.inbox_source import InboxReader
+from postroom.spark.receive.inbox_task import InboxTask
 from postroom.system_properties import BTS
 from tests.integration.inbox.conftest import Connect, HandOver, waiting
 from tests.support.box import Box

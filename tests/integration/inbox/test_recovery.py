@@ -12,8 +12,8 @@ import pytest
 from postroom.message import Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark.inbox_numbering import InboxNumbering
-from postroom.spark.inbox_task import InboxTask
+from postroom.spark.intake.inbox_numbering import InboxNumbering
+from postroom.spark.receive.inbox_task import InboxTask
 from tests.integration.inbox.conftest import Connect, waiting
 from tests.integration.inbox.dies import CONTENTS, POINTS
 from tests.support.box import Box

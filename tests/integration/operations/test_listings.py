@@ -34,7 +34,7 @@ from postroom.operations.messages import (
     save_message,
 )
 from postroom.operations.subscriptions import filters_of, list_subscriptions, subscription_called
-from postroom.spark.location_lock import LocationLock
+from postroom.spark.intake.location_lock import LocationLock
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region, Total
 from tests.support.inbox_location import add_inbox_location

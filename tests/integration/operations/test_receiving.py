@@ -8,7 +8,7 @@ from pathlib import Path
 from postroom.messagebox.connection import connect
 from postroom.operations.receiving import make_watched_folders, served_locations
 from postroom.operations.supervisor import Supervisor
-from postroom.spark.claims import Claimer
+from postroom.spark.intake.claims import Claimer
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 

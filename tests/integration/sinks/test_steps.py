@@ -18,8 +18,8 @@ from postroom.maps.port_maps import PortMaps
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.queues import ClaimLost
-from postroom.spark.file_sink import LocalTarget
-from postroom.spark.sinks import sink_lock
+from postroom.spark.sinks.files import LocalTarget
+from postroom.spark.sinks.running_sinks import sink_lock
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region
 from tests.support.sinks import Killed, add_sink, drain_of, lake, port_of, publish, written

@@ -13,8 +13,8 @@ from pathlib import Path, PurePath
 
 from postroom.adapters.file.folder import make_folder
 from postroom.messagebox.connection import Connection
-from postroom.spark import claim as claims
-from postroom.spark.claim import Claim, ClaimState
+from postroom.spark.intake import claim as claims
+from postroom.spark.intake.claim import Claim, ClaimState
 
 #: Beside the folders of the locations, for files that somebody wrote to after they were published.
 KEPT_FOLDER = "kept"

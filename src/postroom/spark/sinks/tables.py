@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 from postroom.errors import DefinitionError, DeliveryRefused, Unavailable
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
-from postroom.spark.sink_task import SinkTask
+from postroom.spark.sinks.task import SinkTask
 
 #: What a task tells of each chunk.
 WRITTEN_SCHEMA = "written long"

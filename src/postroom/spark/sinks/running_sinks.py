@@ -19,9 +19,9 @@ import psycopg
 from postroom.errors import PostroomError
 from postroom.messagebox.configuration import Host, send_ports
 from postroom.messagebox.connection import Connection
-from postroom.spark.drain import Drain, reason
 from postroom.spark.login import Login
-from postroom.spark.sink_writer import SparkWriter
+from postroom.spark.sinks.drain import Drain, reason
+from postroom.spark.sinks.writer import SparkWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

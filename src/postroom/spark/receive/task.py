@@ -20,12 +20,12 @@ from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import Received, read_progress
 from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark import claim as claims
-from postroom.spark.claim import Claim, ClaimState
 from postroom.spark.executor import Executor, drop_executor, executor_for, pace_of
-from postroom.spark.finishing import finish, is_unchanged
+from postroom.spark.intake import claim as claims
+from postroom.spark.intake.claim import Claim, ClaimState
+from postroom.spark.intake.finishing import finish, is_unchanged
 from postroom.spark.login import Login
-from postroom.spark.tally import publish_or_put_aside, tally_of
+from postroom.spark.receive.tally import publish_or_put_aside, tally_of
 from postroom.system_properties import FILE
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from postroom.messagebox import inbox
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.inbox import Waiting
-from postroom.spark.numbered_reader import NumberedReader, RowsPartition
+from postroom.spark.receive.numbered_reader import NumberedReader, RowsPartition
 
 FORMAT = "postroom_inbox"
 

@@ -19,7 +19,7 @@ from postroom.adapters.spark_reader.definition import CORRUPT
 from postroom.agent.chunks import CHUNK_BYTES, CHUNK_ROWS
 from postroom.pipelines import Rows
 from postroom.pipelines.row_batch import BAD, BODY, value_name
-from postroom.spark.claim import Claim
+from postroom.spark.intake.claim import Claim
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.errors import DefinitionError
 from postroom.messagebox.sink_batches import SinkBatch
-from postroom.spark.file_sink import FileTarget, HadoopTarget, LocalTarget
 from postroom.spark.session import has_died, without_pandas_warning
-from postroom.spark.sink_rows import RowFormat
-from postroom.spark.sink_task import SinkTask, chunks
-from postroom.spark.table_sink import WRITTEN_SCHEMA, Table, TableTask
+from postroom.spark.sinks.files import FileTarget, HadoopTarget, LocalTarget
+from postroom.spark.sinks.rows import RowFormat
+from postroom.spark.sinks.tables import WRITTEN_SCHEMA, Table, TableTask
+from postroom.spark.sinks.task import SinkTask, chunks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -30,11 +30,11 @@ from postroom.agent.receiving import read_progress
 from postroom.clock import Clock, system_clock
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.spark import claim as claims
-from postroom.spark.claim import Claim, ClaimState, Unfinished
-from postroom.spark.finishing import KEPT_FOLDER, finish
-from postroom.spark.location_lock import LocationLock
-from postroom.spark.settling import Look, Settling
+from postroom.spark.intake import claim as claims
+from postroom.spark.intake.claim import Claim, ClaimState, Unfinished
+from postroom.spark.intake.finishing import KEPT_FOLDER, finish
+from postroom.spark.intake.location_lock import LocationLock
+from postroom.spark.intake.settling import Look, Settling
 
 _log = logging.getLogger(__name__)
 

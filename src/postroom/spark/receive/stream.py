@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.spark.intake.taking_in import takes_files
 from postroom.spark.login import Login
-from postroom.spark.taking_in import takes_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,9 +49,9 @@ def start_stream(
     So neither a checkpoint that a crash cut short nor a database that was set back can hold up a location or hide a
     file.
     """
-    from postroom.spark.receiving_source import receiving
+    from postroom.spark.receive.receiving_source import receiving
+    from postroom.spark.receive.tally import TALLY_SCHEMA
     from postroom.spark.session import without_pandas_warning
-    from postroom.spark.tally import TALLY_SCHEMA
 
     checkpoints = home / ".postroom" / "checkpoints" / str(location.location_id)
     shutil.rmtree(checkpoints, ignore_errors=True)
@@ -97,11 +97,11 @@ def _way_in(
 ) -> tuple[type[DataSource], Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]]:
     """Where the rows of a location come from, and what a task does with them."""
     if takes_files(location):
-        from postroom.spark.receive_task import ReceiveTask
-        from postroom.spark.source import ClaimedFiles
+        from postroom.spark.receive.claims_source import ClaimedFiles
+        from postroom.spark.receive.task import ReceiveTask
 
         return ClaimedFiles, ReceiveTask(login=login, location=location, home=home.absolute(), paced=paced)
-    from postroom.spark.inbox_source import Inbox
-    from postroom.spark.inbox_task import InboxTask
+    from postroom.spark.receive.inbox_source import Inbox
+    from postroom.spark.receive.inbox_task import InboxTask
 
     return Inbox, InboxTask(login=login, location=location, paced=paced)

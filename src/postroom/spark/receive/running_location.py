@@ -20,10 +20,10 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.running_locations import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.throttling import Throttle
+from postroom.spark.intake.taking_in import is_drained, taking_in
 from postroom.spark.login import Login
-from postroom.spark.rate import Rate
-from postroom.spark.receive_stream import TALLIED, TALLY, TRIGGER, start_stream
-from postroom.spark.taking_in import is_drained, taking_in
+from postroom.spark.receive.rate import Rate
+from postroom.spark.receive.stream import TALLIED, TALLY, TRIGGER, start_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,10 +11,10 @@ from postroom.clock import Clock
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.spark import claim as claims
-from postroom.spark.claims import Claimer, Scan
-from postroom.spark.inbox_numbering import InboxNumbering
-from postroom.spark.standing_by import StandingBy
+from postroom.spark.intake import claim as claims
+from postroom.spark.intake.claims import Claimer, Scan
+from postroom.spark.intake.inbox_numbering import InboxNumbering
+from postroom.spark.intake.standing_by import StandingBy
 
 
 class TakingIn(Protocol):

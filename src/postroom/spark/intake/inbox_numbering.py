@@ -9,8 +9,8 @@ from postroom.clock import Clock, system_clock
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.spark.claims import Scan
-from postroom.spark.location_lock import LocationLock
+from postroom.spark.intake.claims import Scan
+from postroom.spark.intake.location_lock import LocationLock
 
 #: At most so many rows in one transaction.
 _AT_A_TIME = 5_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from postroom.spark.row_stream import start_row_stream
-from postroom.spark.running_location import RunningLocation
+from postroom.spark.bulk.row_stream import start_row_stream
+from postroom.spark.receive.running_location import RunningLocation
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from postroom.spark.history_tables import ColumnKind, HistoryTable
+from postroom.spark.history.tables import ColumnKind, HistoryTable
 
 #: A condition with its parameters.
 Condition = tuple[str, list[Any]]

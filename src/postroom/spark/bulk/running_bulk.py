@@ -16,12 +16,12 @@ from postroom.clock import Clock, system_clock
 from postroom.errors import PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.running_locations import LocationProgress
-from postroom.spark.bulk_files import BulkFiles
-from postroom.spark.bulk_progress import BulkMeter, BulkProgress
-from postroom.spark.job_failure import reason_of
+from postroom.spark.bulk.files import BulkFiles
+from postroom.spark.bulk.job_failure import reason_of
+from postroom.spark.bulk.progress import BulkMeter, BulkProgress
+from postroom.spark.intake.taking_in import is_drained
 from postroom.spark.login import Login
-from postroom.spark.running_location import RunningLocation
-from postroom.spark.taking_in import is_drained
+from postroom.spark.receive.running_location import RunningLocation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,7 +25,7 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues, StoredPart, Suspension
 from postroom.messagebox.sink_batches import SinkMessage, SinkQueue
 from postroom.spark.login import Login
-from postroom.spark.sink_rows import RowFormat
+from postroom.spark.sinks.rows import RowFormat
 
 _log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from postroom.clock import Clock, system_clock
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.spark.claims import Scan
-from postroom.spark.location_lock import LocationLock
+from postroom.spark.intake.claims import Scan
+from postroom.spark.intake.location_lock import LocationLock
 
 
 class StandingBy:

@@ -22,10 +22,10 @@ from postroom.messagebox.configuration import Host, SendPort, send_ports
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimLost, Retry, Suspension
 from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
-from postroom.spark.file_sink import FileTarget
 from postroom.spark.login import Login
-from postroom.spark.sink_rows import RowFormat
-from postroom.spark.sink_task import SinkPort, SinkTask
+from postroom.spark.sinks.files import FileTarget
+from postroom.spark.sinks.rows import RowFormat
+from postroom.spark.sinks.task import SinkPort, SinkTask
 
 _log = logging.getLogger(__name__)
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from postroom.adapters import SparkReader
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark.bulk_task import rows_pipeline
+from postroom.spark.bulk.reading import Reading, row_columns, session_for
+from postroom.spark.bulk.row_stream_task import RowStreamTask
+from postroom.spark.bulk.task import rows_pipeline
 from postroom.spark.login import Login
-from postroom.spark.reading import Reading, row_columns, session_for
-from postroom.spark.receive_stream import TRIGGER, start_tallied
-from postroom.spark.row_stream_task import RowStreamTask
+from postroom.spark.receive.stream import TRIGGER, start_tallied
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,8 +82,8 @@ def start_row_stream(
     A stream that was interrupted in a batch and is read in another way from now on first brings that batch to its end
     in the old one, and then ends, to be started again.
     """
+    from postroom.spark.receive.tally import TALLY_SCHEMA
     from postroom.spark.session import without_pandas_warning
-    from postroom.spark.tally import TALLY_SCHEMA
 
     reader = SparkReader(**location.adapter)
     folder = StreamFolder.of(location, home)

@@ -23,8 +23,8 @@ from pyspark.sql.types import StructType
 from postroom.errors import DefinitionError, NotAllowed, NotFound, Unavailable
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.statements import statement
-from postroom.spark.history_filters import Condition, condition
-from postroom.spark.history_tables import TABLES, HistoryTable
+from postroom.spark.history.filters import Condition, condition
+from postroom.spark.history.tables import TABLES, HistoryTable
 from postroom.spark.login import Login
 
 if TYPE_CHECKING:

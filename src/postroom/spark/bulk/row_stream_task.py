@@ -14,11 +14,11 @@ from postroom.agent.receiving import Received, read_progress
 from postroom.agent.row_units import RowUnit, receive_rows
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark.bulk_task import rows_pipeline
+from postroom.spark.bulk.pace import Pace
+from postroom.spark.bulk.task import rows_pipeline
 from postroom.spark.executor import drop_executor, executor_for
 from postroom.spark.login import Login
-from postroom.spark.pace import Pace
-from postroom.spark.tally import tally_of
+from postroom.spark.receive.tally import tally_of
 
 #: Where Spark tells a task which query and which batch of it it works for.
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"

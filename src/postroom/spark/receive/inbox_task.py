@@ -23,7 +23,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.inbox import HandedOver
 from postroom.spark.executor import Executor, drop_executor, executor_for, pace_of
 from postroom.spark.login import Login
-from postroom.spark.tally import publish_or_put_aside, tally_of
+from postroom.spark.receive.tally import publish_or_put_aside, tally_of
 
 _log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from postroom.errors import StateError, Unavailable
-from postroom.spark.bulk_files import BulkFiles
-from postroom.spark.bulk_progress import BulkMeter, BulkProgress
-from postroom.spark.job_failure import reason_of
+from postroom.spark.bulk.files import BulkFiles
+from postroom.spark.bulk.job_failure import reason_of
+from postroom.spark.bulk.progress import BulkMeter, BulkProgress
 from postroom.spark.login import Login
 
 _log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from postroom.messagebox.connection import Connection
-from postroom.spark import claim as claims
-from postroom.spark.claim import Claim
-from postroom.spark.numbered_reader import NumberedReader, RowsPartition
+from postroom.spark.intake import claim as claims
+from postroom.spark.intake.claim import Claim
+from postroom.spark.receive.numbered_reader import NumberedReader, RowsPartition
 
 FORMAT = "postroom_claims"
 

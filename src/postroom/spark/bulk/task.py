@@ -23,11 +23,11 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.pipelines import Rows, load_pipeline
 from postroom.properties import Property
-from postroom.spark import claim as claims
+from postroom.spark.bulk.pace import Pace
+from postroom.spark.bulk.reading import FILE, LENGTH, START
 from postroom.spark.executor import drop_executor, executor_for
+from postroom.spark.intake import claim as claims
 from postroom.spark.login import Login
-from postroom.spark.pace import Pace
-from postroom.spark.reading import FILE, LENGTH, START
 from postroom.system_properties import BTS
 from postroom.system_properties import FILE as FILE_PROPERTIES
 

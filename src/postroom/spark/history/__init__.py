@@ -1,0 +1,1 @@
+"""History: what is in the MessageBox, read back as tables of Spark."""

@@ -1,0 +1,1 @@
+"""What stands before a stream: files are claimed, handed-over interchanges numbered, by one process at a time."""
