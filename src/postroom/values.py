@@ -129,6 +129,8 @@ def _check_decimal(value: object) -> Value:
         return Decimal(0)
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
+    if len(digits) <= DECIMAL_DIGITS and -DECIMAL_DIGITS <= exponent <= 0:
+        return value  # as nearly all are
     zeros = next(i for i, digit in enumerate(reversed(digits)) if digit)
     count, trimmed = len(digits) - zeros, exponent + zeros
     if count > DECIMAL_DIGITS or trimmed < -DECIMAL_DIGITS or count + trimmed > DECIMAL_DIGITS:

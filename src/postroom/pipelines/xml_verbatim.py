@@ -37,7 +37,7 @@ def _places(content: bytes, split: str, elements: Sequence[etree._Element]) -> l
     processing instructions a "<" begins a tag wherever it stands."""
     if not names_steps(split) or len({(element.prefix, element.tag) for element in elements}) != 1:
         return None
-    if b"<!" in content or content.find(b"<?", content.find(b"<") + 1) >= 0:
+    if _has_other_markup(content):
         return None
     if (elements[0].getroottree().docinfo.encoding or "UTF-8").upper() != "UTF-8":
         return None
@@ -52,6 +52,13 @@ def _places(content: bytes, split: str, elements: Sequence[etree._Element]) -> l
     if any(start > end for start, end in places) or any(one[1] > other[0] for one, other in pairwise(places)):
         return None
     return places
+
+
+def _has_other_markup(content: bytes) -> bool:
+    """Whether something begins with "<" that is no tag. One character is found several times faster than two."""
+    return (b"!" in content and b"<!" in content) or (
+        content.find(b"?", 2) >= 0 and content.find(b"<?", content.find(b"<") + 1) >= 0
+    )
 
 
 def _stands_alone(parent: etree._Element | None, head: bytes) -> bool:
