@@ -13,10 +13,13 @@ import pytest
 from psycopg import sql
 
 from postroom import Schedule
+from postroom.errors import StateError
 from postroom.operations import locations
+from postroom.spark import pipeline_process
 from postroom.spark.login import Login
 from postroom.spark.pipeline_process import PipelineProcess
 from tests.support.box import Box
+from tests.support.bulk_location import add_bulk_location
 from tests.support.file_location import add_file_location
 from tests.support.waiting import wait_until
 
@@ -178,3 +181,44 @@ def test_once_takes_in_what_is_there_and_ends(
     assert box.queued() == {"Europe": 3}
     nothing = PipelineProcess(session, box.host(), login=login, home=tmp_path)
     assert nothing.run_once(threading.Event()).total() == 0
+
+
+def test_streams_start_one_after_the_other(
+    session: SparkSession, box: Box, login: Login, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline_process, "_STARTING_AT_ONCE", 1)
+    for name in ("one", "two"):
+        add_file_location(box, folder / name, name=name)
+    process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
+    process._follow_configuration()
+    running = list(process._running.values())
+    try:
+        wait_until(lambda: all(one._active.is_set() for one in running), 30, what="locations that are taken in for")
+        seen = set()
+
+        def all_answered() -> bool:
+            process._check_locations()
+            seen.add(sum(one.is_starting for one in running))
+            return all(one._query is not None and not one.is_starting for one in running)
+
+        wait_until(all_answered, 60, what="streams that answer")
+        assert seen == {0, 1}
+        states = "SELECT array_agg(DISTINCT state) FROM management.running_locations"
+        wait_until(lambda: box.one(states) == ["receiving"], 30, what="locations that receive")
+    finally:
+        process._stop_all()
+
+
+def test_once_goes_on_with_the_others_when_a_location_cannot(
+    session: SparkSession, box: Box, login: Login, folder: Path, tmp_path: Path
+) -> None:
+    (folder / "a").mkdir(parents=True)
+    add_bulk_location(box, folder / "a", name="a", bad_rows=0)
+    (folder / "a" / "bad.csv").write_bytes(b"what is this\n")
+    add_file_location(box, folder / "b", name="b", settle=0.05)
+    (folder / "b").mkdir(parents=True, exist_ok=True)
+    (folder / "b" / "good.json").write_bytes(ORDER)
+    process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
+    with pytest.raises(StateError, match=r"a has stopped: .*1 of 1 rows are bad"):
+        process.run_once(threading.Event())
+    assert box.queued() == {"Europe": 1}

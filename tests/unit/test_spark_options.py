@@ -29,7 +29,9 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr("postroom.messagebox.connection.connect", lambda url: _Connection())
     monkeypatch.setattr("postroom.messagebox.configuration.host_named", lambda connection, name: _Host())
     monkeypatch.setattr("postroom.messagebox.permission.require_host", lambda connection, host: None)
-    monkeypatch.setattr("postroom.spark.pipeline_process.run_pipeline", lambda *_, **options: given.update(options))
+    monkeypatch.setattr(
+        "postroom.spark.pipeline_process.run_pipeline", lambda *_, **options: given.update(options) or {}
+    )
     return given
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
 from postroom.cli.frame import Frame, frame_options, pass_frame
@@ -49,7 +51,7 @@ def run(frame: Frame, host: str, master: str | None, settings: dict[str, str], o
         host = served.name
         click.echo(f"Spark starts for the receive locations and sinks of {host}; Ctrl-C ends it.")
         with bulk_bar() as watcher:
-            run_pipeline(
+            counts = run_pipeline(
                 url,
                 host,
                 frame.home.absolute(),
@@ -59,7 +61,13 @@ def run(frame: Frame, host: str, master: str | None, settings: dict[str, str], o
                 as_role=frame.database is None,
                 watcher=watcher,
             )
-        click.echo(f"The receive locations and sinks of {host} have ended.")
+        click.echo(f"The receive locations and sinks of {host} have ended: {_in_words(counts)}.")
+
+
+def _in_words(counts: Mapping[str, int]) -> str:
+    words = {"published": "published", "suspended": "suspended", "routed": "routed as failures", "written": "written"}
+    said = [f"{counts[name]:,} {word}" for name, word in words.items() if counts.get(name)]
+    return "nothing was there" if not said else "messages " + ", ".join(said)
 
 
 @pipeline.command()

@@ -25,6 +25,7 @@ _AT_MOST_EVERY = 1.0
 class LocationState(Enum):
     """How a receive location that runs is getting on."""
 
+    STARTING = "starting"
     RECEIVING = "receiving"
     THROTTLED = "throttled"
     FAILING = "failing"

@@ -44,13 +44,13 @@ class LocationListing:
     problems: Sequence[str]
     """What holds it up."""
     state: str
-    """disabled; outside its schedule; not running (no process serves it); receiving, throttled or failing."""
+    """disabled; outside its schedule; not running (no process serves it); starting, receiving, throttled or failing."""
     since: datetime | None
     """When that began, if a process serves it."""
     reason: str | None
     """Why it is throttled or failing."""
     published: int
-    """Messages, since the process that serves it began."""
+    """Messages, since it was started last."""
     rate: float
     """Messages a second, in the last ten seconds."""
     remaining: int | None

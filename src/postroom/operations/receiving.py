@@ -8,6 +8,7 @@ from postroom.adapters import watched_folder
 from postroom.adapters.file.folder import make_folder
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.running_locations import LocationState
 from postroom.messagebox.statements import statement
 from postroom.spark.intake.location_lock import LOCATION_LOCK, lock_number
 
@@ -16,6 +17,21 @@ def served_locations(connection: Connection) -> list[ReceiveLocation]:
     """Those for which a process takes in files now: it holds the location's lock."""
     held = {lock for (lock,) in connection.execute(statement("queries/held_locks"), (LOCATION_LOCK,))}
     return [one for one in receive_locations(connection) if lock_number(one.location_id) % (1 << 32) in held]
+
+
+def told_of_locations(connection: Connection) -> dict[str, tuple[LocationState, str]]:
+    """What the processes that serve locations say of them, by name, with words for people; nothing of one that only
+    starts."""
+    said = connection.execute("SELECT location_id, state, reason FROM management.running_locations")
+    known = {location_id: (LocationState(state), reason) for location_id, state, reason in said}
+    told: dict[str, tuple[LocationState, str]] = {}
+    for location in served_locations(connection):
+        state, reason = known.get(location.location_id, (LocationState.STARTING, None))
+        if state is LocationState.RECEIVING:
+            told[location.name] = state, f"receiving {location.uri}"
+        elif state is not LocationState.STARTING:
+            told[location.name] = state, reason or state.value
+    return told
 
 
 def make_watched_folders(connection: Connection, home: Path) -> list[str]:

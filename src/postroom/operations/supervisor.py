@@ -23,7 +23,8 @@ from postroom.messagebox.configuration import hosts, receive_locations, send_por
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.embedded.postmaster import Guard
-from postroom.operations.receiving import served_locations
+from postroom.messagebox.running_locations import LocationState
+from postroom.operations.receiving import told_of_locations
 
 _LOOK_SECONDS = 0.2
 _LOOK_FOR_HOSTS_SECONDS = 5.0
@@ -129,7 +130,7 @@ class Supervisor:
         self._children: list[_Child] = []
         self._look_again = 0.0
         self._look_at_locations = 0.0
-        self._served: set[str] = set()
+        self._told: dict[str, LocationState] = {}
 
     def run(self, stop: threading.Event) -> None:
         """Supervises until ``stop`` is set, then ends everything in good order."""
@@ -183,18 +184,19 @@ class Supervisor:
         )
 
     def _tell_of_locations(self) -> None:
-        """A process that runs is not yet one that takes in files: Spark has to start first."""
+        """A process that runs is not yet one that takes in files: Spark has to start first, and then each stream."""
         if time.monotonic() < self._look_at_locations:
             return
         self._look_at_locations = time.monotonic() + _LOOK_AT_LOCATIONS_SECONDS
         try:
             with connect(self.url, application_name="postroom up") as connection:
-                served = {location.name: location.uri for location in served_locations(connection)}
+                told = told_of_locations(connection)
         except (Unavailable, psycopg.OperationalError):
             return  # told by those who look after it
-        for name in sorted(served.keys() - self._served):
-            self._say(f"{name}: receiving {served[name]}")
-        self._served = set(served)
+        for name, (state, words) in sorted(told.items()):
+            if self._told.get(name) is not state:
+                self._say(f"{name}: {words}")
+        self._told = {name: state for name, (state, _) in told.items()}
 
     def _look_after_server(self) -> None:
         if self._server is not None and self._server.pid is None:

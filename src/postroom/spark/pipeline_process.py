@@ -4,11 +4,12 @@ session."""
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from postroom.clock import system_clock
-from postroom.errors import Unavailable
+from postroom.errors import PostroomError, Unavailable
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import Host, ReceiveLocation, host_named, receive_locations
 from postroom.messagebox.connection import Connection, connect
@@ -45,6 +46,7 @@ _log = logging.getLogger(__name__)
 _CHECK_SECONDS = 0.25
 _CONFIGURATION_SECONDS = 2.0
 _DEATH_SECONDS = 5.0
+_STARTING_AT_ONCE = max(2, (os.cpu_count() or 1) // 2)
 
 #: What runs a receive location, by the kind of its adapter.
 _SERVED: dict[str, type[RunningLocation]] = {
@@ -117,8 +119,7 @@ class PipelineProcess:
         try:
             while not stopping.is_set() and not has_died(self._session, within=0):
                 self._follow_configuration()
-                for running in self._running.values():
-                    running.check()
+                self._check_locations()
                 self._check_sinks()
                 stopping.wait(_CHECK_SECONDS)
         except Exception as error:
@@ -132,12 +133,16 @@ class PipelineProcess:
         return self._all_counts()
 
     def run_once(self, stopping: threading.Event, watcher: Watcher | None = None) -> Counter[str]:
-        """What is there now, location by location."""
+        """What is there now, location by location, and sink by sink. One that cannot go on does not hold up the others:
+        what was wrong is raised when all have had their turn."""
+        problems: list[PostroomError] = []
         with self._login.connect("pipeline") as connection:
             for location in self._served(connection):
                 if not stopping.is_set():
-                    self._run_once(location, stopping, watcher)
-            self._sinks.drain_all(connection, stopping)
+                    problems += self._once(location, stopping, watcher)
+            problems += self._sinks.drain_all(connection, stopping)
+        if problems:
+            raise _together(problems)
         return self._all_counts()
 
     def _all_counts(self) -> Counter[str]:
@@ -171,6 +176,13 @@ class PipelineProcess:
                 served_by = RunningRowStream if is_row_stream(location) else _SERVED[location.adapter["kind"]]
                 self._running[location_id] = served_by(self._session, location, login=self._login, home=self._home)
                 self._running[location_id].start()
+
+    def _check_locations(self) -> None:
+        """Some streams start at a time. Each starts a Python of its own, which Spark gives ten seconds to answer: if
+        all started together, none would make it on a busy machine, again and again."""
+        for running in self._running.values():
+            starting = sum(one.is_starting for one in self._running.values())
+            running.check(may_start=starting < _STARTING_AT_ONCE)
 
     def _check_sinks(self) -> None:
         if self._connection is None:
@@ -220,6 +232,21 @@ class PipelineProcess:
 
     # -- once ----------------------------------------------------------------------------------------------------
 
+    def _once(
+        self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None
+    ) -> list[PostroomError]:
+        before = Counter(self._counts)
+        problems: list[PostroomError] = []
+        try:
+            self._run_once(location, stopping, watcher)
+        except PostroomError as error:
+            _log.warning("%s", str(error).replace("\n", " "))
+            problems = [error]
+        done = self._counts - before
+        text = "%s: %d files, %d messages published, %d suspended, %d failures routed, %d files empty"
+        _log.info(text, location.name, *(done[name] for name in TALLIED))
+        return problems
+
     def _run_once(self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None) -> None:
         with self._login.connect("claims") as connection:
             work = taking_in(connection, location, self._home, system_clock)
@@ -235,8 +262,11 @@ class PipelineProcess:
                 return
             if location.adapter["kind"] == "spark-reader" and not is_row_stream(location):
                 receiving = BulkFiles(self._session, location, login=self._login, home=self._home, paced=False)
-                self._counts.update(receive_once(receiving, login=self._login, stopping=stopping, watcher=watcher))
-                work.release()
+                try:
+                    receive_once(receiving, login=self._login, stopping=stopping, watcher=watcher)
+                finally:
+                    self._counts.update(receiving.counts)
+                    work.release()
                 return
             start = start_row_stream if is_row_stream(location) else start_stream
             query = start(self._session, location, login=self._login, home=self._home, once=True)
@@ -251,3 +281,14 @@ class PipelineProcess:
                     tally = progress.observedMetrics[TALLY]
                     self._counts.update({name: int(tally[name] or 0) for name in TALLIED})
             work.release()
+
+
+def _together(problems: Sequence[PostroomError]) -> PostroomError:
+    """One error for all; its kind is that of the first."""
+    first = problems[0]
+    if len(problems) == 1:
+        return first
+    why = " ".join(f"{one.what} {one.why}".strip() for one in problems[1:])
+    return type(first)(
+        f"{len(problems)} things went wrong. {first.what}", why=f"{first.why} {why}".strip(), hint=first.hint
+    )

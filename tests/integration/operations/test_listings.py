@@ -235,7 +235,7 @@ def test_a_location_says_how_it_is_getting_on(box: Box) -> None:
     with connect(box.url, user=box.host().role_name) as connection:
         lock = LocationLock(connection, location.location_id)
         assert lock.is_held()
-        assert listed() == ("receiving", None, 0, 0.0)
+        assert listed() == ("starting", None, 0, 0.0)
         progress = LocationProgress(
             location_id=location.location_id, state=LocationState.THROTTLED, reason="Too much.", rows=7, rate=1.5
         )

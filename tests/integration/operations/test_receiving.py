@@ -6,7 +6,8 @@ import threading
 from pathlib import Path
 
 from postroom.messagebox.connection import connect
-from postroom.operations.receiving import make_watched_folders, served_locations
+from postroom.messagebox.running_locations import LocationProgress, LocationReport, LocationState
+from postroom.operations.receiving import make_watched_folders, served_locations, told_of_locations
 from postroom.operations.supervisor import Supervisor
 from postroom.spark.intake.claims import Claimer
 from tests.support.box import Box
@@ -37,12 +38,15 @@ def test_the_folders_are_there_before_anybody_looks(box: Box, tmp_path: Path) ->
 def test_the_supervisor_says_when_files_are_taken_in_and_when_it_stops(box: Box, tmp_path: Path) -> None:
     """With hosts that nobody has to run: what it says is about the database alone."""
     location = add_file_location(box, tmp_path / "in")
+    of, report = location.location_id, LocationReport()
     stop = threading.Event()
     said: list[str] = []
 
     def say(what: str) -> None:
         said.append(what)
         if "receiving" in what:
+            report.tell(connection, LocationProgress(location_id=of, state=LocationState.FAILING, reason="No room."))
+        elif "room" in what:
             stop.set()
 
     class OnlyLooking(Supervisor):
@@ -51,5 +55,7 @@ def test_the_supervisor_says_when_files_are_taken_in_and_when_it_stops(box: Box,
 
     with connect(box.url) as connection:
         Claimer(connection, location, tmp_path).scan()
+        assert told_of_locations(box.connection) == {}  # it only starts
+        report.tell(connection, LocationProgress(location_id=of))
         OnlyLooking(box.url, tmp_path, say=say).run(stop)
-    assert said == [f"drop: receiving {location.uri}", "Stopping: pipelines, then hosts"]
+    assert said == [f"drop: receiving {location.uri}", "drop: No room.", "Stopping: pipelines, then hosts"]

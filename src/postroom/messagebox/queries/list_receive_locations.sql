@@ -5,7 +5,7 @@ SELECT l.name AS location, l.id AS location_id, p.name AS port, a.name AS applic
        coalesce(c.files, 0) + coalesce(i.interchanges, 0) AS waiting, least(c.oldest, i.oldest) AS oldest,
        coalesce(s.suspended, 0) AS suspended,
        coalesce(c.problems, '{}') || coalesce(i.problems, '{}') AS problems,
-       coalesce(r.state, 'receiving') AS state, r.since, r.reason, coalesce(r.rows, 0) AS published,
+       coalesce(r.state, 'starting') AS state, r.since, r.reason, coalesce(r.rows, 0) AS published,
        coalesce(r.rate, 0) AS rate, r.remaining, r.remaining_unit, r.last_batch_at
   FROM receive_locations l
   JOIN receive_ports p ON p.id = l.receive_port_id

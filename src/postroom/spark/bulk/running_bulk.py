@@ -48,6 +48,7 @@ class RunningBulk(RunningLocation):
         clock: Clock = system_clock,
     ) -> None:
         super().__init__(session, location, login=login, home=home, clock=clock)
+        self._answered = True  # by nobody: there is no query that would have to
         self._files = BulkFiles(session, location, login=login, home=home)
         self.counts = self._files.counts
         self._publisher = threading.Thread(target=self._publish, name=f"jobs of {location.name}", daemon=True)
@@ -62,7 +63,7 @@ class RunningBulk(RunningLocation):
         self._publisher.start()
         _log.info("%s: receiving", self.location.name)
 
-    def check(self) -> None:
+    def check(self, *, may_start: bool = True) -> None:
         """Tells how far it has come. A location that has stopped claims nothing more."""
         if self._files.stopped_by:
             self._stopping.set()

@@ -65,6 +65,7 @@ class RunningLocation:
         self._active = threading.Event()
         self._thread = threading.Thread(target=self._take_in, name=f"taking in for {location.name}", daemon=True)
         self._query: StreamingQuery | None = None
+        self._answered = False
         self._counted = -1
         self._looked_at = ""
         self._start_at = 0.0
@@ -77,17 +78,22 @@ class RunningLocation:
     def start(self) -> None:
         self._thread.start()
 
-    def check(self) -> None:
-        """Starts the query, starts it again after a failure, and counts what it has done."""
+    @property
+    def is_starting(self) -> bool:
+        """Whether it has a query that has not answered yet."""
+        return self._query is not None and not self._answered
+
+    def check(self, *, may_start: bool = True) -> None:
+        """Starts the query if it may, starts it again after a failure, and counts what it has done."""
         self._count()
         if self._query is not None and not self._query.isActive:
             self._fail()
         if not self._active.is_set():
             self._stop_query()  # another process has the location now
-        elif self._query is None and time.monotonic() >= self._start_at:
+        elif self._query is None and may_start and time.monotonic() >= self._start_at:
+            self._answered = False
             self._query = self._start_query()
             self._counted = -1
-            _log.info("%s: receiving", self.location.name)
 
     def stop(self, *, drain: bool = False) -> None:
         """Takes in nothing more and ends the query; with ``drain``, after what was taken in has been published."""
@@ -137,6 +143,10 @@ class RunningLocation:
         if latest is None or latest.timestamp == self._looked_at:
             return
         self._looked_at = latest.timestamp
+        if not self._answered:
+            self._answered = True
+            self._failure = None
+            _log.info("%s: receiving", self.location.name)
         for progress in self._query.recentProgress:
             if progress.batchId > self._counted and progress.observedMetrics:
                 self._counted = progress.batchId
@@ -181,7 +191,7 @@ class RunningLocation:
         work.release()
 
     def _progress(self) -> LocationProgress:
-        state, reason = LocationState.RECEIVING, None
+        state, reason = LocationState.RECEIVING if self._answered else LocationState.STARTING, None
         throttle = self.throttle
         if throttle is not None:
             state = LocationState.THROTTLED

@@ -68,18 +68,32 @@ class Sinks:
                 )
                 self._threads[port_id].start()
 
-    def drain_all(self, connection: Connection, stopping: threading.Event) -> None:
-        """What waits now, sink by sink, until nothing does or a batch cannot be written; raises if nobody knows."""
+    def drain_all(self, connection: Connection, stopping: threading.Event) -> list[PostroomError]:
+        """What waits now, sink by sink, until nothing does or a batch cannot be written; what went wrong beyond what is
+        tried again later."""
+        problems: list[PostroomError] = []
         for port_id in sorted(self._drain.queue.waiting(connection)):
-            with self._login.connect("sink") as own:
-                if not _lock(own, port_id):
-                    _log.warning("sink %s is drained by another process", port_id)
-                    continue
-                while not stopping.is_set():
-                    drained = self._drain.drain_once(own, port_id)
-                    if drained is None or drained.failed:
-                        break
-                    self.counts["written"] += drained.written
+            try:
+                with self._login.connect("sink") as own:
+                    self._drain_to_the_end(own, port_id, stopping)
+            except PostroomError as error:
+                _log.warning("sink %s: %s", port_id, reason(error))
+                problems.append(error)
+        return problems
+
+    def _drain_to_the_end(self, connection: Connection, port_id: uuid.UUID, stopping: threading.Event) -> None:
+        if not _lock(connection, port_id):
+            _log.warning("sink %s is drained by another process", port_id)
+            return
+        port = next(iter(send_ports(connection, ids=[port_id])), None)
+        written = 0
+        while not stopping.is_set():
+            drained = self._drain.drain_once(connection, port_id)
+            if drained is None or drained.failed:
+                break
+            written += drained.written
+        self.counts["written"] += written
+        _log.info("%s: %d messages written", port.name if port else port_id, written)
 
     def stop(self) -> None:
         """Lets batches that are being written finish, for a while; what does not is written again later."""
