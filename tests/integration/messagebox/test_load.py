@@ -51,7 +51,7 @@ def test_counters_that_a_crash_has_set_to_zero_are_set_right(box: Box) -> None:
     location = box.add_location()
     box.add_port("Started", "exists(Region)")
     box.receive(location, b"\n".join(b'{"region": "EU"}' for _ in range(40)))
-    wait_until(lambda: measured(box.connection)[:2] == (40, 40), 30, what="40 rows in queues")
+    wait_until(lambda: measured(box.connection)[:2] == (40, 40), 120, what="40 rows in queues")
     tables = "SELECT inhrelid FROM pg_inherits WHERE inhparent = 'work_queue'::regclass UNION SELECT 'spool'::regclass"
     for (table,) in box.connection.execute(tables.encode()).fetchall():
         box.connection.execute("SELECT pg_stat_reset_single_table_counters(%s)", (table,))
