@@ -52,7 +52,7 @@ _STARTING_AT_ONCE = max(2, (os.cpu_count() or 1) // 2)
 _SERVED: dict[str, type[RunningLocation]] = {
     "file": RunningLocation,
     "http_receive": RunningLocation,
-    "spark-reader": RunningBulk,  # or RunningRowStream
+    "spark_reader": RunningBulk,  # or RunningRowStream
 }
 
 
@@ -82,7 +82,7 @@ def run_pipeline(
     with login.connect("pipeline") as connection:
         require_host(connection, host)
         locations = receive_locations(connection, host_id=host.host_id)
-    if any(location.enabled and location.adapter["kind"] == "spark-reader" for location in locations):
+    if any(location.enabled and location.adapter["kind"] == "spark_reader" for location in locations):
         settings = for_bulk(settings)
     name = f"pipeline-{host.name.lower()}"
     # Twice, because the session puts a handler of its own in the place of ours.
@@ -260,7 +260,7 @@ class PipelineProcess:
             if not scan.active:
                 _log.warning("%s is served by another process", location.name)
                 return
-            if location.adapter["kind"] == "spark-reader" and not is_row_stream(location):
+            if location.adapter["kind"] == "spark_reader" and not is_row_stream(location):
                 receiving = BulkFiles(self._session, location, login=self._login, home=self._home, paced=False)
                 try:
                     receive_once(receiving, login=self._login, stopping=stopping, watcher=watcher)

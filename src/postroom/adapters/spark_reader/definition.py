@@ -65,7 +65,7 @@ class SparkReader(AdapterDefinition):
     transport_type: ClassVar[str] = "SPARK-READER"
     receives: ClassVar[bool] = True
 
-    kind: Literal["spark-reader"] = "spark-reader"
+    kind: Literal["spark_reader"] = "spark_reader"
     format: str
     path: str | None
     options: dict[str, Option]
@@ -89,7 +89,7 @@ class SparkReader(AdapterDefinition):
         bad_rows: int | None = 1_000,
         bad_share: float | None = None,
         columns: str | None = None,
-        kind: Literal["spark-reader"] = "spark-reader",
+        kind: Literal["spark_reader"] = "spark_reader",
     ) -> None:
         super().__init__(
             format=_known(format),

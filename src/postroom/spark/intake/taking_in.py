@@ -47,7 +47,7 @@ def takes_files(location: ReceiveLocation) -> bool:
 
 def is_row_stream(location: ReceiveLocation) -> bool:
     """Whether Spark follows a source of its own, and remembers itself what it has read."""
-    return location.adapter["kind"] == "spark-reader" and not takes_files(location)
+    return location.adapter["kind"] == "spark_reader" and not takes_files(location)
 
 
 def is_drained(connection: Connection, location: ReceiveLocation) -> bool:
