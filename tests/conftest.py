@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.folders import open_folder
 
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 # For tests that do not ask what survives a crash of the machine; nothing else differs.
 NOT_DURABLE = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
 SMALL = {"shared_buffers": "128MB"}
+
+# No example fails for being slow. `--hypothesis-profile=thorough` tries more where a test does not say how many.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("thorough", settings.get_profile("patient"), max_examples=2000)
+settings.load_profile("patient")
 
 
 def pytest_configure() -> None:

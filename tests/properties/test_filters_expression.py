@@ -45,14 +45,14 @@ def expressions() -> st.SearchStrategy[Expression]:
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(expressions(), st.lists(contexts(), min_size=1, max_size=5))
 def test_an_expression_keeps_its_meaning(expression: Expression, batch: list[dict[str, Value]]) -> None:
     for promoted in batch:
         assert matches(expression.filter, promoted) == expression.means(promoted)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(filters(), contexts() | misfits(), contexts())
 def test_an_explanation_says_what_the_evaluator_decides(
     filter: Filter, promoted: dict[str, Value], written: dict[str, Value]

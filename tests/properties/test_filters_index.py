@@ -32,7 +32,7 @@ def found(index: SubscriptionIndex, batch: Sequence[Mapping[str, Value]]) -> lis
     return by_row
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     st.lists(
         st.tuples(Ids, filters() | st.none()) | st.lists(contexts(), min_size=1, max_size=6),
@@ -60,7 +60,7 @@ def test_index_equals_evaluator_while_subscriptions_come_and_go(
         assert (id in index) == (id in subscribed)
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(st.lists(filters(), min_size=1, max_size=10), misfits())
 def test_values_of_other_types_meet_nothing_in_the_index_either(
     subscribed: list[Filter], promoted: dict[str, Value]
@@ -75,7 +75,7 @@ def test_values_of_other_types_meet_nothing_in_the_index_either(
     assert list(zip(rows.tolist(), ids.tolist(), strict=True)) == [(row, id) for row in range(3) for id in wanted[0]]
 
 
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(st.integers(0, 2**32), st.integers(1, len(PROPERTIES)), st.sampled_from([0.2, 0.6, 0.95]))
 def test_index_equals_evaluator_for_thousands(seed: int, properties: int, equalities: float) -> None:
     chance = random.Random(seed)
@@ -107,7 +107,7 @@ def test_index_equals_evaluator_for_thousands(seed: int, properties: int, equali
     assert found(index, batch * 5) == wanted * 5
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.data())
 def test_a_column_is_matched_the_same_however_it_is_cut(data: st.DataObject) -> None:
     property = data.draw(st.sampled_from(PROPERTIES))

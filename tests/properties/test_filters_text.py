@@ -24,7 +24,6 @@ WORDS = [
 ]  # fmt: skip
 
 
-@settings(deadline=None, max_examples=100)
 @given(filters())
 def test_what_is_written_is_read_back(filter: Filter) -> None:
     text = format_filter(filter)
@@ -33,7 +32,6 @@ def test_what_is_written_is_read_back(filter: Filter) -> None:
     assert format_filter(parse(f"  ( {text})\n", PROPERTIES)) == text
 
 
-@settings(deadline=None, max_examples=150)
 @given(st.lists(predicates(odd_properties()), min_size=1, max_size=4))
 def test_whatever_a_property_is_called_its_filter_is_read_back(group: list[Predicate]) -> None:
     # A name means one property, whatever type somebody else gave to it.
@@ -73,7 +71,7 @@ def cased(word: str) -> st.SearchStrategy[str]:
     return st.sampled_from([word, word.upper(), word.title()])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.recursive(
         predicates().map(lambda one: Typed(format_predicate(one), Filter(((one,),)))),
@@ -87,7 +85,6 @@ def test_and_binds_tighter_than_or_however_it_is_nested(typed: Typed) -> None:
     assert parse(format_filter(parsed), PROPERTIES) == parsed
 
 
-@settings(deadline=None, max_examples=200)
 @given(st.text(max_size=60) | st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join))
 @example("Str0 == '\ud800'")
 @example("Int0 == ²")

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -121,7 +121,6 @@ _DECLARED_INSIDE = st.builds(
 _SAME_ID = '<e xmlns="urn:o"><order n="a"/><order n="a"><region k="a"/></order><order n="a"><region k="b"/></order></e>'
 
 
-@settings(deadline=None, max_examples=200)
 @given(_DECLARED_INSIDE | _DECLARED_OUTSIDE, st.sampled_from(PIPELINES))
 @example(_SAME_ID, PIPELINES[1])
 def test_where_a_document_is_read_makes_no_difference(envelope: str, pipeline: Receive) -> None:

@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ DOCUMENTED_ERRORS = re.findall(r"^\| `([A-Z_]+)` \| (\w+) \| (\d+) \|", PAGE, re
 DOCUMENTED = set(re.findall(r"^\| `([A-Z_]+)` \|", PAGE, re.MULTILINE))
 
 
+@cache
 def error_classes() -> dict[str, str]:
     """The code of every class that gives itself one, with the module that it is in."""
     found = {}
@@ -44,6 +46,7 @@ def _own_code(node: ast.ClassDef) -> Iterator[str]:
                 yield code
 
 
+@cache
 def codes_of_instances() -> set[str]:
     """The codes that are written into queues without an error: arguments in Python, constants in SQL."""
     found = set()

@@ -101,7 +101,6 @@ def test_the_catalogue(box: Box) -> None:
 
 
 @settings(
-    deadline=None,
     max_examples=40,
     # Shrinking against a database takes minutes; what is found is small as it is.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

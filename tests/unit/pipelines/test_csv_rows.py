@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import PipelineFailure
@@ -267,7 +267,6 @@ fields = st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff"), ma
 )
 
 
-@settings(deadline=None, max_examples=300)
 @given(
     st.lists(st.tuples(fields, fields), max_size=12),
     st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
@@ -295,7 +294,6 @@ def test_what_python_writes_is_read_back(
         assert [(row[a.key], row[b.key]) for row in came] == rows
 
 
-@settings(deadline=None, max_examples=300)
 @given(st.binary(max_size=60) | st.text('",\n\rab', max_size=60).map(str.encode), st.booleans(), st.integers(1, 20))
 def test_whatever_comes_every_byte_is_in_one_row(interchange: bytes, has_quotes: bool, batch_bytes: int) -> None:
     pipeline = Csv(header=False, quote='"' if has_quotes else None)

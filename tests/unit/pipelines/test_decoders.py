@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import PipelineFailure
@@ -153,7 +153,6 @@ def test_an_encrypted_archive_is_read_with_its_password() -> None:
     assert decode(components.Zip(password="POSTROOM_TEST_RIGHT"), encrypted(TEXT, b"sesame")) == TEXT
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.sampled_from(["gzip", "zip"]), st.data())
 def test_a_damaged_archive_is_refused_or_was_not_damaged(kind: str, data: st.DataObject) -> None:
     """Whatever is wrong with it: the reason is told, and nothing that is not in it comes out."""

@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from postroom.errors import PipelineFailure
@@ -78,7 +78,6 @@ def answers(document: bytes) -> tuple[Any, Any]:
     return exact, fast
 
 
-@settings(deadline=None, max_examples=400)
 @given(documents)
 @example({"c": Decimal("-12345678901234567890123456789012345678")})
 @example({"c": Decimal("0E+100")})
@@ -89,7 +88,6 @@ def test_both_ways_agree(document: dict[str, Any]) -> None:
     assert repr(exact) == repr(fast) or isinstance(exact, list)
 
 
-@settings(deadline=None, max_examples=200)
 @given(st.lists(documents, max_size=8))
 def test_together_they_are_read_as_alone(batch: list[dict[str, Any]]) -> None:
     encoded = [written(document).encode() for document in batch]
@@ -102,7 +100,6 @@ def test_together_they_are_read_as_alone(batch: list[dict[str, Any]]) -> None:
     assert [list(row) for row in zip(*(column.to_pylist() for column in columns), strict=True)] == good
 
 
-@settings(deadline=None, max_examples=400)
 @given(values, st.integers(0, 200), st.sampled_from([b"", b",", b'"', b"]", b"\\", b"\xff", b"0", b"{", b"\x01"]))
 def test_what_is_accepted_is_json(value: Any, position: int, noise: bytes) -> None:
     """A document with something thrown into it is accepted only if Python reads it too."""
@@ -131,7 +128,6 @@ line_texts = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=200)
 @given(
     line_texts,
     st.sampled_from([b"\n", b"\r\n"]),

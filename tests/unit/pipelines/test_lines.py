@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import BadValue
@@ -26,7 +26,6 @@ class Pieces:
         yield from self.pieces
 
 
-@settings(deadline=None, max_examples=300)
 @given(
     st.lists(st.binary(max_size=12) | st.sampled_from([b"\n", b"\n\n", b"a\nb", b"ab\n"]), max_size=12),
     st.integers(1, 5),

@@ -163,7 +163,7 @@ def test_every_document_has_the_other_parts() -> None:
         assert message.parts[2].data == PICTURE
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=5))
 def test_what_was_attached_comes_out(contents: list[bytes]) -> None:
     made = email.message.EmailMessage(policy=email.policy.SMTP)
