@@ -15,6 +15,7 @@ from tests.support.folders import open_folder
 
 if TYPE_CHECKING:
     from postroom.messagebox.embedded import EmbeddedServer
+    from tests.support.box import Box
     from tests.support.databases import Databases
 
 # For tests that do not ask what survives a crash of the machine; nothing else differs.
@@ -81,6 +82,13 @@ def database(databases: Databases) -> Iterator[str]:
     """The URL of a fresh MessageBox, owned by the superuser."""
     with databases.clone() as url:
         yield url
+
+
+@pytest.fixture
+def box(databases: Databases) -> Iterator[Box]:
+    """A fresh MessageBox with one host and the orders' properties, and short ways to act on it."""
+    with databases.open_box() as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 from postroom.adapters import SparkSink, SparkTable
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
-from tests.support.box import Box, Region, open_box
+from tests.support.box import Box, Region
 from tests.support.pipelines import family_of, pipeline, wait_for_end
 from tests.support.sinks import add_sink, lake, publish
 from tests.support.waiting import wait_until
@@ -26,12 +25,6 @@ _TABLE = """
 CREATE TABLE public.orders (message_id uuid PRIMARY KEY, interchange_id text, message_type text,
                             received_at timestamptz, "Region" text, body bytea)
 """
-
-
-@pytest.fixture
-def box(database: str) -> Iterator[Box]:
-    with open_box(database) as opened:
-        yield opened
 
 
 def tasks_of(process: subprocess.Popen[bytes]) -> list[int]:

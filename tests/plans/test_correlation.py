@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from postroom.agent.correlation import correlation_hash
-from tests.support.box import Box, Priority, Region, open_box
+from tests.support.box import Box, Priority, Region
 from tests.support.databases import Databases
 from tests.support.plans import reads
 
@@ -25,7 +25,7 @@ _WAIT = """
 @pytest.fixture(scope="module")
 def many_waiting(databases: Databases) -> Iterator[Box]:
     """20,000 instances, each waiting for a region and a priority of its own; the statistics are from before."""
-    with databases.clone() as url, open_box(url) as box:
+    with databases.open_box() as box:
         box.connection.execute("ANALYZE subscriptions")
         box.connection.execute(
             "SELECT correlation_type(array_agg(id ORDER BY id)) FROM properties WHERE key = ANY (%s)",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.box import Box, open_box
+from tests.support.box import Box
 from tests.support.databases import Databases
 from tests.support.plans import reads
 
@@ -23,7 +23,7 @@ _QUEUED = """
 @pytest.fixture(scope="module")
 def many_joined(databases: Databases) -> Iterator[Box]:
     """10,000 messages of 400 instances; the statistics are from when the queue was empty."""
-    with databases.clone() as url, open_box(url) as box:
+    with databases.open_box() as box:
         box.connection.execute("ANALYZE work_queue")
         box.connection.execute(_QUEUED, (INSTANCES, EACH))
         yield box

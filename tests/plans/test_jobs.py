@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.support.box import Box, open_box
+from tests.support.box import Box
 from tests.support.plans import reads
 
 MANY = 20_000
@@ -22,22 +20,21 @@ _MESSAGES = """
 
 
 @pytest.fixture
-def emptied(database: str) -> Iterator[Box]:
+def emptied(box: Box) -> Box:
     """A box whose statistics are from when it was empty, with 20,000 messages released and as many referred to."""
-    with open_box(database) as box:
-        execute = box.connection.execute
-        for table in ("spool", "parts", "fragments"):
-            execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
-        for kind, table in ((kind, table) for kind, _, _ in KINDS for table in ("ref_count_log_totals", "zero_sum")):
-            execute(f"ALTER TABLE {kind}_{table} SET (autovacuum_enabled = off)")
-        execute("VACUUM ANALYZE")
-        execute(_MESSAGES, {"count": MANY, "delta": 1})
-        for kind, _, _ in KINDS:
-            box.one("SELECT fold_ref_count_log(%s, 1::smallint)", kind)
-        execute("INSERT INTO message_ref_count_log_1 SELECT message_id, -1 FROM spool")
-        execute("INSERT INTO part_ref_count_log_1 SELECT part_id, -1 FROM parts")
-        execute(_MESSAGES, {"count": MANY, "delta": 1})
-        yield box
+    execute = box.connection.execute
+    for table in ("spool", "parts", "fragments"):
+        execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+    for kind, table in ((kind, table) for kind, _, _ in KINDS for table in ("ref_count_log_totals", "zero_sum")):
+        execute(f"ALTER TABLE {kind}_{table} SET (autovacuum_enabled = off)")
+    execute("VACUUM ANALYZE")
+    execute(_MESSAGES, {"count": MANY, "delta": 1})
+    for kind, _, _ in KINDS:
+        box.one("SELECT fold_ref_count_log(%s, 1::smallint)", kind)
+    execute("INSERT INTO message_ref_count_log_1 SELECT message_id, -1 FROM spool")
+    execute("INSERT INTO part_ref_count_log_1 SELECT part_id, -1 FROM parts")
+    execute(_MESSAGES, {"count": MANY, "delta": 1})
+    return box
 
 
 def test_a_fold_looks_up_the_totals_and_reads_its_log_once(emptied: Box) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.box import Box, Region, open_box
+from tests.support.box import Box, Region
 from tests.support.databases import Databases
 from tests.support.many_subscriptions import subscribe_many
 from tests.support.plans import reads
@@ -18,7 +18,7 @@ MANY = 20_000
 @pytest.fixture(scope="module")
 def many_subscriptions(databases: Databases) -> Iterator[Box]:
     """20,000 subscriptions, each for a region of its own and totals from 100 on."""
-    with databases.clone() as url, open_box(url) as box:
+    with databases.open_box() as box:
         subscribe_many(box, MANY)
         yield box
 

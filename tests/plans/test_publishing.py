@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from tests.support.box import Box, open_box
+from tests.support.box import Box
 from tests.support.plans import reads
 
 _SUBSCRIBE = """
@@ -20,10 +20,9 @@ _INDEXES = """
 """
 
 
-def test_subscriptions_are_read_by_their_ids_before_there_are_statistics(database: str) -> None:
-    with open_box(database) as box:
-        box.connection.execute(_SUBSCRIBE)
-        _publish_and_look(box)
+def test_subscriptions_are_read_by_their_ids_before_there_are_statistics(box: Box) -> None:
+    box.connection.execute(_SUBSCRIBE)
+    _publish_and_look(box)
 
 
 def _publish_and_look(box: Box) -> None:

@@ -13,7 +13,7 @@ from datetime import timedelta
 import pytest
 
 from postroom.messagebox.queues import HostQueues, Retry, Suspension
-from tests.support.box import Box, open_box
+from tests.support.box import Box
 from tests.support.databases import Databases
 from tests.support.plans import reads
 
@@ -37,7 +37,7 @@ CLAIMED, UNCLAIMED, STALE = "the others are claimed", "nothing is claimed", "sta
 @pytest.fixture(scope="module", params=[CLAIMED, UNCLAIMED, STALE])
 def full(request: pytest.FixtureRequest, databases: Databases) -> Iterator[Box]:
     """A work queue of 100,000 rows, and 1,000 that nobody has claimed."""
-    with databases.clone() as url, open_box(url) as box:
+    with databases.open_box() as box:
         if request.param == STALE:
             box.connection.execute(_TIDY)
             box.connection.execute("ALTER TABLE default_q SET (autovacuum_enabled = off)")

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.box import Box, open_box
+from tests.support.box import Box
 from tests.support.plans import reads
 
 MANY = 100_000
 
 
 @pytest.mark.parametrize("statistics", ["fresh", "stale"])
-def test_what_is_due_is_found_by_its_time(database: str, statistics: str) -> None:
-    with open_box(database) as box:
-        _schedule(box, statistics)
-        for _ in range(8):
-            with box.connection.transaction(force_rollback=True), reads(box.connection) as read:
-                released = box.one("SELECT release_due_default(1000)")
-                assert released >= 50
-            assert read.whole("default_q_scheduled") == 0
-            assert read.entries("default_q_scheduled_valid_from_idx") <= 2 * released
+def test_what_is_due_is_found_by_its_time(box: Box, statistics: str) -> None:
+    _schedule(box, statistics)
+    for _ in range(8):
+        with box.connection.transaction(force_rollback=True), reads(box.connection) as read:
+            released = box.one("SELECT release_due_default(1000)")
+            assert released >= 50
+        assert read.whole("default_q_scheduled") == 0
+        assert read.entries("default_q_scheduled_valid_from_idx") <= 2 * released
 
 
 def _schedule(box: Box, statistics: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from postroom.messagebox.sink_batches import SinkQueue
-from tests.support.box import Box, open_box
+from tests.support.box import Box
 from tests.support.databases import Databases
 from tests.support.plans import reads
 
@@ -24,7 +24,7 @@ _FILL = """
 
 @pytest.fixture(scope="module", params=["statistics of now", "statistics of an empty queue"])
 def full(request: pytest.FixtureRequest, databases: Databases) -> Iterator[Box]:
-    with databases.clone() as url, open_box(url) as box:
+    with databases.open_box() as box:
         box.connection.execute("ALTER TABLE default_q SET (autovacuum_enabled = off)")
         for service_class, service, count in ((4, PORT, MANY), (128, OTHER, MANY), (128, SINK, 1000)):
             box.connection.execute(_FILL, (service_class, service, count))

@@ -11,7 +11,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
 from postroom.spark.intake.claims import Claimer
 from postroom.spark.login import Login
-from tests.support.box import Box, open_box
+from tests.support.box import Box
 from tests.support.folders import open_folder
 
 if TYPE_CHECKING:
@@ -31,12 +31,6 @@ def session() -> Iterator[SparkSession]:
         home = folder / "a home" / ("with a long path " * 8).strip()
         with open_session(home, master="local[2]") as opened:
             yield opened
-
-
-@pytest.fixture
-def box(database: str) -> Iterator[Box]:
-    with open_box(database) as opened:
-        yield opened
 
 
 @pytest.fixture

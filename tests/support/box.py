@@ -32,16 +32,12 @@ PROMOTE = {Region: "region", Total: "total", Priority: "priority"}
 
 
 class Box:
-    """A migrated MessageBox with one host, as tests use it: the superuser's connection, and short ways to act."""
+    """A furnished MessageBox as tests use it: the superuser's connection, and short ways to act."""
 
     def __init__(self, url: str, connection: Connection) -> None:
         self.url = url
         self.connection = connection
-        with connection.transaction():
-            create_host(connection, "Default", is_default=True)
-            for prop in (*SYSTEM_PROPERTIES.values(), *PROMOTE):
-                deploy_property(connection, prop.key, prop.value_type)
-            self._application = self.one("INSERT INTO applications (name, definition) VALUES ('t', '{}') RETURNING id")
+        self._application = self.one("SELECT id FROM applications WHERE name = 't'")
 
     def one(self, query: str, *parameters: Any) -> Any:
         """The first column of the first row."""
@@ -147,6 +143,15 @@ class Box:
         """Error code and whether it can be resumed, of everything suspended."""
         rows = self.connection.execute("SELECT error_code, resumable FROM suspended_queue ORDER BY seq")
         return [(code, resumable) for code, resumable in rows]
+
+
+def furnish(connection: Connection) -> None:
+    """One host, the properties, and an application, in a MessageBox that has nothing yet."""
+    with connection.transaction():
+        create_host(connection, "Default", is_default=True)
+        for prop in (*SYSTEM_PROPERTIES.values(), *PROMOTE):
+            deploy_property(connection, prop.key, prop.value_type)
+        connection.execute("INSERT INTO applications (name, definition) VALUES ('t', '{}')")
 
 
 @contextmanager

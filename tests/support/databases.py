@@ -1,4 +1,4 @@
-"""Fresh MessageBoxes for tests: one template is migrated per server, and every test gets a clone of it."""
+"""Fresh MessageBoxes for tests: templates are made once per server, and every test gets a clone of one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import sql
 
+from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.migrate import migrate
+from tests.support.box import Box, furnish, open_box
 
-_TEMPLATE = "template_messagebox"
+_EMPTY, _FURNISHED = "template_messagebox", "template_box"
+# A copy of the files costs half of what the usual way does, which writes all of it to the log.
+_CLONE = "CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy"
 
 
 class Databases:
@@ -21,28 +25,37 @@ class Databases:
     def __init__(self, server: EmbeddedServer) -> None:
         self._server = server
         self._numbers = itertools.count(1)
-        self._execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(_TEMPLATE)))
-        migrate(server.url(database=_TEMPLATE))
+        self._execute("CREATE DATABASE {name}", name=_EMPTY)
+        migrate(server.url(database=_EMPTY))
+        self._execute(_CLONE, name=_FURNISHED, template=_EMPTY)
+        with connect(server.url(database=_FURNISHED)) as connection:
+            furnish(connection)
         # Roles belong to the whole server: those that a test adds must not meet the next one.
         self._roles = self._all_roles()
 
     @contextmanager
-    def clone(self) -> Iterator[str]:
+    def clone(self, template: str = _EMPTY) -> Iterator[str]:
         """The URL of a fresh MessageBox that belongs to the superuser; dropped with all its roles at the end."""
         name = f"messagebox_{next(self._numbers)}"
-        names = {"name": sql.Identifier(name), "template": sql.Identifier(_TEMPLATE)}
-        self._execute(sql.SQL("CREATE DATABASE {name} TEMPLATE {template}").format(**names))
+        self._execute(_CLONE, name=name, template=template)
         try:
             yield self._server.url(database=name)
         finally:
-            self._execute(sql.SQL("DROP DATABASE {name} WITH (FORCE)").format(**names))
+            self._execute("DROP DATABASE {name} WITH (FORCE)", name=name)
             for role in self._all_roles() - self._roles:
-                self._execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+                self._execute("DROP ROLE {name}", name=role)
+
+    @contextmanager
+    def open_box(self) -> Iterator[Box]:
+        """A fresh MessageBox with one host and the orders' properties, and short ways to act on it."""
+        with self.clone(_FURNISHED) as url, open_box(url) as box:
+            yield box
 
     def _all_roles(self) -> set[str]:
-        return {str(name) for (name,) in self._execute(sql.SQL("SELECT rolname FROM pg_roles"))}
+        return {str(name) for (name,) in self._execute("SELECT rolname FROM pg_roles")}
 
-    def _execute(self, statement: sql.SQL | sql.Composed) -> list[tuple[object, ...]]:
+    def _execute(self, statement: str, **names: str) -> list[tuple[object, ...]]:
+        identifiers = {key: sql.Identifier(name) for key, name in names.items()}
         with psycopg.connect(self._server.url(database="postgres"), autocommit=True) as connection:
-            cursor = connection.execute(statement)
+            cursor = connection.execute(sql.SQL(statement).format(**identifiers))
             return cursor.fetchall() if cursor.description else []

@@ -11,7 +11,7 @@ from postroom.messagebox.check import _INVARIANTS, check, find_violations
 from postroom.messagebox.connection import connect
 from postroom.messagebox.jobs import run_all_jobs_once
 from postroom.messagebox.statements import names_in
-from tests.support.box import Box, Region, open_box
+from tests.support.box import Box, Region
 from tests.support.databases import Databases
 
 #: What is done to a healthy MessageBox, and every invariant that does not hold afterwards.
@@ -57,7 +57,7 @@ DAMAGES = {
 @pytest.fixture(scope="module")
 def loaded(databases: Databases) -> Iterator[Box]:
     """A small and a large message, counted and waiting for delivery. Tests leave it as it is."""
-    with databases.clone() as url, open_box(url) as box:
+    with databases.open_box() as box:
         box.add_port("Europe", "Orders.Region == 'EU'")
         box.add_group("Everyone", ["Europe"], "Orders.Region == 'nowhere'")
         box.agent().publish([Message.of(b"x" * size, promoted={Region: "EU"}) for size in (10, 3 * FRAGMENT_SIZE)])
