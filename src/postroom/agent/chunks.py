@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroom.agent.interchange import Interchange
+from postroom.agent.unforeseen import foreseen
 from postroom.errors import MessageFailure, PipelineFailure
 from postroom.message import Body, Context
 from postroom.pipelines.disassembled import BadDocument, Decoded, Disassembled
@@ -93,9 +94,21 @@ def chunks_of(pipeline: Disassembles, interchange: Interchange, progress: Progre
         yield _standard(pipeline, interchange)
 
 
+def refused(pipeline: Disassembles, interchange: Interchange, failure: MessageFailure, progress: Progress) -> Chunk:
+    """All of an interchange that is not published yet, refused for a reason that its pipeline did not give."""
+    return _refused(
+        interchange,
+        failure,
+        number=progress.next_chunk,
+        recoverable=bool(pipeline.recoverable),
+        resumable=progress.next_chunk == 0,
+        last=progress.last_document,
+    )
+
+
 def _standard(pipeline: Disassembles, interchange: Interchange) -> Chunk:
     try:
-        batches = list(pipeline.disassemble(interchange.body, context=interchange.context))
+        batches = list(foreseen(pipeline.disassemble(interchange.body, context=interchange.context)))
         failures = [failure for batch in batches for failure in batch.failures]
         if failures:
             raise failures[0].failure
@@ -117,8 +130,10 @@ def _standard(pipeline: Disassembles, interchange: Interchange) -> Chunk:
 def _recoverable(pipeline: Disassembles, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
     number, last = progress.next_chunk, progress.last_document
     pending: tuple[pa.Table, tuple[BadDocument, ...], Decoded | None] | None = None
-    batches = pipeline.disassemble(
-        interchange.body, context=interchange.context, batch_rows=CHUNK_ROWS, batch_bytes=CHUNK_BYTES
+    batches = foreseen(
+        pipeline.disassemble(
+            interchange.body, context=interchange.context, batch_rows=CHUNK_ROWS, batch_bytes=CHUNK_BYTES
+        )
     )
 
     def chunk(

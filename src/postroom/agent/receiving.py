@@ -18,12 +18,13 @@ import psycopg
 
 from postroom.agent.authentication import authenticated
 from postroom.agent.batch import Batch
-from postroom.agent.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, Progress, chunks_of
+from postroom.agent.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, Progress, chunks_of, refused
 from postroom.agent.interchange import Interchange
 from postroom.agent.reports import Unroutable
 from postroom.agent.routing import RoutingTable, StaleRouting
 from postroom.agent.wake_up import WakeUp
 from postroom.clock import Clock, system_clock
+from postroom.errors import MessageFailure
 from postroom.maps.inbound import received_by
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, transaction
@@ -88,6 +89,17 @@ class Receiver:
                     empty=one.empty,
                 )
         return list(outcome.values())
+
+    def refuse(self, location: ReceiveLocation, interchange: Interchange, failure: MessageFailure) -> Received:
+        """Suspends what of an interchange is not published yet, as it came, without running its pipeline."""
+        known = Received(interchange_id=interchange.interchange_id)
+        progress = read_progress(self._connection, [interchange.interchange_id])[interchange.interchange_id]
+        if progress.done:
+            return known
+        self._routing.catch_up(self._connection)
+        pipeline = received_by(location.pipeline, location.maps)
+        chunk = refused(pipeline, interchange, failure, progress)
+        return self.publish_chunk(location, pipeline.content_type, chunk) or known
 
     def publish_chunk(self, location: ReceiveLocation, content_type: str, chunk: Chunk) -> Received | None:
         """One chunk of rows that others have read, in a transaction of its own; None if it was published before.

@@ -171,8 +171,12 @@ def _canonical(field: Field, text: str) -> str:
             moment = datetime.strptime(text.strip(), field.format)  # noqa: DTZ007 - the zone follows
         except ValueError:
             raise BadValue(f"{text!r} is not a date in the form {field.format}.") from None
-        # A time without a zone is the server's local time (CTX-15).
-        value = check_value(ValueType.DATETIME, moment.astimezone() if moment.tzinfo is None else moment)
+        try:
+            # A time without a zone is the server's local time (CTX-15).
+            moment = moment.astimezone() if moment.tzinfo is None else moment
+        except (ValueError, OverflowError, OSError):
+            raise BadValue(f"{text!r} is outside the years 1 to 9999 in UTC.") from None
+        value = check_value(ValueType.DATETIME, moment)
     else:
         value = value_from_text(field.type, text)
     return f"{value:f}" if isinstance(value, Decimal) else value_to_text(value)

@@ -1,4 +1,5 @@
-"""A call of somebody's component: whatever it raises becomes the failure of a message, with the component's name."""
+"""A call of somebody's component: whatever it raises becomes the failure of a message, with the component's name; but
+for what is not about any message."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 
 from postroom.errors import PipelineFailure, PostroomError
 from postroom.pipelines.watch import OutOfTime
+from postroom.pipelines.world import is_of_the_world
 
 _SHOWN = 500
 
@@ -23,7 +25,9 @@ def run_named(name: str, work: Callable[[Any], Any], argument: object) -> Any:
 
 
 def named_failure(name: str, reason: BaseException | str) -> PipelineFailure:
-    """The failure that a component gave a reason for, or raised."""
+    """The failure that a component gave a reason for, or raised. Raises that itself if it is none of a message."""
+    if isinstance(reason, BaseException) and is_of_the_world(reason):
+        raise reason
     if isinstance(reason, str):
         return PipelineFailure(f"{name}: {reason[:_SHOWN]}", hint="Correct the message and send it again.")
     if isinstance(reason, PostroomError):
@@ -31,12 +35,12 @@ def named_failure(name: str, reason: BaseException | str) -> PipelineFailure:
     text = str(reason)
     return PipelineFailure(
         f"{name}: {text[:_SHOWN] or type(reason).__name__}",
-        why=f"{type(reason).__name__}{_where(reason)}",
+        why=f"{type(reason).__name__}{where(reason)}",
         hint="Correct the message and send it again, or correct the component and resume.",
     )
 
 
-def _where(error: BaseException) -> str:
-    """The innermost line, for whoever wrote the component."""
+def where(error: BaseException) -> str:
+    """The innermost line, for whoever wrote it."""
     frames = traceback.extract_tb(error.__traceback__)
     return f" at {frames[-1].filename}:{frames[-1].lineno}." if frames else "."

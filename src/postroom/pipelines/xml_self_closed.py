@@ -9,6 +9,8 @@ from xml.parsers import expat
 
 from lxml import etree
 
+from postroom.errors import PipelineFailure
+
 _DECLARATION = re.compile(r"\s*<\?xml[^>]*\?>")
 
 
@@ -25,8 +27,7 @@ class SelfClosed:
 
     @cached_property
     def _positions(self) -> frozenset[int]:
-        encoding = self._root.getroottree().docinfo.encoding or "UTF-8"
-        text = self._content.decode(encoding).removeprefix("\ufeff")
+        text = self._text().removeprefix("\ufeff")
         content = text[match.end() if (match := _DECLARATION.match(text)) else 0 :].encode()
         found: set[int] = set()
         open_elements: list[int] = []
@@ -49,3 +50,15 @@ class SelfClosed:
         parser.EndElementHandler = end
         parser.Parse(content, True)
         return frozenset(found)
+
+    def _text(self) -> str:
+        encoding = self._root.getroottree().docinfo.encoding or "UTF-8"
+        try:
+            return self._content.decode(encoding)
+        except (LookupError, UnicodeDecodeError) as error:
+            # libxml2 knows encodings that Python does not, and is content with what Python is not.
+            raise PipelineFailure(
+                f"Which of its empty elements stand for a default cannot be told in the encoding {encoding!r}.",
+                why=f"{error}.",
+                hint="Send the document in UTF-8.",
+            ) from None

@@ -157,7 +157,43 @@ def test_a_file_that_was_taken_away_and_is_back_goes_on(
     assert box.queued() == {"Everything": 1}
 
 
-def test_one_file_that_cannot_be_received_does_not_hold_up_the_others(
+def fail_on_poison(patched: pytest.MonkeyPatch, how: str) -> None:
+    """The agent stumbles over one of the files."""
+    real = getattr(Receiver, how)
+
+    def stumble(self: Receiver, location: ReceiveLocation, given: Any, *more: Any, **settings: Any) -> object:
+        if "poison" in str(given):
+            raise ZeroDivisionError("a defect in the agent")
+        return real(self, location, given, *more, **settings)
+
+    patched.setattr(Receiver, how, stumble)
+
+
+def test_one_file_that_cannot_be_received_is_suspended_and_does_not_hold_up_the_others(
+    claimer: Claimer,
+    task: ReceiveTask,
+    clock: MovedClock,
+    folder: Path,
+    box: Box,
+    claimed: Claimed,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("a.json", "poison.json", "z.json"):
+        (folder / name).write_bytes(ORDER)
+    claim_all(claimer, clock)
+    with monkeypatch.context() as patched:
+        fail_on_poison(patched, "receive")
+        assert sorted((one.published, one.suspended) for one in task.receive(claimed())) == [(0, 1), (1, 0), (1, 0)]
+    assert box.queued() == {"Everything": 2}
+    assert box.count("claims") == 0
+    assert box.suspended() == [("PIPELINE", True)]
+    reason = box.one("SELECT error_description FROM suspended_queue")
+    assert "a defect in the agent" in reason
+    assert "ZeroDivisionError at " in reason
+    assert box.connection.execute("SELECT body FROM parts").fetchall() == [(ORDER,)] * 3
+
+
+def test_one_file_that_cannot_even_be_suspended_is_kept_where_it_is(
     claimer: Claimer,
     make_claimer: MakeClaimer,
     task: ReceiveTask,
@@ -170,18 +206,12 @@ def test_one_file_that_cannot_be_received_does_not_hold_up_the_others(
     for name in ("a.json", "poison.json", "z.json"):
         (folder / name).write_bytes(ORDER)
     claim_all(claimer, clock)
-    receive = Receiver.receive
-
-    def fail_on_poison(self: Receiver, location: ReceiveLocation, interchanges: Any, **settings: Any) -> object:
-        if "poison" in str(interchanges):
-            raise ZeroDivisionError("a defect in a component")
-        return receive(self, location, interchanges, **settings)
-
     with monkeypatch.context() as patched:
-        patched.setattr(Receiver, "receive", fail_on_poison)
+        fail_on_poison(patched, "receive")
+        fail_on_poison(patched, "refuse")
         assert len(task.receive(claimed())) == 2
     assert box.queued() == {"Everything": 2}
-    assert "a defect in a component" in box.one("SELECT problem FROM claims WHERE name = 'poison.json'")
+    assert "a defect in the agent" in box.one("SELECT problem FROM claims WHERE name = 'poison.json'")
     clock.move(3)
     assert "poison.json could not be received" in claimer.scan().problems[0]
     claimer.release()

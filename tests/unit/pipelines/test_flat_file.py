@@ -406,3 +406,12 @@ def test_a_file_is_read_where_it_is(receive: Run, tmp_path: Path) -> None:
     path.write_bytes(b"before" + INTERCHANGE)
     body = FileSlice(path=path, offset=6, length=len(INTERCHANGE))
     assert receive(ORDERS, body, batch_bytes=10).numbers == [1, 2, 3]
+
+
+def test_no_date_as_it_is_often_written_fails_its_record_alone(receive: Run) -> None:
+    """No zone can be told for the beginning of all time."""
+    dated = FlatFile(message_type="R", record=Delimited(["id", Field("d", datetime, format="%Y-%m-%d")]))
+    received = receive(dated, b"1,2026-01-01\n2,0001-01-01\n3,2026-01-03\n")
+    assert received.numbers == [1, 3]
+    assert [bad.number for bad in received.failures] == [2]
+    assert "outside the years 1 to 9999" in received.reasons[0]

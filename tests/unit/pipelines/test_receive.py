@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -375,3 +377,26 @@ def test_a_component_that_does_nothing_is_refused_where_it_is_made() -> None:
 
         class Blind(components.Validator):
             pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+def test_a_full_disk_is_no_fault_of_the_message(receive: Run, number: int) -> None:
+    """Message after message would be suspended for it."""
+
+    def spools(message: Message) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    def judges(message: Message) -> None:
+        raise OSError(number, os.strerror(number))
+
+    for pipeline in (Receive(decode=[spools]), Receive(disassemble=[JsonLines()], validate=[judges])):
+        with pytest.raises(OSError, match=os.strerror(number)):
+            receive(pipeline, LINES)
+
+
+def test_a_missing_file_of_a_component_is(receive: Run) -> None:
+    def looks_up(message: Message) -> bytes:
+        return Path("/nowhere/rates.csv").read_bytes()
+
+    with pytest.raises(PipelineFailure, match=r"looks_up: .*rates\.csv"):
+        receive(Receive(decode=[looks_up]), LINES)

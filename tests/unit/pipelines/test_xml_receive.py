@@ -248,3 +248,9 @@ def test_the_schemas_are_stored_with_the_pipeline() -> None:
 def test_a_pipeline_that_could_take_nothing_is_a_problem() -> None:
     assert receiving().problems() == ["There are no schemas, so that every message would be refused."]
     assert receiving(allow_unrecognized=True).problems() == []
+
+
+def test_a_default_in_an_encoding_that_only_libxml2_knows_is_a_failure_of_the_document(receive: Receive) -> None:
+    pipeline = receiving(order(promoted(Region, "order", "region", form="string", default="EU")))
+    with pytest.raises(PipelineFailure, match="encoding 'VISCII'"):
+        receive(pipeline, b'<?xml version="1.0" encoding="VISCII"?><order><region/></order>')

@@ -23,7 +23,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.inbox import HandedOver
 from postroom.spark.executor import Executor, drop_executor, executor_for, pace_of
 from postroom.spark.login import Login
-from postroom.spark.receive.tally import publish_or_put_aside, tally_of
+from postroom.spark.receive.tally import publish_or_put_aside, suspend, tally_of
 
 _log = logging.getLogger(__name__)
 
@@ -63,13 +63,18 @@ class InboxTask:
             raise
 
     def _publish(self, executor: Executor, given: Sequence[HandedOver]) -> dict[uuid.UUID, Received]:
-        interchanges = [
-            Interchange(interchange_id=one.interchange_id, body=one.body, context=one.context) for one in given
-        ]
+        interchanges = [_interchange(one) for one in given]
         pace = pace_of(executor, self.location, paced=self.paced)
         return {one.interchange_id: one for one in executor.receiver.receive(self.location, interchanges, pace=pace)}
 
-    def _put_aside(self, executor: Executor, given: HandedOver, error: Exception) -> None:
+    def _put_aside(self, executor: Executor, given: HandedOver, error: Exception) -> Received | None:
         problem = f"Interchange {given.interchange_id} could not be received: {type(error).__name__}: {error}"
-        inbox.put_aside(executor.connection, given.interchange_id, problem)
         _log.error("%s", problem, exc_info=error)
+        suspended = suspend(executor, self.location, partial(_interchange, given), error)
+        if suspended is None:
+            inbox.put_aside(executor.connection, given.interchange_id, problem)
+        return suspended
+
+
+def _interchange(given: HandedOver) -> Interchange:
+    return Interchange(interchange_id=given.interchange_id, body=given.body, context=given.context)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim, ClaimState
 from postroom.spark.intake.finishing import finish, is_unchanged
 from postroom.spark.login import Login
-from postroom.spark.receive.tally import publish_or_put_aside, tally_of
+from postroom.spark.receive.tally import publish_or_put_aside, suspend, tally_of
 from postroom.system_properties import FILE
 
 _log = logging.getLogger(__name__)
@@ -109,17 +110,16 @@ class ReceiveTask:
         return ready
 
     def _receive(self, executor: Executor, ready: Sequence[Claim]) -> dict[uuid.UUID, Received]:
-        folder = self._file.folder(self.home)
-        interchanges = [
-            Interchange(
-                interchange_id=claim.interchange_id,
-                body=FileSlice(path=claim.path, length=claim.size),
-                context=Context().write(FILE.ReceivedFileName, str(folder / claim.name)),
-            )
-            for claim in ready
-        ]
+        interchanges = [self._interchange(claim) for claim in ready]
         pace = pace_of(executor, self.location, paced=self.paced)
         return {one.interchange_id: one for one in executor.receiver.receive(self.location, interchanges, pace=pace)}
+
+    def _interchange(self, claim: Claim) -> Interchange:
+        return Interchange(
+            interchange_id=claim.interchange_id,
+            body=FileSlice(path=claim.path, length=claim.size),
+            context=Context().write(FILE.ReceivedFileName, str(self._file.folder(self.home) / claim.name)),
+        )
 
     def _take_back(self, executor: Executor, changed: Sequence[Claim]) -> None:
         """These have to settle again; in an ordered location all that is claimed has to, to come after them."""
@@ -128,18 +128,21 @@ class ReceiveTask:
         else:
             claims.settle_again(executor.connection, [claim.interchange_id for claim in changed])
 
-    def _put_aside(self, executor: Executor, claim: Claim, error: Exception) -> None:
-        try:
+    def _put_aside(self, executor: Executor, claim: Claim, error: Exception) -> Received | None:
+        problem = f"{claim.path} could not be received: {type(error).__name__}: {error}"
+        with suppress(FileNotFoundError):
             if not is_unchanged(claim):
                 self._take_back(executor, [claim])
-                return
-        except FileNotFoundError:
-            pass
+                return None
+            suspended = suspend(executor, self.location, partial(self._interchange, claim), error)
+            if suspended is not None:
+                _log.error("%s", problem, exc_info=error)
+                return suspended
         if self.location.is_ordered:
             raise error  # nothing may pass it: the stream is started again, with it
-        problem = f"{claim.path} could not be received: {type(error).__name__}: {error}"
         claims.hold(executor.connection, claim, ClaimState.FAILED, problem)
         _log.error("%s", problem, exc_info=error)
+        return None
 
 
 def _claim(row: dict[str, object]) -> Claim:

@@ -1,0 +1,21 @@
+"""Failures that are not a message's: the disk is full, there is no memory, something cannot be reached.
+
+The same message may pass in a minute. So these are never the reason of a suspension: the work fails, and is done again.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from postroom.errors import PostroomError
+
+_OF_THE_MACHINE = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE)
+)
+
+
+def is_of_the_world(error: BaseException) -> bool:
+    """Whether an error says nothing about the message that was being worked on."""
+    if isinstance(error, OSError):
+        return error.errno in _OF_THE_MACHINE
+    return isinstance(error, MemoryError) or (isinstance(error, PostroomError) and error.transient)
