@@ -57,6 +57,11 @@ def bodies(box: Box) -> list[Any]:
     return [json.loads(body) for (body,) in box.connection.execute("SELECT body FROM parts")]
 
 
+def bodies_of_good_rows(box: Box) -> list[Any]:
+    rows = box.connection.execute("SELECT body FROM parts WHERE content_type = 'application/json' AND body LIKE '{%'")
+    return [json.loads(body) for (body,) in rows]
+
+
 @pytest.mark.usefixtures("small_splits")
 def test_a_file_is_read_in_splits_and_every_row_is_a_message(box: Box, folder: Path, receive: Receive) -> None:
     box.add_port("Europe", "Region == 'EU' and Priority > 3")
@@ -157,9 +162,12 @@ def test_too_many_bad_rows_stop_the_location_until_somebody_says_otherwise(
     [listed] = list_locations(box.connection)
     assert listed.problems == ["bad.csv: 3 of 13 rows are bad, and bad_rows allows 2"]
     box.connection.execute("UPDATE receive_locations SET adapter = adapter || '{\"bad_rows\": 3}'")
+    box.connection.execute('UPDATE receive_locations SET pipeline = pipeline || \'{"body": "csv"}\'')
     box.connection.execute("UPDATE claims SET state = 2, problem = NULL")
     [location] = receive_locations(box.connection)
     assert receive(location)["published"] == 10
+    # The limit is the new one; the pipeline is the one that the file was begun with.
+    assert {body["region"] for body in bodies_of_good_rows(box)} == {"EU"}
     assert box.count("claims") == 0
 
 

@@ -88,7 +88,8 @@ class Progress:
 def chunks_of(pipeline: Disassembles, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
     """The chunks of an interchange that are still to be published. Bad messages are in the chunks; nothing is raised
     for them."""
-    if pipeline.recoverable:
+    # What was begun as a recoverable one cannot be all or nothing any more: the rest goes on where it was left.
+    if pipeline.recoverable or progress.next_chunk:
         yield from _recoverable(pipeline, interchange, progress)
     else:
         yield _standard(pipeline, interchange)
@@ -165,6 +166,10 @@ def _recoverable(pipeline: Disassembles, interchange: Interchange, progress: Pro
             resumable = number == 0 and last == 0
             yield _refused(interchange, failure, number=number, recoverable=True, resumable=resumable, last=last)
             return
+        if batch is None and pending is None and progress.next_chunk:
+            less = _nothing_left(progress)
+            yield _refused(interchange, less, number=number, recoverable=True, resumable=False, last=last)
+            return
         if batch is None:
             yield chunk(*(pending or (None, (), None)), is_last=True)
             return
@@ -179,6 +184,15 @@ def _recoverable(pipeline: Disassembles, interchange: Interchange, progress: Pro
             yield chunk(*pending, is_last=False)
             number += 1
         pending = (documents, failures, batch.decoded)
+
+
+def _nothing_left(progress: Progress) -> PipelineFailure:
+    """Only what has more documents is published in several chunks; so its pipeline has been changed meanwhile."""
+    return PipelineFailure(
+        f"The pipeline finds no document after the first {progress.last_document:,}, but there were more.",
+        why="Those are published. Then it was changed, and takes the interchange apart in another way now.",
+        hint="See what of it was published, and send the rest again.",
+    )
 
 
 def _refused(

@@ -2,7 +2,8 @@
 
 The same code runs inside Spark's tasks and inside hosts. Bad messages become suspensions, or error messages, in the
 transaction that publishes the good ones. A receipt per chunk makes a second run of the same interchange find nothing
-to do.
+to do. Two runs at once, whose chunks may even end at different documents, take turns: a chunk is written only by one
+who knows where the chunk before it ended.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,7 +26,7 @@ from postroom.agent.reports import Unroutable
 from postroom.agent.routing import RoutingTable, StaleRouting
 from postroom.agent.wake_up import WakeUp
 from postroom.clock import Clock, system_clock
-from postroom.errors import MessageFailure
+from postroom.errors import MessageFailure, StateError
 from postroom.maps.inbound import received_by
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, transaction
@@ -46,6 +48,21 @@ class Received:
     empty: bool = False
     """It was a list without documents, of which nothing is kept. Not said again when it is repeated."""
 
+    def plus(self, more: Received) -> Received:
+        return Received(
+            interchange_id=self.interchange_id,
+            published=self.published + more.published,
+            suspended=self.suspended + more.suspended,
+            routed=self.routed + more.routed,
+            dropped=self.dropped + more.dropped,
+            empty=more.empty,
+        )
+
+
+class Overtaken(Exception):
+    """Another attempt has published a chunk that this one was about to write. Nothing was written; how far the other
+    has come is in the receipts."""
+
 
 class Receiver:
     """Publishes interchanges over one connection, with one routing table that it keeps up to date."""
@@ -64,47 +81,54 @@ class Receiver:
         pace: Callable[[], None] = lambda: None,
     ) -> list[Received]:
         """Publishes what of these interchanges is not published yet. Raises only if the MessageBox does not answer.
+        When it returns, each of them is published to its end, by this run or another, and can be taken away.
         ``pace`` is called between two transactions, and may take its time."""
         self._routing.catch_up(self._connection)
         pipeline = received_by(location.pipeline, location.maps)
-        progress = read_progress(self._connection, [one.interchange_id for one in interchanges])
         outcome = {one.interchange_id: Received(interchange_id=one.interchange_id) for one in interchanges}
-        groups = _groups(
-            chunk
-            for interchange in interchanges
-            if not progress[interchange.interchange_id].done
-            for chunk in chunks_of(pipeline, interchange, progress[interchange.interchange_id])
-        )
-        for number, group in enumerate(groups):
-            if number:
-                pace()
-            for one in self._publish(location, pipeline.content_type, group):
-                known = outcome[one.interchange_id]
-                outcome[one.interchange_id] = Received(
-                    interchange_id=one.interchange_id,
-                    published=known.published + one.published,
-                    suspended=known.suspended + one.suspended,
-                    routed=known.routed + one.routed,
-                    dropped=known.dropped + one.dropped,
-                    empty=one.empty,
-                )
+        left = {one.interchange_id: one for one in interchanges}
+        while left:
+            progress = read_progress(self._connection, list(left))
+            left = {unit: one for unit, one in left.items() if not progress[unit].done}
+            chunks = (
+                chunk
+                for interchange in list(left.values())
+                for chunk in chunks_of(pipeline, interchange, progress[interchange.interchange_id])
+            )
+            try:
+                for number, group in enumerate(_groups(chunks)):
+                    if number:
+                        pace()
+                    for one in self._publish(location, pipeline.content_type, group):
+                        outcome[one.interchange_id] = outcome[one.interchange_id].plus(one)
+                    for chunk in group:
+                        if chunk.is_last:
+                            del left[chunk.interchange.interchange_id]
+            except Overtaken:
+                continue
+            if left:
+                raise StateError(f"Interchange {next(iter(left))} has come to no end, although all of it was read.")
         return list(outcome.values())
 
     def refuse(self, location: ReceiveLocation, interchange: Interchange, failure: MessageFailure) -> Received:
         """Suspends what of an interchange is not published yet, as it came, without running its pipeline."""
-        known = Received(interchange_id=interchange.interchange_id)
-        progress = read_progress(self._connection, [interchange.interchange_id])[interchange.interchange_id]
-        if progress.done:
-            return known
         self._routing.catch_up(self._connection)
         pipeline = received_by(location.pipeline, location.maps)
-        chunk = refused(pipeline, interchange, failure, progress)
-        return self.publish_chunk(location, pipeline.content_type, chunk) or known
+        while not (progress := self.progress_of(interchange.interchange_id)).done:
+            with suppress(Overtaken):
+                chunk = refused(pipeline, interchange, failure, progress)
+                return self.publish_chunk(location, pipeline.content_type, chunk)
+        return Received(interchange_id=interchange.interchange_id)
 
-    def publish_chunk(self, location: ReceiveLocation, content_type: str, chunk: Chunk) -> Received | None:
-        """One chunk of rows that others have read, in a transaction of its own; None if it was published before.
-        ``content_type`` is that of bad rows."""
-        return next(iter(self._publish(location, content_type, [chunk])), None)
+    def publish_chunk(self, location: ReceiveLocation, content_type: str, chunk: Chunk) -> Received:
+        """One chunk of rows that others have read, in a transaction of its own. Raises Overtaken if another attempt has
+        published a chunk of this number. ``content_type`` is that of bad rows."""
+        [received] = self._publish(location, content_type, [chunk])
+        return received
+
+    def progress_of(self, unit: uuid.UUID) -> Progress:
+        """How far a unit is published by now."""
+        return read_progress(self._connection, [unit])[unit]
 
     def catch_up(self) -> None:
         """Learns of the subscriptions that have changed, sooner than at the next commit."""
@@ -112,8 +136,6 @@ class Receiver:
 
     def _publish(self, location: ReceiveLocation, content_type: str, group: list[Chunk]) -> list[Received]:
         batch = self._write_until_current(location, content_type, group)
-        if batch is None:
-            return []
         self._wake_up.send(batch.hosts)
         dropped = sum(one.chunk.dropped for one in batch.tallies)
         if dropped:
@@ -131,7 +153,7 @@ class Receiver:
             for one in batch.tallies
         ]
 
-    def _write_until_current(self, location: ReceiveLocation, content_type: str, group: list[Chunk]) -> Batch | None:
+    def _write_until_current(self, location: ReceiveLocation, content_type: str, group: list[Chunk]) -> Batch:
         lock_first = False
         while True:
             try:
@@ -159,15 +181,14 @@ class Receiver:
         content_type: str,
         group: list[Chunk],
         lock_first: bool,
-    ) -> Batch | None:
+    ) -> Batch:
         lock = _lock(connection) if lock_first else None
         if lock_first:
             self._routing.catch_up(connection)
         # With the trust of this moment, and before the receipts, which tell what was dropped.
-        accepted = _write_receipts(connection, [authenticated(location, chunk, self._routing.login) for chunk in group])
-        if not accepted:
-            return None
-        batch = Batch(connection, location, content_type, accepted, self._routing, clock=self._clock)
+        chunks = [authenticated(location, chunk, self._routing.login) for chunk in group]
+        _take_receipts(connection, chunks)
+        batch = Batch(connection, location, content_type, chunks, self._routing, clock=self._clock)
         batch.write_messages(connection)
         lock = lock or _lock(connection)
         if lock[0] != self._routing.version:
@@ -247,8 +268,8 @@ def _outcome(chunk: Chunk) -> dict[str, int | bool]:
     return {**outcome, "dropped": chunk.dropped} if chunk.dropped else outcome
 
 
-def _write_receipts(connection: Connection, group: list[Chunk]) -> list[Chunk]:
-    """The first thing of a publish: a receipt per chunk. A chunk that has one already is left out."""
+def _take_receipts(connection: Connection, group: list[Chunk]) -> None:
+    """The first thing of a publish: a receipt per chunk. Raises Overtaken if one of them has one already."""
     rows = connection.execute(
         "SELECT unit, chunk FROM take_receipts(%s::uuid[], %s::int[], %s::jsonb[])",
         (
@@ -257,5 +278,5 @@ def _write_receipts(connection: Connection, group: list[Chunk]) -> list[Chunk]:
             [json.dumps(_outcome(chunk)) for chunk in group],
         ),
     )
-    accepted = set(rows)
-    return [chunk for chunk in group if (chunk.interchange.interchange_id, chunk.number) in accepted]
+    if len(rows.fetchall()) < len(group):
+        raise Overtaken

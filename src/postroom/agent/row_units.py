@@ -1,7 +1,8 @@
 """Rows that Spark's own readers made, published: a unit of rows in chunks, each with its receipt.
 
 A unit is a split of a file, or a partition of a micro-batch: rows that come again in the same order whenever they are
-read again, in batches that end at the same rows. A batch is a chunk, and its number in the unit is the chunk's.
+read again. What has a receipt is left out row by row, so that batches may end at other rows than before: where Spark
+ends one depends on how large its rows are, and that on the pipeline.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import pyarrow as pa
 
 from postroom.agent.chunks import Chunk, Progress
 from postroom.agent.interchange import Interchange
-from postroom.agent.receiving import Received, Receiver
+from postroom.agent.receiving import Overtaken, Received, Receiver
+from postroom.errors import StateError
 from postroom.message import Body, Bytes, Context
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines import Rows
@@ -79,41 +81,54 @@ def receive_rows(
     not too many of them. ``pause`` is called before each chunk, and may take its time."""
     total = ReceivedRows(unit_id=unit.unit_id)
     receiver.catch_up()
-    for chunk in _chunks(pipeline, unit, batches, progress):
-        bad, rows = len(chunk.failures), chunk.rows + len(chunk.failures)
-        if bad and not limit.allows(bad=bad, rows=rows):
-            return replace(total, stopped=True)
-        if pause is not None:
-            pause()
-        received = receiver.publish_chunk(location, bad_content_type, chunk)
-        if received is not None:
+    last = 0
+    for batch, is_last in _with_end(batches):
+        first, last = last + 1, last + batch.num_rows
+        while progress.last_document < last and not progress.done:
+            published = max(0, progress.last_document + 1 - first)
+            chunk = _chunk(pipeline, unit, batch.slice(published), first + published, progress.next_chunk, is_last)
+            bad, rows = len(chunk.failures), chunk.rows + len(chunk.failures)
+            if bad and not limit.allows(bad=bad, rows=rows):
+                return replace(total, stopped=True)
+            if pause is not None:
+                pause()
+            try:
+                received = receiver.publish_chunk(location, bad_content_type, chunk)
+            except Overtaken:
+                progress = receiver.progress_of(unit.unit_id)
+                continue
             total = total.plus(rows, bad, received)
+            progress = Progress(next_chunk=chunk.number + 1, last_document=last, done=is_last)
+    if last != progress.last_document or (last and not progress.done):
+        raise _other_rows(last, progress)
     return total
 
 
-def _chunks(pipeline: Rows, unit: RowUnit, batches: Iterable[pa.RecordBatch], progress: Progress) -> Iterator[Chunk]:
-    """One ahead of what is yielded, because the last one has to say so in its receipt."""
-    interchange = Interchange(interchange_id=unit.unit_id, body=Bytes(b""), context=unit.context)
-    last = 0
-    for number, (batch, is_last) in enumerate(_with_end(batches)):
-        first, last = last + 1, last + batch.num_rows
-        if number < progress.next_chunk:
-            continue
-        read = read_rows(pipeline, batch, first)
-        source: Body = Bytes(read.large)
-        yield Chunk(
-            interchange=interchange,
-            number=number,
-            documents=pa.Table.from_batches([read.messages]),
-            failures=read.failures,
-            decoded=Decoded(body=source, context=unit.context, content_type=pipeline.body_content_type),
-            recoverable=True,
-            last_document=last,
-            is_last=is_last,
-        )
+def _chunk(pipeline: Rows, unit: RowUnit, batch: pa.RecordBatch, first: int, number: int, is_last: bool) -> Chunk:
+    read = read_rows(pipeline, batch, first)
+    source: Body = Bytes(read.large)
+    return Chunk(
+        interchange=Interchange(interchange_id=unit.unit_id, body=Bytes(b""), context=unit.context),
+        number=number,
+        documents=pa.Table.from_batches([read.messages]),
+        failures=read.failures,
+        decoded=Decoded(body=source, context=unit.context, content_type=pipeline.body_content_type),
+        recoverable=True,
+        last_document=first + batch.num_rows - 1,
+        is_last=is_last,
+    )
+
+
+def _other_rows(count: int, progress: Progress) -> StateError:
+    return StateError(
+        f"{count:,} rows came again where {progress.last_document:,} were published before.",
+        why="What was interrupted goes on by the numbers of its rows, and these are not the rows of then.",
+        hint="See what has changed at their source: the same rows have to come again, in the same order.",
+    )
 
 
 def _with_end(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    """One ahead of what is yielded, because the last one has to say so in its receipt."""
     pending: pa.RecordBatch | None = None
     for batch in batches:
         if pending is not None:

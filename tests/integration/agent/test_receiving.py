@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
 from postroom import pipelines
-from postroom.agent import chunks
+from postroom.agent import chunks, receiving
 from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import Receiver, read_progress
 from postroom.agent.routing import RoutingTable
@@ -164,6 +165,100 @@ def test_a_large_interchange_goes_in_chunks_and_continues_where_it_stopped(
     assert sorted(number for (number,) in numbers) == list(range(21, 36))
     assert box.one("SELECT count(*) FROM receipts WHERE (outcome->>'done')::boolean") == 1
     assert box.one("SELECT count(DISTINCT message_id) FROM spool") == 15
+
+
+class Dies(Exception):
+    pass
+
+
+def dies() -> None:
+    raise Dies
+
+
+def numbered(count: int) -> Interchange:
+    return interchange(b"\n".join(line(number=number) for number in range(1, count + 1)))
+
+
+def published_numbers(box: Box) -> list[int]:
+    return sorted(json.loads(body)["number"] for (body,) in box.connection.execute("SELECT body FROM parts"))
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_an_interchange_that_was_begun_goes_on_although_its_pipeline_is_standard_by_now(
+    box: Box, monkeypatch: pytest.MonkeyPatch, bad: bool
+) -> None:
+    """What was published cannot be taken back; and the rest must not be taken for published."""
+    for module in (chunks, receiving):
+        monkeypatch.setattr(module, "CHUNK_ROWS", 2)
+    location = box.add_location()
+    standard = replace(
+        location, pipeline=pipelines.JsonLines(promote=PROMOTE, recoverable=False).model_dump(mode="json")
+    )
+    box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
+    whole = interchange(b"\n".join([*(line(number=number) for number in range(1, 7)), *([b"{broken"] if bad else [])]))
+    with connect(box.url, user=box.host().role_name) as connection:
+        receiver = Receiver(connection, RoutingTable())
+        with pytest.raises(Dies):
+            receiver.receive(location, [whole], pace=dies)
+        assert box.queued() == {"Audit": 2}
+        [received] = receiver.receive(standard, [whole])
+        assert read_progress(connection, [whole.interchange_id])[whole.interchange_id].done
+        assert receiver.receive(standard, [whole])[0].published == 0
+    assert received.published == 4
+    assert box.queued() == {"Audit": 6}
+    # A bad document fails what is left as a whole. What stands before it is published, so that this is not resumed.
+    assert box.suspended() == ([("PIPELINE", False)] if bad else [])
+    if bad:
+        assert box.one(SUSPENDED_BODY) == b"".join(whole.body.chunks())
+    else:
+        assert published_numbers(box) == [1, 2, 3, 4, 5, 6]
+
+
+def test_what_another_pipeline_does_not_find_any_more_is_kept(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (chunks, receiving):
+        monkeypatch.setattr(module, "CHUNK_ROWS", 2)
+    location = box.add_location()
+    other = replace(location, pipeline=pipelines.PassThrough().model_dump(mode="json"))
+    box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
+    whole = numbered(6)
+    with connect(box.url, user=box.host().role_name) as connection:
+        receiver = Receiver(connection, RoutingTable())
+        with pytest.raises(Dies):
+            receiver.receive(location, [whole], pace=dies)
+        [received] = receiver.receive(other, [whole])
+    assert (received.published, received.suspended) == (0, 1)
+    assert box.suspended() == [("PIPELINE", False)]
+    assert box.one(SUSPENDED_BODY) == b"".join(whole.body.chunks())
+    assert "no document after the first 2, but" in box.one("SELECT error_description FROM suspended_queue")
+
+
+def test_attempts_at_one_interchange_that_end_their_chunks_elsewhere_take_turns(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that was given up may live on, and chunks end where the pipeline of then or of now has them end."""
+    location = box.add_location()
+    box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
+    whole, other = numbered(9), interchange(line(number=0))
+    role = box.host().role_name
+    with connect(box.url, user=role) as first, connect(box.url, user=role) as second:
+
+        def cut_at(rows: int) -> None:
+            for module in (chunks, receiving):
+                monkeypatch.setattr(module, "CHUNK_ROWS", rows)
+
+        def overtake() -> None:
+            cut_at(3)
+            with pytest.raises(Dies):
+                Receiver(second, RoutingTable()).receive(location, [whole], pace=dies)
+            cut_at(2)
+
+        cut_at(2)
+        paces = iter([overtake])
+        received = Receiver(first, RoutingTable()).receive(
+            location, [other, whole, whole], pace=lambda: next(paces, lambda: None)()
+        )
+    assert published_numbers(box) == list(range(10))
+    assert sum(one.published for one in received) == 7
 
 
 def test_a_large_body_stays_in_its_file_until_it_is_streamed(box: Box, tmp_path: object) -> None:

@@ -15,7 +15,7 @@ from postroom.agent.receiving import Receiver, read_progress, receive_again
 from postroom.agent.routing import RoutingTable
 from postroom.agent.row_units import ReceivedRows, RowUnit, receive_rows
 from postroom.application.throttling import Throttling
-from postroom.errors import PipelineFailure
+from postroom.errors import PipelineFailure, StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, connect, transaction
 from postroom.messagebox.throttling import store_thresholds
@@ -110,6 +110,56 @@ def test_two_attempts_at_once_publish_every_chunk_once(
         received = receive(late, location, overtaken())  # type: ignore[arg-type]
     assert received.rows == 0
     assert box.queued() == {"Europe": 5}
+
+
+def bodies(box: Box) -> list[bytes]:
+    return sorted(bytes(body) for (body,) in box.connection.execute("SELECT body FROM parts"))
+
+
+def test_a_unit_that_is_cut_otherwise_goes_on_with_the_next_row(
+    box: Box, connection: Connection, location: ReceiveLocation
+) -> None:
+    """Another pipeline makes other bodies of the rows, and Spark ends its batches by their bytes."""
+
+    def dies() -> Iterator[pa.RecordBatch]:
+        yield from [batch(1, 2), batch(3, 4)]
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        receive(connection, location, dies())  # type: ignore[arg-type]
+    received = receive(connection, location, [batch(1, 2, 3), batch(4, 5, 6)])
+    assert (received.rows, received.published) == (4, 4)
+    assert bodies(box) == [b"row %d" % number for number in range(1, 7)]
+    assert receive(connection, location, [batch(*range(1, 7))]).rows == 0
+    assert len(bodies(box)) == 6
+
+
+def test_attempts_that_cut_otherwise_take_turns(box: Box, connection: Connection, location: ReceiveLocation) -> None:
+    """A task that was given up may live on, with the pipeline of then."""
+
+    def given_up() -> Iterator[pa.RecordBatch]:
+        yield batch(1, 2, 3)
+        yield batch(4, 5)  # the chunk before is published when this one is asked for
+        receive(connection, location, others())  # type: ignore[arg-type]
+        yield batch(6, 7)
+
+    def others() -> Iterator[pa.RecordBatch]:
+        yield from [batch(1), batch(2, 3, 4), batch(5, 6), batch(7)]
+
+    with connect(box.url, user=box.host().role_name) as late:
+        received = receive(late, location, given_up())  # type: ignore[arg-type]
+    assert received.rows == 3
+    assert bodies(box) == [b"row %d" % number for number in range(1, 8)]
+
+
+@pytest.mark.parametrize("numbers", [(1, 2), (1, 2, 3, 4)])
+def test_other_rows_than_were_published_are_refused(
+    box: Box, connection: Connection, location: ReceiveLocation, numbers: tuple[int, ...]
+) -> None:
+    receive(connection, location, [batch(1, 2, 3)])
+    with pytest.raises(StateError, match=rf"{len(numbers)} rows came again where 3 were published before"):
+        receive(connection, location, [batch(*numbers)])
+    assert len(bodies(box)) == 3
 
 
 @pytest.fixture

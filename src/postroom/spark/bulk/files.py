@@ -73,7 +73,9 @@ class BulkFiles:
         if group:
             self.is_busy = True
             try:
-                self._publish(connection, self._begin(connection, group))
+                begun = self._begin(connection, group)
+                if begun:  # otherwise another process has begun with them, or they were taken back
+                    self._publish(connection, begun)
             finally:
                 self.is_busy = False
         return bool(group)
@@ -153,7 +155,7 @@ class BulkFiles:
         """The files with how they are read, from now on and for good."""
         if group[0].reading is not None:
             return list(group)
-        reading = Reading.begin(self._session, self._reader, group)
+        reading = Reading.begin(self._session, self.location, group)
         return claims.fix_reading(connection, group, reading.stored())
 
     def _run(self, group: Sequence[Claim]) -> list[Row]:
@@ -163,9 +165,10 @@ class BulkFiles:
         plan = _plan(group[0])
         assert plan is not None
         reading = Reading(**plan)
+        location = reading.received_at(self.location)
         task = BulkTask(
             login=self._login,
-            location=self.location,
+            location=location,
             origins={claim.interchange_id: str(self._folder / claim.name) for claim in group},
             paced=self._paced,
         )
@@ -178,7 +181,7 @@ class BulkFiles:
                 # Generated code pays off for rows by the million; the receive stream has none.
                 session.conf.set("spark.sql.codegen.wholeStage", "true")
                 paths = [str(claim.path) for claim in group]
-                rows = read_files(session, reading, rows_pipeline(self.location), paths)
+                rows = read_files(session, reading, rows_pipeline(location), paths)
                 # A row per split: the messages themselves never come here.
                 return rows.mapInArrow(task, TALLY_SCHEMA).collect()
         finally:

@@ -1,8 +1,9 @@
 """How claimed files are read by Spark's own reader, so that the same rows come of the same splits whenever it is done.
 
-Where Spark splits a file depends on settings, on the number of cores and on the other files that are read with it; and
-what is a row, on options and schema. All of that is fixed when a file is first begun, is kept with its claim, and is
-used again at a restart, whatever the settings are by then.
+Where Spark splits a file depends on settings, on the number of cores and on the other files that are read with it; what
+is a row, on options and schema; and what is a message, on the pipeline, which names columns of that schema. All of that
+is fixed when a file is first begun, is kept with its claim, and is used again at a restart, whatever the settings and
+the definition are by then.
 
 A split is of ``split_bytes``, always: with the price of opening a file as high as a split is large, Spark neither makes
 splits smaller for more cores nor puts two of them into one task.
@@ -11,12 +12,13 @@ splits smaller for more cores nor puts two of them into one task.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from postroom.adapters import SparkReader
 from postroom.adapters.spark_reader.definition import CORRUPT
 from postroom.agent.chunks import CHUNK_BYTES, CHUNK_ROWS
+from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines import Rows
 from postroom.pipelines.row_batch import BAD, BODY, value_name
 from postroom.spark.intake.claim import Claim
@@ -46,20 +48,23 @@ _CSV_OPTIONS = {"escape": '"', "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """All that decides which rows come of a file, and in which chunks."""
+    """All that decides which rows come of a file, and which messages of them."""
 
     format: str
     options: Mapping[str, str]
     schema: str | None
     split_bytes: int
     settings: Mapping[str, str]
+    pipeline: Mapping[str, Any] | None = None
+    """None where the reading was begun before pipelines were kept: then it is the location's."""
 
     def stored(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def begin(cls, session: SparkSession, reader: SparkReader, files: Sequence[Claim]) -> Reading:
+    def begin(cls, session: SparkSession, location: ReceiveLocation, files: Sequence[Claim]) -> Reading:
         """How files are read that are begun now, together."""
+        reader = SparkReader(**location.adapter)
         conf = session._jsparkSession.sessionState().conf()
         cores = session.sparkContext.defaultParallelism
         share = sum(claim.size for claim in files) // (_SPLITS_PER_CORE * cores)
@@ -73,7 +78,12 @@ class Reading:
                 **{name: value for name, value in session.conf.getAll.items() if name.startswith(_SHAPING)},
                 **_settings(split_bytes),
             },
+            pipeline=location.pipeline,
         )
+
+    def received_at(self, location: ReceiveLocation) -> ReceiveLocation:
+        """The location as it was when this was begun, as far as its rows are concerned."""
+        return location if self.pipeline is None else replace(location, pipeline=dict(self.pipeline))
 
 
 def _settings(split_bytes: int) -> dict[str, str]:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.adapters import SparkReader
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.bulk.reading import Reading, row_columns, session_for
 from postroom.spark.bulk.row_stream_task import RowStreamTask
@@ -85,11 +84,11 @@ def start_row_stream(
     from postroom.spark.receive.tally import TALLY_SCHEMA
     from postroom.spark.session import without_pandas_warning
 
-    reader = SparkReader(**location.adapter)
     folder = StreamFolder.of(location, home)
     with without_pandas_warning():
-        wanted = Reading.begin(session, reader, [])
+        wanted = Reading.begin(session, location, [])
         reading = folder.settle(wanted)
+        location = reading.received_at(location)
         own = session_for(session, reading.settings)
         source = own.readStream.format(reading.format).options(**reading.options)
         frame = (source if reading.schema is None else source.schema(reading.schema)).load()
