@@ -17,10 +17,13 @@ def wait_until(condition: Callable[[], T], timeout: float = 10.0, *, what: str =
     deadline = time.monotonic() + timeout
     pause = 0.002
     while True:
+        asked = time.monotonic()
         answer = condition()
         if answer:
             return answer
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise AssertionError(f"waited {timeout} s for {what or condition}; the last answer was {answer!r}")
-        time.sleep(pause)
+        # What is waited for needs the processor more than a question that takes long.
+        time.sleep(max(pause, min(4 * (now - asked), 1)))
         pause = min(pause * 1.5, 0.1)
