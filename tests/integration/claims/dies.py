@@ -1,16 +1,10 @@
-"""A process that claims and receives once, and is killed with -9 at the point that it is told.
-
-python -m tests.integration.claims.dies URL USER LOCATION HOME POINT
-"""
+"""A process that claims and receives once, and is killed with -9 at the point that it is told."""
 
 from __future__ import annotations
 
 import os
-import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from postroom.messagebox.configuration import receive_locations
 from postroom.messagebox.connection import connect
@@ -21,19 +15,7 @@ from postroom.spark.intake.claims import Claimer
 from postroom.spark.login import Login
 from postroom.spark.receive import task as receive_task
 from postroom.spark.receive.task import ReceiveTask
-
-
-def die(*_: object, **__: object) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def then_die(function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*arguments: Any, **named: Any) -> None:
-        function(*arguments, **named)
-        die()
-
-    return call
-
+from tests.support.dying import die, then_die
 
 #: Where it dies: what is put in the place of what.
 POINTS: dict[str, Callable[[], None]] = {
@@ -62,7 +44,3 @@ def main(url: str, user: str, location_name: str, home: str, point: str) -> None
         claimer.scan()
         task = ReceiveTask(login=Login(url=url, user=user), location=location, home=Path(home))
         task.receive(claims.between(connection, location.location_id, 0, 1 << 60))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,8 +16,9 @@ from postroom.spark.intake.claims import Claimer
 from postroom.spark.login import Login
 from postroom.spark.receive.task import ReceiveTask
 from tests.integration.claims.conftest import MovedClock
-from tests.integration.claims.dies import POINTS
+from tests.integration.claims.dies import POINTS, main
 from tests.support.box import Box
+from tests.support.dying import run_and_die
 from tests.support.file_location import add_file_location
 from tests.support.waiting import wait_until
 
@@ -29,14 +27,6 @@ FILES = 4
 
 def order(number: int) -> bytes:
     return b'{"region": "EU", "number": %d}' % number
-
-
-def run_and_die(box: Box, location: ReceiveLocation, home: Path, point: str) -> None:
-    words = [box.url, box.host().role_name, location.name, str(home), point]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.integration.claims.dies", *words], capture_output=True, text=True
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
 
 
 def run_to_the_end(box: Box, location: ReceiveLocation, home: Path, folder: Path) -> None:
@@ -65,7 +55,7 @@ def test_killed(point: str, box: Box, tmp_path: Path, folder: Path) -> None:
     location = add_file_location(box, folder, settle=0)
     for number in range(FILES):
         (folder / f"{number}.json").write_bytes(order(number))
-    run_and_die(box, location, tmp_path, point)
+    run_and_die(main, box.url, box.host().role_name, location.name, str(tmp_path), point)
     run_to_the_end(box, location, tmp_path, folder)
     bodies = [body for (body,) in box.connection.execute("SELECT body FROM parts")]
     assert sorted(bodies) == [order(number) for number in range(FILES)]
@@ -80,7 +70,7 @@ def test_killed_while_archiving(point: str, box: Box, tmp_path: Path, folder: Pa
     location = add_file_location(box, folder, settle=0, archive=archive)
     for number in range(FILES):
         (folder / f"{number}.json").write_bytes(order(number))
-    run_and_die(box, location, tmp_path, point)
+    run_and_die(main, box.url, box.host().role_name, location.name, str(tmp_path), point)
     run_to_the_end(box, location, tmp_path, folder)
     assert box.queued() == {"Everything": FILES}
     assert {path.name: path.read_bytes() for path in archive.iterdir()} == {

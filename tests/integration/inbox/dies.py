@@ -1,11 +1,7 @@
-"""A process that hands over, numbers and receives once, and is killed with -9 at the point that it is told.
-
-python -m tests.integration.inbox.dies URL USER LOCATION POINT
-"""
+"""A process that hands over, numbers and receives once, and is killed with -9 at the point that it is told."""
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +14,7 @@ from postroom.messagebox.connection import connect
 from postroom.spark.intake.inbox_numbering import InboxNumbering
 from postroom.spark.login import Login
 from postroom.spark.receive.inbox_task import InboxTask
-from tests.integration.claims.dies import die, then_die
+from tests.support.dying import die, then_die
 
 #: What it hands over, under these ids: a small one and one in fragments.
 SMALL, LARGE = uuid.UUID(int=1 << 120), uuid.UUID(int=2 << 120)
@@ -45,7 +41,3 @@ def main(url: str, user: str, location_name: str, point: str) -> None:
             inbox.hand_over(connection, location.location_id, interchange_id, Context(), [content])
         InboxNumbering(connection, location, Path()).scan()
         InboxTask(login=Login(url=url, user=user), location=location).receive(list(CONTENTS))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

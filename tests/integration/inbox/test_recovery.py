@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,8 +12,9 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.intake.inbox_numbering import InboxNumbering
 from postroom.spark.receive.inbox_task import InboxTask
 from tests.integration.inbox.conftest import Connect, waiting
-from tests.integration.inbox.dies import CONTENTS, POINTS
+from tests.integration.inbox.dies import CONTENTS, POINTS, main
 from tests.support.box import Box
+from tests.support.dying import run_and_die
 from tests.support.waiting import wait_until
 
 
@@ -24,11 +22,7 @@ from tests.support.waiting import wait_until
 def test_started_again_everything_is_published_once(
     box: Box, location: ReceiveLocation, connect_as_host: Connect, task: InboxTask, point: str
 ) -> None:
-    words = [box.url, box.host().role_name, location.name, point]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.integration.inbox.dies", *words], capture_output=True, text=True
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    run_and_die(main, box.url, box.host().role_name, location.name, point)
     connection = connect_as_host()
     # A sender that got no answer sends again, under the same key, until it has one.
     for interchange_id, content in CONTENTS.items():
