@@ -36,10 +36,18 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests on Spark run in one worker, because a session costs seconds and a gigabyte."""
+    """Tests that share something run in one worker, which would be made in each otherwise: the Spark session, which
+    costs seconds and a gigabyte, and what is set up for a module."""
     for item in items:
-        if "spark" in item.path.relative_to(Path(__file__).parent).parts[:1]:
+        path = item.path.relative_to(Path(__file__).parent)
+        if path.parts[0] == "spark":
             item.add_marker(pytest.mark.xdist_group("spark"))
+        elif isinstance(item, pytest.Function) and _is_set_up_for_its_module(item):
+            item.add_marker(pytest.mark.xdist_group(str(path)))
+
+
+def _is_set_up_for_its_module(item: pytest.Function) -> bool:
+    return any(found[-1].scope == "module" for found in item._fixtureinfo.name2fixturedefs.values())
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

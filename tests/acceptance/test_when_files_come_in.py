@@ -12,7 +12,7 @@ from tests.support.folders import open_folder
 from tests.support.house import House
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.xdist_group("files come in"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from tests.support.box import Box
 from tests.support.databases import Databases
 from tests.support.plans import reads
 
-MANY = 100_000
+MANY = 30_000
 LIMIT = 100
 QUEUES = HostQueues("Default")
 
@@ -36,7 +36,7 @@ CLAIMED, UNCLAIMED, STALE = "the others are claimed", "nothing is claimed", "sta
 
 @pytest.fixture(scope="module", params=[CLAIMED, UNCLAIMED, STALE])
 def full(request: pytest.FixtureRequest, databases: Databases) -> Iterator[Box]:
-    """A work queue of 100,000 rows, and 1,000 that nobody has claimed."""
+    """A work queue of 30,000 rows, and 1,000 that nobody has claimed."""
     with databases.open_box() as box:
         if request.param == STALE:
             box.connection.execute(_TIDY)

@@ -7,7 +7,7 @@ import pytest
 from tests.support.box import Box
 from tests.support.plans import reads
 
-MANY = 100_000
+MANY = 30_000
 
 
 @pytest.mark.parametrize("statistics", ["fresh", "stale"])
