@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from psycopg import sql
 
-from postroom import Schedule
-from postroom.errors import StateError
+from postroom import Schedule, pipelines
+from postroom.errors import StateError, Unavailable
 from postroom.operations import locations
 from postroom.spark import pipeline_process
 from postroom.spark.login import Login
@@ -58,7 +58,7 @@ def running(session: SparkSession, box: Box, login: Login, home: Path) -> Iterat
 
 
 def wait_for_messages(box: Box, count: int) -> None:
-    wait_until(lambda: box.count("spool") >= count, 90, what=f"{count} messages")
+    wait_until(lambda: box.count("spool") >= count, 150, what=f"{count} messages")
     assert box.count("spool") == count
 
 
@@ -99,7 +99,7 @@ def test_locations_come_and_go_while_it_runs(
         wait_for_messages(box, 5)
         wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
         counts = process.stop()
-    assert counts == {"files": 5, "published": 5, "suspended": 0, "routed": 0, "empty": 0}
+    assert counts == {"files": 5, "published": 5, "suspended": 0, "routed": 0, "dropped": 0, "empty": 0}
     sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name IN ('postroom claims', 'postroom stream')"
     wait_until(lambda: box.one(sessions) == 0, what="no session left over")
 
@@ -176,7 +176,14 @@ def test_once_takes_in_what_is_there_and_ends(
         (folder / f"{number}.json").write_bytes(ORDER)
     (folder / "bad.json").write_bytes(b"{")
     process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
-    assert process.run_once(threading.Event()) == {"files": 4, "published": 3, "suspended": 1, "routed": 0, "empty": 0}
+    assert process.run_once(threading.Event()) == {
+        "files": 4,
+        "published": 3,
+        "suspended": 1,
+        "routed": 0,
+        "dropped": 0,
+        "empty": 0,
+    }
     assert not list(folder.glob("*.json"))
     assert box.queued() == {"Europe": 3}
     nothing = PipelineProcess(session, box.host(), login=login, home=tmp_path)
@@ -222,3 +229,27 @@ def test_once_goes_on_with_the_others_when_a_location_cannot(
     with pytest.raises(StateError, match=r"a has stopped: .*1 of 1 rows are bad"):
         process.run_once(threading.Event())
     assert box.queued() == {"Europe": 1}
+
+
+def test_a_location_that_cannot_be_started_is_a_matter_of_its_own(
+    session: SparkSession, box: Box, login: Login, folder: Path, tmp_path: Path
+) -> None:
+    options = {"subscribe": "orders", "kafka.bootstrap.servers": "localhost:1"}
+    # Spark comes without the jar that reads Kafka.
+    add_bulk_location(
+        box, None, name="a topic", format="kafka", schema=None, options=options, pipeline=pipelines.Rows()
+    )
+    add_file_location(box, folder, name="drop", settle=0.05)
+    told = "SELECT state || ': ' || reason FROM management.running_locations WHERE state = 'failing'"
+    with running(session, box, login, tmp_path):
+        (folder / "a.json").write_bytes(ORDER)
+        wait_for_messages(box, 1)
+        said = str(wait_until(lambda: box.one(told), 60, what="a report"))
+        assert said.startswith("failing: the stream cannot be started: "), said
+        assert "kafka" in said.lower()
+
+    (folder / "b.json").write_bytes(ORDER)
+    process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
+    with pytest.raises(Unavailable, match=r"a topic could not be received\.\n.*[Kk]afka"):
+        process.run_once(threading.Event())
+    assert box.queued() == {"Europe": 2}

@@ -7,7 +7,7 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from postroom.spark.bulk.job_failure import is_about_files, reason_of
+from postroom.spark.bulk.job_failure import is_about_files
 from postroom.spark.bulk.progress import BulkProgress
 from postroom.spark.bulk.task import splits_of
 
@@ -64,12 +64,6 @@ def raised(line: str) -> Exception:
 )
 def test_whose_fault_it_is(error: Exception, about_files: bool) -> None:
     assert is_about_files(error) is about_files
-
-
-def test_the_reason_is_one_line() -> None:
-    assert reason_of(raised("ValueError: what is this")) == "ValueError: what is this more"
-    text = "An error occurred while calling o1208.collectToPython.\n: org.apache.spark.SparkException: broken"
-    assert reason_of(Exception(text)) == "org.apache.spark.SparkException: broken"
 
 
 def test_progress_in_words() -> None:

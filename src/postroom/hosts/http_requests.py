@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
 import math
 import uuid
 from collections.abc import Iterator, Mapping
-from itertools import chain
 
 import psycopg
 
@@ -17,12 +17,15 @@ from postroom.agent.identity import interchange_for_key
 from postroom.clock import Clock, system_clock
 from postroom.errors import BadValue, Unavailable
 from postroom.hosts.shared_connections import SharedConnections
-from postroom.message import FRAGMENT_SIZE, Context
+from postroom.message import Body, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.throttling import Throttle, ThrottleWatch
 from postroom.pipelines.components.party import HASHED, KEY_HEADER, key_hash
+from postroom.pipelines.spooled import Spool
 from postroom.system_properties import HTTP
+
+_log = logging.getLogger(__name__)
 
 #: Credentials are not for the context of a message, which every receiver of it reads.
 _CREDENTIALS = {"authorization", "cookie", "proxy-authorization"}
@@ -79,20 +82,11 @@ class HttpRequests:
             context = context_of(request)
         except BadValue as error:
             raise RequestFailed(400, error.what) from None
-        # A slow client is waited for before it costs a connection.
-        body = _bounded(request.body, most)
-        head = bytearray()
-        for piece in body:
-            head += piece
-            if len(head) > FRAGMENT_SIZE:
-                break
-        content = chain((bytes(head),), body)
+        # A slow client is waited for before it costs a connection, and a transaction.
+        body = _spooled(request.body, most)
         with self._connections.one(_FREE_WITHIN) as connection:
-            if keyed and inbox.is_known(connection, interchange_id):
-                for _ in content:
-                    pass
-            else:
-                inbox.hand_over(connection, location.location_id, interchange_id, context, content)
+            if not (keyed and inbox.is_known(connection, interchange_id)):
+                inbox.hand_over(connection, location.location_id, interchange_id, context, body.chunks())
         return Answer(
             status=202,
             content={"interchange_id": str(interchange_id)},
@@ -135,13 +129,18 @@ def _interchange_id(location: ReceiveLocation, request: Request) -> tuple[uuid.U
     return interchange_for_key(location.location_id, key), True
 
 
-def _bounded(body: Iterator[bytes], most: int) -> Iterator[bytes]:
-    taken = 0
-    for piece in body:
-        taken += len(piece)
-        if taken > most:
+def _spooled(pieces: Iterator[bytes], most: int) -> Body:
+    """The body, when all of it is here: in memory while it is small, and in a file without a name when it is not."""
+    kept = Spool()
+    for piece in pieces:
+        if kept.size + len(piece) > most:
             raise RequestFailed(413, f"The body has more than {most} bytes.")
-        yield piece
+        try:
+            kept.write(piece)
+        except OSError as error:
+            _log.error("what is sent to HTTP locations cannot be kept in a file: %s", error)
+            raise RequestFailed(507, "There is no room here for the body.") from None
+    return kept.body
 
 
 def _later(why: str, seconds: int) -> Answer:

@@ -31,8 +31,9 @@ from postroom.spark.bulk.running_bulk import RunningBulk
 from postroom.spark.bulk.running_row_stream import RunningRowStream
 from postroom.spark.intake.taking_in import is_row_stream, taking_in
 from postroom.spark.login import Login
+from postroom.spark.reasons import reason_of
 from postroom.spark.receive.running_location import RunningLocation
-from postroom.spark.receive.stream import TALLIED, TALLY, start_stream
+from postroom.spark.receive.stream import TALLIED, TALLY, in_words, start_stream
 from postroom.spark.session import has_died, open_session
 from postroom.spark.settings import for_bulk, is_here
 from postroom.spark.sinks.running_sinks import Sinks
@@ -108,6 +109,7 @@ class PipelineProcess:
         self._login = login
         self._home = home
         self._running: dict[uuid.UUID, RunningLocation] = {}
+        self._ending: dict[uuid.UUID, tuple[RunningLocation, threading.Thread]] = {}
         self._sinks = Sinks(session, host, login=login, home=home)
         self._counts: Counter[str] = Counter()
         self._connection: Connection | None = None
@@ -118,6 +120,7 @@ class PipelineProcess:
         """Until told to stop."""
         try:
             while not stopping.is_set() and not has_died(self._session, within=0):
+                self._see_off()
                 self._follow_configuration()
                 self._check_locations()
                 self._check_sinks()
@@ -172,8 +175,8 @@ class PipelineProcess:
             if wanted.get(location_id) != running.location:
                 self._stop(location_id, drain=True)
         for location_id, location in wanted.items():
-            if location_id not in self._running:
-                served_by = RunningRowStream if is_row_stream(location) else _SERVED[location.adapter["kind"]]
+            if location_id not in self._running and location_id not in self._ending:
+                served_by = _served_by(location)
                 self._running[location_id] = served_by(self._session, location, login=self._login, home=self._home)
                 self._running[location_id].start()
 
@@ -214,18 +217,29 @@ class PipelineProcess:
         ]
 
     def _stop(self, location_id: uuid.UUID, *, drain: bool) -> None:
+        """In a thread of its own, because others need not wait until what was taken in is published."""
         running = self._running.pop(location_id)
-        running.stop(drain=drain)
-        self._counts.update(running.counts)
-        _log.info("%s: no longer receiving", running.location.name)
+        name = f"end of {running.location.name}"
+        thread = threading.Thread(target=_stopped, args=(running,), kwargs={"drain": drain}, name=name, daemon=True)
+        self._ending[location_id] = (running, thread)
+        thread.start()
+
+    def _see_off(self) -> None:
+        """Those that have come to their end. One that was changed begins anew at once."""
+        for location_id, (running, thread) in list(self._ending.items()):
+            if not thread.is_alive():
+                del self._ending[location_id]
+                self._counts.update(running.counts)
+                self._read_at = 0.0
+                _log.info("%s: no longer receiving", running.location.name)
 
     def _stop_all(self) -> None:
         for location_id in list(self._running):
-            try:
-                self._stop(location_id, drain=False)
-            except Exception as error:
-                # A query of a JVM that has died; what counts is why it died.
-                _log.warning("%s", error)
+            self._stop(location_id, drain=False)
+        for running, thread in self._ending.values():
+            running.hurry()
+            thread.join()
+        self._see_off()
         self._sinks.stop()
         if self._connection is not None:
             self._connection.close()
@@ -240,11 +254,16 @@ class PipelineProcess:
         try:
             self._run_once(location, stopping, watcher)
         except PostroomError as error:
-            _log.warning("%s", str(error).replace("\n", " "))
             problems = [error]
-        done = self._counts - before
-        text = "%s: %d files, %d messages published, %d suspended, %d failures routed, %d files empty"
-        _log.info(text, location.name, *(done[name] for name in TALLIED))
+        except psycopg.OperationalError:
+            raise  # the MessageBox is away, for all of them
+        except Exception as error:
+            if has_died(self._session, within=_DEATH_SECONDS):
+                raise
+            problems = [Unavailable(f"{location.name} could not be received.", why=reason_of(error))]
+        for problem in problems:
+            _log.warning("%s", str(problem).replace("\n", " "))
+        _log.info("%s: %s", location.name, in_words(self._counts - before))
         return problems
 
     def _run_once(self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None) -> None:
@@ -275,12 +294,28 @@ class PipelineProcess:
                     query.stop()
             error = query.exception()
             if error is not None:
-                raise Unavailable(f"{location.name} could not be received.", why=str(error).strip()) from error
+                raise Unavailable(f"{location.name} could not be received.", why=reason_of(error)) from error
             for progress in query.recentProgress:
                 if progress.observedMetrics:
                     tally = progress.observedMetrics[TALLY]
                     self._counts.update({name: int(tally[name] or 0) for name in TALLIED})
             work.release()
+
+
+def _served_by(location: ReceiveLocation) -> type[RunningLocation]:
+    try:
+        return RunningRowStream if is_row_stream(location) else _SERVED[location.adapter["kind"]]
+    except PostroomError:
+        # Its adapter cannot be loaded. It fails when it takes in, and tells of it there.
+        return RunningLocation
+
+
+def _stopped(running: RunningLocation, *, drain: bool) -> None:
+    try:
+        running.stop(drain=drain)
+    except Exception as error:
+        # A query of a JVM that has died; what counts is why it died.
+        _log.warning("%s: %s", running.location.name, reason_of(error))
 
 
 def _together(problems: Sequence[PostroomError]) -> PostroomError:

@@ -99,8 +99,8 @@ def test_a_client_that_is_too_slow_is_sent_away(sent: bytes) -> None:
         assert exchange(server, sent).startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_body_that_trickles_is_ended_although_each_wait_is_short() -> None:
-    limits = Limits(timeout=20, whole=0.3)
+@pytest.mark.parametrize("limits", [Limits(timeout=20, whole=0.3), Limits(timeout=0.3)], ids=["whole", "slowest"])
+def test_a_body_that_trickles_is_ended_although_each_wait_is_short(limits: Limits) -> None:
     with serving(limits=limits) as server, closing(socket.create_connection(("127.0.0.1", server.port), 20)) as client:
         client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
         ended = threading.Event()

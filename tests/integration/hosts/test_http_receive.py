@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import ssl
 import threading
@@ -18,7 +19,7 @@ import pytest
 import trustme
 
 from postroom import Schedule, Throttling, adapters
-from postroom.hosts.http_locations import HttpLocations
+from postroom.hosts.http_locations import _CONNECTIONS, HttpLocations
 from postroom.hosts.instance import HostInstance
 from postroom.hosts.settings import HostSettings
 from postroom.message import FRAGMENT_SIZE, Context
@@ -27,6 +28,7 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.throttling import store_thresholds
 from postroom.operations import locations
 from postroom.pipelines.components import key_hash
+from postroom.pipelines.spooled import Spool
 from postroom.spark.executor import drop_executor
 from postroom.spark.intake.inbox_numbering import InboxNumbering
 from postroom.spark.login import Login
@@ -121,6 +123,47 @@ def test_a_large_body_goes_into_fragments_as_it_comes(box: Box, location: Receiv
     assert box.one("SELECT size FROM inbox") == len(content)
     rows = box.connection.execute("SELECT body FROM inbox_fragments ORDER BY number").fetchall()
     assert b"".join(body for (body,) in rows) == content
+
+
+def test_uploads_that_take_long_keep_nobody_from_the_messagebox(box: Box, location: ReceiveLocation) -> None:
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def slowly() -> Iterator[bytes]:
+        yield bytes(3 * FRAGMENT_SIZE)
+        begun.release()
+        assert go_on.wait(60)
+        yield b"the end"
+
+    statuses: list[int] = []
+    with listening(box, location) as http:
+        uploads = [
+            threading.Thread(target=lambda: statuses.append(ask(http, slowly())[0].status))
+            for _ in range(_CONNECTIONS + 1)
+        ]
+        for upload in uploads:
+            upload.start()
+        for _ in uploads:
+            assert begun.acquire(timeout=60)
+        open_transactions = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'"
+        assert ask(http)[0].status == 202
+        assert box.one(open_transactions) == 0
+        go_on.set()
+        for upload in uploads:
+            upload.join(60)
+    assert statuses == [202] * len(uploads)
+    assert box.one("SELECT count(*) FROM inbox WHERE size = %s", 3 * FRAGMENT_SIZE + 7) == len(uploads)
+
+
+def test_507_while_there_is_no_room_for_a_body(
+    box: Box, location: ReceiveLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Spool, "write", full)
+    with listening(box, location) as http:
+        assert ask(http)[0].status == 507
+    assert box.count("inbox") == 0
 
 
 def test_a_key_names_one_interchange_however_often_it_is_sent(box: Box, location: ReceiveLocation) -> None:

@@ -35,12 +35,14 @@ _LINGER_SECONDS, _LINGER_BYTES = 2.0, 8 << 20
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """What a client may take: a head of ``head`` bytes within ``timeout`` seconds, as long for each wait for more of a
-    body, and ``whole`` seconds for all of a body. A connection that asks for nothing is closed after ``idle`` seconds.
-    More than so many ``connections`` wait for one to end."""
+    body, and ``whole`` seconds for all of a body, which has to come at ``slowest`` bytes a second or faster. A
+    connection that asks for nothing is closed after ``idle`` seconds. More than so many ``connections`` wait
+    for one to end."""
 
     head: int = 16_384
     timeout: float = 30.0
     whole: float = 600.0
+    slowest: int = 1_000
     idle: float = 15.0
     connections: int = 200
 
@@ -278,13 +280,16 @@ class _Conversation:
         self._socket.sendall(b"".join(self._protocol.send(event) or b"" for event in events))
 
     def _body(self) -> Iterator[bytes]:
-        whole = time.monotonic() + self._limits.whole
+        began = time.monotonic()
+        whole, in_time = began + self._limits.whole, began + self._limits.timeout
         if self._protocol.they_are_waiting_for_100_continue:
             self._send(h11.InformationalResponse(status_code=100, headers=[], reason="Continue"))
         while True:
-            event = self._next_event(min(whole, time.monotonic() + self._limits.timeout))
+            event = self._next_event(min(whole, in_time, time.monotonic() + self._limits.timeout))
             match event:
                 case h11.Data():
+                    # Each byte buys its time, so that one that trickles has only what it had at the start.
+                    in_time += len(event.data) / self._limits.slowest
                     yield bytes(event.data)
                 case h11.EndOfMessage():
                     return

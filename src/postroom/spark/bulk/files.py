@@ -19,13 +19,14 @@ from postroom.adapters import SparkReader
 from postroom.agent.receiving import read_progress
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.spark.bulk.job_failure import is_about_files, reason_of
+from postroom.spark.bulk.job_failure import is_about_files
 from postroom.spark.bulk.reading import Reading, read_files, session_for
 from postroom.spark.bulk.task import TALLY_SCHEMA, BulkTask, rows_pipeline
 from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim, ClaimState
 from postroom.spark.intake.finishing import finish, is_unchanged
 from postroom.spark.login import Login
+from postroom.spark.reasons import reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

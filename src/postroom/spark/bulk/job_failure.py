@@ -1,4 +1,4 @@
-"""Why a job of Spark failed: what was raised, and whether a file is to blame or the world around it."""
+"""Whether a file is to blame for a job of Spark that failed, or the world around it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 
 import psycopg
 
+from postroom.spark.reasons import TRACEBACK, reason_of
+
 #: Errors of the database that are about the content of one file and would come again with it.
 ABOUT_CONTENT = (psycopg.DataError, psycopg.IntegrityError)
 
-_TRACEBACK = "Traceback (most recent call last):"
 _RAISED = re.compile(r"^(?P<module>[\w.]+)\.(?P<name>\w+)(?::|$)")
-_CALLING = re.compile(r"^An error occurred while calling \S+ : ")
 #: Signs of a failure that is nobody's file's.
 _WORLD = (
     "ExecutorLost",
@@ -23,15 +23,6 @@ _WORLD = (
 )
 
 
-def reason_of(error: BaseException) -> str:
-    """What was raised, in one line; Spark's own account of it is pages long and in its log."""
-    said = str(error).partition("=== Streaming Query ===")[0].partition("JVM stacktrace:")[0]
-    # What Python raised stands after its traceback, whose lines are indented.
-    raised = said.rpartition(_TRACEBACK)[2]
-    lines = [line.strip() for line in raised.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
-    return _CALLING.sub("", " ".join(lines))[:500]
-
-
 def is_about_files(error: BaseException) -> bool:
     """Whether reading the same files again would most likely fail again, while others can be read."""
     said = str(error)
@@ -40,7 +31,7 @@ def is_about_files(error: BaseException) -> bool:
     if isinstance(error, psycopg.Error):
         return False  # the driver's own connection
     raised = _RAISED.match(reason_of(error))
-    if raised is None or _TRACEBACK not in said:
+    if raised is None or TRACEBACK not in said:
         return True
     if raised["module"].split(".")[0] == "psycopg":
         kind: type = getattr(psycopg.errors, raised["name"], psycopg.Error)

@@ -11,9 +11,9 @@ from contextlib import suppress
 
 from postroom.errors import StateError, Unavailable
 from postroom.spark.bulk.files import BulkFiles
-from postroom.spark.bulk.job_failure import reason_of
 from postroom.spark.bulk.progress import BulkMeter, BulkProgress
 from postroom.spark.login import Login
+from postroom.spark.reasons import reason_of
 
 _log = logging.getLogger(__name__)
 

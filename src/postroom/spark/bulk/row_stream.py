@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.bulk.reading import Reading, row_columns, session_for
 from postroom.spark.bulk.row_stream_task import RowStreamTask
@@ -53,7 +54,7 @@ class StreamFolder:
         """How the stream is to be read: as it was begun if a batch is unfinished, else as it is wanted now."""
         file = self.path / "reading.json"
         if file.exists() and not self.is_between_batches:
-            begun = Reading(**json.loads(file.read_text()))
+            begun = _begun(file)
             reaching = {name: value for name, value in wanted.options.items() if name.startswith(_REACHING)}
             return replace(begun, options={**begun.options, **reaching})
         self.path.mkdir(parents=True, exist_ok=True)
@@ -65,6 +66,17 @@ class StreamFolder:
             os.fsync(writer.fileno())
         unfinished.replace(file)
         return wanted
+
+
+def _begun(file: Path) -> Reading:
+    try:
+        return Reading(**json.loads(file.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise StateError(
+            f"{file} cannot be read.",
+            why=f"It says how the batch is to be read that was begun and not finished. {error}",
+            hint="Put it back from a copy; or take the whole folder away, and the stream begins anew.",
+        ) from error
 
 
 def start_row_stream(

@@ -17,10 +17,10 @@ from postroom.errors import PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.running_locations import LocationProgress
 from postroom.spark.bulk.files import BulkFiles
-from postroom.spark.bulk.job_failure import reason_of
 from postroom.spark.bulk.progress import BulkMeter, BulkProgress
 from postroom.spark.intake.taking_in import is_drained
 from postroom.spark.login import Login
+from postroom.spark.reasons import reason_of
 from postroom.spark.receive.running_location import RunningLocation
 
 if TYPE_CHECKING:
@@ -94,9 +94,8 @@ class RunningBulk(RunningLocation):
         deadline = time.monotonic() + _DRAIN_SECONDS
         with suppress(psycopg.Error, PostroomError), self._login.connect("drain") as connection:
             while time.monotonic() < deadline and not self._files.stopped_by:
-                if is_drained(connection, self.location):
+                if is_drained(connection, self.location) or self._hurrying.wait(0.05):
                     return
-                time.sleep(0.05)
 
     def _progress(self) -> LocationProgress:
         """In bytes, of which the splits that are done count."""
@@ -130,8 +129,7 @@ class RunningBulk(RunningLocation):
                 if self._ending.is_set():
                     return
                 expected = isinstance(error, psycopg.OperationalError | PostroomError)
-                text = str(error).strip().replace("\n", " ") if expected else f"a job failed: {reason_of(error)}"
-                self._failure = text
+                self._failure = text = reason_of(error) if expected else f"a job failed: {reason_of(error)}"
                 _log.warning("%s: %s", self.location.name, text)
                 self._ending.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)

@@ -22,8 +22,9 @@ from postroom.messagebox.running_locations import LocationProgress, LocationRepo
 from postroom.messagebox.throttling import Throttle
 from postroom.spark.intake.taking_in import is_drained, taking_in
 from postroom.spark.login import Login
+from postroom.spark.reasons import reason_of
 from postroom.spark.receive.rate import Rate
-from postroom.spark.receive.stream import TALLIED, TALLY, TRIGGER, start_stream
+from postroom.spark.receive.stream import TALLIED, TALLY, TRIGGER, in_words, start_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,6 +63,7 @@ class RunningLocation:
         self._clock = clock
         self._trigger = trigger
         self._stopping = threading.Event()
+        self._hurrying = threading.Event()
         self._active = threading.Event()
         self._thread = threading.Thread(target=self._take_in, name=f"taking in for {location.name}", daemon=True)
         self._query: StreamingQuery | None = None
@@ -73,6 +75,7 @@ class RunningLocation:
         self._claim_pause = _FIRST_PAUSE
         self._rate = Rate()
         self._failure: str | None = None
+        self._claim_failure: str | None = None
         self._last_batch_at: datetime | None = None
 
     def start(self) -> None:
@@ -92,8 +95,12 @@ class RunningLocation:
             self._stop_query()  # another process has the location now
         elif self._query is None and may_start and time.monotonic() >= self._start_at:
             self._answered = False
-            self._query = self._start_query()
             self._counted = -1
+            try:
+                self._query = self._start_query()
+            except Exception as error:
+                # A source that is not there, a column that it does not have: a matter of this location alone.
+                self._try_later(f"the stream cannot be started: {reason_of(error)}")
 
     def stop(self, *, drain: bool = False) -> None:
         """Takes in nothing more and ends the query; with ``drain``, after what was taken in has been published."""
@@ -103,13 +110,17 @@ class RunningLocation:
             self._wait_until_published()
         self._stop_query()
 
+    def hurry(self) -> None:
+        """A ``stop`` that drains waits no longer. May be called by another thread."""
+        self._hurrying.set()
+
     def _wait_until_published(self) -> None:
         deadline = time.monotonic() + _DRAIN_SECONDS
         with suppress(psycopg.Error, PostroomError), self._login.connect("drain") as connection:
             while time.monotonic() < deadline and self._query is not None and self._query.isActive:
-                if is_drained(connection, self.location):
+                self._count()
+                if is_drained(connection, self.location) or self._hurrying.wait(0.05):
                     return
-                time.sleep(0.05)
 
     # -- the query ---------------------------------------------------------------------------------------------
 
@@ -118,9 +129,13 @@ class RunningLocation:
 
     def _fail(self) -> None:
         assert self._query is not None
-        self._failure = _reason(self._query)
-        _log.warning("%s: %s", self.location.name, self._failure)
+        error = self._query.exception()
         self._query = None
+        self._try_later("the stream ended" if error is None else f"the stream failed: {reason_of(error)}")
+
+    def _try_later(self, failure: str) -> None:
+        self._failure = failure
+        _log.warning("%s: %s", self.location.name, failure)
         self._start_at = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
@@ -158,16 +173,21 @@ class RunningLocation:
                 if done["files"]:
                     self._rate.add(done["published"])
                     self._last_batch_at = self._clock()
-                    text = "%s: %d files, %d messages published, %d suspended, %d failures routed, %d files empty"
-                    _log.info(text, self.location.name, *done.values())
+                    _log.info("%s: %s", self.location.name, in_words(done))
 
     # -- taking in ---------------------------------------------------------------------------------------------
 
     def _take_in(self) -> None:
+        report = LocationReport()
         while not self._stopping.is_set():
             try:
                 with self._login.connect("claims") as connection:
-                    self._take_in_over(connection)
+                    try:
+                        self._take_in_over(connection, report)
+                    except (PostroomError, OSError) as error:
+                        self._claim_failure = f"nothing can be taken in: {reason_of(error)}"
+                        report.tell(connection, self._progress())
+                        raise
             except Exception as error:
                 # Whatever it is, the next location must not suffer, and this one is tried again.
                 expected = isinstance(error, psycopg.OperationalError | PostroomError | OSError)
@@ -176,12 +196,12 @@ class RunningLocation:
                 self._stopping.wait(self._claim_pause)
                 self._claim_pause = min(2 * self._claim_pause, _LONGEST_CLAIM_PAUSE)
 
-    def _take_in_over(self, connection: Connection) -> None:
+    def _take_in_over(self, connection: Connection, report: LocationReport) -> None:
         work = taking_in(connection, self.location, self._home, self._clock)
-        report = LocationReport()
         while not self._stopping.is_set():
             scan = work.scan()
             self._claim_pause = _FIRST_PAUSE
+            self._claim_failure = None
             (self._active.set if scan.active else self._active.clear)()
             if scan.active:
                 report.tell(connection, self._progress())
@@ -196,8 +216,9 @@ class RunningLocation:
         if throttle is not None:
             state = LocationState.THROTTLED
             reason = f"{throttle.reason}; batches are small, and {throttle.delay:.1f} s apart"
-        if self._failure is not None:
-            state, reason = LocationState.FAILING, self._failure
+        failure = self._failure or self._claim_failure
+        if failure is not None:
+            state, reason = LocationState.FAILING, failure
         return LocationProgress(
             location_id=self.location.location_id,
             state=state,
@@ -207,15 +228,3 @@ class RunningLocation:
             rate=self._rate.per_second(),
             last_batch_at=self._last_batch_at,
         )
-
-
-def _reason(query: StreamingQuery) -> str:
-    """Why a query ended, in one line; Spark's own account of it is pages long and in the log."""
-    error = query.exception()
-    if error is None:
-        return "the stream ended"
-    said = str(error).partition("=== Streaming Query ===")[0]
-    # What Python raised stands after its traceback, whose lines are indented.
-    raised = said.rpartition("Traceback (most recent call last):")[2]
-    lines = [line for line in raised.splitlines() if line.strip() and not line.startswith(" ")]
-    return f"the stream failed: {' '.join(lines)[:500]}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,9 +29,15 @@ MAX_ROWS = 1_000
 
 #: The name under which a query's progress tells how much was received.
 TALLY = "tally"
-#: What it tells: files, messages published, instances suspended, failures that became error messages, and files without
-#: any document.
-TALLIED = ("files", "published", "suspended", "routed", "empty")
+#: What it tells: files, messages published, instances suspended, failures that became error messages, messages that
+#: were dropped because nobody known stands for them, and files without any document.
+TALLIED = ("files", "published", "suspended", "routed", "dropped", "empty")
+
+
+def in_words(done: Mapping[str, int]) -> str:
+    """What was received, as the log tells it."""
+    text = "{files:,} files, {published:,} messages published, {suspended:,} suspended, {routed:,} failures routed"
+    return (text + ", {dropped:,} dropped, {empty:,} files empty").format_map(Counter(done))
 
 
 def start_stream(

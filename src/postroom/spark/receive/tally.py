@@ -17,10 +17,9 @@ from postroom.pipelines.world import is_of_the_world
 from postroom.spark.executor import Executor
 
 #: A task's rows: what became of each interchange.
-TALLY_SCHEMA = "interchange_id string, published long, suspended long, routed long, empty long"
-_TALLY = pa.schema(
-    [("interchange_id", pa.string()), *((name, pa.int64()) for name in ("published", "suspended", "routed", "empty"))]
-)
+TALLY_SCHEMA = "interchange_id string, published long, suspended long, routed long, dropped long, empty long"
+_COUNTED = ("published", "suspended", "routed", "dropped", "empty")
+_TALLY = pa.schema([("interchange_id", pa.string()), *((name, pa.int64()) for name in _COUNTED)])
 
 #: Errors of the database that are about the content of one interchange and would come again with it.
 _ABOUT_CONTENT = (psycopg.DataError, psycopg.IntegrityError)
@@ -31,13 +30,7 @@ Given = TypeVar("Given")
 def tally_of(received: Sequence[Received]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(
         [
-            {
-                "interchange_id": str(one.interchange_id),
-                "published": one.published,
-                "suspended": one.suspended,
-                "routed": one.routed,
-                "empty": int(one.empty),
-            }
+            {"interchange_id": str(one.interchange_id), **{name: int(getattr(one, name)) for name in _COUNTED}}
             for one in received
         ],
         schema=_TALLY,

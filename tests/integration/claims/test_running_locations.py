@@ -1,0 +1,177 @@
+"""Locations at work beside each other: what one of them cannot do, or takes long to do, is a matter of that one."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.spark import pipeline_process
+from postroom.spark.login import Login
+from postroom.spark.pipeline_process import PipelineProcess
+from postroom.spark.receive.running_location import RunningLocation
+from tests.support.box import Box
+from tests.support.file_location import add_file_location
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+NO_SESSION: Any = None
+
+
+@pytest.fixture
+def login(box: Box) -> Login:
+    return Login(url=box.url, user=box.host().role_name)
+
+
+class WithoutItsSource(RunningLocation):
+    """Its stream cannot be started."""
+
+    starts = 0
+
+    def _start_query(self) -> StreamingQuery:
+        self.starts += 1
+        raise ValueError("Failed to find the data source: kafka.")
+
+
+def state_of(box: Box, location: ReceiveLocation) -> tuple[str, str] | None:
+    query = "SELECT state, reason FROM management.running_locations WHERE location_id = %s"
+    return box.connection.execute(query, (location.location_id,)).fetchone()
+
+
+def test_a_stream_that_cannot_be_started_is_told_and_tried_again(box: Box, login: Login, tmp_path: Path) -> None:
+    location = add_file_location(box, tmp_path / "in")
+    running = WithoutItsSource(NO_SESSION, location, login=login, home=tmp_path)
+    running.start()
+    try:
+
+        def tries() -> int:
+            running.check()
+            return running.starts
+
+        wait_until(lambda: tries() >= 2, 60, what="a second try")
+        reason = "the stream cannot be started: Failed to find the data source: kafka."
+        wait_until(lambda: state_of(box, location) == ("failing", reason), 60, what="a report")
+        assert not running.is_starting
+        assert running.starts < 4, "it is tried at longer and longer intervals"
+    finally:
+        running.stop()
+
+
+def test_a_folder_that_cannot_be_made_is_told(box: Box, login: Login, tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"no folder")
+    location = add_file_location(box, tmp_path / "in" / "there")
+    running = RunningLocation(NO_SESSION, location, login=login, home=tmp_path)
+    running.start()
+    try:
+
+        def is_told() -> bool:
+            state, reason = state_of(box, location) or ("", "")
+            return state == "failing" and "nothing can be taken in" in reason and "Not a directory" in reason
+
+        wait_until(is_told, 60, what="a report")
+    finally:
+        running.stop()
+
+
+def test_an_adapter_that_cannot_be_loaded_is_told(box: Box, login: Login, tmp_path: Path) -> None:
+    location = add_file_location(box, tmp_path / "in")
+    box.connection.execute('UPDATE receive_locations SET adapter = adapter || \'{"settle": "whenever"}\'')
+    process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
+    process._follow_configuration()
+    try:
+        process._check_locations()
+        wait_until(lambda: (state_of(box, location) or ("",))[0] == "failing", 60, what="a report")
+    finally:
+        process._stop_all()
+
+
+class TakesItsTime:
+    """A location that is slow to stop."""
+
+    made: list[TakesItsTime]
+
+    def __init__(self, _: object, location: ReceiveLocation, **__: object) -> None:
+        self.location = location
+        self.counts = Counter(published=1)
+        self.is_starting = False
+        self.throttle = None
+        self.checks = 0
+        self.may_end = threading.Event()
+        self.stopped_with: list[bool] = []
+        self.made.append(self)
+
+    def start(self) -> None: ...
+
+    def check(self, *, may_start: bool = True) -> None:
+        self.checks += 1
+
+    def stop(self, *, drain: bool = False) -> None:
+        self.stopped_with.append(drain)
+        if drain:
+            self.may_end.wait()
+
+    def hurry(self) -> None:
+        self.may_end.set()
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[TakesItsTime]]:
+    TakesItsTime.made = []
+    monkeypatch.setitem(pipeline_process._SERVED, "file", TakesItsTime)
+    monkeypatch.setattr(pipeline_process, "_CONFIGURATION_SECONDS", 0.0)
+    yield TakesItsTime.made
+    for one in TakesItsTime.made:
+        one.may_end.set()
+
+
+def test_others_go_on_while_a_changed_location_comes_to_its_end(
+    box: Box, login: Login, tmp_path: Path, slow: list[TakesItsTime]
+) -> None:
+    for name in ("one", "two"):
+        add_file_location(box, tmp_path / name, name=name)
+    process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
+    process._follow_configuration()
+    one, two = slow
+    box.connection.execute("UPDATE receive_locations SET maps = '[{}]' WHERE name = 'one'")
+
+    def turn() -> None:
+        process._see_off()
+        process._follow_configuration()
+        process._check_locations()
+
+    turn()  # would not return if it waited for the location
+    turn()
+    assert one.stopped_with == [True]
+    assert (one.checks, two.checks) == (0, 2)
+    assert len(slow) == 2, "nothing is begun for a location that has not ended"
+
+    one.may_end.set()
+
+    def is_served_anew() -> bool:
+        turn()
+        return len(slow) == 3
+
+    wait_until(is_served_anew, 30, what="the location as it is now")
+    assert slow[2].location.name == "one"
+    process._stop_all()
+    assert process._counts["published"] == 3
+
+
+def test_whoever_ends_the_process_does_not_wait_for_what_comes_to_its_end(
+    box: Box, login: Login, tmp_path: Path, slow: list[TakesItsTime]
+) -> None:
+    add_file_location(box, tmp_path / "one", name="one")
+    process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
+    process._follow_configuration()
+    box.connection.execute("UPDATE receive_locations SET enabled = false")
+    process._follow_configuration()
+    process._stop_all()
+    assert slow[0].stopped_with == [True]
+    assert process._counts["published"] == 1

@@ -1,0 +1,71 @@
+"""What is left of Spark's account of a failure: what a person needs to know."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.errors import StateError
+from postroom.spark.reasons import reason_of
+
+CALLING = "An error occurred while calling o98.collectToPython.\n: "
+STACK = "\tat org.apache.spark.rdd.RDD.collect(RDD.scala:1122)\n\tat java.base/java.lang.Thread.run(Thread.java:840)\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        pytest.param(
+            f"{CALLING}org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file"
+            f" file:///in/a.csv.  SQLSTATE: KD001\n{STACK}"
+            "Caused by: org.apache.spark.SparkIllegalArgumentException: CSV header does not conform to the schema.\n"
+            f" Header: id, land\nExpected: region but found: land\n{STACK}\t... 1 more\n",
+            "CSV header does not conform to the schema. Header: id, land Expected: region but found: land",
+            id="innermost cause",
+        ),
+        pytest.param(
+            f"{CALLING}org.apache.spark.SparkException: [FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH] Data type"
+            f" mismatches when reading Parquet column [id]. SQLSTATE: KD001\n{STACK}"
+            "Caused by: org.apache.spark.sql.execution.datasources.SchemaColumnConvertNotSupportedException:"
+            f" column: [id], physicalType: BINARY\n{STACK}\t... 1 more\n",
+            "Data type mismatches when reading Parquet column [id].",
+            id="what Spark explains",
+        ),
+        pytest.param(
+            f"{CALLING}org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to find the data"
+            f" source: nosuch. SQLSTATE: 42K02\n{STACK}Caused by: java.lang.ClassNotFoundException:"
+            f" nosuch.DefaultSource\n{STACK}",
+            "Failed to find the data source: nosuch.",
+            id="no data source",
+        ),
+        pytest.param(
+            "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `nope` cannot be resolved. SQLSTATE: 42703;\n"
+            "'Project ['nope]\n+- Relation [id#17L] csv\n",
+            "A column with name `nope` cannot be resolved.",
+            id="without the plan",
+        ),
+        pytest.param(
+            "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+            '  File "a.py", line 25, in bad\n    at = 3\nValueError: two\nlines\n' + STACK + "Driver stacktrace:\n",
+            "ValueError: two lines",
+            id="what Python raised",
+        ),
+        pytest.param(
+            "[STREAM_FAILED] Query terminated with exception: no\n=== Streaming Query ===\nIdentifier: x\n",
+            "Query terminated with exception: no",
+            id="without the query",
+        ),
+        ("", "Exception"),
+    ],
+)
+def test_the_reason_is_one_line(said: str, reason: str) -> None:
+    assert reason_of(Exception(said)) == reason
+
+
+def test_a_reason_is_not_endless() -> None:
+    assert reason_of(Exception("x" * 10_000)) == "x" * 499 + "…"
+
+
+def test_what_postroom_raises_is_told_without_its_hint() -> None:
+    assert reason_of(StateError("It is stopped.", why="Somebody did.", hint="Start it.")) == (
+        "It is stopped. Somebody did."
+    )
