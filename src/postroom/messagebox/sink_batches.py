@@ -61,6 +61,11 @@ class SinkQueue:
         """The ports that have messages waiting, or a batch that has not ended."""
         return {port_id for (port_id,) in connection.execute(self._waiting, (now,))}
 
+    def newest(self, connection: Connection) -> int:
+        """A number that no message is above which waits now; one that is published later gets a higher one."""
+        row = connection.execute("SELECT pg_sequence_last_value('messagebox.queue_sequence')").fetchone()
+        return row[0] or 0 if row else 0
+
     def open(self, connection: Connection, port_id: uuid.UUID, *, limit: int) -> SinkBatch | None:
         """The batch to write next, settled from now on; None if there is nothing to write."""
         row = connection.execute(self._open, (port_id, uuid.uuid4(), limit)).fetchone()

@@ -10,8 +10,8 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,6 @@ import psycopg
 
 from postroom.clock import system_clock
 from postroom.errors import PostroomError, Unavailable
-from postroom.messagebox import inbox
 from postroom.messagebox.configuration import Host, ReceiveLocation, host_named, receive_locations
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.permission import refusals_told, require_host
@@ -29,7 +28,8 @@ from postroom.spark.bulk.once import Watcher, receive_once
 from postroom.spark.bulk.row_stream import start_row_stream
 from postroom.spark.bulk.running_bulk import RunningBulk
 from postroom.spark.bulk.running_row_stream import RunningRowStream
-from postroom.spark.intake.taking_in import is_row_stream, taking_in
+from postroom.spark.intake.rounds import in_rounds
+from postroom.spark.intake.taking_in import is_row_stream, taking_in, to_serve
 from postroom.spark.login import Login
 from postroom.spark.reasons import reason_of
 from postroom.spark.receive.running_location import RunningLocation
@@ -208,13 +208,9 @@ class PipelineProcess:
 
     def _served(self, connection: Connection) -> list[ReceiveLocation]:
         now = system_clock()
-        return [
-            # What an adapter has accepted is published, although its location was disabled meanwhile.
-            replace(location, enabled=True)
-            for location in receive_locations(connection, host_id=self._host.host_id)
-            if location.adapter["kind"] in _SERVED
-            and (location.receives_at(now) or inbox.has_rows(connection, location.location_id))
-        ]
+        known = receive_locations(connection, host_id=self._host.host_id)
+        served = (to_serve(connection, one, now) for one in known if one.adapter["kind"] in _SERVED)
+        return [location for location in served if location is not None]
 
     def _stop(self, location_id: uuid.UUID, *, drain: bool) -> None:
         """In a thread of its own, because others need not wait until what was taken in is published."""
@@ -269,37 +265,32 @@ class PipelineProcess:
     def _run_once(self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None) -> None:
         with self._login.connect("claims") as connection:
             work = taking_in(connection, location, self._home, system_clock)
-            # Whatever is there has had its time to settle by then; what still changes is for the next run.
             settle = timedelta(seconds=float(location.adapter.get("settle", 0)))
-            settled_by = system_clock() + 2 * settle + timedelta(seconds=1)
-            while (scan := work.scan()).active and scan.settling and not stopping.is_set():
-                if system_clock() > settled_by:
-                    break
-                stopping.wait(max(work.next_look(timedelta(seconds=0.2)).total_seconds(), 0.02))
-            if not scan.active:
+            publish = partial(self._publish_once, location, stopping, watcher)
+            if not in_rounds(work, publish, settle=settle, stopping=stopping):
                 _log.warning("%s is served by another process", location.name)
-                return
-            if location.adapter["kind"] == "spark_reader" and not is_row_stream(location):
-                receiving = BulkFiles(self._session, location, login=self._login, home=self._home, paced=False)
-                try:
-                    receive_once(receiving, login=self._login, stopping=stopping, watcher=watcher)
-                finally:
-                    self._counts.update(receiving.counts)
-                    work.release()
-                return
-            start = start_row_stream if is_row_stream(location) else start_stream
-            query = start(self._session, location, login=self._login, home=self._home, once=True)
-            while not query.awaitTermination(1):
-                if stopping.is_set():
-                    query.stop()
-            error = query.exception()
-            if error is not None:
-                raise Unavailable(f"{location.name} could not be received.", why=reason_of(error)) from error
-            for progress in query.recentProgress:
-                if progress.observedMetrics:
-                    tally = progress.observedMetrics[TALLY]
-                    self._counts.update({name: int(tally[name] or 0) for name in TALLIED})
             work.release()
+
+    def _publish_once(self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None) -> None:
+        if location.adapter["kind"] == "spark_reader" and not is_row_stream(location):
+            receiving = BulkFiles(self._session, location, login=self._login, home=self._home, paced=False)
+            try:
+                receive_once(receiving, login=self._login, stopping=stopping, watcher=watcher)
+            finally:
+                self._counts.update(receiving.counts)
+            return
+        start = start_row_stream if is_row_stream(location) else start_stream
+        query = start(self._session, location, login=self._login, home=self._home, once=True)
+        while not query.awaitTermination(1):
+            if stopping.is_set():
+                query.stop()
+        error = query.exception()
+        if error is not None:
+            raise Unavailable(f"{location.name} could not be received.", why=reason_of(error)) from error
+        for progress in query.recentProgress:
+            if progress.observedMetrics:
+                tally = progress.observedMetrics[TALLY]
+                self._counts.update({name: int(tally[name] or 0) for name in TALLIED})
 
 
 def _served_by(location: ReceiveLocation) -> type[RunningLocation]:

@@ -231,6 +231,7 @@ def test_only_so_many_files_are_claimed_ahead(
     assert scan_until_settled(claimer, clock) == 3
     assert claimer.scan().claimed == 0
     box.connection.execute("DELETE FROM claims WHERE name IN (SELECT min(name) FROM claims)")
+    assert claimer.scan().claimed == 0  # there may be more room in a moment
     assert claimer.scan().claimed == 1
     assert len(list(folder.glob("*.json"))) == 3
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -15,6 +17,7 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
 from postroom.spark.intake.inbox_numbering import InboxNumbering
+from postroom.spark.intake.rounds import in_rounds
 from postroom.spark.login import Login
 from postroom.spark.receive.inbox_source import InboxReader
 from postroom.spark.receive.inbox_task import InboxTask
@@ -22,6 +25,22 @@ from postroom.system_properties import BTS
 from tests.integration.inbox.conftest import Connect, HandOver, waiting
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location
+
+
+def test_all_that_is_there_is_handed_to_the_stream_however_much_it_is(
+    box: Box, location: ReceiveLocation, connect_as_host: Connect, hand_over: HandOver, task: InboxTask
+) -> None:
+    for _ in range(5):
+        hand_over()
+    numbering = InboxNumbering(connect_as_host(), location, Path(), most=2)
+    rounds: list[int] = []
+
+    def publish() -> None:
+        rounds.append(len(task.receive(waiting(box, location))))
+
+    assert in_rounds(numbering, publish, settle=timedelta(), stopping=threading.Event())
+    assert rounds == [2, 2, 1]
+    assert box.queued() == {"Everything": 5}
 
 
 def test_a_row_that_commits_after_a_higher_one_was_read_is_still_read_once(

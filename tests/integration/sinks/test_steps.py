@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from postroom.maps import Xslt
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Message
 from postroom.messagebox.check import check
+from postroom.messagebox.connection import connect
 from postroom.messagebox.queues import ClaimLost
 from postroom.spark.sinks.files import LocalTarget
 from postroom.spark.sinks.running_sinks import sink_lock
@@ -87,6 +89,23 @@ def _and_die(complete: Callable[..., int]) -> Callable[..., int]:
         raise Killed("completed")
 
     return completed
+
+
+def test_what_is_published_meanwhile_is_for_the_next_time(box: Box, tmp_path: Path) -> None:
+    """`pipeline run --once` comes to its end, although hosts go on publishing as fast as it writes."""
+    add_sink(box, SparkSink("parquet", "lake", max_messages=2))
+    publish(box, b"a", b"b", b"c")
+
+    def more(step: str) -> None:
+        if step == "begin":
+            publish(box, b"later", b"later")
+
+    with connect(box.url, user=box.host().role_name) as connection:
+        drain = drain_of(box, tmp_path, more)
+        assert drain.drain_what_waits(connection, port_of(box), threading.Event()) == 4
+        assert box.queued() == {"Lake": 3}
+        assert drain_of(box, tmp_path).drain_what_waits(connection, port_of(box), threading.Event()) == 3
+        assert drain.drain_what_waits(connection, port_of(box), threading.Event()) == 0
 
 
 def test_directories_appear_whole_and_are_in_the_log(box: Box, tmp_path: Path) -> None:

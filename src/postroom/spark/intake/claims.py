@@ -54,11 +54,15 @@ class Scan:
     active: bool
     claimed: int = 0
     settling: int = 0
+    more: bool = False
+    """There is more than is taken at once: the rest waits until that is published."""
     problems: tuple[str, ...] = ()
 
 
 class Claimer:
-    """Claims the files of one location, as long as it is the only one to do so: it holds a lock on its session."""
+    """Claims the files of one location, as long as it is the only one to do so: it holds a lock on its session.
+
+    Of a location that is not enabled nothing new is claimed; what is claimed already is brought to its end."""
 
     def __init__(
         self,
@@ -78,6 +82,7 @@ class Claimer:
         self.private_folder = self.folder / PRIVATE_FOLDER / str(location.location_id)
         self._archive = self._definition.archive_folder(home)
         self._is_ordered = location.is_ordered
+        self._takes_new = location.enabled
         self._clock = clock
         self._most_outstanding = most_outstanding
         settle = timedelta(seconds=self._definition.settle)
@@ -85,6 +90,7 @@ class Claimer:
         self._moved = Settling(settle, clock)  # files that changed while they were picked up
         self._lock = LocationLock(connection, location.location_id)
         self._recovered_at: datetime | None = None
+        self._room: int | None = None  # how much could be claimed at the last look, if that was less than there is
         self._problems: dict[str, None] = {}
 
     def scan(self) -> Scan:
@@ -102,6 +108,7 @@ class Claimer:
             active=True,
             claimed=claimed,
             settling=len(self._arriving) + len(self._moved),
+            more=self._room is not None,
             problems=tuple(self._problems),
         )
 
@@ -116,6 +123,8 @@ class Claimer:
     # -- claiming ----------------------------------------------------------------------------------------------
 
     def _claim_settled(self) -> int:
+        if not self._takes_new or not self._has_room():
+            return 0
         there = dict(self._look_around())
         self._arriving.keep_only(there.keys())
         settled = {path for path, look in there.items() if self._arriving.has_settled(path, look)}
@@ -123,14 +132,25 @@ class Claimer:
         if not settled or (self._is_ordered and self._some_settle_again()):
             return 0
         ready = self._in_turn([(path, path.name, look) for path, look in there.items()], settled)
-        room = self._most_outstanding - claims.outstanding(self._connection, self._location_id)
-        ready = ready[: max(room, 0)]
+        room = max(0, self._most_outstanding - claims.outstanding(self._connection, self._location_id))
+        self._room = 0 if len(ready) > room else None
+        ready = ready[:room]
         claimed = 0
         for first in range(0, len(ready), _AT_A_TIME):
             claimed += self._claim({path: there[path] for path in ready[first : first + _AT_A_TIME]})
             if self._is_ordered and len(self._moved):
                 break  # one of them has changed, and those after it wait for it
         return claimed
+
+    def _has_room(self) -> bool:
+        """Asked first while there is more than may be claimed: a backlog of many files is not listed in vain. As long
+        as more is published, it is not listed for a few files either."""
+        if self._room is None:
+            return True
+        before = self._room
+        self._room = max(0, self._most_outstanding - claims.outstanding(self._connection, self._location_id))
+        worth_it = min(_AT_A_TIME, self._most_outstanding)
+        return self._room >= worth_it or 0 < self._room == before
 
     def _some_settle_again(self) -> bool:
         """Whether files that were taken have no number yet, or not any more; nothing may overtake them."""

@@ -20,9 +20,16 @@ class InboxNumbering:
     """Numbers the inbox of one location, as long as it is the only one to do so: it holds the location's lock."""
 
     def __init__(
-        self, connection: Connection, location: ReceiveLocation, home: Path, clock: Clock = system_clock
+        self,
+        connection: Connection,
+        location: ReceiveLocation,
+        home: Path,
+        clock: Clock = system_clock,
+        *,
+        most: int = _AT_A_TIME,
     ) -> None:
         self._connection = connection
+        self._most = most
         self._location_id = location.location_id
         self._lock = LocationLock(connection, location.location_id)
         self._first = True
@@ -34,7 +41,8 @@ class InboxNumbering:
         if self._first:
             inbox.try_again(self._connection, self._location_id)
             self._first = False
-        return Scan(active=True, claimed=inbox.give_numbers(self._connection, self._location_id, _AT_A_TIME))
+        claimed = inbox.give_numbers(self._connection, self._location_id, self._most)
+        return Scan(active=True, claimed=claimed, more=claimed == self._most)
 
     def next_look(self, longest: timedelta) -> timedelta:
         """How long to wait before the next scan."""

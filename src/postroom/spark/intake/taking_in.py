@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
 from postroom.adapters import watched_folder
 from postroom.clock import Clock
+from postroom.errors import DefinitionError
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
@@ -38,6 +40,22 @@ def taking_in(connection: Connection, location: ReceiveLocation, home: Path, clo
     if is_row_stream(location):
         return StandingBy(connection, location, home, clock)
     return (Claimer if takes_files(location) else InboxNumbering)(connection, location, home, clock)
+
+
+def to_serve(connection: Connection, location: ReceiveLocation, now: datetime) -> ReceiveLocation | None:
+    """The location as it is to be served now, None if there is nothing to do for it. What was accepted or claimed is
+    published, although the location was disabled meanwhile or is outside its schedule: enabled or not says there
+    whether it may claim anything new."""
+    if location.receives_at(now):
+        return location
+    try:
+        files = takes_files(location)
+    except DefinitionError:
+        return None  # nothing can be done for an adapter that cannot be loaded; when it is enabled, that is told
+    if files:
+        return replace(location, enabled=False) if claims.outstanding(connection, location.location_id) else None
+    # An adapter that is disabled accepts nothing. What is in the inbox it has accepted before.
+    return replace(location, enabled=True) if inbox.has_rows(connection, location.location_id) else None
 
 
 def takes_files(location: ReceiveLocation) -> bool:

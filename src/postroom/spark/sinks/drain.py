@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,8 @@ class Drained:
     written: int
     failed: bool = False
     """It could not be written, and its messages are tried again later, or suspended."""
+    newest: int = 0
+    """The highest number in the queue among its messages."""
 
 
 class Drain:
@@ -65,6 +68,18 @@ class Drain:
         self._home = home
         self.queue = SinkQueue(host.name)
 
+    def drain_what_waits(self, connection: Connection, port_id: uuid.UUID, stopping: threading.Event) -> int:
+        """Batch after batch, until what waits now is written or a batch cannot be; what comes meanwhile is for the next
+        time. Returns how many messages were written."""
+        last = self.queue.newest(connection)
+        written = 0
+        while not stopping.is_set():
+            drained = self.drain_once(connection, port_id)
+            written += drained.written if drained else 0
+            if drained is None or drained.failed or drained.newest >= last:
+                break
+        return written
+
     def drain_once(self, connection: Connection, port_id: uuid.UUID) -> Drained | None:
         """Writes one batch; None if nothing waits.
 
@@ -75,10 +90,11 @@ class Drain:
         batch = self.queue.open(connection, port_id, limit=limit)
         if batch is None:
             return None
+        newest = max(batch.seqs, default=0)
         sink = _sink_of(batch)
         if sink is None:
             self._give_up(connection, batch)
-            return Drained(messages=len(batch.seqs), written=0)
+            return Drained(messages=len(batch.seqs), written=0, newest=newest)
         try:
             self._write(sink, batch, port)
         except ClaimLost:
@@ -88,7 +104,8 @@ class Drain:
                 raise
             self._fail(connection, batch, sink, port, error)
             return Drained(messages=len(batch.seqs), written=0, failed=True)
-        return Drained(messages=len(batch.seqs), written=self.queue.complete(connection, batch))
+        written = self.queue.complete(connection, batch)
+        return Drained(messages=len(batch.seqs), written=written, newest=newest)
 
     def _write(self, sink: AnySink, batch: SinkBatch, port: SendPort | None) -> None:
         target = self._writer.target(sink)

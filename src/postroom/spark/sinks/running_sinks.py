@@ -69,8 +69,8 @@ class Sinks:
                 self._threads[port_id].start()
 
     def drain_all(self, connection: Connection, stopping: threading.Event) -> list[PostroomError]:
-        """What waits now, sink by sink, until nothing does or a batch cannot be written; what went wrong beyond what is
-        tried again later."""
+        """What waits now, sink by sink, until it is written or a batch cannot be; what went wrong beyond what is tried
+        again later."""
         problems: list[PostroomError] = []
         for port_id in sorted(self._drain.queue.waiting(connection)):
             try:
@@ -86,12 +86,7 @@ class Sinks:
             _log.warning("sink %s is drained by another process", port_id)
             return
         port = next(iter(send_ports(connection, ids=[port_id])), None)
-        written = 0
-        while not stopping.is_set():
-            drained = self._drain.drain_once(connection, port_id)
-            if drained is None or drained.failed:
-                break
-            written += drained.written
+        written = self._drain.drain_what_waits(connection, port_id, stopping)
         self.counts["written"] += written
         _log.info("%s: %d messages written", port.name if port else port_id, written)
 
