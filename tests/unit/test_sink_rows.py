@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import psycopg
 import pyarrow as pa
+import pytest
 
 from postroom.adapters import SparkSink
-from postroom.message import Message
+from postroom.message import Context, Message
 from postroom.properties import Property
 from postroom.spark.sinks.drain import reason
 from postroom.spark.sinks.rows import RowFormat
@@ -76,6 +78,48 @@ def test_columns_out_of_json_bodies() -> None:
         3: "The body does not have the columns of the sink.",
         5: "The body does not have the columns of the sink.",
     }
+
+
+DEEP = b'{"id": 2, "a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+def test_a_body_that_is_nested_too_deeply_is_told_by_itself() -> None:
+    format = RowFormat(columns=(), body="none", parsed=pa.schema([("id", pa.int64())]))
+    rows, refused = rows_of(format, *map(Message.of, (b'{"id": 1}', DEEP, b'{"id": 3}')))
+    assert [row["id"] for row in rows] == [1, 3]
+    assert refused == {1: "The body is nested too deeply to be read."}
+
+
+def test_whatever_else_happens_to_one_row_is_told_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column that Arrow does not take, or a reader of JSON that stumbles: the others are rows all the same."""
+    format = RowFormat(columns=SparkSink("parquet", "x", columns=[Region]).columns, body="none")
+    monkeypatch.setattr("postroom.spark.sinks.rows._value", lambda _, message: message.context.get(Region))
+    messages = [Message.of(b"", promoted={Region: region}) for region in ("EU", "US", "UK")]
+    object.__setattr__(messages[1], "context", Odd(messages[1].context))
+    rows, refused = rows_of(format, *messages)
+    assert [row["Region"] for row in rows] == ["EU", "UK"]
+    assert refused == {1: "No row can be made of the message."}
+
+
+class Odd:
+    """A context whose values no column takes."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def get(self, prop: Property) -> object:
+        return {"no": "text"} if prop == Region else self._context.get(prop)
+
+
+@pytest.mark.parametrize("error", [psycopg.OperationalError("away"), OSError(28, "No space left"), MemoryError()])
+def test_what_is_no_message_s_fault_ends_the_attempt(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def raises(_: Message) -> bytes:
+        raise error
+
+    monkeypatch.setattr("postroom.spark.sinks.rows._content", raises)
+    format = RowFormat(columns=(), body="binary")
+    with pytest.raises(type(error)):
+        format.rows([(Message.of(b"a"), NOON)])
 
 
 def test_a_batch_in_which_nothing_can_be_a_row() -> None:

@@ -7,14 +7,18 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from psycopg.types.json import Jsonb
 
 from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.errors import Unavailable
 from postroom.maps import Xslt
+from postroom.maps.outbound import OutboundMaps
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Message
 from postroom.messagebox.check import check
@@ -22,6 +26,7 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.queues import ClaimLost
 from postroom.spark.sinks.files import LocalTarget
 from postroom.spark.sinks.running_sinks import sink_lock
+from postroom.spark.sinks.tables import Table
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region
 from tests.support.sinks import Killed, add_sink, drain_of, lake, port_of, publish, written
@@ -164,6 +169,29 @@ def test_what_cannot_be_a_row_is_suspended_alone(box: Box, tmp_path: Path) -> No
     assert row == (bad, "DELIVERY_REFUSED", "spark_sink")
 
 
+def test_a_map_that_stumbles_over_one_message_suspends_it_alone(
+    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is raised while a row is made: the others of the batch are written."""
+    real = OutboundMaps.mapped
+
+    def mapped(maps: OutboundMaps, message: Message) -> Message:
+        if message.body is not None and b"".join(message.body.body.chunks()) == b"bad":
+            raise KeyError("lines")
+        return real(maps, message)
+
+    monkeypatch.setattr(OutboundMaps, "mapped", mapped)
+    monkeypatch.setattr(OutboundMaps, "__bool__", lambda _: True)
+    add_sink(box, SparkSink("parquet", "lake"))
+    first, bad, last = publish(box, b"a", b"bad", b"b")
+    assert written(drain_of(box, tmp_path), box) == 2
+    assert [row["message_id"] for row in lake(tmp_path / "lake")] == [first, last]
+    row = box.connection.execute("SELECT message_id::text, error_description FROM suspended_queue").fetchone()
+    assert row is not None
+    assert row[0] == bad
+    assert "KeyError: 'lines'" in row[1]
+
+
 def test_what_cannot_be_a_row_is_routed_where_the_port_says_so(box: Box, tmp_path: Path) -> None:
     add_sink(box, SparkSink("parquet", "lake", body="text"), route_failures=True)
     box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'")
@@ -275,6 +303,17 @@ def test_a_row_that_the_table_refuses_is_suspended_alone(box: Box, tmp_path: Pat
     assert ids_in(box, sink, tmp_path) == Counter(ids) - Counter(bad)
     rows = box.connection.execute("SELECT message_id::text FROM suspended_queue ORDER BY seq").fetchall()
     assert [message_id for (message_id,) in rows] == bad
+
+
+def test_numbers_and_dates_inside_of_structures_are_json(box: Box) -> None:
+    lines = pa.list_(pa.struct([("price", pa.decimal128(10, 2)), ("on", pa.date32())]))
+    table = Table(url=box.url, name="public.orders")
+    box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
+    table.prepare(pa.schema([("message_id", pa.string()), ("lines", lines)]))
+    row = {"message_id": str(uuid.uuid4()), "lines": [{"price": Decimal("1.50"), "on": date(2026, 1, 31)}]}
+    with table.connected() as target:
+        assert table.merge(target, ["message_id", "lines"], [row]) == 1
+    assert box.one("SELECT lines::text FROM public.orders") == '[{"on": "2026-01-31", "price": 1.50}]'
 
 
 def test_a_table_without_its_index_is_refused(box: Box, tmp_path: Path) -> None:

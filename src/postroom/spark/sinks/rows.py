@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,6 +20,7 @@ from postroom.adapters.sink.columns import BODY_COLUMN, FIXED_COLUMNS, SinkColum
 from postroom.adapters.sink.definition import Body
 from postroom.errors import BadValue, DeliveryRefused, MessageFailure
 from postroom.message import Message
+from postroom.spark.sinks.blame import failure_of
 from postroom.system_properties import BTS
 from postroom.values import ValueType
 
@@ -64,17 +66,28 @@ class RowFormat:
     def rows(self, messages: Sequence[tuple[Message, datetime | None]]) -> tuple[pa.RecordBatch, list[Refused]]:
         """The rows of those messages that can have one, in their order, and those that cannot."""
         refused: list[Refused] = []
-        made: list[tuple[int, list[Any], bytes]] = []
+        made: list[_Made] = []
         for index, (message, received_at) in enumerate(messages):
             try:
-                body = _content(message) if self.body != "none" or self.parsed is not None else b""
-                made.append((index, self._values(message, received_at, body), body))
-            except MessageFailure as failure:
-                refused.append(Refused(index=index, failure=failure))
-        parsed, unparsed = self._parse([body for _, _, body in made])
-        refused += [Refused(index=made[n][0], failure=failure) for n, failure in unparsed.items()]
-        values = [row for n, (_, row, _) in enumerate(made) if n not in unparsed]
-        return self._batch(values, parsed), sorted(refused, key=lambda one: one.index)
+                made.append(self._made(index, message, received_at))
+            except Exception as error:
+                refused.append(Refused(index=index, failure=failure_of(error)))
+        with suppress(Exception):
+            return self._batch(made), refused
+        # One of them is to blame. Which one is seen when each is made alone.
+        batches: list[pa.RecordBatch] = []
+        for one in made:
+            try:
+                batches.append(self._batch([one]))
+            except Exception as error:
+                refused.append(Refused(index=one.index, failure=failure_of(error)))
+        whole = pa.concat_batches(batches) if batches else self._batch([])
+        return whole, sorted(refused, key=lambda each: each.index)
+
+    def _made(self, index: int, message: Message, received_at: datetime | None) -> _Made:
+        body = _content(message) if self.body != "none" or self.parsed is not None else b""
+        values = self._values(message, received_at, body)
+        return _Made(index=index, values=values, line=b"" if self.parsed is None else _one_line(body))
 
     def _values(self, message: Message, received_at: datetime | None, body: bytes) -> list[Any]:
         context = message.context
@@ -89,43 +102,27 @@ class RowFormat:
             row.append(body if self.body == "binary" else _text(message, body))
         return row
 
-    def _batch(self, rows: list[list[Any]], parsed: pa.Table | None) -> pa.RecordBatch:
+    def _batch(self, made: Sequence[_Made]) -> pa.RecordBatch:
         names = [*FIXED_COLUMNS, *(column.name for column in self.columns)]
         names += [BODY_COLUMN] if self.body != "none" else []
         schema = self.schema
         by_name = {
-            name: pa.array([row[n] for row in rows], type=schema.field(name).type) for n, name in enumerate(names)
+            name: pa.array([one.values[n] for one in made], type=schema.field(name).type)
+            for n, name in enumerate(names)
         }
-        if parsed is not None:
+        if self.parsed is not None:
+            parsed = _read_lines([one.line for one in made], self.parsed)
             by_name |= {name: parsed.column(name).combine_chunks() for name in parsed.schema.names}
         return pa.RecordBatch.from_arrays([by_name[name] for name in schema.names], schema=schema)
 
-    def _parse(self, bodies: Sequence[bytes]) -> tuple[pa.Table | None, dict[int, MessageFailure]]:
-        """The columns of those bodies that can be read, and why the others cannot."""
-        if self.parsed is None:
-            return None, {}
-        lines: dict[int, bytes] = {}
-        failures: dict[int, MessageFailure] = {}
-        for n, body in enumerate(bodies):
-            try:
-                lines[n] = _one_line(body)
-            except MessageFailure as failure:
-                failures[n] = failure
-        try:
-            return _read_lines(list(lines.values()), self.parsed), failures
-        except pa.ArrowInvalid:
-            pass  # one of them is to blame
-        read: list[pa.Table] = []
-        for n, line in lines.items():
-            try:
-                read.append(_read_lines([line], self.parsed))
-            except pa.ArrowInvalid as error:
-                failures[n] = DeliveryRefused(
-                    "The body does not have the columns of the sink.",
-                    why=str(error),
-                    hint="Mend the body and resume the instance, or change the sink's parse=.",
-                )
-        return pa.concat_tables(read) if read else self.parsed.empty_table(), failures
+
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """A message on its way to a row: its place, the values that it has, and its JSON on one line."""
+
+    index: int
+    values: list[Any]
+    line: bytes
 
 
 def _content(message: Message) -> bytes:
@@ -188,8 +185,15 @@ def _one_line(body: bytes) -> bytes:
 def _read_lines(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table:
     if not lines:
         return schema.empty_table()
-    return pa_json.read_json(
-        io.BytesIO(b"\n".join(lines)),
-        read_options=pa_json.ReadOptions(use_threads=False, block_size=max(map(len, lines)) + (1 << 20)),
-        parse_options=pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-    )
+    try:
+        return pa_json.read_json(
+            io.BytesIO(b"\n".join(lines)),
+            read_options=pa_json.ReadOptions(use_threads=False, block_size=max(map(len, lines)) + (1 << 20)),
+            parse_options=pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+    except pa.ArrowInvalid as error:
+        raise DeliveryRefused(
+            "The body does not have the columns of the sink.",
+            why=str(error),
+            hint="Mend the body and resume the instance, or change the sink's parse=.",
+        ) from None

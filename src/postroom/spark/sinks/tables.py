@@ -10,14 +10,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import psycopg
 import pyarrow as pa
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from postroom.errors import DefinitionError, DeliveryRefused, Unavailable
+from postroom.errors import DefinitionError, DeliveryRefused, MessageFailure, Unavailable
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
+from postroom.spark.sinks.blame import failure_of
 from postroom.spark.sinks.task import SinkTask
 
 #: What a task tells of each chunk.
@@ -129,18 +131,24 @@ class TableTask:
         """The rows that the table takes; those that it refuses are found by halves, and put aside one by one."""
         try:
             return self.table.merge(target, self.task.rows.schema.names, rows)
-        except _ABOUT_ROWS as error:
+        except Exception as error:
+            refusal = self._refusal(error)
             if len(rows) == 1:
-                refusal = DeliveryRefused(
-                    f"The table {self.table.name} refuses the row.",
-                    why=str(error).strip().partition("\n")[0],
-                    hint="Mend the message, or the table, and resume the instance.",
-                )
                 self.task.put_aside(connection, messages[0], refusal)
                 return 0
         half = len(rows) // 2
         first = self._merge(target, rows[:half], messages[:half], connection)
         return first + self._merge(target, rows[half:], messages[half:], connection)
+
+    def _refusal(self, error: Exception) -> MessageFailure:
+        """What to say of the one row that it is about. Raises what is about the target again."""
+        if not isinstance(error, _ABOUT_ROWS):
+            return failure_of(error)
+        return DeliveryRefused(
+            f"The table {self.table.name} refuses the row.",
+            why=str(error).strip().partition("\n")[0],
+            hint="Mend the message, or the table, and resume the instance.",
+        )
 
 
 _TYPES = (
@@ -162,5 +170,9 @@ def _column_type(field: pa.Field) -> str:
     return next((name for fits, name in _TYPES if fits(field.type)), "jsonb")
 
 
+# Numbers, dates and bytes inside of lists and structures, too, which Python's own encoder does not know.
+_json = msgspec.json.Encoder(decimal_format="number").encode
+
+
 def _stored(value: Any) -> Any:
-    return Jsonb(value) if isinstance(value, list | dict) else value
+    return Jsonb(value, dumps=_json) if isinstance(value, list | dict) else value

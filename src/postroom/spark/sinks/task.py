@@ -25,6 +25,7 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues, StoredPart, Suspension
 from postroom.messagebox.sink_batches import SinkMessage, SinkQueue
 from postroom.spark.login import Login
+from postroom.spark.sinks.blame import failure_of
 from postroom.spark.sinks.rows import RowFormat
 
 _log = logging.getLogger(__name__)
@@ -85,8 +86,8 @@ class SinkTask:
             try:
                 message = message_of(one.claimed, reader)
                 found.append((one, maps.mapped(message) if maps else message))
-            except MessageFailure as failure:
-                self.put_aside(connection, one.claimed, failure)
+            except Exception as error:
+                self.put_aside(connection, one.claimed, failure_of(error))
         rows, refused = self.rows.rows([(message, one.published_at) for one, message in found])
         for each in refused:
             self.put_aside(connection, found[each.index][0].claimed, each.failure)
