@@ -20,6 +20,10 @@ HIDDEN = "(hidden)"
 
 _LOGIN = re.compile(r"//[^/?#]*@")
 _SECRET = re.compile("password|secret|token|credential|key", re.IGNORECASE)
+#: As Oracle has it: ``jdbc:oracle:thin:scott/tiger@db``.
+_LOGIN_OF_JDBC = re.compile(r"^(jdbc:\w+:\w+:)[^@/]+/[^@]*@")
+#: Settings inside of a URL: ``;password=…`` of JDBC, ``?password=…`` of PostgreSQL.
+_IN_URL = re.compile(rf"([;&?][^;&?=]*(?:{_SECRET.pattern})[^;&?=]*=)[^;&]*", re.IGNORECASE)
 
 
 def is_secret(name: str) -> bool:
@@ -38,7 +42,8 @@ def _discreet(key: str, value: Any) -> Any:
     if key == "options" and isinstance(value, Mapping):
         return {name: HIDDEN if is_secret(name) else _discreet("url", text) for name, text in value.items()}
     if key in ("proxy", "url") and isinstance(value, str):
-        return _LOGIN.sub(f"//{HIDDEN}@", value)
+        without_login = _LOGIN_OF_JDBC.sub(rf"\1{HIDDEN}@", _LOGIN.sub(f"//{HIDDEN}@", value))
+        return _IN_URL.sub(rf"\1{HIDDEN}", without_login)
     if key == "files" and isinstance(value, Mapping):
         # What travels with a pipeline or a map: nobody reads it as it is stored.
         return {name: f"version {hashlib.sha256(str(text).encode()).hexdigest()[:8]}" for name, text in value.items()}

@@ -25,6 +25,7 @@ from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
 from postroom.messagebox.queues import ClaimLost
 from postroom.spark.sinks.files import LocalTarget
+from postroom.spark.sinks.merge import merge_statement
 from postroom.spark.sinks.running_sinks import sink_lock
 from postroom.spark.sinks.tables import Table
 from postroom.system_properties import BTS
@@ -314,6 +315,27 @@ def test_numbers_and_dates_inside_of_structures_are_json(box: Box) -> None:
     with table.connected() as target:
         assert table.merge(target, ["message_id", "lines"], [row]) == 1
     assert box.one("SELECT lines::text FROM public.orders") == '[{"on": "2026-01-31", "price": 1.50}]'
+
+
+def test_the_statement_that_merges_is_one_of_postgresql_too(box: Box) -> None:
+    """JDBC's tables are tried with Derby; this is the same statement in another database."""
+    box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
+    box.connection.execute('CREATE TABLE public.target ("message_id" text PRIMARY KEY, "Body" text)')
+    box.connection.execute(
+        'CREATE TABLE public.staged ("message_id" text, "body" text, "postroom_task" bigint, "postroom_seq" bigint)'
+    )
+    staged = [("a", "1", 7, 1), ("a", "2", 9, 1), ("b", "3", 8, 2), ("c", "4", 8, 3)]
+    with box.connection.cursor() as cursor:
+        cursor.executemany("INSERT INTO public.staged VALUES (%s, %s, %s, %s)", staged)
+    names = {"key": '"message_id"', "task": '"postroom_task"', "seq": '"postroom_seq"'}
+    columns = {'"message_id"': '"message_id"', '"body"': '"Body"'}
+    counts = []
+    for of in ((1, 2), None, None):
+        statement = merge_statement("public.target", "public.staged", columns, **names, of=of)
+        counts.append(box.connection.execute(statement.encode()).rowcount)
+    assert counts == [2, 1, 0]
+    rows = box.connection.execute("SELECT * FROM public.target ORDER BY 1").fetchall()
+    assert rows == [("a", "1"), ("b", "3"), ("c", "4")]
 
 
 def test_a_table_without_its_index_is_refused(box: Box, tmp_path: Path) -> None:

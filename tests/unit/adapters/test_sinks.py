@@ -26,8 +26,16 @@ Total = Property("Orders.Total", Decimal)
         (SparkSink("json", "s3a://bucket/lake"), "exactly once for readers of the commit log in _postroom"),
         (SparkTable("postgresql://db/x", "orders"), "exactly once: rows are merged by message_id"),
         (
+            SparkTable("jdbc:derby:data", "lake.orders", options={"user": "etl"}),
+            "exactly once: rows are merged by message_id",
+        ),
+        (
             SparkSink("jdbc", options={"url": "jdbc:x"}),
-            "at least once: the writer 'jdbc' may repeat a batch, rows have their message_id",
+            "at least once: the writer 'jdbc' may repeat a batch, rows have their message_id; SparkTable merges by it",
+        ),
+        (
+            SparkSink("kafka"),
+            "at least once: the writer 'kafka' may repeat a batch, rows have their message_id",
         ),
     ],
 )
@@ -71,6 +79,11 @@ def test_text_formats_hold_text_unless_told_otherwise() -> None:
         (SparkSink("parquet", "x", options={"Path": "y"}), "option 'Path' is Postroom's to set"),
         (SparkTable("mysql://x", "t"), "must begin with postgresql://"),
         (SparkTable("postgresql://x", "a.b.c"), "not the name of a table"),
+        (SparkTable("postgresql://x", "t", options={"user": "etl"}), "options are those of a table by JDBC"),
+        (SparkTable("jdbc:clickhouse://x", "t"), "jdbc:clickhouse, into which rows cannot be merged"),
+        (SparkTable("jdbc:", "t"), "into which rows cannot be merged"),
+        (SparkTable("jdbc:derby:x", "t", options={"dbTable": "other"}), "option 'dbTable' is Postroom's to set"),
+        (SparkTable("jdbc:derby:x", "t", columns={"postroom_seq": Region}), "the name is Postroom's own"),
     ],
 )
 def test_everything_that_is_wrong_is_told(sink: AnySink, said: str) -> None:
@@ -104,14 +117,36 @@ def test_addresses_tell_no_secret(tmp_path: Path) -> None:
     assert SparkSink("parquet", "out").address(tmp_path) == (tmp_path / "out").as_uri()
     assert SparkSink("parquet", "s3a://bucket/lake/").address(tmp_path) == "s3a://bucket/lake"
     assert SparkSink("kafka").address(tmp_path) == "spark:kafka"
-    shown = discreet(table.model_dump(mode="json"))
-    assert "secret" not in str(shown)
+    assert discreet(table.model_dump(mode="json"))["url"] == "postgresql://(hidden)@db:5432/x?password=(hidden)"
     options = SparkSink("jdbc", options={"url": "jdbc:x://me:secret@db", "Password": "p", "dbtable": "t"})
     assert discreet(options.model_dump(mode="json"))["options"] == {
         "url": "jdbc:x://(hidden)@db",
         "Password": "(hidden)",
         "dbtable": "t",
     }
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "shown"),
+    [
+        (
+            "jdbc:sqlserver://db:1433;user=etl;password=a;encrypt=true",
+            "jdbc:sqlserver://db:1433",
+            "jdbc:sqlserver://db:1433;user=etl;password=(hidden);encrypt=true",
+        ),
+        ("jdbc:mysql://db/x?password=a&ssl=1", "jdbc:mysql://db/x", "jdbc:mysql://db/x?password=(hidden)&ssl=1"),
+        (
+            "jdbc:oracle:thin:scott/tiger@db:1521:x",
+            "jdbc:oracle:thin:@db:1521:x",
+            "jdbc:oracle:thin:(hidden)@db:1521:x",
+        ),
+    ],
+)
+def test_nor_do_those_of_jdbc(url: str, address: str, shown: str, tmp_path: Path) -> None:
+    table = SparkTable(url, "orders")
+    assert table.problems() == []
+    assert table.address(tmp_path) == f"{address}#orders"
+    assert discreet(table.model_dump(mode="json"))["url"] == shown
 
 
 def test_columns_name_known_properties() -> None:

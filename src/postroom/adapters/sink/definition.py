@@ -34,6 +34,10 @@ Body = Literal["binary", "text", "none"]
 _MOST_MESSAGES = 1_000_000
 _LONGEST_INTERVAL = 86_400.0
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)?")
+#: Databases with transactions for which Spark has a dialect, so that rows can be staged and merged.
+_MERGING = ("db2", "derby", "h2", "mysql", "oracle", "postgresql", "sqlserver")
+#: What the staging tables of Postroom have beside the columns of rows.
+_STAGED = ("postroom_task", "postroom_seq")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -139,7 +143,8 @@ class SparkSink(SinkDefinition):
     @property
     def guarantee(self) -> str:
         if not self.is_files:
-            return f"at least once: the writer {self.format!r} may repeat a batch, rows have their message_id"
+            said = f"at least once: the writer {self.format!r} may repeat a batch, rows have their message_id"
+            return f"{said}; SparkTable merges by it" if self.format == "jdbc" else said
         if self.is_local:
             return "exactly once: each batch is a directory that appears whole"
         return "exactly once for readers of the commit log in _postroom"
@@ -175,16 +180,18 @@ class SparkSink(SinkDefinition):
 
 
 class SparkTable(SinkDefinition):
-    """Rows of a PostgreSQL table: ``adapters.SparkTable("postgresql://etl@db/warehouse", "lake.orders")``.
+    """Rows of a table of PostgreSQL: ``adapters.SparkTable("postgresql://etl@db/warehouse", "lake.orders")``, or of
+    another database by JDBC: ``adapters.SparkTable("jdbc:sqlserver://db", "dbo.orders", options={"user": "etl"})``.
 
-    Tasks copy them into a staging table and merge that by ``message_id``, so that each is there exactly once. The table
-    is made if it is not there; one of your own needs the columns and a unique index on ``message_id``. For the rest see
-    ``SparkSink``.
+    They come into a staging table and are merged by ``message_id``, so that each is there exactly once. The table is
+    made if it is not there; one of your own needs the columns and a unique index on ``message_id``. ``options`` are
+    those of Spark's JDBC writer: ``user``, ``password``, ``driver`` and the like. For the rest see ``SparkSink``.
     """
 
     kind: Literal["spark_table"] = "spark_table"
     url: str
     table: str
+    options: dict[str, str]
 
     def __init__(
         self,
@@ -194,6 +201,7 @@ class SparkTable(SinkDefinition):
         columns: Mapping[str, Property] | Sequence[Property] = (),
         parse: str | None = None,
         body: Body = "binary",
+        options: Mapping[str, str] | None = None,
         max_messages: int = 10_000,
         interval: float = 10.0,
         kind: Literal["spark_table"] = "spark_table",
@@ -202,6 +210,7 @@ class SparkTable(SinkDefinition):
         super().__init__(
             url=url,
             table=table,
+            options=dict(options or {}),
             columns=chosen,
             parse=parse,
             body=body,
@@ -211,20 +220,48 @@ class SparkTable(SinkDefinition):
         )
 
     @property
+    def is_jdbc(self) -> bool:
+        """Reached by Spark's JDBC writer, rather than by the tasks themselves?"""
+        return self.url.startswith("jdbc:")
+
+    @property
     def guarantee(self) -> str:
         return "exactly once: rows are merged by message_id"
 
     def problems(self) -> list[str]:
         found = super().problems()
-        if not re.match(r"postgres(ql)?://", self.url):
-            found.append("url must begin with postgresql://; for other databases use adapters.SparkSink('jdbc', ...).")
+        found += self._jdbc_problems() if self.is_jdbc else self._postgresql_problems()
         if not _TABLE.fullmatch(self.table):
             found.append(f"table {self.table!r} is not the name of a table, such as 'orders' or 'lake.orders'.")
         return found
 
+    def _jdbc_problems(self) -> list[str]:
+        found = []
+        database = self.url.split(":")[1]
+        if database not in _MERGING:
+            found.append(
+                f"url is of jdbc:{database}, into which rows cannot be merged; those that they can are "
+                f"{', '.join(_MERGING)}. adapters.SparkSink('jdbc', ...) writes at least once."
+            )
+        taken = {name.lower() for name in ("url", "dbtable", "query")}
+        found += [f"option {name!r} is Postroom's to set." for name in self.options if name.lower() in taken]
+        names = (*(column.name for column in self.columns), *parsed_names(self.parse or ""))
+        found += [f"column {name!r}: the name is Postroom's own." for name in names if name.lower() in _STAGED]
+        return found
+
+    def _postgresql_problems(self) -> list[str]:
+        found = []
+        if not re.match(r"postgres(ql)?://", self.url):
+            found.append("url must begin with postgresql:// or jdbc:.")
+        if self.options:
+            found.append("options are those of a table by JDBC; the settings of postgresql:// stand in its url.")
+        return found
+
     def address(self, home: Path) -> str:
         # Without the login, and without what may be a password among the settings.
-        return f"{re.sub(r'//[^/?#]*@', '//', self.url).partition('?')[0]}#{self.table}"
+        shown = re.sub(r"//[^/?#]*@", "//", self.url)
+        shown = re.sub(r"^(jdbc:\w+:\w+:)[^@]*@", r"\1@", shown)
+        return f"{re.split('[?;]', shown)[0]}#{self.table}"
 
 
 def _columns(name: str, columns: object, partition_by: Sequence[Any]) -> tuple[tuple[SinkColumn, ...], tuple[str, ...]]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.errors import DefinitionError
 from postroom.messagebox.sink_batches import SinkBatch
 from postroom.spark.session import has_died, without_pandas_warning
 from postroom.spark.sinks.files import FileTarget, HadoopTarget, LocalTarget
 from postroom.spark.sinks.rows import RowFormat
+from postroom.spark.sinks.staging import StagedMerge, StagingTask
 from postroom.spark.sinks.tables import WRITTEN_SCHEMA, Table, TableTask
 from postroom.spark.sinks.task import SinkTask, chunks
 
@@ -51,13 +54,18 @@ class SparkWriter:
         return has_died(self._session, within=_DEATH_SECONDS)
 
     def _write_table(self, sink: SparkTable, batch: SinkBatch, task: SinkTask) -> None:
+        if sink.is_jdbc:
+            staging = StagingTask(task=task)
+            rows = self._chunks(batch).mapInArrow(staging, _spark_schema(staging.schema))
+            StagedMerge(self._session, sink).write(rows, batch, task)
+            return
         table = Table(url=sink.url, name=sink.table)
         table.prepare(task.rows.schema)
         written = self._chunks(batch).mapInArrow(TableTask(task=task, table=table), WRITTEN_SCHEMA)
         written.write.format("noop").mode("overwrite").save()
 
     def _write_rows(self, sink: SparkSink, batch: SinkBatch, task: SinkTask) -> None:
-        rows = self._chunks(batch).mapInArrow(task, _spark_schema(task.rows))
+        rows = self._chunks(batch).mapInArrow(task, _spark_schema(task.rows.schema))
         writer = rows.write.format(sink.format).options(**sink.options)
         if sink.partition_by:
             writer = writer.partitionBy(*sink.partition_by)
@@ -85,7 +93,7 @@ def _arrow_schema(ddl: str) -> Any:
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def _spark_schema(rows: RowFormat) -> Any:
+def _spark_schema(schema: pa.Schema) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(rows.schema)
+    return from_arrow_schema(schema)

@@ -1,0 +1,176 @@
+"""Tables by JDBC: rows are staged by the tasks, and merged by the driver in one transaction."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from postroom.adapters import SparkTable
+from postroom.message import Message
+from postroom.messagebox.check import check
+from postroom.spark.login import Login
+from postroom.spark.sinks import staging
+from postroom.spark.sinks.drain import Drain
+from postroom.spark.sinks.jdbc import Database, DatabaseError
+from postroom.spark.sinks.merge import TASK
+from postroom.spark.sinks.running_sinks import Sinks
+from postroom.spark.sinks.writer import SparkWriter
+from tests.support.box import Box, Region, Total
+from tests.support.derby import Derby, open_derby
+from tests.support.sinks import Killed, add_sink, port_of, publish, written
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def derby(session: SparkSession, tmp_path: Path) -> Iterator[Derby]:
+    with open_derby(session, tmp_path) as opened:
+        yield opened
+
+
+def drain_of(session: SparkSession, box: Box, login: Login, home: Path) -> Drain:
+    return Drain(SparkWriter(session, home), box.host(), login=login, home=home)
+
+
+def test_a_table_is_made_and_rows_are_merged(
+    session: SparkSession, box: Box, login: Login, derby: Derby, tmp_path: Path
+) -> None:
+    parse = "id BIGINT, lines ARRAY<STRUCT<sku: STRING>>"
+    add_sink(box, SparkTable(derby.url, "orders", columns={"region": Region, "total": Total}, parse=parse, body="text"))
+    body = b'{"id": 7, "lines": [{"sku": "a"}]}'
+    message = Message.of(body, promoted={Region: "EU", Total: Decimal("12.50")})
+    [order] = box.agent().publish([message])
+    publish(box, b"no JSON")
+    sinks = Sinks(session, box.host(), login=login, home=tmp_path)
+    sinks.drain_all(box.connection, threading.Event())
+    assert sinks.counts["written"] == 1
+    columns = '"message_id", "region", "total", "id", "lines", "body", "received_at"'
+    [row] = derby.execute(f"SELECT {columns} FROM orders")
+    assert row[:2] == (str(order.message_id), "EU")
+    assert (Decimal(row[2]), row[3], json.loads(row[4]), row[5]) == (
+        Decimal("12.5"),
+        "7",
+        [{"sku": "a"}],
+        body.decode(),
+    )
+    published_at = box.one("SELECT max(published_at) AT TIME ZONE 'UTC' FROM spool")
+    assert row[6].startswith(published_at.strftime("%Y-%m-%d %H:"))
+    assert box.suspended() == [("DELIVERY_REFUSED", True)]
+    assert derby.tables() == ["ORDERS"]
+    assert check(box.connection) == []
+
+
+STEPS: dict[str, tuple[Any, str, bool]] = {
+    "before the table is made": (Database, "prepare", False),
+    "before the staging table is made": (Database, "make_staging", False),
+    "before the rows are merged": (Database, "merge", False),
+    "before the merge is committed": (Database, "_commit", False),
+    "after the merge is committed": (Database, "_commit", True),
+    "after the staging table is dropped": (Database, "drop_staging", True),
+}
+
+
+def test_whoever_comes_next_goes_on(
+    session: SparkSession, box: Box, login: Login, derby: Derby, tmp_path: Path
+) -> None:
+    """One attempt after the other dies, each a step later than the one before; then the batch is written, once."""
+    add_sink(box, SparkTable(derby.url, "orders"))
+    ids = publish(box, b"a", b"b", b"c")
+    drain = drain_of(session, box, login, tmp_path)
+    for step, (owner, name, after) in STEPS.items():
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(owner, name, dying(getattr(owner, name), step, after=after))
+            with pytest.raises(Killed, match=step):
+                written(drain, box)
+        there = derby.execute('SELECT "message_id" FROM orders') if "ORDERS" in derby.tables() else []
+        assert len(there) == (3 if "after" in step else 0), step
+    assert written(drain, box) == 3
+    assert Counter(message_id for (message_id,) in derby.execute('SELECT "message_id" FROM orders')) == Counter(ids)
+    assert derby.tables() == ["ORDERS"]
+    assert (box.count("sink_batches"), box.count("suspended_queue")) == (0, 0)
+
+
+def dying(function: Callable[..., Any], step: str, *, after: bool) -> Callable[..., Any]:
+    def dies(*arguments: Any, **named: Any) -> Any:
+        if after:
+            function(*arguments, **named)
+        raise Killed(step)
+
+    return dies
+
+
+def test_a_task_that_is_lost_after_its_commit_stages_twice_and_counts_once(
+    session: SparkSession, box: Box, login: Login, derby: Derby, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "_as_columns", _twice(staging._as_columns))
+    add_sink(box, SparkTable(derby.url, "orders"))
+    ids = publish(box, b"a", b"b")
+    assert written(drain_of(session, box, login, tmp_path), box) == 2
+    assert Counter(message_id for (message_id,) in derby.execute('SELECT "message_id" FROM orders')) == Counter(ids)
+
+
+def _twice(as_columns: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def rows(given: Any) -> Any:
+        made = as_columns(given)
+        return made.union(made.withColumn(TASK, made[TASK] + 1000))
+
+    return rows
+
+
+def test_a_table_of_ones_own_refuses_rows_one_by_one(
+    session: SparkSession, box: Box, login: Login, derby: Derby, tmp_path: Path
+) -> None:
+    """Its columns are found whatever their case; a row that it refuses is suspended alone."""
+    derby.execute(
+        "CREATE TABLE own (message_id VARCHAR(36) NOT NULL UNIQUE, interchange_id CLOB, message_type CLOB,"
+        " received_at TIMESTAMP, region VARCHAR(5) CHECK (region <> 'XX'))"
+    )
+    add_sink(box, SparkTable(derby.url, "own", columns={"region": Region}, body="none"))
+    [good] = publish(box, b"", region="EU")
+    [too_long] = publish(box, b"", region="far away")
+    [last] = publish(box, b"", region="US")
+    [refused] = publish(box, b"", region="XX")
+    assert written(drain_of(session, box, login, tmp_path), box) == 2
+    assert sorted(derby.execute("SELECT message_id, region FROM own")) == sorted([(good, "EU"), (last, "US")])
+    rows = box.connection.execute("SELECT message_id::text, error_description FROM suspended_queue ORDER BY seq")
+    [(first, reason), (second, _)] = rows.fetchall()
+    assert [first, second] == [too_long, refused]
+    assert "refuses the row" in reason
+    assert "22001" in reason
+    assert derby.tables() == ["OWN"]
+
+
+def test_what_is_wrong_with_a_table_is_told(
+    session: SparkSession, box: Box, login: Login, derby: Derby, tmp_path: Path
+) -> None:
+    derby.execute("CREATE TABLE bare (message_id VARCHAR(36))")
+    columns = "message_id VARCHAR(36), interchange_id CLOB, message_type CLOB, received_at TIMESTAMP"
+    derby.execute(f"CREATE TABLE loose ({columns})")
+    told = {}
+    for table in ("bare", "loose"):
+        add_sink(box, SparkTable(derby.url, table, body="none"), name=table, filter=f"Orders.Region == '{table}'")
+        publish(box, b"", region=table)
+        assert written(drain_of(session, box, login, tmp_path), box, port_of(box, table)) == 0
+        told[table] = box.one("SELECT error_description FROM suspended_queue ORDER BY seq DESC LIMIT 1")
+    assert told["bare"].startswith("The table bare has no column interchange_id.")
+    assert told["loose"].startswith("The table loose has no unique index on message_id alone.")
+    url = derby.url.replace("create=true", "create=false").replace("data base", "nowhere")
+    add_sink(box, SparkTable(url, "orders"), name="Away", filter="Orders.Region == 'away'")
+    publish(box, b"", region="away")
+    assert written(drain_of(session, box, login, tmp_path), box, port_of(box, "Away")) == 0
+    assert box.one("SELECT error_description FROM scheduled_queue").startswith("The database of the table cannot be")
+
+
+def test_only_what_is_about_rows_is_about_rows() -> None:
+    assert [DatabaseError("", state).is_about_rows for state in ("22001", "23505", "42X05", "")] == [
+        *(True, True),
+        *(False, False),
+    ]
