@@ -18,8 +18,8 @@ class Interchange:
     interchange_id: uuid.UUID
     body: Body
     context: Context = field(default_factory=Context)
-    is_decoded: bool = False
-    """It is a document that was suspended after the decode stage; its bytes have been through that."""
+    is_document: bool = False
+    """It is a document that was suspended alone; its bytes are decoded, and cut out of those that came."""
 
 
 def stamp(location: ReceiveLocation, interchange: Interchange, decoded: Context | None = None) -> Context:

@@ -30,6 +30,7 @@ from postroom.errors import MessageFailure, StateError
 from postroom.maps.inbound import received_by
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, transaction
+from postroom.pipelines.receive_definition import for_a_document
 
 _log = logging.getLogger(__name__)
 
@@ -202,8 +203,8 @@ def receive_again(
 ) -> set[str]:
     """A resumed interchange, inside the caller's transaction: all of it, or the failure is raised; StaleRouting if the
     subscriptions changed meanwhile. Returns the hosts to wake after the commit."""
-    # Decoders have seen a document that was suspended after them, and would not know it again.
-    stored = {**location.pipeline, "decoders": []} if _skips_decoding(location, interchange) else location.pipeline
+    # What has seen a document that was suspended after it would not know it again.
+    stored = for_a_document(location.pipeline) if interchange.is_document else location.pipeline
     pipeline = received_by(stored, location.maps)
     routing.catch_up(connection)
     chunks = [authenticated(location, chunk, routing.login) for chunk in chunks_of(pipeline, interchange, Progress())]
@@ -223,10 +224,6 @@ def receive_again(
         raise StaleRouting
     batch.write_routes(connection, message_log=message_log, part_log=part_log)
     return batch.hosts
-
-
-def _skips_decoding(location: ReceiveLocation, interchange: Interchange) -> bool:
-    return interchange.is_decoded and location.pipeline.get("kind") == "receive"
 
 
 def read_progress(connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Progress]:

@@ -85,7 +85,7 @@ class ResumedInbound:
             interchange_id=uuid.uuid4(),
             body=body,
             context=kept,
-            is_decoded=message.context.is_promoted(BTS.InterchangeSequenceNumber),
+            is_document=message.context.is_promoted(BTS.InterchangeSequenceNumber),
         )
 
         def work(connection: Connection) -> set[str]:

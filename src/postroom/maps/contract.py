@@ -69,7 +69,7 @@ class Map(Component):
         if self.read is not None:
             found += [f"read: {text}" for text in self.read.problems()]
         match self.read:
-            case Xml(split=str()):
+            case Xml(split=str()) | Json(split=str()):
                 found.append("read: it splits, but a map makes one message.")
             case XmlReceive(schemas=schemas, allow_unrecognized=False) if len(schemas):
                 schema = schemas.find(self.target)

@@ -2,6 +2,7 @@
 
     pipelines.PassThrough()
     pipelines.Json(promote={Region: "region", Total: "totals.net"}, message_type="order")
+    pipelines.Json(promote={Region: "region"}, split="orders", recoverable=True)
     pipelines.JsonLines(promote={Region: "region"}, recoverable=False)
     pipelines.Xml(promote={Region: "/o:order/o:region"}, namespaces={"o": "urn:orders"}, split="/*/o:order")
     pipelines.XmlReceive(schemas=app.schemas("schemas"))
@@ -98,7 +99,7 @@ class PassThrough(Definition):
 
 
 class Json(Promoting):
-    """An interchange that is one JSON document; the message's body is the interchange, byte for byte.
+    """An interchange that is one JSON document, or with ``split`` an envelope around an array of them.
 
     ``promote`` maps properties to dotted paths (``customer.address.city``; a dot inside a key is written ``\\.``).
     Types are strict: a str property takes a JSON string, an int property a whole number, a Decimal property a
@@ -106,15 +107,27 @@ class Json(Promoting):
     property an ISO 8601 string. An absent or null value is not promoted; anything else fails the document. Of a key
     that occurs twice the last value counts. ``message_type`` is promoted as BTS.MessageType. An empty interchange
     is a failure.
+
+    Without ``split`` the body is the interchange, byte for byte. With it, each element of the array at that path
+    (``split="orders"``, ``split="batch.orders"``; ``split="$"``: the interchange is the array) becomes a message of its
+    own, in the bytes that it was sent in, and ``promote`` sees that element as the document. An empty array yields no
+    messages. Something else than an array at the path, or nothing, is a failure, as is an interchange that is not
+    JSON. All documents or none are published, unless it is ``recoverable``: then one with a wrong value is suspended
+    alone.
     """
 
     kind: Literal["json"] = "json"
     content_type: ClassVar[str] = "application/json"
     message_type: str | None = None
-    recoverable: ClassVar[bool] = False
+    split: str | None = None
+    recoverable: bool = False
 
     def problems(self) -> list[str]:
-        return super().problems() + json_path.problems(self.promotions) + type_problems(self.message_type)
+        found = super().problems() + json_path.problems(self.promotions) + type_problems(self.message_type)
+        found += json_path.split_problems(self.split)
+        if self.recoverable and self.split is None:
+            found.append("recoverable is for several documents in one interchange; say where they are with split.")
+        return found
 
 
 class JsonLines(Promoting):

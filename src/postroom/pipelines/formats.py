@@ -8,6 +8,7 @@ from postroom.message import Body
 from postroom.pipelines import csv_rows, flat_file, json_document, json_lines, pass_through, xml_document, xml_receive
 from postroom.pipelines.definitions import Csv, FlatFile, Format, Json, JsonLines, PassThrough, Xml, XmlReceive
 from postroom.pipelines.disassembled import BatchSize, Disassembled
+from postroom.pipelines.json_path import ROOT
 
 _JSON = b'{["-0123456789'
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
@@ -44,8 +45,8 @@ def document_type(pipeline: Format, original: str) -> str:
 
 def probe(pipeline: Format, head: bytes) -> bool:
     """Whether an interchange that begins like this looks like the format (RCV-03). XML begins with ``<``; JSON with
-    what a JSON value can begin with; a flat file whose first record has a tag, with that; delimited text, other flat
-    files and pass-through take anything."""
+    what a JSON value can begin with, an array of documents with ``[``, an envelope around one with ``{``; a flat file
+    whose first record has a tag, with that; delimited text, other flat files and pass-through take anything."""
     if isinstance(pipeline, FlatFile):
         tag = (pipeline.header or pipeline.record).tag
         text = head.decode(pipeline.encoding, "replace").lstrip("\ufeff\r\n")
@@ -59,7 +60,7 @@ def probe(pipeline: Format, head: bytes) -> bool:
         case Xml() | XmlReceive():
             return start.startswith(b"<")
         case Json():
-            return is_json
+            return is_json if pipeline.split is None else start.startswith(b"[" if pipeline.split == ROOT else b"{")
         case JsonLines():
             return is_json or not start  # no lines at all are a list too
         case Csv() | PassThrough():

@@ -1,4 +1,4 @@
-"""An interchange that is one JSON document."""
+"""An interchange that is one JSON document, or has an array of them in it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from postroom.pipelines.definitions import Json
 from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, read_whole
 from postroom.pipelines.json_failure import UTF_8_MARK, refuse_utf_16
 from postroom.pipelines.json_promotion import json_promotion
+from postroom.pipelines.json_split import split_documents
 
 
 def disassemble(pipeline: Json, body: Body, size: BatchSize) -> Iterator[Disassembled]:
-    """One message whose body is the whole interchange."""
+    """One message whose body is the whole interchange, or with ``split`` one for each element of the array."""
     content = read_whole(body, "JSON document")
     refuse_utf_16(content)
     document = content.removeprefix(UTF_8_MARK)
@@ -21,6 +22,9 @@ def disassemble(pipeline: Json, body: Body, size: BatchSize) -> Iterator[Disasse
         raise PipelineFailure(
             "The interchange is empty.", why="An empty interchange is no JSON document.", hint="Send a JSON document."
         )
+    if pipeline.split is not None:
+        yield from split_documents(pipeline, pipeline.split, content, size)
+        return
     values = json_promotion(pipeline.promotions).values(document)
     rows = Rows(promotes=pipeline.promotes)
     rows.add(1, content, values, offset=0, message_type=pipeline.message_type)

@@ -24,6 +24,28 @@ def keys_of(path: str) -> tuple[str, ...] | None:
     return None
 
 
+#: How a split says that the interchange itself is the array.
+ROOT = "$"
+
+
+def keys_of_split(split: str) -> tuple[str, ...]:
+    """The keys to the array, from the outside in; none for that of the root."""
+    return () if split == ROOT else keys_of(split) or ()
+
+
+def split_problems(split: str | None) -> list[str]:
+    """What is wrong with the path of a split."""
+    if split is None or split == ROOT:
+        return []
+    keys = keys_of(split)
+    if keys is None:
+        how = "write the keys to the array with a dot between them, or '$' for an interchange that is an array"
+        return [f"The split {split!r} cannot be read; {how}."]
+    if keys[0] == ROOT:
+        return [f"The split {split!r} starts with '$'; write {'.'.join(keys[1:])!r}."]
+    return []
+
+
 def problems(promotions: Promotions) -> list[str]:
     """What is wrong with the paths themselves, and with one running through another."""
     found = []

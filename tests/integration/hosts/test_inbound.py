@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 from collections.abc import Callable
 
@@ -147,6 +148,32 @@ def test_a_mended_document_does_not_go_through_the_decoders_again(box: Box, star
     wait_until(lambda: instance.counts["completed"] == 3)
     assert sorted(recorder.bodies)[:2] == [b'{"region": "EU", "mended": 1}', b'{"region": "EU", "mended": 2}']
     assert box.suspended() == []
+
+
+@pytest.mark.parametrize(
+    ("disassembler", "envelope", "mended"),
+    [
+        (pipelines.Json(promote=PROMOTE, split="orders"), b'{"orders": [%s, %s]}', b'{"region": "%s"}'),
+        (pipelines.Xml(promote={Region: "/o/r"}, split="/e/o"), b"<e>%s%s</e>", b"<o><r>%s</r></o>"),
+    ],
+    ids=["json", "xml"],
+)
+def test_a_document_of_an_envelope_is_resumed_without_one(
+    box: Box, start_host: StartHost, disassembler: pipelines.Json | pipelines.Xml, envelope: bytes, mended: bytes
+) -> None:
+    pipeline = pipelines.Receive(decode=[components.Base64()], disassemble=[disassembler], recoverable=True)
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    too_long = mended % (b"x" * 257)
+    box.receive(box.add_location(pipeline), base64.b64encode(envelope % (mended % b"EU", too_long)))
+    recorder = Recorder()
+    instance = start_host(recorder, inbound=ResumedInbound("Default"))
+    suspended = box.one("SELECT instance_id FROM suspended_queue")
+    assert box.one("SELECT body FROM parts WHERE size > 257") == too_long
+    resume(box.connection, suspended)
+    wait_until(lambda: instance.counts["suspended"] == 1)
+    assert "characters" in box.one("SELECT error_description FROM suspended_queue")
+    resume(box.connection, suspended, body=mended % b"EU")
+    wait_until(lambda: recorder.bodies == [mended % b"EU"] * 2)
 
 
 def test_a_host_without_a_receiver_says_so(box: Box, start_host: StartHost) -> None:

@@ -47,6 +47,8 @@ def test_a_property_is_stored_by_its_key_and_the_number_of_its_type() -> None:
         "kind": "json",
         "promote": [{"property": "Orders#Total", "type": 3, "path": "total"}],
         "message_type": None,
+        "split": None,
+        "recoverable": False,
     }
 
 
