@@ -180,9 +180,12 @@ class ComponentStages:
         for one in stage:
             # Made once for the interchange; the definition keeps ``one``, and with it its id.
             if id(one) not in self._components:
-                loaded = one if isinstance(one, Format) else load_component(one, self._pipeline.files)
-                self._components[id(one)] = loaded
+                self._components[id(one)] = one if isinstance(one, Format) else self._load(one)
             yield name_of(one), self._components[id(one)]
+
+    def _load(self, one: Any) -> Any:
+        # A module may do anything while it is imported.
+        return self._watch.call(name_of(one), lambda: load_component(one, self._pipeline.files))
 
     def _call(self, name: str, work: Callable[[Any], Any], argument: object) -> Any:
         return self._watch.call(name, lambda: run_named(name, work, argument))

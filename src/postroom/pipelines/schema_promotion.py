@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -42,9 +43,14 @@ class SchemaPromotion:
         return values
 
 
-@lru_cache(maxsize=256)
 def schema_promotion(schema: Schema) -> SchemaPromotion:
     """The compiled form."""
+    return _compiled(schema, threading.get_ident())
+
+
+# For each thread: a path that is at work is locked, and a thread that was left behind in one would keep others waiting.
+@lru_cache(maxsize=256)
+def _compiled(schema: Schema, thread: int) -> SchemaPromotion:
     return SchemaPromotion(schema)
 
 

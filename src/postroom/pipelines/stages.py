@@ -1,8 +1,8 @@
 """The stages of a receive pipeline, in their fixed order: decode, disassemble, validate, resolve party (RCV-02).
 
 Decoding makes one message of one message. Disassembly makes batches of documents of it. Validation and party resolution
-take a batch and give a batch. A pipeline that is one format has only the second, and runs at once; one with components
-runs under watch.
+take a batch and give a batch. A pipeline that is one format has only the second, and runs at once if it has little to
+read; all others run under watch.
 """
 
 from __future__ import annotations
@@ -13,10 +13,18 @@ from dataclasses import replace
 from postroom.message import Body, Context
 from postroom.pipelines import formats, row_document
 from postroom.pipelines.component_stages import ComponentStages
+from postroom.pipelines.definitions import Format, PassThrough
 from postroom.pipelines.disassembled import BatchSize, Decoded, Disassembled
 from postroom.pipelines.receive_definition import Receive, ReceivePipeline
 from postroom.pipelines.rows import Rows
 from postroom.pipelines.watch import Watch
+
+#: How long a format that is a pipeline by itself may take for one batch. Its time goes with the size of what it reads;
+#: this is for what nobody has foreseen.
+FORMAT_SECONDS = 300.0
+#: From this size on somebody looks at the time. To have another thread read a small document takes twice as long as to
+#: read it.
+WATCHED_FROM = 1 << 16
 
 
 def receive(pipeline: ReceivePipeline, body: Body, context: Context, size: BatchSize) -> Iterator[Disassembled]:
@@ -31,7 +39,7 @@ def _batches(pipeline: ReceivePipeline, body: Body, context: Context, size: Batc
     if isinstance(pipeline, Rows):
         return row_document.disassemble(pipeline, body, size)
     if not isinstance(pipeline, Receive):
-        batches = formats.disassemble(pipeline, body, size)
+        batches = _of_format(pipeline, body, size)
         document_type = formats.document_type(pipeline, pipeline.content_type)
         if document_type == pipeline.content_type:
             return batches
@@ -40,3 +48,11 @@ def _batches(pipeline: ReceivePipeline, body: Body, context: Context, size: Batc
     watch = Watch(pipeline.seconds)
     stages = ComponentStages(pipeline, watch)
     return watch.over(lambda: stages.run(body, context, size))
+
+
+def _of_format(pipeline: Format, body: Body, size: BatchSize) -> Iterator[Disassembled]:
+    if isinstance(pipeline, PassThrough) or body.size < WATCHED_FROM:
+        return formats.disassemble(pipeline, body, size)
+    watch = Watch(FORMAT_SECONDS)
+    name = type(pipeline).__name__
+    return watch.over(lambda: watch.each(name, formats.disassemble(pipeline, body, size)))

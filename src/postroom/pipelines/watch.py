@@ -1,8 +1,8 @@
 """Limits on time: a component that does not return must not hold up the messages behind it.
 
-The steps of a pipeline with components run on a thread of their own, and who waits for them waits only so long. A call
-that is over its time is given up: its thread gets an exception, which ends it as soon as it runs Python again, and is
-not waited for (ADR 0088).
+The steps of a pipeline run on another thread, and who waits for them waits only so long. A call that is over its time
+is given up: its thread gets an exception, which ends it as soon as it runs Python again, and is not waited for
+(ADR 0088).
 """
 
 from __future__ import annotations
@@ -11,9 +11,13 @@ import ctypes
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Generic, TypeVar
 
 from postroom.errors import PipelineFailure
 
@@ -40,10 +44,17 @@ class Watch:
         finally:
             self._since = None
 
+    def each(self, name: str, items: Iterator[_T]) -> Iterator[_T]:
+        """What the iterator gives, each step of it as a call of the component ``name``."""
+        # No StopIteration may leave a call in a generator; a list tells the end from an item.
+        while found := self.call(name, lambda: list(islice(items, 1))):
+            yield found[0]
+
     def over(self, steps: Callable[[], Iterator[_T]]) -> Iterator[_T]:
-        """What the iterator gives, each step of it on a thread of its own. PipelineFailure if a component takes longer
+        """What the iterator gives, each step of it on another thread. PipelineFailure if a component takes longer
         than it may."""
-        thread: _Steps[_T] = _Steps(steps)
+        thread: _Thread[_T] = _thread()
+        thread.begin(steps)
         try:
             while True:
                 while (answer := thread.ask(self._remaining())) is None:
@@ -75,15 +86,20 @@ class _Answer(Generic[_T]):
     error: BaseException | None = None
 
 
-class _Steps(Generic[_T]):
-    """A thread that takes one step of an iterator whenever it is asked."""
+class _Thread(Generic[_T]):
+    """A thread that takes one step of an iterator whenever it is asked; and then of another one."""
 
-    def __init__(self, steps: Callable[[], Iterator[_T]]) -> None:
+    def __init__(self) -> None:
+        self._begun: queue.SimpleQueue[Callable[[], Iterator[_T]]] = queue.SimpleQueue()
         self._asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[_Answer[_T]] = queue.SimpleQueue()
         self._waiting = False
-        self._thread = threading.Thread(target=self._run, args=(steps,), name="pipeline components", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="pipeline", daemon=True)
         self._thread.start()
+
+    def begin(self, steps: Callable[[], Iterator[_T]]) -> None:
+        self._waiting = False
+        self._begun.put(steps)
 
     def ask(self, seconds: float) -> _Answer[_T] | None:
         """The next answer, or None if there is none yet after so many seconds."""
@@ -98,27 +114,59 @@ class _Steps(Generic[_T]):
         return answer
 
     def end(self) -> None:
+        """Nobody asks for more of this iterator. Only a thread that has answered is of use to others."""
         self._asked.put(False)
+        if not self._waiting:
+            _idle().append(self)
 
     def give_up(self) -> None:
         give_up(self._thread)
 
-    def _run(self, steps: Callable[[], Iterator[_T]]) -> None:
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
         try:
-            iterator = steps()
-            while self._asked.get():
-                try:
-                    self._answers.put(_Answer((next(iterator),)))
-                except StopIteration:
-                    self._answers.put(_Answer())
-                    return
-                except OutOfTime:
-                    return
-                except BaseException as error:
-                    self._answers.put(_Answer(error=error))
-                    return
+            while True:
+                self._take_steps(self._begun.get())
         except OutOfTime:
             return
+
+    def _take_steps(self, steps: Callable[[], Iterator[_T]]) -> None:
+        """Until it is asked for no more; after the last answer there is nothing to take."""
+        iterator: Iterator[_T] = iter(())
+        is_first = True
+        while self._asked.get():
+            try:
+                if is_first:
+                    iterator, is_first = steps(), False
+                answer = _Answer((next(iterator),))
+            except StopIteration:
+                answer = _Answer()
+            except OutOfTime:
+                raise
+            except BaseException as error:
+                answer = _Answer(error=error)
+            self._answers.put(answer)
+            del answer
+
+
+@lru_cache(maxsize=1)
+def _idle() -> deque[_Thread[Any]]:
+    """Threads that have nothing to do, in this process. They are kept because starting one takes as long as reading a
+    small document, and because what was compiled is compiled for a thread."""
+    return deque()
+
+
+def _thread() -> _Thread[Any]:
+    with suppress(IndexError):
+        while True:
+            thread = _idle().pop()
+            # None that was left in the process that this one was forked from.
+            if thread.is_alive:
+                return thread
+    return _Thread()
 
 
 def give_up(thread: threading.Thread) -> None:

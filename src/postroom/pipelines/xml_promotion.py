@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -82,9 +83,14 @@ def text_of(node: str | etree._Element | None) -> str | None:
     return "".join([node.text or "", *(child.tail or "" for child in node)])
 
 
-@lru_cache(maxsize=256)
 def xml_promotion(promotions: Promotions, namespaces: tuple[tuple[str, str], ...]) -> XmlPromotion:
     """The compiled form."""
+    return _compiled(promotions, namespaces, threading.get_ident())
+
+
+# For each thread: a path that is at work is locked, and a thread that was left behind in one would keep others waiting.
+@lru_cache(maxsize=256)
+def _compiled(promotions: Promotions, namespaces: tuple[tuple[str, str], ...], thread: int) -> XmlPromotion:
     return XmlPromotion(promotions, dict(namespaces))
 
 

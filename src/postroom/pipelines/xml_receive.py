@@ -116,10 +116,10 @@ def _documents(
     # Paths begin at the root, and an envelope inside of another is not the root of anything but itself.
     alone = element if element.getparent() is None else read_tree(write_document(element))
     values = schema_promotion(schema).values(alone, _closed_in(closed, alone, positions[element]))
-    inside = list(element.iter("*"))
+    # The same elements of the whole document.
+    holders = None if alone is element else dict(zip(alone.iter("*"), element.iter("*"), strict=True))
     for place in _body(schema, alone):
-        # The same element of the whole document.
-        holder = inside[list(alone.iter("*")).index(place)] if alone is not element else place
+        holder = place if holders is None else holders[place]
         if any(text and text.strip() for text in (holder.text, *(child.tail for child in holder))):
             raise PipelineFailure(
                 f"The body of the envelope {schema.message_type!r} has text between its documents.",

@@ -4,8 +4,9 @@ else: nothing is read from a disk or a network."""
 from __future__ import annotations
 
 import posixpath
-import threading
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -28,8 +29,8 @@ class XsdSet:
 
     def __init__(self, contents: Mapping[str, bytes], names: Sequence[str]) -> None:
         self._contents = contents
-        self._one_at_a_time = threading.Lock()
-        self._compiled: dict[str, etree.XMLSchema] = {}
+        #: Those that nobody uses right now. No lock: a document that is given up keeps the schema that judges it.
+        self._idle: dict[str, deque[etree.XMLSchema]] = {}
         #: By whose schema a root is validated, and which file declares it.
         self._by_root: dict[str, tuple[str, str]] = {}
         self._has_ids = any(_declares_ids(name, content) for name, content in contents.items())
@@ -39,12 +40,11 @@ class XsdSet:
 
     def _add(self, name: str) -> None:
         resolver = _Given(self._contents)
-        parsed = parse_xsd(self._contents[name], Path(name), url=_HERE + name, resolver=resolver)
-        if isinstance(parsed, Problem):
-            self.problems.append(str(parsed))
-            return
         try:
-            schema = etree.XMLSchema(parsed.root)
+            schema = self._compile(name, resolver)
+        except _Unreadable as error:
+            self.problems.append(str(error))
+            return
         except etree.XMLSchemaParseError as error:
             log: Any = error.error_log
             self.problems += [f"{name}: {text}" for text in resolver.refused]
@@ -56,7 +56,24 @@ class XsdSet:
             _, other = self._by_root.setdefault(root, (name, file))
             if other != file:
                 self.problems.append(f"{file}: the root {root!r} is declared in {other}, too.")
-        self._compiled[name] = schema
+        self._idle[name] = deque([schema])
+
+    def _compile(self, name: str, resolver: _Given) -> etree.XMLSchema:
+        parsed = parse_xsd(self._contents[name], Path(name), url=_HERE + name, resolver=resolver)
+        if isinstance(parsed, Problem):
+            raise _Unreadable(str(parsed))
+        return etree.XMLSchema(parsed.root)
+
+    @contextmanager
+    def _schema(self, name: str) -> Iterator[etree.XMLSchema]:
+        """One for this thread alone, as long as it needs it."""
+        idle = self._idle[name]
+        try:
+            schema = idle.pop()
+        except IndexError:
+            schema = self._compile(name, _Given(self._contents))
+        yield schema
+        idle.append(schema)
 
     def knows(self, root: etree._Element) -> bool:
         """Whether one of the files declares this root."""
@@ -68,14 +85,12 @@ class XsdSet:
         known = self._by_root.get(str(root.tag))
         if known is None or (self._has_ids and root.getparent() is not None):
             return False
-        with self._one_at_a_time:
-            return self._compiled[known[0]].validate(root)
+        with self._schema(known[0]) as schema:
+            return schema.validate(root)
 
     def check(self, root: etree._Element) -> list[str]:
         """The first few things that are wrong with a document that is known, each with its line."""
-        schema = self._compiled[self._by_root[str(root.tag)][0]]
-        # Its log is that of the last document.
-        with self._one_at_a_time:
+        with self._schema(self._by_root[str(root.tag)][0]) as schema:
             if schema.validate(root):
                 return []
             log: Any = schema.error_log
@@ -139,6 +154,10 @@ def _declares_ids(name: str, content: bytes) -> bool:
         for attribute in _TYPES
         for used in element.get(attribute, "").split()
     )
+
+
+class _Unreadable(Exception):
+    """A file that is no schema; says why."""
 
 
 class _Given(etree.Resolver):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
+from lxml import etree
 
 from postroom.errors import PipelineFailure
 from postroom.pipelines import JsonLines, PassThrough, Receive, Xml, components, load_pipeline
+from postroom.schemas.validation import XsdSet
 from tests.unit.pipelines.conftest import Receive as Run
 
 INSTANCE = b"http://www.w3.org/2001/XMLSchema-instance"
@@ -143,3 +146,18 @@ def test_a_root_that_two_files_declare_is_ambiguous(folder: Path) -> None:
 
 def test_a_validator_without_schemas_is_refused() -> None:
     assert "no schemas" in Receive(validate=[components.Xsd()]).problems()[0]
+
+
+def test_a_document_that_takes_long_does_not_hold_up_those_of_other_threads() -> None:
+    """Its thread may have been given up; a lock that it held would fail every good document after it."""
+    schema = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema"><xs:element name="r"><xs:simpleType>
+<xs:restriction base="xs:string"><xs:pattern value="(a|aa)*x"/></xs:restriction>
+</xs:simpleType></xs:element></xs:schema>"""
+    known = XsdSet({"r.xsd": schema.encode()}, ["r.xsd"])
+    slow = threading.Thread(target=known.passes, args=(etree.fromstring(f"<r>{'a' * 30}</r>"),))
+    slow.start()
+    results = [known.passes(etree.fromstring("<r>aax</r>")) for _ in range(3)]
+    assert slow.is_alive(), "the slow one was done first, so that this test shows nothing"
+    slow.join()
+    assert results == [True] * 3
+    assert known.check(etree.fromstring("<r>aa</r>"))[0].startswith("line 1: ")
