@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
+import psutil
 
 from postroom.messagebox.connection import connect
 from tests.support.house import House
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
-ROWS = 40_000
+ROWS = 8_000
 
 BULK = """
 app.receive_port("Nightly").location(
@@ -22,30 +22,43 @@ app.receive_port("Nightly").location(
 app.send_port("Everything", adapters.Null(), filter=BTS.ReceivePortName == "Nightly")
 """
 
+#: Whoever publishes comes to a halt when there are some messages, while somebody holds a lock.
+HALT = """
+CREATE FUNCTION messagebox.halt() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    IF (SELECT count(*) FROM messagebox.spool) > 2000 THEN PERFORM pg_advisory_xact_lock(2000); END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER halt AFTER INSERT ON messagebox.spool FOR EACH STATEMENT EXECUTE FUNCTION messagebox.halt()
+"""
+HALTED = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 2000 AND NOT granted"
 
-def published(database: str) -> int:
-    with connect(database) as connection:
-        [(count,)] = connection.execute("SELECT count(*) FROM spool")
-    return int(count)
 
-
-@pytest.mark.timeout(600)
 def test_every_row_is_published_once_however_the_file_would_be_split_now(home: Path, database: str) -> None:
-    with House(home, database) as house:
+    with House(home, database) as house, connect(database) as connection:
+
+        def count(query: str) -> int:
+            [(found,)] = connection.execute(query)
+            return int(found)
+
         house.apply(BULK)
         house.drop("big.csv", b"id,region\n" + b"".join(b"%d,EU\n" % number for number in range(ROWS)))
+        connection.execute(HALT)
+        connection.execute("SELECT pg_advisory_lock(2000)")
         run = ("pipeline", "run", "Main", "--once")
         first = house.start(*run, "--master", "local[1]", "--conf", "spark.sql.files.maxPartitionBytes=9000")
-        wait_until(lambda: not first.runs or published(database) > 2_000, 240, what="some messages")
+        wait_until(lambda: not first.runs or count(HALTED), what="a publisher that waits")
+        assert first.runs, first.output()
+        family = psutil.Process(first.pid).children(recursive=True)
         first.kill()
-        before = published(database)
-        assert 2_000 < before < ROWS, first.output()
+        assert psutil.wait_procs(family, PATIENCE)[1] == []
+        assert 0 < count("SELECT count(*) FROM spool") < ROWS
+        connection.execute("SELECT pg_advisory_unlock(2000)")
+        connection.execute("DROP TRIGGER halt ON messagebox.spool")
         second = house.start(*run, "--master", "local[2]", "--conf", "spark.sql.files.maxPartitionBytes=100000")
-        wait_until(lambda: not second.runs, 240, what="the end of the file")
+        wait_until(lambda: not second.runs, what="the end of the file")
         assert second.stop() == 0, second.output()
-    with connect(database) as connection:
         bodies = [json.loads(body)["id"] for (body,) in connection.execute("SELECT body FROM parts")]
-        queued = connection.execute("SELECT count(*) FROM work_queue").fetchone()
-    assert sorted(bodies) == list(range(ROWS))
-    assert queued == (ROWS,)
+        assert sorted(bodies) == list(range(ROWS))
+        assert count("SELECT count(*) FROM work_queue") == ROWS
     assert not [path for path in (home / "in").rglob("*") if path.is_file()]
