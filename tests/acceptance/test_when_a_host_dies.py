@@ -19,11 +19,11 @@ def test_another_instance_takes_over_what_was_in_flight(house: House) -> None:
             for number in range(20):
                 client.publish(f"order {number}".encode(), promoted={Region: "EU"})
         first = house.start_host()
-        wait_until(lambda: len(house.ask("instance", "list", "--state", "active")) == 20, 30, what="20 in flight")
+        wait_until(lambda: len(house.ask("instance", "list", "--state", "active")) == 20, what="20 in flight")
         first.kill()
         receiver.behave = Handler.accept
         receiver.released.set()
         house.start_host()
         orders = {f"order {number}".encode() for number in range(20)}
-        wait_until(lambda: orders <= {one.body for one in receiver.accepted}, 60, what="all 20 orders")
-        wait_until(lambda: house.ask("instance", "list") == [], 30, what="nothing left to do")
+        wait_until(lambda: orders <= {one.body for one in receiver.accepted}, what="all 20 orders")
+        wait_until(lambda: house.ask("instance", "list") == [], what="nothing left to do")

@@ -47,7 +47,7 @@ def test_a_message_goes_only_to_hosts_that_show_what_it_asks_for(house: House) -
     house.start_host("H2")
     assert sorted(house.wait_for_files("out/1", 2)) == [b"open", b"secret"]
     assert house.wait_for_files("out/2", 1) == [b"open"]
-    wait_until(lambda: house.ask("instance", "list") == [], 30, what="nothing left to do")
+    wait_until(lambda: house.ask("instance", "list") == [], what="nothing left to do")
 
 
 @pytest.mark.parametrize(("host", "believed"), [("H1", True), ("H2", False)])

@@ -142,7 +142,7 @@ def test_a_send_port_sends_the_mapped_message_and_suspends_at_once_what_it_canno
     assert sorted(house.wait_for_files("routed", 2)) == [MAPPED, b"<memo/>"]
     assert sorted(house.wait_for_files("plain", 3)) == sorted([ORDER, BAD, b"<memo/>"])
     assert house.wait_for_files("failed", 1) == [BAD]
-    [kept] = wait_until(lambda: house.suspended("resumable"), 30, what="the suspended instance")
+    [kept] = wait_until(lambda: house.suspended("resumable"), what="the suspended instance")
     assert (kept["error_code"], kept["attempt"]) == ("MAP", 1)
     assert "order-to-invoice.xslt: The map failed." in kept["error_description"]
     write_stylesheet(house, LENIENT)

@@ -24,7 +24,7 @@ def publish(house: House, body: bytes, address: str | None, *, to: str | None = 
 
 
 def wait_for_kept(house: House, count: int) -> list[dict[str, Any]]:
-    wait_until(lambda: len(house.suspended(error="ADDRESS")) == count, 60, what=f"{count} kept")
+    wait_until(lambda: len(house.suspended(error="ADDRESS")) == count, what=f"{count} kept")
     return house.suspended(error="ADDRESS")
 
 
@@ -38,10 +38,10 @@ def test_messages_go_to_files_and_to_servers_as_they_say(house: House) -> None:
         publish(house, b"three", receiver.url)
         assert house.wait_for_files("out/first", 1) == [b"one"]
         assert house.wait_for_files("out/second", 1) == [b"two"]
-        wait_until(lambda: [one.body for one in receiver.accepted] == [b"three"], 60, what="the request")
+        wait_until(lambda: [one.body for one in receiver.accepted] == [b"three"], what="the request")
         receiver.fail(times=3)
         publish(house, b"four", receiver.url)
-        [failed] = wait_until(lambda: house.suspended(error="DELIVERY"), 60, what="the failed message")
+        [failed] = wait_until(lambda: house.suspended(error="DELIVERY"), what="the failed message")
         assert (failed["attempt"], failed["adapter"], failed["uri"]) == (3, "http", receiver.url)
 
 

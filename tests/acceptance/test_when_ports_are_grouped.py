@@ -36,7 +36,7 @@ def test_every_member_gets_its_own_copy_and_one_that_is_met_twice_gets_two(house
     assert publish(house, b"group", "US") == ("A", "B")
     assert publish(house, b"named group", None, to="Everyone") == ("A", "B")
     assert publish(house, b"named port", None, to="A") == ("A",)
-    wait_until(lambda: nothing_waits(house), 60, what="everything sent")
+    wait_until(lambda: nothing_waits(house), what="everything sent")
     assert sorted(house.arrived("out/a")) == [b"both", b"both", b"group", b"named group", b"named port"]
     assert sorted(house.arrived("out/b")) == [b"both", b"group", b"named group"]
 
@@ -52,8 +52,8 @@ def test_two_copies_are_two_requests(house: House) -> None:
         )
         assert publish(house, b"order", "EU") == ("Web", "Web")
         house.start_host()
-        wait_until(lambda: len(receiver.accepted) == 2, 60, what="both copies")
-        wait_until(lambda: nothing_waits(house), 60, what="everything sent")
+        wait_until(lambda: len(receiver.accepted) == 2, what="both copies")
+        wait_until(lambda: nothing_waits(house), what="everything sent")
         assert [one.body for one in receiver.accepted] == [b"order", b"order"]
         assert len({one.headers["Idempotency-Key"] for one in receiver.accepted}) == 2
 
@@ -65,19 +65,19 @@ def test_a_stopped_member_and_a_stopped_group_keep_their_copies(house: House) ->
     house.run("port", "stop", "B")
     assert publish(house, b"first", "US") == ("A", "B")
     assert house.wait_for_files("out/a", 1) == [b"first"]
-    wait_until(lambda: len(house.ask("instance", "list")) == 1, 60, what="the copy of A completed")
+    wait_until(lambda: len(house.ask("instance", "list")) == 1, what="the copy of A completed")
     assert [row["service"] for row in house.suspended(error="PORT_STOPPED")] == ["B"]
     house.run("group", "stop", "Everyone")
     assert publish(house, b"second", "US") == ("A", "B")
     assert sorted(row["service"] for row in house.suspended(error="PORT_STOPPED")) == ["A", "B", "B"]
     # By its own subscription A is started as before, and sends.
     assert publish(house, b"named", None, to="A") == ("A",)
-    wait_until(lambda: len(house.ask("instance", "list")) == 3, 60, what="only what is kept left")
+    wait_until(lambda: len(house.ask("instance", "list")) == 3, what="only what is kept left")
     assert sorted(house.arrived("out/a")) == [b"first", b"named"]
     assert house.arrived("out/b") == []
     house.run("group", "start", "Everyone")
     house.run("port", "start", "B")
-    wait_until(lambda: nothing_waits(house), 60, what="everything sent")
+    wait_until(lambda: nothing_waits(house), what="everything sent")
     assert sorted(house.arrived("out/a")) == [b"first", b"named", b"second"]
     assert sorted(house.arrived("out/b")) == [b"first", b"second"]
 
@@ -112,7 +112,7 @@ def test_a_port_goes_with_its_memberships_and_what_waited_for_it_is_kept(house: 
     assert (removed["name"], removed["note"]) == ("B", "is started: unenlisted first; its instances stay")
     house.run("apply", str(file))
     house.start_host()
-    [gone] = wait_until(lambda: house.suspended(error="PORT_GONE"), 60, what="the instance of the removed port")
+    [gone] = wait_until(lambda: house.suspended(error="PORT_GONE"), what="the instance of the removed port")
     assert house.wait_for_files("out/a", 1) == [b"waiting"]
     # Declared again it is the same port, and takes what is resumed.
     house.apply(GROUPED)

@@ -43,7 +43,7 @@ def test_unenlisting_keeps_the_instance_that_is_retrying(house: House) -> None:
     )
     publish(house, 1)
     house.start_host()
-    wait_until(lambda: house.ask("instance", "list", "--state", "retrying"), 30, what="a retrying instance")
+    wait_until(lambda: house.ask("instance", "list", "--state", "retrying"), what="a retrying instance")
     house.run("port", "unenlist", "P")
     with postroom.connect(house.database) as client:
         try:

@@ -24,13 +24,13 @@ def test_four_attempts_then_suspended_then_resumed(house: House) -> None:
         house.start_host()
         with postroom.connect(house.database) as client:
             client.publish(b"order", promoted={Region: "EU"})
-        [instance] = wait_until(lambda: house.suspended("resumable"), 30, what="the suspended instance")
+        [instance] = wait_until(lambda: house.suspended("resumable"), what="the suspended instance")
         assert len(receiver.requests) == 4
         assert instance["error_code"] == "DELIVERY"
         assert "503" in instance["error_description"]
         house.run("instance", "resume", instance["instance_id"])
-        wait_until(lambda: [one.body for one in receiver.accepted] == [b"order"], 30, what="the order")
-        wait_until(lambda: house.ask("instance", "list") == [], 30, what="nothing left to do")
+        wait_until(lambda: [one.body for one in receiver.accepted] == [b"order"], what="the order")
+        wait_until(lambda: house.ask("instance", "list") == [], what="nothing left to do")
 
 
 def test_routed_to_who_asks_for_the_failures_of_the_port(house: House) -> None:
@@ -53,7 +53,7 @@ def test_routed_to_who_asks_for_the_failures_of_the_port(house: House) -> None:
         with postroom.connect(house.database) as client:
             client.publish(b"an order", promoted={Region: "EU", BTS.MessageType: "order"})
         assert house.wait_for_files("failed", 1) == [b"an order"]
-        [kept] = wait_until(lambda: house.suspended("resumable"), 30, what="the error message for the stopped port")
+        [kept] = wait_until(lambda: house.suspended("resumable"), what="the error message for the stopped port")
         assert kept["error_code"] == "PORT_STOPPED"
         message = house.ask("message", "show", kept["message_id"])
         promoted = {row["property"]: row["value"] for row in message["context"] if row["promoted"]}
@@ -65,7 +65,7 @@ def test_routed_to_who_asks_for_the_failures_of_the_port(house: House) -> None:
         assert house.ask("message", "list")[0]["failed_at"] == "Web"
         assert house.run("explain", kept["message_id"]).startswith(f"Error message {kept['message_id']} about message")
         house.run("instance", "terminate", kept["instance_id"])
-        wait_until(lambda: house.ask("instance", "list") == [], 30, what="nothing left to do")
+        wait_until(lambda: house.ask("instance", "list") == [], what="nothing left to do")
         assert host.stop() == 0
         assert len(receiver.requests) == 2
         assert len(house.arrived("by-type")) == 1

@@ -41,7 +41,7 @@ def test_the_spool_returns_to_zero_after_the_load(house: House) -> None:
             assert ask("SELECT count(*) FROM messagebox.message_ref_count_log_totals WHERE total < 0") == 0
             return seen == {1, 2} and published >= 500
 
-        wait_until(publish_and_look, 60, what="both logs to have been active")
-        wait_until(lambda: ask("SELECT count(*) FROM messagebox.work_queue") == 0, 60, what="an empty queue")
+        wait_until(publish_and_look, what="both logs to have been active")
+        wait_until(lambda: ask("SELECT count(*) FROM messagebox.work_queue") == 0, what="an empty queue")
         for table in ("spool", "parts", "message_ref_count_log_totals", "message_zero_sum"):
-            wait_until(lambda t=table: ask(f"SELECT count(*) FROM messagebox.{t}") == 0, 60, what=f"an empty {table}")  # type: ignore[misc]
+            wait_until(lambda t=table: ask(f"SELECT count(*) FROM messagebox.{t}") == 0, what=f"an empty {table}")  # type: ignore[misc]

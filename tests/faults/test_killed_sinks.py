@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
-import pytest
 
 from postroom.adapters import SparkSink, SparkTable
 from postroom.messagebox.check import check
@@ -37,7 +36,6 @@ def tasks_of(process: subprocess.Popen[bytes]) -> list[int]:
     return [child for child, parent in parents.items() if parent in parents]
 
 
-@pytest.mark.timeout(480)
 def test_a_task_the_driver_and_the_sink_killed_in_the_middle_of_a_batch(box: Box, tmp_path: Path) -> None:
     box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
     box.connection.execute(_TABLE)
@@ -48,12 +46,12 @@ def test_a_task_the_driver_and_the_sink_killed_in_the_middle_of_a_batch(box: Box
         with pipeline(box, tmp_path, master="local[1]") as first, holder.transaction():
             # A task that reads a large body waits for this, in the middle of its batch.
             holder.execute("LOCK TABLE messagebox.fragments IN ACCESS EXCLUSIVE MODE")
-            wait_until(lambda: stuck(box, "postroom sink"), 200, what="a task that reads")
+            wait_until(lambda: stuck(box, "postroom sink"), what="a task that reads")
             before = tasks_of(first)
             assert before
             for task in before:
                 os.kill(task, signal.SIGKILL)
-            wait_until(lambda: set(tasks_of(first)) - set(before), 120, what="another task")
+            wait_until(lambda: set(tasks_of(first)) - set(before), what="another task")
             family = family_of(first)
             first.kill()
             first.wait()
@@ -63,9 +61,9 @@ def test_a_task_the_driver_and_the_sink_killed_in_the_middle_of_a_batch(box: Box
         with pipeline(box, tmp_path, master="local[1]"):
             with holder.transaction():
                 holder.execute("LOCK TABLE public.orders IN ACCESS EXCLUSIVE MODE")
-                wait_until(lambda: stuck(box, "postroom table"), 200, what="a task that merges")
+                wait_until(lambda: stuck(box, "postroom table"), what="a task that merges")
                 box.connection.execute(f"SELECT pg_terminate_backend(pid) {_STUCK}", ("postroom table",))
-            wait_until(lambda: box.count("work_queue") + box.count("scheduled_queue") == 0, 200, what="empty queues")
+            wait_until(lambda: box.count("work_queue") + box.count("scheduled_queue") == 0, what="empty queues")
     assert Counter(str(row["message_id"]) for row in lake(tmp_path / "lake")) == Counter(ids)
     table = box.connection.execute("SELECT message_id::text FROM public.orders").fetchall()
     assert Counter(message_id for (message_id,) in table) == Counter(ids)

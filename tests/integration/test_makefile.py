@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
 
@@ -36,10 +36,10 @@ def test_a_signal_to_make_reaches_what_it_runs(tmp_path: Path, target: str) -> N
     (tmp_path / ".venv" / ".installed").write_text(str(tmp_path))
     make = subprocess.Popen(["make", target], cwd=tmp_path, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
-        wait_until((tmp_path / "started").exists, 30, what="the program")
+        wait_until((tmp_path / "started").exists, what="the program")
         make.send_signal(signal.SIGTERM)
-        wait_until((tmp_path / "ended").exists, 30, what="the end of the program")
-        make.wait(30)
+        wait_until((tmp_path / "ended").exists, what="the end of the program")
+        make.wait(PATIENCE)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(make.pid, signal.SIGKILL)

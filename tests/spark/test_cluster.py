@@ -11,7 +11,6 @@ from pathlib import Path
 
 import psutil
 import pyspark
-import pytest
 
 from postroom.cli import submit
 from postroom.pipelines import JsonLines
@@ -19,7 +18,7 @@ from postroom.spark.java import find_java
 from postroom.spark.local_cluster import make_spark_home
 from tests.support.box import PROMOTE, Box
 from tests.support.file_location import add_file_location
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 _FILES, _LINES = 6, 50
 _MESSAGES = _FILES * _LINES
@@ -55,7 +54,7 @@ def submitted(home: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
                 member.kill()
         process.kill()
         process.wait()
-        psutil.wait_procs(family, 10)
+        psutil.wait_procs(family, PATIENCE)
 
 
 def executors(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
@@ -72,7 +71,6 @@ def _words(process: psutil.Process) -> list[str]:
     return []
 
 
-@pytest.mark.timeout(400)
 def test_an_executor_that_is_killed_in_the_middle_of_a_batch_loses_nothing_and_repeats_nothing(
     box: Box, folder: Path, tmp_path: Path
 ) -> None:
@@ -90,13 +88,13 @@ def test_an_executor_that_is_killed_in_the_middle_of_a_batch_loses_nothing_and_r
             assert process.poll() is None, (tmp_path / "submit.log").read_text()
             return bool(box.one(_WAITING) >= count)
 
-        wait_until(lambda: tasks_wait(2), 200, what="both tasks at their last step")
+        wait_until(lambda: tasks_wait(2), what="both tasks at their last step")
         first, second = executors(process)
         first.kill()
-        wait_until(lambda: tasks_wait(3), 120, what="another attempt of the task")
+        wait_until(lambda: tasks_wait(3), what="another attempt of the task")
         assert second.is_running()
         box.one("SELECT pg_advisory_unlock(7001, 0)")
-        assert process.wait(120) == 0, (tmp_path / "submit.log").read_text()
+        assert process.wait(PATIENCE) == 0, (tmp_path / "submit.log").read_text()
     assert box.count("spool") == _MESSAGES
     assert box.queued() == {"Europe": _MESSAGES}
     bodies = "SELECT count(DISTINCT convert_from(p.body, 'UTF8')::jsonb->>'n') FROM parts p"

@@ -34,9 +34,9 @@ def test_what_is_handed_over_while_the_stream_runs_is_published_once(
         inbox.hand_over(other, location.location_id, uuid.uuid4(), Context(), [bodies[0]])
         numbering.scan()
         query = start_stream(location)
-        wait_until(lambda: published(1), 90, what="the first message")
+        wait_until(lambda: published(1), what="the first message")
         for body in bodies[1:]:
             inbox.hand_over(other, location.location_id, uuid.uuid4(), Context(), [body])
-        wait_until(lambda: published(3), 90, what="all messages")
+        wait_until(lambda: published(3), what="all messages")
     assert box.queued() == {"Everything": 3}
     assert sorted(size for (size,) in box.connection.execute("SELECT size FROM parts")) == sorted(map(len, bodies))

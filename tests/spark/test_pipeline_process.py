@@ -58,7 +58,7 @@ def running(session: SparkSession, box: Box, login: Login, home: Path) -> Iterat
 
 
 def wait_for_messages(box: Box, count: int) -> None:
-    wait_until(lambda: box.count("spool") >= count, 150, what=f"{count} messages")
+    wait_until(lambda: box.count("spool") >= count, what=f"{count} messages")
     assert box.count("spool") == count
 
 
@@ -72,18 +72,18 @@ def test_locations_come_and_go_while_it_runs(
 ) -> None:
     add_file_location(box, folder / "one", name="one", settle=0.05)
     with running(session, box, login, tmp_path) as process:
-        wait_until((folder / "one").exists, 30, what="a folder that was made for the location")
+        wait_until((folder / "one").exists, what="a folder that was made for the location")
         (folder / "one" / "a.json").write_bytes(ORDER)
         wait_for_messages(box, 1)
 
         add_file_location(box, folder / "two", name="two")
-        wait_until((folder / "two" / ".postroom").exists, 30, what="the new location at work")
+        wait_until((folder / "two" / ".postroom").exists, what="the new location at work")
         (folder / "two" / "b.json").write_bytes(ORDER)
         wait_for_messages(box, 2)
 
         locations.disable(box.connection, "one")
         lock = "SELECT count(*) FROM pg_locks WHERE classid = 7003"
-        wait_until(lambda: box.one(lock) == 1, 30, what="the disabled location at rest")
+        wait_until(lambda: box.one(lock) == 1, what="the disabled location at rest")
         (folder / "one" / "c.json").write_bytes(ORDER)
         (folder / "two" / "d.json").write_bytes(ORDER)
         wait_for_messages(box, 3)
@@ -91,9 +91,9 @@ def test_locations_come_and_go_while_it_runs(
 
         locations.enable(box.connection, "one")
         wait_for_messages(box, 4)
-        wait_until(lambda: box.one(lock) == 2, 30, what="both locations at work")
+        wait_until(lambda: box.one(lock) == 2, what="both locations at work")
         locations.schedule(box.connection, "one", Schedule(stop="2000-12-31"))
-        wait_until(lambda: box.one(lock) == 1, 30, what="the location at rest, outside its schedule")
+        wait_until(lambda: box.one(lock) == 1, what="the location at rest, outside its schedule")
         (folder / "one" / "e.json").write_bytes(ORDER)
         locations.schedule(box.connection, "one", Schedule(start="2000-12-31"))
         wait_for_messages(box, 5)
@@ -121,7 +121,7 @@ def test_a_location_that_is_changed_is_served_as_it_is_now(
                 (folder / "b.json").write_bytes(ORDER)
             return archive.exists() and bool(list(archive.iterdir()))
 
-        wait_until(is_archived, 60, what="an archived file")
+        wait_until(is_archived, what="an archived file")
 
 
 def test_a_stream_that_failed_is_started_again(
@@ -137,7 +137,7 @@ def test_a_stream_that_failed_is_started_again(
         hosts = sql.Identifier(_hosts_role(box))
         box.connection.execute(sql.SQL("REVOKE EXECUTE ON FUNCTION take_receipts FROM {}").format(hosts))
         (folder / "b.json").write_bytes(ORDER)
-        wait_until(lambda: "the stream failed" in caplog.text, 60, what="a failure")
+        wait_until(lambda: "the stream failed" in caplog.text, what="a failure")
         assert "permission denied" in caplog.text
         box.connection.execute(sql.SQL("GRANT EXECUTE ON FUNCTION take_receipts TO {}").format(role))
         wait_for_messages(box, 2)
@@ -157,7 +157,7 @@ def test_a_second_process_of_the_host_stands_by(
         (folder / "a.json").write_bytes(ORDER)
         wait_for_messages(box, 1)
         second = stack.enter_context(running(session, box, login, tmp_path / "second"))
-        wait_until(lambda: box.one(claimers) == 2, 30, what="both at work")
+        wait_until(lambda: box.one(claimers) == 2, what="both at work")
         (folder / "b.json").write_bytes(ORDER)
         wait_for_messages(box, 2)
         wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
@@ -200,7 +200,7 @@ def test_streams_start_one_after_the_other(
     process._follow_configuration()
     running = list(process._running.values())
     try:
-        wait_until(lambda: all(one._active.is_set() for one in running), 30, what="locations that are taken in for")
+        wait_until(lambda: all(one._active.is_set() for one in running), what="locations that are taken in for")
         seen = set()
 
         def all_answered() -> bool:
@@ -208,10 +208,10 @@ def test_streams_start_one_after_the_other(
             seen.add(sum(one.is_starting for one in running))
             return all(one._query is not None and not one.is_starting for one in running)
 
-        wait_until(all_answered, 60, what="streams that answer")
+        wait_until(all_answered, what="streams that answer")
         assert seen == {0, 1}
         states = "SELECT array_agg(DISTINCT state) FROM management.running_locations"
-        wait_until(lambda: box.one(states) == ["receiving"], 30, what="locations that receive")
+        wait_until(lambda: box.one(states) == ["receiving"], what="locations that receive")
     finally:
         process._stop_all()
 
@@ -244,7 +244,7 @@ def test_a_location_that_cannot_be_started_is_a_matter_of_its_own(
     with running(session, box, login, tmp_path):
         (folder / "a.json").write_bytes(ORDER)
         wait_for_messages(box, 1)
-        said = str(wait_until(lambda: box.one(told), 60, what="a report"))
+        said = str(wait_until(lambda: box.one(told), what="a report"))
         assert said.startswith("failing: the stream cannot be started: "), said
         assert "kafka" in said.lower()
 

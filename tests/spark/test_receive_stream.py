@@ -16,7 +16,7 @@ from postroom.message import FRAGMENT_SIZE
 from tests.spark.conftest import Claim, StartStream
 from tests.support.box import PROMOTE, Box
 from tests.support.file_location import add_file_location
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +28,7 @@ def wait_for_messages(box: Box, count: int, query: StreamingQuery) -> None:
         assert query.isActive, query.exception()
         return box.count("spool") >= count
 
-    wait_until(arrived, 60, what=f"{count} messages")
+    wait_until(arrived, what=f"{count} messages")
     assert box.count("spool") == count
 
 
@@ -150,7 +150,7 @@ def test_bad_files_are_suspended_or_routed_and_the_tally_says_so(
     (folder / "mixed.jsonl").write_bytes(order(1) + b"\n{broken\n" + order(2, "NOWHERE") + b"\n" + order(3))
     claim(location)
     query = start_stream(location, once=True)
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(PATIENCE)
     assert query.exception() is None
     [tally] = [p.observedMetrics["tally"] for p in query.recentProgress if p.observedMetrics]
     assert (tally["files"], tally["published"], tally["empty"]) == (1, 2, 0)
@@ -190,7 +190,7 @@ def test_a_batch_that_runs_again_publishes_nothing_twice(
     claim(location)
     claimed = box.connection.execute("SELECT * FROM claims").fetchall()
     copies = {row[4]: Path(row[4]).read_bytes() for row in claimed}
-    assert start_stream(location, once=True).awaitTermination(60)
+    assert start_stream(location, once=True).awaitTermination(PATIENCE)
     assert box.count("claims") == 0
     # As if the commit had been the last thing that the machine did.
     with box.connection.cursor() as cursor:
@@ -200,7 +200,7 @@ def test_a_batch_that_runs_again_publishes_nothing_twice(
         stamp = next(row for row in claimed if row[4] == path)[6]
         os.utime(path, ns=(stamp, stamp))
     again = start_stream(location, once=True)
-    assert again.awaitTermination(60)
+    assert again.awaitTermination(PATIENCE)
     assert again.exception() is None
     assert box.queued() == {"Europe": 6}
     assert box.count("claims") == 0

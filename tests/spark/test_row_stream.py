@@ -20,7 +20,7 @@ from postroom.spark.login import Login
 from postroom.spark.pipeline_process import PipelineProcess
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,11 +58,11 @@ def test_a_stream_goes_on_where_it_was_left(box: Box, start: Start, tmp_path: Pa
         pipeline=pipelines.Rows(promote={Value: "value"}),
     )
     query = start(location)
-    wait_until(lambda: box.count("spool") >= 100, 120, what="two batches")
+    wait_until(lambda: box.count("spool") >= 100, what="two batches")
     query.stop()
     first = sum(values(box).values())
     query = start(location)
-    wait_until(lambda: box.count("spool") >= first + 100, 120, what="two more batches")
+    wait_until(lambda: box.count("spool") >= first + 100, what="two more batches")
     query.stop()
     wait_until(lambda: box.one("SELECT count(*) FROM pg_stat_activity WHERE state = 'active'") == 1, what="silence")
     found = values(box)
@@ -122,7 +122,7 @@ def test_a_batch_that_was_interrupted_is_read_on_as_it_was_begun(
         box, None, format="halves", schema=None, pipeline=pipelines.Rows(promote={Value: "value"})
     )
     query = start(location, once=True)
-    wait_until(lambda: box.count("spool") >= 100, 120, what="the first half")
+    wait_until(lambda: box.count("spool") >= 100, what="the first half")
     query.stop()
     assert 100 <= box.count("spool") < 200
     folder = StreamFolder.of(location, tmp_path)
@@ -131,7 +131,7 @@ def test_a_batch_that_was_interrupted_is_read_on_as_it_was_begun(
     # Chunks would end elsewhere now, and rows be other messages; those of the batch that was begun are not.
     monkeypatch.setattr("postroom.spark.bulk.reading.CHUNK_ROWS", 33)
     query = start(replace(location, pipeline={**location.pipeline, "body": "csv"}))
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(PATIENCE)
     assert values(box) == Counter([*range(100), *range(1000, 1100)])
     assert folder.is_between_batches
     process = PipelineProcess(session, box.host(), login=login, home=tmp_path)

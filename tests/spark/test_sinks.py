@@ -160,9 +160,9 @@ def test_a_pipeline_process_drains_its_sinks_until_it_is_stopped(
     thread = threading.Thread(target=lambda: counts.update(process.run(stop)))
     thread.start()
     try:
-        wait_until(lambda: box.count("work_queue") == 0, 120, what="an empty queue")
+        wait_until(lambda: box.count("work_queue") == 0, what="an empty queue")
         ids += publish(box, b"d")
-        wait_until(lambda: box.count("work_queue") == 0, 120, what="an empty queue")
+        wait_until(lambda: box.count("work_queue") == 0, what="an empty queue")
     finally:
         stop.set()
         thread.join()

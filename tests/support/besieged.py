@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 
 from tests.support.house import House, Process
 from tests.support.orders import FOLDERS, Orders, numbers
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 _ACCOUNT = Path(__file__).with_name("account.sql").read_text(encoding="utf-8")
 #: The port that every order goes to.
@@ -41,8 +41,8 @@ class Besieged:
     def __init__(self, house: House, up: Process) -> None:
         self.house = house
         self.up = up
-        self.url = wait_until(house.url, 120, what="the database")
-        wait_until(lambda: self.pid_of("pipeline Main"), 120, what="the pipeline")
+        self.url = wait_until(house.url, what="the database")
+        wait_until(lambda: self.pid_of("pipeline Main"), what="the pipeline")
         with self._connect() as connection:
             connection.execute(sql.SQL(_ACCOUNT))
 
@@ -84,7 +84,7 @@ class Besieged:
         driver = psutil.Process(self.pid_of("pipeline Main"))
         family = driver.children(recursive=True)
         driver.kill()
-        _, alive = psutil.wait_procs(family, 60)
+        _, alive = psutil.wait_procs(family, PATIENCE)
         assert alive == []
         return int(driver.pid)
 
@@ -98,7 +98,7 @@ class Besieged:
     def wait_for_publisher(self) -> None:
         """Until somebody stands at that last step."""
         waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 7001 AND NOT granted"
-        wait_until(lambda: self.ask(waiting) > 0, 240, what="a publisher that waits")
+        wait_until(lambda: self.ask(waiting) > 0, what="a publisher that waits")
 
     @contextmanager
     def host_stopped(self) -> Iterator[None]:
@@ -132,7 +132,7 @@ class Besieged:
                 )
                 return [row for (row,) in rows]
 
-            rows = wait_until(lambda: found if len(found := claimed()) == len(files) else [], 240, what="claims")
+            rows = wait_until(lambda: found if len(found := claimed()) == len(files) else [], what="claims")
             for row in rows:
                 (folder / row["interchange_id"]).hardlink_to(row["path"])
         return KeptBatch(rows=rows, folder=folder, numbers=orders)
@@ -154,22 +154,19 @@ class Besieged:
                 Path(row["path"]).hardlink_to(batch.folder / row["interchange_id"])
         ids = [uuid.UUID(row["interchange_id"]) for row in batch.rows]
         count = "SELECT count(*) FROM messagebox.claims WHERE interchange_id = ANY (%s)"
-        wait_until(lambda: self.ask(count, ids) == 0, 240, what="the batch that came again to be finished with")
+        wait_until(lambda: self.ask(count, ids) == 0, what="the batch that came again to be finished with")
         assert not [row["path"] for row in batch.rows if Path(row["path"]).exists()]
 
     # -- the account ---------------------------------------------------------------------------------------------
 
-    def wait_for_end(self, orders: Orders, *, timeout: float) -> None:
+    def wait_for_end(self, orders: Orders, *, timeout: float = PATIENCE) -> None:
         """Until everything is delivered and cleaned up."""
         for port, folder in FOLDERS.items():
             self.house.wait_for_files(folder, len(orders.expected[port]), timeout=timeout)
         for table in ("work_queue", "spool", "parts"):
-            wait_until(
-                lambda table=table: self.ask(f"SELECT count(*) FROM messagebox.{table}") == 0,  # type: ignore[misc]
-                240,
-                what=f"an empty {table}",
-            )
-        wait_until(lambda: not list((self.house.home / "in").glob("*.jsonl")), 60, what="an empty source folder")
+            count = f"SELECT count(*) FROM messagebox.{table}"
+            wait_until(lambda count=count: self.ask(count) == 0, what=f"an empty {table}")  # type: ignore[misc]
+        wait_until(lambda: not list((self.house.home / "in").glob("*.jsonl")), what="an empty source folder")
 
     def verify(self, orders: Orders) -> None:
         """Every order published exactly once, every route exactly once, every file where it belongs."""

@@ -22,7 +22,7 @@ from postroom.cli.main import main
 from postroom.message import Bytes, Context
 from postroom.messagebox.configuration import hosts, receive_locations
 from postroom.messagebox.connection import connect
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 PREAMBLE = """
 from decimal import Decimal
@@ -139,7 +139,7 @@ class House:
         paths = (self.home / folder).glob("*")
         return [path.read_bytes() for path in paths if path.is_file() and not path.name.startswith(".")]
 
-    def wait_for_files(self, folder: str, count: int, timeout: float = 60.0) -> list[bytes]:
+    def wait_for_files(self, folder: str, count: int, timeout: float = PATIENCE) -> list[bytes]:
         def there() -> list[Path]:
             paths = (self.home / folder).glob("*")
             return [path for path in paths if path.is_file() and not path.name.startswith(".")]
@@ -180,7 +180,7 @@ class Process:
         if self.runs:
             self._process.send_signal(signal.SIGTERM)
         try:
-            return self._process.wait(60)
+            return self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"{self.name} did not stop:\n{self.output()}") from None

@@ -103,7 +103,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def ignore(self) -> None:
         """Neither reads nor answers until the test lets go."""
-        self.receiver.released.wait(20)
+        self.receiver.released.wait()
         self.close_connection = True
 
     def close_after(self, count: int) -> None:

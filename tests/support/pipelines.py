@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from tests.support.box import Box
+from tests.support.waiting import PATIENCE
 
 _PIPELINE = """
 import sys
@@ -39,7 +40,7 @@ def pipeline(box: Box, home: Path, *, master: str = "local[2]") -> Iterator[subp
         for member in family:
             with suppress(psutil.NoSuchProcess):
                 member.kill()
-        psutil.wait_procs(family, 10)
+        psutil.wait_procs(family, PATIENCE)
 
 
 def family_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
@@ -51,5 +52,5 @@ def family_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
 
 
 def wait_for_end(family: list[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(family, 30)
+    _, alive = psutil.wait_procs(family, PATIENCE)
     assert alive == []

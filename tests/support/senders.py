@@ -11,6 +11,7 @@ from postroom.adapters import Attempt, PortAdapter
 from postroom.errors import DeliveryFailure
 from postroom.message import Message
 from postroom.system_properties import BTS
+from tests.support.waiting import PATIENCE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,5 +72,5 @@ class Stuck:
         self.let_go = threading.Event()
 
     def __call__(self, message: Message, attempt: Attempt) -> None:
-        if not self.let_go.wait(60):
+        if not self.let_go.wait(PATIENCE):
             raise DeliveryFailure("The test forgot to let go.")

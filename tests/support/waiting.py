@@ -8,8 +8,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+#: Seconds until a test gives up. Nothing that works takes so long, on however slow a machine.
+PATIENCE = 600
 
-def wait_until(condition: Callable[[], T], timeout: float = 10.0, *, what: str = "") -> T:
+
+def wait_until(condition: Callable[[], T], timeout: float = PATIENCE, *, what: str = "") -> T:
     """Ask `condition` until its answer is true, and return that answer; fail after `timeout` seconds.
 
     >>> wait_until(lambda: list(out.glob("*.json")), what="a file in out")

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from postroom.stop_signals import stopped_by_signals
+from tests.support.waiting import PATIENCE
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -19,5 +20,5 @@ def test_a_signal_in_the_middle_of_waiting_does_not_stop_the_process_for_ever(nu
     with stopped_by_signals(stopping):
         with lock:
             signal.raise_signal(number)
-        assert stopping.wait(10)
+        assert stopping.wait(PATIENCE)
     assert signal.getsignal(number) is before

@@ -19,6 +19,7 @@ from postroom.errors import DeliveryFailure
 from postroom.message import FileSlice, Message
 from postroom.system_properties import FILE
 from tests.support.send_adapter_conformance import DeliveringAdapterConformance, OtherSide, attempt
+from tests.support.waiting import PATIENCE
 
 
 @dataclass
@@ -108,14 +109,16 @@ adapter.send(message, adapters.Attempt(instance_id=uuid.UUID(int=8)))
 def test_a_crash_leaves_a_whole_file_or_none_and_the_repeat_counts_as_sent(
     tmp_path: Path, step: str, when: str, mode: str, visible: int
 ) -> None:
-    crashed = subprocess.run([sys.executable, "-c", CRASHES, str(tmp_path), step, when, mode], check=False, timeout=60)
+    crashed = subprocess.run(
+        [sys.executable, "-c", CRASHES, str(tmp_path), step, when, mode], check=False, timeout=PATIENCE
+    )
     assert crashed.returncode == 9
     files = [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
     assert [file.stat().st_size for file in files] == [100_000] * visible
 
     # Nothing in a send calls chmod, so this one does not crash.
     repeat = subprocess.run(
-        [sys.executable, "-c", CRASHES, str(tmp_path), "chmod", when, mode], check=False, timeout=60
+        [sys.executable, "-c", CRASHES, str(tmp_path), "chmod", when, mode], check=False, timeout=PATIENCE
     )
     assert repeat.returncode == 0
     files = [path for path in tmp_path.iterdir() if not path.name.startswith(".")]

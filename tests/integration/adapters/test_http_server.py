@@ -12,7 +12,7 @@ from http.client import HTTPConnection
 import pytest
 
 from postroom.adapters.http.server import Answer, Handler, HttpServer, Limits, Request
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 
 def echo(request: Request) -> Answer:
@@ -34,7 +34,7 @@ def serving(handle: Handler = echo, limits: Limits | None = None) -> Iterator[Ht
 
 def exchange(server: HttpServer, sent: bytes) -> bytes:
     """What comes back until the server closes."""
-    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=20)) as client:
+    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)) as client:
         client.sendall(sent)
         received = b""
         while piece := client.recv(65536):
@@ -44,7 +44,7 @@ def exchange(server: HttpServer, sent: bytes) -> bytes:
 
 def test_requests_on_one_connection_and_on_many() -> None:
     with serving() as server:
-        connection = HTTPConnection("127.0.0.1", server.port, timeout=20)
+        connection = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         for size in (0, 5, 300_000):
             connection.request("POST", "/a/b?c=d", body=b"x" * size)
             answer = json.loads(connection.getresponse().read())
@@ -85,7 +85,7 @@ def test_what_is_no_request_is_refused(sent: bytes, status: int) -> None:
 
 
 def test_a_body_that_is_shorter_than_announced_is_refused() -> None:
-    with serving() as server, closing(socket.create_connection(("127.0.0.1", server.port), timeout=20)) as client:
+    with serving() as server, closing(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)) as client:
         client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc")
         client.shutdown(socket.SHUT_WR)
         assert client.recv(65536).startswith(b"HTTP/1.1 400 ")
@@ -101,7 +101,7 @@ def test_a_client_that_is_too_slow_is_sent_away(sent: bytes) -> None:
 
 @pytest.mark.parametrize("limits", [Limits(timeout=20, whole=0.3), Limits(timeout=0.3)], ids=["whole", "slowest"])
 def test_a_body_that_trickles_is_ended_although_each_wait_is_short(limits: Limits) -> None:
-    with serving(limits=limits) as server, closing(socket.create_connection(("127.0.0.1", server.port), 20)) as client:
+    with serving(limits=limits) as server, closing(socket.create_connection(("127.0.0.1", server.port))) as client:
         client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
         ended = threading.Event()
 
@@ -124,7 +124,7 @@ def test_an_answer_before_the_body_reaches_a_client_that_still_sends() -> None:
         return Answer(status=413)
 
     with serving(refuse) as server:
-        connection = HTTPConnection("127.0.0.1", server.port, timeout=20)
+        connection = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         connection.request("POST", "/", body=b"x" * 3_000_000)
         answer = connection.getresponse()
         assert answer.status == 413
@@ -140,7 +140,7 @@ def test_a_client_that_asks_first_is_told_to_go_on_only_if_its_body_is_wanted() 
 
     with serving(choose) as server:
         assert exchange(server, head % b"/unwanted").startswith(b"HTTP/1.1 404 ")
-        with closing(socket.create_connection(("127.0.0.1", server.port), timeout=20)) as client:
+        with closing(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)) as client:
             client.sendall(head % b"/wanted")
             assert client.recv(65536).startswith(b"HTTP/1.1 100 ")
             client.sendall(b"abc")
@@ -154,7 +154,7 @@ def test_a_handler_that_fails_is_a_500_and_the_server_goes_on() -> None:
         return echo(request)
 
     with serving(fail) as server:
-        connection = HTTPConnection("127.0.0.1", server.port, timeout=20)
+        connection = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         for path, status in (("/fail", 500), ("/", 200)):
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -165,10 +165,10 @@ def test_a_handler_that_fails_is_a_500_and_the_server_goes_on() -> None:
 
 def test_more_connections_than_there_may_be_wait_their_turn() -> None:
     with serving(limits=Limits(connections=1, idle=20)) as server:
-        first = HTTPConnection("127.0.0.1", server.port, timeout=20)
+        first = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         first.request("GET", "/first")
         first.getresponse().read()
-        second = HTTPConnection("127.0.0.1", server.port, timeout=20)
+        second = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         second.request("GET", "/second")
         first.close()
         assert json.loads(second.getresponse().read())["path"] == "/second"
@@ -180,15 +180,15 @@ def test_stopping_finishes_what_is_under_way_and_leaves_the_idle() -> None:
 
     def wait(request: Request) -> Answer:
         entered.set()
-        assert release.wait(20)
+        assert release.wait(PATIENCE)
         return echo(request)
 
     server = HttpServer("127.0.0.1", 0, wait)
     server.start()
-    idle = socket.create_connection(("127.0.0.1", server.port), timeout=20)
-    busy = HTTPConnection("127.0.0.1", server.port, timeout=20)
+    idle = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
+    busy = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
     busy.request("GET", "/busy")
-    assert entered.wait(20)
+    assert entered.wait(PATIENCE)
     stopping = threading.Thread(target=server.stop, args=(20,))
     stopping.start()
     assert idle.recv(1) == b""
@@ -196,7 +196,7 @@ def test_stopping_finishes_what_is_under_way_and_leaves_the_idle() -> None:
     answer = busy.getresponse()
     assert answer.status == 200
     assert answer.headers["Connection"] == "close"
-    stopping.join(20)
+    stopping.join(PATIENCE)
     assert not stopping.is_alive()
 
     def refused() -> bool:

@@ -15,6 +15,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
 from postroom.operations import groups, ports
 from tests.support.box import Box, Region, interchange
+from tests.support.waiting import PATIENCE
 
 
 def publish_until(stop: threading.Event, box: Box, location: ReceiveLocation, streaming: bool) -> int:
@@ -104,7 +105,7 @@ def test_no_message_through_a_group_is_left_behind_by_a_start(box: Box) -> None:
 
     def change(stop_it: Callable[..., object], start_it: Callable[..., object], name: str) -> None:
         with connect(box.url) as connection:
-            running.wait(60)
+            running.wait(PATIENCE)
             for _ in range(40):
                 stop_it(connection, name)
                 start_it(connection, name)
@@ -115,7 +116,7 @@ def test_no_message_through_a_group_is_left_behind_by_a_start(box: Box) -> None:
             pool.submit(change, ports.stop, ports.start, "P"),
             pool.submit(change, groups.stop, groups.start, "G"),
         ]
-        running.wait(60)
+        running.wait(PATIENCE)
         for operator in operators:
             operator.result()
         stop.set()

@@ -55,9 +55,9 @@ def test_a_stream_that_cannot_be_started_is_told_and_tried_again(box: Box, login
             running.check()
             return running.starts
 
-        wait_until(lambda: tries() >= 2, 60, what="a second try")
+        wait_until(lambda: tries() >= 2, what="a second try")
         reason = "the stream cannot be started: Failed to find the data source: kafka."
-        wait_until(lambda: state_of(box, location) == ("failing", reason), 60, what="a report")
+        wait_until(lambda: state_of(box, location) == ("failing", reason), what="a report")
         assert not running.is_starting
         assert running.starts < 4, "it is tried at longer and longer intervals"
     finally:
@@ -75,7 +75,7 @@ def test_a_folder_that_cannot_be_made_is_told(box: Box, login: Login, tmp_path: 
             state, reason = state_of(box, location) or ("", "")
             return state == "failing" and "nothing can be taken in" in reason and "Not a directory" in reason
 
-        wait_until(is_told, 60, what="a report")
+        wait_until(is_told, what="a report")
     finally:
         running.stop()
 
@@ -87,7 +87,7 @@ def test_an_adapter_that_cannot_be_loaded_is_told(box: Box, login: Login, tmp_pa
     process._follow_configuration()
     try:
         process._check_locations()
-        wait_until(lambda: (state_of(box, location) or ("",))[0] == "failing", 60, what="a report")
+        wait_until(lambda: (state_of(box, location) or ("",))[0] == "failing", what="a report")
     finally:
         process._stop_all()
 
@@ -158,7 +158,7 @@ def test_others_go_on_while_a_changed_location_comes_to_its_end(
         turn()
         return len(slow) == 3
 
-    wait_until(is_served_anew, 30, what="the location as it is now")
+    wait_until(is_served_anew, what="the location as it is now")
     assert slow[2].location.name == "one"
     process._stop_all()
     assert process._counts["published"] == 3

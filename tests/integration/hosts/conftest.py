@@ -11,9 +11,10 @@ import pytest
 from postroom.hosts import HostInstance, HostSettings
 from tests.support.box import Box
 from tests.support.senders import Recorder
+from tests.support.waiting import PATIENCE
 
 #: Jobs run only where a test asks for them, so that it can look at what they would change.
-SETTINGS = HostSettings(runs_jobs=False, memory_queue=100, stop_within=timedelta(seconds=10))
+SETTINGS = HostSettings(runs_jobs=False, memory_queue=100, stop_within=timedelta(seconds=PATIENCE))
 
 StartHost = Callable[..., HostInstance]
 

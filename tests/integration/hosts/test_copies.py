@@ -39,7 +39,7 @@ def delivered(database: str, home: Path) -> list[str]:
     """Lets a host deliver everything that is queued; the names of the files."""
     with connect(database) as connection, HostInstance(database, "Main", home, settings=SETTINGS, as_role=True):
         wait_until(
-            lambda: connection.execute("SELECT count(*) FROM instances").fetchone() == (0,), 30, what="all delivered"
+            lambda: connection.execute("SELECT count(*) FROM instances").fetchone() == (0,), what="all delivered"
         )
     files = sorted((home / "out").iterdir())
     assert {file.read_bytes() for file in files} == {b"order"}

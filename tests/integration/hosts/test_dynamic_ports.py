@@ -71,7 +71,7 @@ def test_each_message_goes_where_it_says(box: Box, tmp_path: Path) -> None:
         publish(box, "out/three.txt", "FILE", body=b"three")
         publish(box, receiver.url, body=b"four")
         publish(box, f"{receiver.url}/elsewhere", "HTTP", body=b"five")
-        wait_until(lambda: nothing_left(box), 30, what="all sent")
+        wait_until(lambda: nothing_left(box), what="all sent")
         assert box.count("suspended_queue") == 0
         assert sorted(one.body for one in receiver.accepted) == [b"five", b"four"]
     assert [path.read_bytes() for path in (tmp_path / "out" / "one").glob("*.txt")] == [b"one"]
@@ -97,7 +97,7 @@ def test_what_cannot_be_sent_is_suspended_at_once_and_can_be_resumed(
     """No retry: trying again cannot help. Resumable: another configuration of the port can."""
     add_port(box, urls=["https://example.com/"])
     publish(box, address, transport_type)
-    wait_until(lambda: suspended(box), 30, what="the message suspended")
+    wait_until(lambda: suspended(box), what="the message suspended")
     assert suspended(box) == [("ADDRESS", adapter, address or "", True)]
 
 
@@ -105,13 +105,13 @@ def test_what_cannot_be_sent_is_suspended_at_once_and_can_be_resumed(
 def test_a_port_that_may_go_there_now_sends_what_is_resumed(box: Box, tmp_path: Path) -> None:
     add_port(box, folders=["out"])
     publish(box, "file:other/a.txt")
-    wait_until(lambda: suspended(box), 30, what="the message suspended")
+    wait_until(lambda: suspended(box), what="the message suspended")
     box.connection.execute(
         """UPDATE send_ports SET adapter = adapter || '{"folders": ["out", "other"]}' WHERE name = 'Anywhere'"""
     )
     box.connection.execute("SELECT change_routing()")
     box.connection.execute("SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue")
-    wait_until(lambda: (tmp_path / "other" / "a.txt").exists(), 30, what="the file")
+    wait_until(lambda: (tmp_path / "other" / "a.txt").exists(), what="the file")
 
 
 @pytest.mark.usefixtures("host")
@@ -120,10 +120,10 @@ def test_a_failed_send_is_tried_again_by_the_ports_policy(box: Box) -> None:
         receiver.fail(times=2)
         add_port(box)
         publish(box, receiver.url)
-        wait_until(lambda: len(receiver.accepted) == 1, 30, what="the third attempt")
+        wait_until(lambda: len(receiver.accepted) == 1, what="the third attempt")
         receiver.fail(times=10)
         publish(box, receiver.url)
-        wait_until(lambda: suspended(box), 30, what="the message suspended")
+        wait_until(lambda: suspended(box), what="the message suspended")
         assert suspended(box) == [("DELIVERY", "http", receiver.url, True)]
 
 
@@ -132,7 +132,7 @@ def test_what_the_adapter_finds_in_the_context(box: Box, start_host: StartHost) 
     recorder = Recorder()
     start_host(recorder)
     publish(box, "file:out/a")
-    [sent] = wait_until(lambda: recorder.sent, 30, what="the message")
+    [sent] = wait_until(lambda: recorder.sent, what="the message")
     context = sent.message.context
     assert context[BTS.IsDynamicSend] is True
     assert context[BTS.OutboundTransportLocation] == "file:out/a"
@@ -160,8 +160,8 @@ def test_a_dynamic_port_routes_its_failures_like_any_other(box: Box, tmp_path: P
     box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'", adapter=errors)
     add_port(box, route_failures=True)
     publish(box, "ftp://example.com/a", body=b"the original")
-    wait_until(lambda: list((tmp_path / "errors").glob("[!.]*")), 30, what="the error message")
-    wait_until(lambda: nothing_left(box), 30, what="all sent")
+    wait_until(lambda: list((tmp_path / "errors").glob("[!.]*")), what="the error message")
+    wait_until(lambda: nothing_left(box), what="all sent")
     assert [path.read_bytes() for path in (tmp_path / "errors").iterdir()] == [b"the original"]
     assert box.count("suspended_queue") == 0
     context = box.one("SELECT context -> 'promoted' FROM spool WHERE context -> 'promoted' ? 'ErrorReport#ErrorType'")

@@ -297,7 +297,7 @@ def test_killed_in_the_middle_of_many_failures(box: Box, start_host: StartHost, 
     command = [sys.executable, "-m", "tests.support.failing_host", box.url, "Default", str(tmp_path)]
     process = subprocess.Popen(command, cwd=Path(tests.__path__[0]).parent)
     try:
-        wait_until(lambda: box.count("suspended_queue") > 10, 60)
+        wait_until(lambda: box.count("suspended_queue") > 10)
     finally:
         process.kill()
         process.wait()
@@ -305,7 +305,7 @@ def test_killed_in_the_middle_of_many_failures(box: Box, start_host: StartHost, 
     start_host(Recorder(always_fails))
     wait_until(lambda: locks(box) == 1)
     bury_the_dead(box)
-    wait_until(lambda: box.count("work_queue") == 0, 60)
+    wait_until(lambda: box.count("work_queue") == 0)
     assert box.count("suspended_queue") == count
     about = "SELECT count(DISTINCT s.context -> 'written' ->> 'ErrorReport#FailureMessageID') FROM suspended_queue q"
     assert box.one(f"{about} JOIN spool s USING (message_id)") == count
@@ -338,7 +338,7 @@ def test_when_the_database_is_in_trouble_it_is_tried_again(
     recorder = Recorder(fails_at("Web"))
     instance = start_host(recorder)
     box.agent().publish([order()])
-    wait_until(lambda: instance.counts["completed"] == 1, 30)
+    wait_until(lambda: instance.counts["completed"] == 1)
     assert [one.port for one in recorder.began] == ["Web", "Web", "Errors"]
     assert (instance.counts["retried"], instance.counts["suspended"]) == (1, 0)
     nothing_left(box)

@@ -37,7 +37,7 @@ from postroom.system_properties import BTS, HTTP
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location
 from tests.support.load import set_load
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 ORDER = b'{"region": "EU"}'
 
@@ -62,7 +62,7 @@ def listening(box: Box, *served: ReceiveLocation, url: str | None = None) -> Ite
 def ask(
     http: HttpLocations, body: Any = ORDER, *, method: str = "POST", path: str = "/orders", **headers: str
 ) -> tuple[HTTPResponse, dict[str, Any]]:
-    connection = HTTPConnection("127.0.0.1", http.ports[0], timeout=30)
+    connection = HTTPConnection("127.0.0.1", http.ports[0], timeout=PATIENCE)
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request(method, path, body=body, headers=sent, encode_chunked=not isinstance(body, bytes | None))
     answer = connection.getresponse()
@@ -282,7 +282,7 @@ def test_tls(box: Box, tmp_path: Path) -> None:
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
     with listening(box, location) as http:
-        connection = HTTPSConnection("127.0.0.1", http.ports[0], timeout=30, context=trusting)
+        connection = HTTPSConnection("127.0.0.1", http.ports[0], timeout=PATIENCE, context=trusting)
         connection.request("POST", "/orders", body=ORDER)
         assert connection.getresponse().status == 202
         connection.close()

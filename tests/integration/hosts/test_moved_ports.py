@@ -51,6 +51,6 @@ def test_the_old_host_delivers_what_it_has_and_the_new_one_what_comes(database: 
             HostInstance(database, "Main", tmp_path, settings=SETTINGS, as_role=True, build_adapter=old.build),
             HostInstance(database, "Slow", tmp_path, settings=SETTINGS, as_role=True, build_adapter=new.build),
         ):
-            wait_until(lambda: len(old.sent) == 3 and len(new.sent) == 1, 30, what="everything sent")
+            wait_until(lambda: len(old.sent) == 3 and len(new.sent) == 1, what="everything sent")
         assert sorted(old.bodies) == [b"kept", b"kept through the group", b"queued"]
         assert new.bodies == [b"new"]

@@ -24,7 +24,7 @@ from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Priority, Region
 from tests.support.collecting_service import SERVICE, Collector
 from tests.support.senders import Recorder
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 CLASSES = [ServiceClass.ORCHESTRATIONS, ServiceClass.CACHING, ServiceClass.MESSAGING_ISOLATED]
 
@@ -196,7 +196,7 @@ def test_another_host_instance_goes_on_where_one_stopped(
     def step(service: Collector, claimed: ClaimedMessage, message: Message) -> Outcome | None:
         if len(service.received.get(claimed.instance_id, ())) == 1:
             at_two.set()
-            assert let_go.wait(30)
+            assert let_go.wait(PATIENCE)
         return None
 
     def build(context: ServiceContext) -> Collector:
@@ -204,7 +204,7 @@ def test_another_host_instance_goes_on_where_one_stopped(
         return made[-1]
 
     first = start_host(Recorder(), services={ServiceClass.ORCHESTRATIONS: build})
-    assert at_two.wait(30)
+    assert at_two.wait(PATIENCE)
     with ThreadPoolExecutor() as pool:
         stopped = pool.submit(first.stop)
         wait_until(lambda: len(first._held()) == 1, what="the instance to forget what it does not work on")

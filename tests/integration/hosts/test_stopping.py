@@ -17,7 +17,7 @@ from postroom.messagebox.check import check
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box, Region
 from tests.support.senders import Recorder, Stuck
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 
 def orders(count: int) -> list[Message]:
@@ -35,7 +35,7 @@ def test_what_is_under_way_is_finished_and_the_rest_given_back(box: Box, start_h
     stopping.start()
     wait_until(lambda: instance._subservices[0]._poller.stopping)
     stuck.let_go.set()
-    stopping.join(20)
+    stopping.join(PATIENCE)
     assert not stopping.is_alive()
     assert len(recorder.sent) == 5
     assert box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NULL") == 45
@@ -66,7 +66,7 @@ def test_run_host_works_until_the_event_is_set(box: Box, tmp_path: Path) -> None
     box.agent().publish(orders(3))
     wait_until(lambda: box.count("work_queue") == 0)
     stop.set()
-    running.join(20)
+    running.join(PATIENCE)
     assert not running.is_alive()
     assert len(recorder.sent) == 3
     assert box.count("host_instances") == 0
@@ -77,8 +77,8 @@ def test_a_process_stops_at_a_signal(box: Box, tmp_path: Path) -> None:
     box.agent().publish(orders(10))
     command = [sys.executable, "-m", "tests.support.stuck_host", box.url, "Default", str(tmp_path)]
     with subprocess.Popen(command, cwd=Path(tests.__path__[0]).parent) as process:
-        wait_until(lambda: box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NOT NULL") == 10, 60)
+        wait_until(lambda: box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NOT NULL") == 10)
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
     assert box.count("host_instances") == 0
     assert box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NULL") == 10

@@ -81,7 +81,7 @@ def test_what_a_killed_process_held_goes_to_another(box: Box, start_host: StartH
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.agent().publish(orders(20))
     with stuck_process(box, tmp_path) as process:
-        wait_until(lambda: claimed(box) == 20, 60)
+        wait_until(lambda: claimed(box) == 20)
         recorder = Recorder()
         instance = start_host(recorder)
         assert bury_the_dead(box) == 0, "it lives"
@@ -232,7 +232,7 @@ def test_all_its_connections_may_break_and_nothing_is_lost(box: Box, start_host:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND application_name LIKE 'postroom host%'"
         )
-    wait_until(lambda: box.count("work_queue") == 0, 60)
+    wait_until(lambda: box.count("work_queue") == 0)
     assert len({one.message.message_id for one in recorder.sent}) == 200
     assert box.count("instances") == 0, "nothing was suspended, and no attempt was counted as failed"
     wait_until(lambda: instance.returns > 0)

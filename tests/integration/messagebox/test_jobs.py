@@ -19,7 +19,7 @@ from postroom.messagebox.jobs import JOB_LOCK, Job, JobRun, JobSettings, jobs, r
 from postroom.messagebox.queues import HostQueues
 from postroom.operations import ports
 from tests.support.box import Box, Region
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 QUEUES = HostQueues("Default")
 
@@ -234,11 +234,11 @@ def test_under_load_no_count_is_lost_and_the_spool_returns_to_zero(subscribed: B
     for thread in (*publishers, *others):
         thread.start()
     for thread in publishers:
-        thread.join(60)
-    wait_until(lambda: completed[0] == 600 or failed, 60)
+        thread.join(PATIENCE)
+    wait_until(lambda: completed[0] == 600 or failed)
     done.set()
     for thread in others:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert failed == []
     assert alarms == []
     assert seen == {1, 2}

@@ -27,13 +27,13 @@ def test_a_host_learns_how_much_waits_and_slows_down_until_it_is_less(box: Box) 
         assert measured(connection)[:2] == (0, 0)
         # Every message is queued twice: suspended ones count.
         box.receive(location, b"\n".join(b'{"region": "EU"}' for _ in range(40)))
-        wait_until(lambda: measured(connection)[:2] == (80, 40), 30, what="80 rows in queues")
+        wait_until(lambda: measured(connection)[:2] == (80, 40), what="80 rows in queues")
         throttle = read_throttle(connection, box.host().host_id)
         assert throttle is not None
         assert throttle.reason.startswith("80 messages wait in the queues; the threshold is 50")
         box.connection.execute("DELETE FROM work_queue")
         box.connection.execute("SELECT pg_stat_force_next_flush()")
-        wait_until(lambda: measured(connection)[0] == 40, 30, what="40 rows in queues")
+        wait_until(lambda: measured(connection)[0] == 40, what="40 rows in queues")
         assert read_throttle(connection, box.host().host_id) is None
 
 
@@ -51,7 +51,7 @@ def test_counters_that_a_crash_has_set_to_zero_are_set_right(box: Box) -> None:
     location = box.add_location()
     box.add_port("Started", "exists(Region)")
     box.receive(location, b"\n".join(b'{"region": "EU"}' for _ in range(40)))
-    wait_until(lambda: measured(box.connection)[:2] == (40, 40), 120, what="40 rows in queues")
+    wait_until(lambda: measured(box.connection)[:2] == (40, 40), what="40 rows in queues")
     tables = "SELECT inhrelid FROM pg_inherits WHERE inhparent = 'work_queue'::regclass UNION SELECT 'spool'::regclass"
     for (table,) in box.connection.execute(tables.encode()).fetchall():
         box.connection.execute("SELECT pg_stat_reset_single_table_counters(%s)", (table,))

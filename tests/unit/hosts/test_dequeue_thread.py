@@ -16,6 +16,7 @@ from postroom.hosts.thread_connections import ThreadConnections
 from postroom.hosts.work_in_hand import WorkInHand
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry
+from tests.support.waiting import PATIENCE
 from tests.unit.hosts.test_work_in_hand import claimed, opened
 
 
@@ -60,7 +61,7 @@ def threads(count: int, work: WorkInHand, handle: Callable[[ClaimedMessage], Out
     for thread in running:
         thread.start()
     work.end()
-    assert all(thread.join(10) for thread in running)
+    assert all(thread.join(PATIENCE) for thread in running)
     return stored
 
 
@@ -93,7 +94,7 @@ def test_nothing_waits_behind_a_slow_message_while_another_thread_is_free() -> N
 
     def handle(message: ClaimedMessage) -> Outcome:
         if message.seq == 0:
-            return Verdict.COMPLETE if others_done.wait(10) else Verdict.DISCARD
+            return Verdict.COMPLETE if others_done.wait(PATIENCE) else Verdict.DISCARD
         others.remove(message.seq)
         if not others:
             others_done.set()

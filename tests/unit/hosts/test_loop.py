@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from postroom.hosts.loop import Loop
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 
 def test_it_repeats_its_step_until_it_is_stopped() -> None:
@@ -23,9 +23,9 @@ def test_it_repeats_its_step_until_it_is_stopped() -> None:
 
     loop = Loop("test", step)
     loop.start()
-    assert enough.wait(10)
+    assert enough.wait(PATIENCE)
     loop.stop()
-    assert loop.join(10)
+    assert loop.join(PATIENCE)
     assert loop.stopping
 
 
@@ -41,9 +41,9 @@ def test_a_failure_is_said_and_tried_again(caplog: pytest.LogCaptureFixture) -> 
 
     loop = Loop("test", step)
     loop.start()
-    assert went_well.wait(10)
+    assert went_well.wait(PATIENCE)
     loop.stop()
-    assert loop.join(10)
+    assert loop.join(PATIENCE)
     assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR"]
     assert "the server is away" in caplog.text
     assert "ZeroDivisionError" in caplog.text, "with its traceback"
@@ -58,9 +58,9 @@ def test_stopping_interrupts_what_the_step_waits_for() -> None:
 
     loop = Loop("test", step, interrupt=interrupted.set)
     loop.start()
-    assert waiting.wait(10)
+    assert waiting.wait(PATIENCE)
     loop.stop()
-    assert loop.join(10)
+    assert loop.join(PATIENCE)
 
 
 def test_a_failure_while_it_stops_is_not_said(caplog: pytest.LogCaptureFixture) -> None:
@@ -73,5 +73,5 @@ def test_a_failure_while_it_stops_is_not_said(caplog: pytest.LogCaptureFixture) 
     loop = Loop("test", step, interrupt=stop.set)
     loop.start()
     loop.stop()
-    wait_until(lambda: loop.join(10))
+    wait_until(lambda: loop.join(PATIENCE))
     assert caplog.records == []

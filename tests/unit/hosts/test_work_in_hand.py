@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from postroom.hosts.work_in_hand import WorkInHand
 from postroom.messagebox.queues import ClaimedMessage
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 
 def claimed(*seqs: int) -> list[ClaimedMessage]:
@@ -108,7 +108,7 @@ def test_of_what_many_threads_take_nothing_is_lost_and_nothing_taken_twice() -> 
         work.settle(got[:])
     work.end()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
     assert sorted(got + forgotten) == list(range(20_000))
     work.settle(got)
     assert work.held == []
@@ -142,7 +142,7 @@ def test_while_it_is_shut_threads_wait_and_at_its_end_they_go() -> None:
     work.reopen()
     assert got == []
     work.end()
-    thread.join(10)
+    thread.join(PATIENCE)
     assert got == [None]
 
 
@@ -153,7 +153,7 @@ def test_waiting_for_room_ends_when_room_is_made() -> None:
     thread = threading.Thread(target=lambda: rooms.append(work.wait_for_room(30.0)[0]))
     thread.start()
     taken(work, 1)
-    thread.join(10)
+    thread.join(PATIENCE)
     assert rooms == [1]
 
 
@@ -164,7 +164,7 @@ def test_a_helper_is_told_when_the_last_one_is_taken() -> None:
     thread = threading.Thread(target=lambda: rooms.append(work.wait_for_room(30.0, when_empty=True)[0]))
     thread.start()
     taken(work, 4)
-    thread.join(10)
+    thread.join(PATIENCE)
     assert rooms == [2]
 
 

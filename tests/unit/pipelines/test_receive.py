@@ -20,6 +20,7 @@ from postroom.pipelines import Csv, Json, JsonLines, PassThrough, Receive, Xml, 
 from postroom.pipelines.message_batch import MessageBatch
 from postroom.properties import Property
 from postroom.system_properties import BTS, FILE
+from tests.support.waiting import PATIENCE
 from tests.unit.pipelines.conftest import Receive as Run
 
 Region = Property("Orders.Region", str)
@@ -292,7 +293,7 @@ def test_a_component_that_runs_in_circles_is_ended() -> None:
 
     with pytest.raises(PipelineFailure, match="circles: it did not return"):
         list(Receive(decode=[circles], seconds=0.05).disassemble(Bytes(b"x")))
-    assert ended.wait(60)
+    assert ended.wait(PATIENCE)
 
 
 # -- definitions ---------------------------------------------------------------------------------------------------
