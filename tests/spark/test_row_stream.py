@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from postroom import Property, pipelines
+from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.bulk.row_stream import StreamFolder, start_row_stream
 from postroom.spark.login import Login
@@ -74,7 +75,8 @@ def test_a_stream_goes_on_where_it_was_left(box: Box, start: Start, tmp_path: Pa
 
 
 def register_halves(session: SparkSession, broken: Path) -> None:
-    """A source of one batch in two partitions, the second of which comes to a halt while a file is there."""
+    """A source of one batch in two partitions, or three if another file is there. The second comes to a halt while this
+    one is."""
     from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
     class Half(InputPartition):
@@ -88,7 +90,9 @@ def register_halves(session: SparkSession, broken: Path) -> None:
             return {"batch": 1}
 
         def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-            return [Half(0), Half(1)] if start["batch"] < end["batch"] else []
+            if start["batch"] >= end["batch"]:
+                return []
+            return [Half(number) for number in range(3 if broken.with_name("more cores").exists() else 2)]
 
         def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
             for number in range(100):
@@ -128,6 +132,13 @@ def test_a_batch_that_was_interrupted_is_read_on_as_it_was_begun(
     folder = StreamFolder.of(location, tmp_path)
     assert not folder.is_between_batches
     broken.unlink()
+    (tmp_path / "more cores").touch()
+    with pytest.raises(Exception, match="was begun in 2 partitions, and comes again in 3"):
+        start(location, once=True).awaitTermination(120)
+    (tmp_path / "more cores").unlink()
+    with pytest.raises(StateError, match="its checkpoint is not in"):
+        start_row_stream(session, location, login=login, home=tmp_path / "another home")
+    assert box.count("spool") < 200
     # Chunks would end elsewhere now, and rows be other messages; those of the batch that was begun are not.
     monkeypatch.setattr("postroom.spark.bulk.reading.CHUNK_ROWS", 33)
     query = start(replace(location, pipeline={**location.pipeline, "body": "csv"}))

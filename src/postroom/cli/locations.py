@@ -81,6 +81,24 @@ def disable(frame: Frame, names: tuple[str, ...]) -> None:
     _change(frame, names, locations.disable, "disabled")
 
 
+@location.command("begin-anew")
+@_NAMES
+@frame_options
+@pass_frame
+def begin_anew(frame: Frame, names: tuple[str, ...]) -> None:
+    """Let streams of rows (Kafka and the like) begin where their options say, because their checkpoint is lost.
+
+    Rows that were read before may be published again, and others never. What is found of the old checkpoint is kept.
+
+    \b
+    Example:
+      postroom location begin-anew orders-topic
+    """
+    from postroom.operations import locations
+
+    _change(frame, names, locations.begin_anew, "begins anew")
+
+
 @location.command()
 @_NAMES
 @click.option("--window", metavar="HH:MM-HH:MM", help="The time of day; one that ends earlier goes over midnight.")

@@ -111,6 +111,25 @@ def schedule(connection: Connection, name: str, when: Schedule | None) -> None:
     transaction(connection, work)
 
 
+def begin_anew(connection: Connection, name: str) -> None:
+    """The stream of rows of this location begins where its options say, when it is next started or reads its next
+    batch. Which rows were read before is forgotten; their receipts are not found again."""
+
+    def work(connection: Connection) -> None:
+        _enabled(connection, name)
+        begun = connection.execute(
+            "UPDATE streams SET anew = true WHERE location_id = (SELECT id FROM receive_locations WHERE name = %s)",
+            (name,),
+        )
+        if not begun.rowcount:
+            raise StateError(
+                f"Receive location {name!r} has no stream that has begun.",
+                hint="Only a location over a source with offsets, such as Kafka, has one.",
+            )
+
+    transaction(connection, work)
+
+
 def _enabled(connection: Connection, name: str) -> bool:
     row = connection.execute("SELECT enabled FROM receive_locations WHERE name = %s", (name,)).fetchone()
     if row is None:

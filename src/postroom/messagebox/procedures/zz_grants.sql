@@ -12,7 +12,7 @@ GRANT EXECUTE ON FUNCTION
     messagebox.fold_ref_count_log, messagebox.message_cleanup, messagebox.parts_cleanup,
     messagebox.purge_subscriptions, messagebox.dead_processes_cleanup, messagebox.operate_on_instances,
     messagebox.purge_receipts, messagebox.find_instance_subscriptions, messagebox.lock_instance_subscriptions, messagebox.locate_convoy_instances,
-    messagebox.begin_split, messagebox.split_progress
+    messagebox.begin_split, messagebox.split_progress, messagebox.begin_stream, messagebox.begin_stream_batch
     TO __HOSTS_ROLE__;
 
 -- Who published is filled by the server from the login: published_by and published_at are not in the grant. On whose

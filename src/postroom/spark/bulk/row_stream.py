@@ -19,6 +19,7 @@ from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.bulk.reading import Reading, row_columns, session_for
 from postroom.spark.bulk.row_stream_task import RowStreamTask
+from postroom.spark.bulk.stream_memory import StreamMemory
 from postroom.spark.bulk.task import rows_pipeline
 from postroom.spark.login import Login
 from postroom.spark.receive.stream import TRIGGER, start_tallied
@@ -75,7 +76,7 @@ def _begun(file: Path) -> Reading:
         raise StateError(
             f"{file} cannot be read.",
             why=f"It says how the batch is to be read that was begun and not finished. {error}",
-            hint="Put it back from a copy; or take the whole folder away, and the stream begins anew.",
+            hint="Put it back from a copy; or have the stream begin anew: postroom location begin-anew.",
         ) from error
 
 
@@ -88,7 +89,8 @@ def start_row_stream(
     trigger: str = TRIGGER,
     once: bool = False,
 ) -> StreamingQuery:
-    """Starts publishing the rows of a stream where it was left; ``once`` ends with what is there now.
+    """Starts publishing the rows of a stream where it was left; ``once`` ends with what is there now. Raises StateError
+    if it has begun and its checkpoint is not there.
 
     A stream that was interrupted in a batch and is read in another way from now on first brings that batch to its end
     in the old one, and then ends, to be started again.
@@ -97,6 +99,8 @@ def start_row_stream(
     from postroom.spark.session import without_pandas_warning
 
     folder = StreamFolder.of(location, home)
+    memory = StreamMemory(login=login, location=location, folder=folder.path)
+    memory.begin()
     with without_pandas_warning():
         wanted = Reading.begin(session, location, [])
         reading = folder.settle(wanted)
@@ -107,7 +111,11 @@ def start_row_stream(
         rows = frame.select(*row_columns(frame, rows_pipeline(location)))
         tallies = rows.mapInArrow(RowStreamTask(login=login, location=location, paced=not once), TALLY_SCHEMA)
         ends = once or reading != wanted
-        return start_tallied(tallies, location, folder.checkpoint, trigger=None if ends else trigger)
+        return start_tallied(
+            *(tallies, location, folder.checkpoint),
+            trigger=None if ends else trigger,
+            begin_batch=memory.begin_batch,
+        )
 
 
 def _newest(log: Path) -> int:

@@ -6,6 +6,7 @@ import shutil
 import uuid
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,10 +82,16 @@ def start_stream(
 
 
 def start_tallied(
-    tallies: DataFrame, location: ReceiveLocation, checkpoint: Path, *, trigger: str | None
+    tallies: DataFrame,
+    location: ReceiveLocation,
+    checkpoint: Path,
+    *,
+    trigger: str | None,
+    begin_batch: Callable[[int, int], None] | None = None,
 ) -> StreamingQuery:
     """Starts the query that does the work of which these are the tallies; without a trigger it ends with what is there
-    now."""
+    now. ``begin_batch`` is called on the driver before any task of a batch runs, with the batch's number and how many
+    partitions it has; what it raises ends the query."""
     from pyspark.sql import functions
 
     counted = tallies.observe(
@@ -92,12 +99,19 @@ def start_tallied(
         functions.count("*").alias("files"),
         *(functions.sum(name).alias(name) for name in TALLIED[1:]),
     )
-    writer = (
-        counted.writeStream.format("noop")
-        .queryName(f"{location.name}-{uuid.uuid4()}")
-        .option("checkpointLocation", f"file://{checkpoint}")
-    )
+    written = counted.writeStream
+    if begin_batch is None:
+        written = written.format("noop")
+    else:
+        written = written.foreachBatch(partial(_begin_and_write, begin_batch))
+    writer = written.queryName(f"{location.name}-{uuid.uuid4()}").option("checkpointLocation", f"file://{checkpoint}")
     return (writer.trigger(availableNow=True) if trigger is None else writer.trigger(processingTime=trigger)).start()
+
+
+def _begin_and_write(begin_batch: Callable[[int, int], None], tallies: DataFrame, number: int) -> None:
+    # What comes here is not planned again: these are the partitions that the tasks will have.
+    begin_batch(number, tallies._jdf.queryExecution().toRdd().getNumPartitions())
+    tallies.write.format("noop").mode("overwrite").save()
 
 
 def _way_in(

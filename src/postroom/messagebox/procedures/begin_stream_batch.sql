@@ -1,0 +1,27 @@
+-- A batch of a stream of rows is about to be read: a new one, whose units take the place of those of the batch before it,
+-- which has come to its end; or the newest one again. Returns the newest batch then, and of how many partitions it is: if
+-- that is not what was said, the batch must not be read. No row if the stream goes on with another checkpoint, or anew.
+-- Index: primary key of streams; stream_units by location_id. Locks the stream's row.
+CREATE OR REPLACE FUNCTION messagebox.begin_stream_batch(
+    p_location_id uuid, p_checkpoint_id uuid, p_batch bigint, p_units uuid[]
+) RETURNS TABLE (batch bigint, partitions integer)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+DECLARE
+    known streams;
+BEGIN
+    SELECT s.* INTO known FROM streams s
+     WHERE s.location_id = p_location_id AND s.checkpoint_id = p_checkpoint_id AND NOT s.anew
+       AND serves_location(s.location_id)
+       FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    IF p_batch > known.batch THEN
+        UPDATE streams s SET batch = p_batch, partitions = cardinality(p_units) WHERE s.location_id = p_location_id
+        RETURNING s.* INTO known;
+        DELETE FROM stream_units u WHERE u.location_id = p_location_id;
+        INSERT INTO stream_units (unit, location_id) SELECT unnest(p_units), p_location_id;
+    END IF;
+    RETURN QUERY SELECT known.batch, known.partitions;
+END
+$$;
