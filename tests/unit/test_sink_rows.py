@@ -11,8 +11,8 @@ import pytest
 
 from postroom.adapters import SparkSink
 from postroom.message import Context, Message
+from postroom.messagebox.queues import ClaimLost
 from postroom.properties import Property
-from postroom.spark.sinks.drain import reason
 from postroom.spark.sinks.rows import RowFormat
 from postroom.spark.sinks.task import CHUNK_BYTES, CHUNK_MESSAGES, chunks
 from postroom.system_properties import BTS
@@ -111,7 +111,9 @@ class Odd:
         return {"no": "text"} if prop == Region else self._context.get(prop)
 
 
-@pytest.mark.parametrize("error", [psycopg.OperationalError("away"), OSError(28, "No space left"), MemoryError()])
+@pytest.mark.parametrize(
+    "error", [psycopg.OperationalError("away"), OSError(28, "No space left"), MemoryError(), ClaimLost("gone")]
+)
 def test_what_is_no_message_s_fault_ends_the_attempt(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def raises(_: Message) -> bytes:
         raise error
@@ -133,8 +135,3 @@ def test_pieces_fit_into_the_memory_of_a_task() -> None:
     assert chunks([1, 2, 3], [0, 0, 0]) == [[1, 2, 3]]
     assert [len(piece) for piece in chunks(range(1001), [1] * 1001)] == [CHUNK_MESSAGES, CHUNK_MESSAGES, 1]
     assert chunks([1, 2, 3], [CHUNK_BYTES, 1, CHUNK_BYTES * 9]) == [[1], [2], [3]]
-
-
-def test_the_reason_of_a_failed_job_is_one_line() -> None:
-    said = 'Job aborted\nTraceback (most recent call last):\n  File "x"\n    raise\nValueError: away\n\tat org.apache\n'
-    assert reason(RuntimeError(said)) == "RuntimeError: ValueError: away"

@@ -253,12 +253,33 @@ def test_what_a_failed_attempt_has_written_is_removed(box: Box, tmp_path: Path) 
 
     assert written(drain_of(box, tmp_path, fails), box) == 0
     assert list((tmp_path / "lake" / "_postroom" / "staging").iterdir()) == []
-    assert box.one("SELECT error_description FROM scheduled_queue").splitlines()[1] == (
-        "RuntimeError: the job was aborted"
-    )
+    assert box.one("SELECT error_description FROM scheduled_queue").splitlines() == [
+        "The batch could not be written.",
+        "the job was aborted",
+        "It is tried again by the port's policy. The log of the pipeline has the whole account.",
+    ]
     drain = drain_of(box, tmp_path)
     assert drain.queue.waiting(box.connection) == {port_of(box)}
     assert written(drain, box) == 1
+
+
+def test_what_is_not_tried_again_does_not_say_that_it_is(box: Box, tmp_path: Path) -> None:
+    """The account that Spark gives of a failed job is cut down to what failed."""
+    add_sink(box, SparkSink("parquet", "lake"), retry_count=0)
+    publish(box, b"a")
+
+    def fails(step: str) -> None:
+        raise RuntimeError(
+            "An error occurred while calling o396.save.\n: org.apache.spark.SparkClassNotFoundException: "
+            "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: nosuch. SQLSTATE: 42K02\n\tat org.apache.spark.X\n"
+        )
+
+    assert written(drain_of(box, tmp_path, fails), box) == 0
+    assert box.one("SELECT error_description FROM suspended_queue").splitlines() == [
+        "The batch could not be written.",
+        "Failed to find the data source: nosuch.",
+        "Mend the sink and resume the instance. The log of the pipeline has the whole account.",
+    ]
 
 
 def test_a_sink_that_goes_away_in_the_middle(box: Box, tmp_path: Path) -> None:

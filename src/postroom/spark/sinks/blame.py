@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import psycopg
 
-from postroom.errors import DeliveryRefused, MessageFailure, PostroomError
-
-#: What the same message may not meet again: the MessageBox is away, the disk is full, there is no memory.
-_THE_WORLD = (psycopg.Error, OSError, MemoryError)
+from postroom.errors import DeliveryRefused, MessageFailure, StateError
+from postroom.pipelines.world import is_of_the_world
 
 _LONGEST = 300
 
@@ -17,7 +15,7 @@ def failure_of(error: Exception) -> MessageFailure:
     attempt at the batch, of which nothing is lost."""
     if isinstance(error, MessageFailure):
         return error
-    if isinstance(error, (*_THE_WORLD, PostroomError)):
+    if isinstance(error, psycopg.Error | OSError | StateError) or is_of_the_world(error):
         raise error
     if isinstance(error, RecursionError):
         return DeliveryRefused(

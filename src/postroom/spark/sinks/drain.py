@@ -24,6 +24,7 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimLost, Retry, Suspension
 from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
 from postroom.spark.login import Login
+from postroom.spark.reasons import reason_of
 from postroom.spark.sinks.files import FileTarget
 from postroom.spark.sinks.rows import RowFormat
 from postroom.spark.sinks.task import SinkPort, SinkTask
@@ -32,6 +33,9 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_DESCRIPTION = 8000
 _BATCH_OF_A_LOST_PORT = 1_000
+
+_AGAIN = "It is tried again by the port's policy. The log of the pipeline has the whole account."
+_NO_MORE = "Mend the sink and resume the instance. The log of the pipeline has the whole account."
 
 
 class BatchWriter(Protocol):
@@ -142,16 +146,18 @@ class Drain:
     ) -> None:
         """Every message once more, by the port's policy, or suspended when that is used up."""
         failure = _failure(error)
-        _log.warning("%s: %s", port.name if port else batch.batch_id, str(failure).replace("\n", " "))
-        description = str(failure)[:_LONGEST_DESCRIPTION]
-        suspension = Suspension(
-            code=failure.code, description=description, adapter=sink.kind, uri=sink.address(self._home)
-        )
+        _log.warning("%s: %s", port.name if port else batch.batch_id, reason_of(failure))
         retries: dict[int, Retry] = {}
         if port is not None and failure.transient:
-            retry = Retry(delay=port.retry_interval, code=failure.code, description=description)
+            retry = Retry(delay=port.retry_interval, code=failure.code, description=_told(failure, _AGAIN))
             tries = zip(batch.seqs, batch.tries, strict=True)
             retries = dict.fromkeys([seq for seq, tried in tries if tried < port.retry_count], retry)
+        suspension = Suspension(
+            code=failure.code,
+            description=_told(failure, _NO_MORE),
+            adapter=sink.kind,
+            uri=sink.address(self._home),
+        )
         left = dict.fromkeys([seq for seq in batch.seqs if seq not in retries], suspension)
         self.queue.fail(connection, batch, retries, left)
         target = self._writer.target(sink)
@@ -181,15 +187,9 @@ def _sink_of(batch: SinkBatch) -> AnySink | None:
 def _failure(error: Exception) -> PostroomError:
     if isinstance(error, PostroomError):
         return error
-    return DeliveryFailure(
-        "The batch could not be written.",
-        why=reason(error),
-        hint="It is tried again by the port's policy. The log of the pipeline has the whole account.",
-    )
+    return DeliveryFailure("The batch could not be written.", why=reason_of(error))
 
 
-def reason(error: Exception) -> str:
-    """Why something failed, in one line; Spark's own account of it is pages long, and Python's stands at its end."""
-    raised = str(error).strip().rpartition("Traceback (most recent call last):")[2]
-    lines = [line.strip() for line in raised.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
-    return f"{type(error).__name__}: {' '.join(lines)[:500]}"
+def _told(failure: PostroomError, hint: str) -> str:
+    """What operators read of it: its own hint, or what happens next."""
+    return "\n".join(filter(None, (failure.what, failure.why, failure.hint or hint)))[:_LONGEST_DESCRIPTION]

@@ -121,6 +121,13 @@ class HadoopTarget:
     def publish(self, batch: SinkBatch) -> None:
         if self.is_there(batch):
             return
+        self._enter(batch)
+        self._remove(batch, range(1, batch.attempt))
+
+    def discard(self, batch: SinkBatch) -> None:
+        self._remove(batch, range(1, batch.attempt + 1))
+
+    def _enter(self, batch: SinkBatch) -> None:
         path, system = self._open(self._entry(batch))
         # Without overwriting, unless it was cut short: of two attempts at once only one can be entered.
         stream = system.create(path, bool(system.exists(path)))
@@ -128,10 +135,6 @@ class HadoopTarget:
             stream.write(bytearray(self._line(batch)))
         finally:
             stream.close()
-        self._remove(batch, range(1, batch.attempt))
-
-    def discard(self, batch: SinkBatch) -> None:
-        self._remove(batch, range(1, batch.attempt + 1))
 
     def _remove(self, batch: SinkBatch, attempts: range) -> None:
         """What lost attempts have written; nobody counts it, but it takes room."""

@@ -20,7 +20,8 @@ from postroom.errors import PostroomError
 from postroom.messagebox.configuration import Host, send_ports
 from postroom.messagebox.connection import Connection
 from postroom.spark.login import Login
-from postroom.spark.sinks.drain import Drain, reason
+from postroom.spark.reasons import reason_of
+from postroom.spark.sinks.drain import Drain
 from postroom.spark.sinks.writer import SparkWriter
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Sinks:
                 with self._login.connect("sink") as own:
                     self._drain_to_the_end(own, port_id, stopping)
             except PostroomError as error:
-                _log.warning("sink %s: %s", port_id, reason(error))
+                _log.warning("sink %s: %s", port_id, reason_of(error))
                 problems.append(error)
         return problems
 
@@ -108,7 +109,7 @@ class Sinks:
         except Exception as error:
             self._not_before[port_id] = time.monotonic() + _PAUSE_SECONDS
             expected = isinstance(error, psycopg.OperationalError | PostroomError)
-            _log.warning("sink %s: %s", port_id, reason(error), exc_info=None if expected else error)
+            _log.warning("sink %s: %s", port_id, reason_of(error), exc_info=None if expected else error)
 
     def _drain_one(self, connection: Connection, port_id: uuid.UUID) -> bool:
         """One batch; False when the next one has to wait for its time, or there is none."""

@@ -1,0 +1,150 @@
+"""Every kind of sink, written by Spark, with a process that dies at every step: one attempt after the other, each a
+step later than the one before. Tables of PostgreSQL are in integration/sinks, those by JDBC in test_sink_tables.py."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from postroom.adapters import SparkSink
+from postroom.messagebox.check import check
+from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
+from postroom.spark.login import Login
+from postroom.spark.sinks import files
+from postroom.spark.sinks.drain import Drain
+from postroom.spark.sinks.files import HadoopTarget, LocalTarget
+from postroom.spark.sinks.writer import SparkWriter
+from tests.support.box import Box
+from tests.support.sinks import Killed, add_sink, publish, written
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Whose function, which one, and whether it has run when the process dies; then how often each message is there.
+Step = tuple[Any, str, bool, int]
+
+_WRITE: list[Step] = [(SparkWriter, "write", False, 0), (SparkWriter, "write", True, 0)]
+LOCAL: list[Step] = [
+    *_WRITE,
+    (files, "_sync", True, 0),
+    (LocalTarget, "_log", False, 1),
+    (LocalTarget, "_log", True, 1),
+    (LocalTarget, "publish", True, 1),
+    (SinkQueue, "complete", False, 1),
+]
+HADOOP: list[Step] = [
+    *_WRITE,
+    (HadoopTarget, "_enter", False, 0),
+    (HadoopTarget, "_enter", True, 1),
+    (HadoopTarget, "publish", True, 1),
+    (SinkQueue, "complete", False, 1),
+]
+OTHER: list[Step] = [
+    (SparkWriter, "write", False, 0),
+    (SparkWriter, "write", True, 1),
+    (SinkQueue, "complete", False, 2),
+]
+
+
+@pytest.mark.parametrize(
+    ("format", "place", "steps", "times"),
+    [
+        ("csv", "lake", LOCAL, 1),
+        ("json", "lake", LOCAL, 1),
+        ("parquet", "file:{home}/lake", HADOOP, 1),
+        # At least once: every attempt that came to its end is there, with the ids of the messages.
+        ("xml", "lake", OTHER, 3),
+    ],
+)
+def test_whoever_comes_next_goes_on(
+    session: SparkSession,
+    box: Box,
+    login: Login,
+    tmp_path: Path,
+    format: str,
+    place: str,
+    steps: list[Step],
+    times: int,
+) -> None:
+    options = {"xml": {"rowTag": "message"}, "csv": {"header": "true"}}.get(format, {})
+    add_sink(box, SparkSink(format, place.format(home=tmp_path), options=options))
+    ids = publish(box, b"a", b"b")
+    drain = Drain(SparkWriter(session, tmp_path), box.host(), login=login, home=tmp_path)
+    for owner, name, after, there in steps:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(owner, name, _dying(getattr(owner, name), name, after=after))
+            with pytest.raises(Killed, match=name):
+                written(drain, box)
+        assert Counter(seen(tmp_path / "lake", format)) == Counter(ids * there), (name, after)
+    assert written(drain, box) == 2
+    assert Counter(seen(tmp_path / "lake", format)) == Counter(ids * times)
+    assert (box.count("sink_batches"), box.count("work_queue"), box.count("suspended_queue")) == (0, 0, 0)
+    assert check(box.connection) == []
+
+
+def test_an_entry_of_the_log_that_was_cut_short_does_not_count(
+    session: SparkSession, box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies between the making of the entry and its end."""
+    add_sink(box, SparkSink("parquet", f"file:{tmp_path}/lake"))
+    ids = publish(box, b"a")
+    drain = Drain(SparkWriter(session, tmp_path), box.host(), login=login, home=tmp_path)
+    whole = HadoopTarget._line
+    for length in (0, 10):
+        with monkeypatch.context() as patched:
+            patched.setattr(HadoopTarget, "_enter", _dying(HadoopTarget._enter, "cut short", after=True))
+            patched.setattr(HadoopTarget, "_line", _first(whole, length))
+            with pytest.raises(Killed, match="cut short"):
+                written(drain, box)
+        [entry] = (tmp_path / "lake" / "_postroom" / "log").glob("*.json")
+        assert entry.stat().st_size == length
+    assert written(drain, box) == 1
+    assert list(seen(tmp_path / "lake", "parquet")) == ids
+
+
+def _first(line: Callable[..., bytes], length: int) -> Callable[..., bytes]:
+    def cut(target: HadoopTarget, batch: SinkBatch) -> bytes:
+        return line(target, batch)[:length]
+
+    return cut
+
+
+def _dying(function: Callable[..., Any], name: str, *, after: bool) -> Callable[..., Any]:
+    def dies(*arguments: Any, **named: Any) -> Any:
+        if after:
+            function(*arguments, **named)
+        raise Killed(name)
+
+    return dies
+
+
+def seen(lake: Path, format: str) -> Iterable[str]:
+    """The ids that a reader of the folder finds, or of its log where there is one that says which directories count."""
+    batches = [lake]
+    if format == "parquet":
+        entries = [one.read_text() for one in (lake / "_postroom" / "log").glob("*.json")]
+        batches = [lake / json.loads(entry)["directory"] for entry in entries if entry.endswith("\n")]
+    for batch in batches:
+        for file in batch.rglob("part-*"):
+            if not any(part.startswith(("_", ".")) for part in file.relative_to(lake).parts):
+                yield from ids_in(file, format)
+
+
+def ids_in(file: Path, format: str) -> Iterable[str]:
+    match format:
+        case "csv":
+            return [row["message_id"] for row in csv.DictReader(file.read_text().splitlines())]
+        case "json":
+            return [json.loads(line)["message_id"] for line in file.read_text().splitlines()]
+        case "parquet":
+            return [str(one) for one in pq.read_table(file).column("message_id").to_pylist()]
+        case _:
+            return re.findall("<message_id>(.*?)</message_id>", file.read_text())
