@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,9 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark import pipeline_process
 from postroom.spark.login import Login
 from postroom.spark.pipeline_process import PipelineProcess
+from postroom.spark.receive import running_location
 from postroom.spark.receive.running_location import RunningLocation
+from postroom.spark.receive.stream import TALLIED, TALLY
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 from tests.support.waiting import wait_until
@@ -90,6 +93,55 @@ def test_an_adapter_that_cannot_be_loaded_is_told(box: Box, login: Login, tmp_pa
         wait_until(lambda: (state_of(box, location) or ("",))[0] == "failing", what="a report")
     finally:
         process._stop_all()
+
+
+class Finishing:
+    """A query in a batch that ends after some looks at it, and only then says what it has done."""
+
+    isActive = True  # noqa: N815
+    done = SimpleNamespace(
+        timestamp="now", batchId=0, observedMetrics={TALLY: {name: int(name == "files") for name in TALLIED}}
+    )
+
+    def __init__(self, looks: int) -> None:
+        self._looks = looks
+        self.stopped = False
+
+    @property
+    def status(self) -> dict[str, bool]:
+        self._looks -= 1
+        return {"isTriggerActive": self._looks > 0}
+
+    @property
+    def lastProgress(self) -> SimpleNamespace | None:  # noqa: N802
+        return self.done if self._looks <= 0 else None
+
+    @property
+    def recentProgress(self) -> list[SimpleNamespace]:  # noqa: N802
+        return [self.done] if self._looks <= 0 else []
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.mark.parametrize(("claimed", "counted"), [(False, 1), (True, 0)])
+def test_a_batch_that_has_published_all_is_counted_however_late_it_ends(
+    box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claimed: bool, counted: int
+) -> None:
+    monkeypatch.setattr(running_location, "_BATCH_SECONDS", 0.0)
+    location = add_file_location(box, tmp_path / "in")
+    running = RunningLocation(NO_SESSION, location, login=login, home=tmp_path)
+    if claimed:  # it is not at its end, and not waited for
+        box.connection.execute(
+            "INSERT INTO claims (interchange_id, location_id, name, path, state, number)"
+            " VALUES (gen_random_uuid(), %s, 'a', 'a', 2, 1)",
+            (location.location_id,),
+        )
+    query: Any = Finishing(looks=5)
+    running._query = query
+    running._stop_query()
+    assert query.stopped
+    assert running.counts["files"] == counted
 
 
 class TakesItsTime:

@@ -249,6 +249,13 @@ def test_a_location_is_disabled_and_enabled(applied: Run) -> None:
     assert applied("location", "enable", "nowhere").code == ExitCode.NOT_FOUND
 
 
+def test_only_a_stream_begins_anew(applied: Run) -> None:
+    assert applied("location", "begin-anew", "nowhere").code == ExitCode.NOT_FOUND
+    refused = applied("location", "begin-anew", "drop")
+    assert refused.code == ExitCode.STATE
+    assert "has no stream that has begun" in refused.err
+
+
 def test_check_names_what_is_wrong_and_fails(suspended: Run, database: str) -> None:
     with connect(database) as connection:
         connection.execute("DELETE FROM suspended_queue")

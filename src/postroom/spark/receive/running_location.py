@@ -20,7 +20,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.running_locations import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.throttling import Throttle
-from postroom.spark.intake.taking_in import is_drained, taking_in
+from postroom.spark.intake.taking_in import is_drained, is_row_stream, taking_in
 from postroom.spark.login import Login
 from postroom.spark.reasons import reason_of
 from postroom.spark.receive.rate import Rate
@@ -36,7 +36,7 @@ _LOOK_EVERY = timedelta(milliseconds=100)
 _SHORTEST_LOOK = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_CLAIM_PAUSE = 0.5, 30.0, 5.0
 _DRAIN_SECONDS = 30.0
-_BATCH_SECONDS = 5.0
+_BATCH_SECONDS, _TALLY_SECONDS = 5.0, 20.0
 
 
 class RunningLocation:
@@ -142,13 +142,27 @@ class RunningLocation:
     def _stop_query(self) -> None:
         if self._query is None:
             return
-        # A batch that is interrupted does no harm, but it would run again at the next start.
-        deadline = time.monotonic() + _BATCH_SECONDS
-        while self._query.isActive and self._query.status["isTriggerActive"] and time.monotonic() < deadline:
-            time.sleep(0.02)
+        # A batch that is interrupted does no harm, but it would run again at the next start; and one that has published
+        # all that was taken in has nothing left to do but to say how much that was.
+        if not self._batch_has_ended(self._query, _BATCH_SECONDS) and self._has_published_all():
+            self._batch_has_ended(self._query, _TALLY_SECONDS)
         self._query.stop()
         self._count()
         self._query = None
+
+    def _batch_has_ended(self, query: StreamingQuery, seconds: float) -> bool:
+        """Whether it does, within this time."""
+        deadline = time.monotonic() + seconds
+        while query.isActive and query.status["isTriggerActive"]:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def _has_published_all(self) -> bool:
+        with suppress(psycopg.Error, PostroomError), self._login.connect("drain") as connection:
+            return not is_row_stream(self.location) and is_drained(connection, self.location)
+        return False
 
     def _count(self) -> None:
         if self._query is None:
