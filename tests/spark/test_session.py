@@ -58,7 +58,7 @@ def test_a_second_session_is_refused(session: SparkSession, tmp_path: Path) -> N
     assert session.range(3).count() == 3
 
 
-def test_a_jvm_that_does_not_start_says_where_to_look(tmp_path: Path) -> None:
+def test_a_jvm_that_does_not_start_says_why_and_where_to_look(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from postroom.spark.session import create_session;"
         " create_session(Path(sys.argv[1]), settings={'spark.driver.memory': 'plenty'})"
@@ -68,4 +68,5 @@ def test_a_jvm_that_does_not_start_says_where_to_look(tmp_path: Path) -> None:
     assert "Unavailable: Spark did not start." in done.stderr
     log = tmp_path / ".postroom" / "logs" / "spark.err"
     assert str(log) in done.stderr
+    assert "\nInvalid maximum heap size: -Xmxplenty\n" in done.stderr
     assert "plenty" in log.read_text()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -44,6 +45,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DEFAULT_MASTER = "local[*]"
+#: Where the JVM, or Spark's launcher, says why it ends.
+_REASON = re.compile(
+    r"Error|Terminating due to|Exception in thread|Caused by|Invalid |Unrecognized |[\w.]+(Exception|Error):"
+)
+_THROWN = re.compile(r"^Exception in thread \"main\" [\w.]+: ")
 _STOP_SECONDS = 20.0
 
 
@@ -105,9 +111,17 @@ def _start(home: Path, master: str, name: str, settings: Mapping[str, str]) -> S
         except Exception as error:
             _end_jvm()
             _remove(scratch)
+            why = _first_words(log.with_suffix(".err")) or str(error).strip()
             raise Unavailable(
-                "Spark did not start.", why=str(error).strip(), hint=f"See {log} and {log.with_suffix('.err')}."
+                "Spark did not start.", why=why, hint=f"See {log} and {log.with_suffix('.err')}."
             ) from error
+
+
+def _first_words(said: Path) -> str:
+    """What a JVM that did not get far said of the reason; PySpark only knows that it is gone."""
+    lines = said.read_text(encoding="utf-8", errors="replace").splitlines() if said.exists() else []
+    reason = next((line.strip()[:500] for line in lines if _REASON.match(line)), "")
+    return _THROWN.sub("", reason)
 
 
 def _join(master: str | None, settings: Mapping[str, str]) -> SparkSession:

@@ -51,7 +51,10 @@ def orders(
     app.property(Region, Total)
     if location is not None:
         app.receive_port(receive_port).location(
-            location, adapters.File("in"), pipeline=pipelines.Json(promote={Region: "region"}), enabled=enabled
+            location,
+            adapters.File("in" if location == "drop" else f"in/{location}"),
+            pipeline=pipelines.Json(promote={Region: "region"}),
+            enabled=enabled,
         )
     for port in ports:
         own = folder if port == "Europe" else f"{folder}/{port}"

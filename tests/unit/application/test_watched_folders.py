@@ -1,0 +1,81 @@
+"""A file is for one receive location."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom import Application, adapters, pipelines
+from postroom.adapters.file.patterns import may_meet
+from postroom.application.watched_folders import watched_folder_problems
+
+HOME = Path("/home")
+
+
+def problems(new: Application, *deployed: Application) -> list[str]:
+    return [
+        problem.text for problem in watched_folder_problems(new.definition(), [d.definition() for d in deployed], HOME)
+    ]
+
+
+def application(name: str, *files: adapters.File | adapters.SparkReader) -> Application:
+    app = Application(name)
+    for number, file in enumerate(files):
+        pipeline = pipelines.PassThrough() if isinstance(file, adapters.File) else pipelines.Rows()
+        app.receive_port(f"{name}In{number}").location(f"{name}{number}", file, pipeline=pipeline)
+    return app
+
+
+def test_two_locations_do_not_watch_for_the_same_files() -> None:
+    every, json = adapters.File("in"), adapters.File("./in/", pattern="*.json")
+    [said] = problems(application("a", every, json))
+    assert said.startswith("receive location 'a1': 'a0' watches the same folder './in/' for names that may be the same")
+    assert "('*' and '*.json')" in said
+    [said] = problems(application("b", json), application("a", every))
+    assert said.startswith("receive location 'b0': 'a0' watches the same folder")
+    [said] = problems(application("a", every, adapters.SparkReader("csv", "in", schema="a int")))
+    assert "'a1'" in said
+
+
+def test_folders_and_patterns_of_their_own_are_fine() -> None:
+    names = [adapters.File("in", pattern=pattern) for pattern in ("*.json", "*.xml", "orders-*.csv", "bills-*.csv")]
+    assert problems(application("a", *names, adapters.File("in/sub"), adapters.File("/in"))) == []
+    assert problems(application("a", adapters.File("in")), application("a", adapters.File("in"))) == []
+
+
+def test_what_is_archived_does_not_come_in_again() -> None:
+    [said] = problems(application("a", adapters.File("in", archive="done"), adapters.File("done")))
+    assert said.startswith("receive location 'a0': its archive 'done' is the folder that 'a1' watches")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "meet"),
+    [
+        ("*", "*", True),
+        ("*.json", "*.json", True),
+        ("*.json", "*.xml", False),
+        ("a*", "*b", True),
+        ("a?c", "abc", True),
+        ("a?c", "ac", False),
+        ("[ab].txt", "[bc].txt", True),
+        ("x[!a]", "yb", False),
+        ("a*b*c", "abc", True),
+        ("a*b*c", "acb", False),
+        ("**", "", True),
+    ],
+)
+def test_patterns_that_may_take_one_name(one: str, other: str, meet: bool) -> None:
+    assert may_meet(one, other) is may_meet(other, one) is meet
+
+
+PATTERNS = st.text("ab*?", max_size=6)
+
+
+@given(PATTERNS, PATTERNS, st.text("ab", max_size=5))
+def test_patterns_that_take_one_name_meet(one: str, other: str, name: str) -> None:
+    if fnmatchcase(name, one) and fnmatchcase(name, other):
+        assert may_meet(one, other)
