@@ -103,6 +103,22 @@ def test_a_large_body_travels_by_reference(box: Box, folder: Path, claim: Claim,
     assert b"".join(body for (body,) in fragments) == content
 
 
+def test_an_array_of_documents_comes_apart_in_the_workers(
+    box: Box, folder: Path, claim: Claim, start_stream: StartStream
+) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    location = add_file_location(box, folder, pipeline=pipelines.Json(promote=PROMOTE, split="orders"))
+    large = b'{"region": "EU", "text": "%s"}' % (b"x" * FRAGMENT_SIZE)
+    (folder / "orders.json").write_bytes(b'{"orders": [%s, %s , %s]}' % (order(1), large, order(3)))
+    (folder / "empty.json").write_bytes(b'{"orders": []}')
+    claim(location)
+    wait_for_messages(box, 3, start_stream(location))
+    wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
+    assert sorted(body for (body,) in box.connection.execute("SELECT body FROM parts") if body) == [order(1), order(3)]
+    fragments = box.connection.execute("SELECT body FROM fragments ORDER BY number").fetchall()
+    assert b"".join(body for (body,) in fragments) == large
+
+
 COMPONENTS = """
 from postroom.message import Message
 from postroom.pipelines import components

@@ -19,7 +19,7 @@ from postroom.pipelines import ReceivePipeline, load_pipeline
 from postroom.pipelines.disassembled import BadDocument, Decoded, Disassembled, schema_of
 from postroom.pipelines.held import until_all_passed
 from postroom.pipelines.message_batch import MessageBatch
-from postroom.pipelines.spooled import Spool, beside
+from postroom.pipelines.spooled import MAPPED, Spool, beside
 from postroom.properties import Property
 from postroom.system_properties import BTS
 
@@ -118,8 +118,13 @@ class _Mapping:
             batch,
             messages=messages,
             failures=tuple(sorted((*batch.failures, *bad.values()), key=lambda one: one.number)),
-            decoded=replace(decoded, body=beside(decoded.body, self._large.body)) if self._large.size else decoded,
+            decoded=self._beside(decoded),
         )
+
+    def _beside(self, decoded: Decoded) -> Decoded:
+        if not self._large.size:
+            return decoded
+        return replace(decoded, body=beside(decoded.body, self._large.body, apart=MAPPED))
 
     def _rebuilt(self, messages: pa.RecordBatch, made: Mapping[int, Made]) -> pa.RecordBatch:
         """The rows with what the maps made of them; every batch has the same columns."""
@@ -153,4 +158,4 @@ class _Mapping:
             columns["offset"][row] = columns["length"][row] = None
             return
         columns["body"][row] = None
-        columns["offset"][row], columns["length"][row] = self._large.append(one.body), one.body.size
+        columns["offset"][row], columns["length"][row] = MAPPED + self._large.append(one.body), one.body.size

@@ -91,7 +91,8 @@ class ComponentStages:
         if isinstance(component, Format):
             decoded = Decoded.of(message, content_type=formats.document_type(component, body.content_type))
             batches: Iterator[Disassembled] = (
-                replace(batch, decoded=decoded) for batch in formats.disassemble(component, decoded.body, size)
+                replace(batch, decoded=decoded.with_written(batch.written))
+                for batch in formats.disassemble(component, decoded.body, size)
             )
         else:
             batches = disassemble_messages(component, message, size)

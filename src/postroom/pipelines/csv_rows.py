@@ -11,6 +11,7 @@ from postroom.pipelines.csv_reader import CsvReader, Row
 from postroom.pipelines.definitions import Csv
 from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows
 from postroom.pipelines.promote import promote_text
+from postroom.pipelines.written_documents import WrittenDocuments
 from postroom.values import Value
 
 
@@ -26,22 +27,22 @@ def disassemble(pipeline: Csv, body: Body, size: BatchSize) -> Iterator[Disassem
             return
         header, names = first.raw, _names(first)
     reader = _RowReader(pipeline, names)
+    written = WrittenDocuments()
     rows = Rows(promotes=pipeline.promotes)
     for number, row in enumerate(source, 1):
         document = header + row.raw
         try:
             values = reader.values(row)
-            if header and len(document) > FRAGMENT_SIZE:
-                raise _too_long(row, len(document))
+            offset = written.place(document) if header else row.offset
         except PipelineFailure as failure:
             rows.fail(number, document, failure)
         else:
-            rows.add(number, document, values, offset=row.offset, message_type=pipeline.message_type)
+            rows.add(number, document, values, offset=offset, message_type=pipeline.message_type)
         if rows.fills(size):
-            yield rows.finish()
+            yield rows.finish(written.body)
             rows = Rows(promotes=pipeline.promotes)
     if len(rows):
-        yield rows.finish()
+        yield rows.finish(written.body)
 
 
 class _RowReader:
@@ -76,7 +77,7 @@ def _names(header: Row) -> list[str]:
     if len(header.raw) > FRAGMENT_SIZE:
         raise PipelineFailure(
             f"The header has {len(header.raw):,} bytes.",
-            why=f"It is carried with every row, and the two may have at most {FRAGMENT_SIZE:,} bytes together.",
+            why=f"It is carried with every row, and may have at most {FRAGMENT_SIZE:,} bytes.",
             hint="Check that the interchange has a header, or define the pipeline with the names of its columns.",
         )
     return [_name(field) for field in header.fields]
@@ -94,14 +95,6 @@ def _position(column: str, names: Sequence[str]) -> int:
         f"The header has {names.count(column) or 'no'} columns named {column!r}.",
         why=f"Its columns are: {shown[:300]}.",
         hint="Send the interchange with that column, or promote from another one.",
-    )
-
-
-def _too_long(row: Row, size: int) -> PipelineFailure:
-    return PipelineFailure(
-        f"Line {row.line}: the row and the header have {size:,} bytes together.",
-        why=f"They are carried in one piece, which may have at most {FRAGMENT_SIZE:,} bytes.",
-        hint="Send large content as a document of its own, or define the pipeline with the names of its columns.",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from postroom.errors import BadValue, MessageFailure, PipelineFailure
 from postroom.filters.columns import arrow_type
 from postroom.message import BODY_NAME, FRAGMENT_SIZE, Body, Context, Message, Part
+from postroom.pipelines.spooled import WRITTEN, beside
 from postroom.properties import Property
 from postroom.values import Value
 
@@ -70,6 +71,10 @@ class Decoded:
             body_index=message.parts.index(body),
         )
 
+    def with_written(self, written: Body | None) -> Decoded:
+        """The same, with a place for documents that were written."""
+        return self if written is None else replace(self, body=beside(self.body, written, apart=WRITTEN))
+
     def around(self, body: Part) -> tuple[Part, ...]:
         """All parts of a message whose body part is this one."""
         return (*self.others[: self.body_index], body, *self.others[self.body_index :])
@@ -97,6 +102,8 @@ class Disassembled:
     #: Of XML: the root of each message as it was read, which may still stand in its envelope. For the validators that
     #: come with Postroom, so that they need not read it again (ADR 0130); empty where nobody has read it.
     roots: tuple[etree._Element, ...] = field(default=(), compare=False, repr=False)
+    #: Of a format: what it has written so far of documents that are null and stand nowhere in the interchange.
+    written: Body | None = None
 
 
 @lru_cache(maxsize=256)
@@ -186,7 +193,7 @@ class Rows:
     def fills(self, size: BatchSize) -> bool:
         return len(self) >= size.rows or self.size >= size.bytes
 
-    def finish(self) -> Disassembled:
+    def finish(self, written: Body | None = None) -> Disassembled:
         columns = [
             pa.array([values[position] for values in self.values], type=arrow_type(prop.value_type))
             for position, prop in enumerate(self.promotes)
@@ -199,7 +206,8 @@ class Rows:
             message_types=self.message_types,
             columns=columns,
         )
-        return Disassembled(messages=messages, failures=tuple(self.failures), roots=tuple(self.roots))
+        failures, roots = tuple(self.failures), tuple(self.roots)
+        return Disassembled(messages=messages, failures=failures, roots=roots, written=written)
 
 
 def in_document(number: int, failure: PipelineFailure) -> PipelineFailure:

@@ -16,6 +16,7 @@ from postroom.pipelines.flat_document import json_writer, xml_writer
 from postroom.pipelines.flat_layout import HEADER, Delimited, Positional
 from postroom.pipelines.flat_record import RecordReader, Text, format_of, in_line
 from postroom.pipelines.promote import promote_text
+from postroom.pipelines.written_documents import WrittenDocuments
 from postroom.values import Value
 
 
@@ -30,19 +31,20 @@ def disassemble(pipeline: FlatFile, body: Body, size: BatchSize) -> Iterator[Dis
     records = source.rows()
     if trailer is not None:
         records = takewhile(lambda row: row.line < trailer.line, records)
+    written = WrittenDocuments()
     rows = Rows(promotes=pipeline.promotes)
     for number, group in enumerate(documents.groups(records), 1):
         try:
-            document, values = documents.read(group)
+            document, values, offset = documents.read(group, written)
         except PipelineFailure as failure:
             rows.fail(number, _alone(group, header, trailer), failure)
         else:
-            rows.add(number, document, values, offset=0, message_type=pipeline.message_type)
+            rows.add(number, document, values, offset=offset, message_type=pipeline.message_type)
         if rows.fills(size):
-            yield rows.finish()
+            yield rows.finish(written.body)
             rows = Rows(promotes=pipeline.promotes)
     if len(rows):
-        yield rows.finish()
+        yield rows.finish(written.body)
 
 
 class _Documents:
@@ -77,19 +79,18 @@ class _Documents:
         if group:
             yield group
 
-    def read(self, group: list[Row]) -> tuple[bytes, list[Value | None]]:
-        """The document of a group, and what is promoted from it."""
+    def read(self, group: list[Row], written: WrittenDocuments) -> tuple[bytes, list[Value | None], int]:
+        """The document of a group, what is promoted from it, and where it stands."""
         first, *others = group
         texts = self._record.texts(first)
         following = [self._line(row) for row in others]
         try:
             values = self._promoted.values(texts)
             document = self._write(texts, following)
-            if len(document) > FRAGMENT_SIZE:
-                raise _too_long(len(document))
+            offset = written.place(document)
         except PipelineFailure as failure:
             raise in_line(first, failure) from None
-        return document, values
+        return document, values, offset
 
     def _line(self, row: Row) -> tuple[str, list[Text]]:
         if row.failure is not None:
@@ -220,12 +221,4 @@ def _unreadable(role: str, what: str, why: str = "") -> PipelineFailure:
         f"The {role} cannot be read.",
         why=f"{what} {why}".strip(),
         hint="Correct the interchange and send it again, whole.",
-    )
-
-
-def _too_long(size: int) -> PipelineFailure:
-    return PipelineFailure(
-        f"the document of the record has {size:,} bytes.",
-        why=f"It is carried in one piece, which may have at most {FRAGMENT_SIZE:,} bytes.",
-        hint="Send large content as a document of its own.",
     )

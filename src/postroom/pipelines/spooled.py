@@ -54,8 +54,9 @@ class SpooledSlice:
             yield chunk
 
 
-#: Where the second of two bodies begins that stand beside each other: farther than any body is long.
-_APART = 1 << 60
+#: Where the second of two bodies begins that stand beside each other: farther than any body is long. What a map made
+#: may stand beside what a disassembler has written.
+WRITTEN, MAPPED = 1 << 60, 1 << 61
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,18 +65,19 @@ class _Beside:
 
     first: Body
     second: Body
+    apart: int
 
     @property
     def size(self) -> int:
-        return _APART + self.second.size
+        return self.apart + self.second.size
 
     def chunks(self) -> Iterator[bytes]:
         raise TypeError("Two bodies beside each other are no content of their own.")
 
 
-def beside(first: Body, second: Body) -> Body:
-    """A place for slices (``cut``) of either body; those of the second at what ``Spool.append`` gave."""
-    return _Beside(first=first, second=second)
+def beside(first: Body, second: Body, *, apart: int) -> Body:
+    """A place for slices (``cut``) of either body; those of the second begin ``apart`` from their own places."""
+    return _Beside(first=first, second=second, apart=apart)
 
 
 class Spool:
@@ -98,11 +100,11 @@ class Spool:
         self._file.append(data)
 
     def append(self, body: Body) -> int:
-        """All of a body; where it begins, for ``beside``."""
+        """All of a body; where it begins."""
         start = self.size
         for chunk in body.chunks():
             self.write(chunk)
-        return _APART + start
+        return start
 
     def slice(self, offset: int, length: int) -> Body:
         if self._file is None:
@@ -136,7 +138,9 @@ def cut(body: Body, offset: int, length: int) -> Body:
         case SpooledSlice():
             return SpooledSlice(file=body.file, offset=body.offset + offset, length=length)
         case _Beside():
-            return cut(body.second, offset - _APART, length) if offset >= _APART else cut(body.first, offset, length)
+            if offset < body.apart:
+                return cut(body.first, offset, length)
+            return cut(body.second, offset - body.apart, length)
     if offset == 0 and length == body.size:
         return body
     return Bytes(b"".join(body.chunks())[offset : offset + length])

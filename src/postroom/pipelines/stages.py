@@ -41,10 +41,14 @@ def _batches(pipeline: ReceivePipeline, body: Body, context: Context, size: Batc
     if not isinstance(pipeline, Receive):
         batches = _of_format(pipeline, body, size)
         document_type = formats.document_type(pipeline, pipeline.content_type)
-        if document_type == pipeline.content_type:
-            return batches
         decoded = Decoded(body=body, context=context, content_type=document_type)
-        return (replace(batch, decoded=decoded) for batch in batches)
+        is_as_it_came = document_type == pipeline.content_type
+        return (
+            batch
+            if is_as_it_came and batch.written is None
+            else replace(batch, decoded=decoded.with_written(batch.written))
+            for batch in batches
+        )
     watch = Watch(pipeline.seconds)
     stages = ComponentStages(pipeline, watch)
     return watch.over(lambda: stages.run(body, context, size))

@@ -8,14 +8,14 @@ from typing import Any
 from lxml import etree
 
 from postroom.errors import PipelineFailure
-from postroom.message import FRAGMENT_SIZE, Body
+from postroom.message import Body
 from postroom.pipelines.definitions import Xml
 from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, in_document, read_whole
+from postroom.pipelines.written_documents import WrittenDocuments
 from postroom.pipelines.xml_envelope import is_empty_envelope
 from postroom.pipelines.xml_path import compile_path
 from postroom.pipelines.xml_promotion import XmlPromotion, message_type_of, xml_promotion
-from postroom.pipelines.xml_slice import Places, write_document
-from postroom.pipelines.xml_tree import read_tree
+from postroom.pipelines.xml_tree import read_tree, write_document
 from postroom.pipelines.xml_verbatim import verbatim
 
 
@@ -39,11 +39,11 @@ def _split(
     pipeline: Xml, split: str, content: bytes, envelope: etree._Element, size: BatchSize
 ) -> Iterator[Disassembled]:
     elements = _documents(pipeline, split, envelope)
-    places = Places(content, envelope, elements)
+    written = WrittenDocuments()
     promotion = _promotion(pipeline)
     rows = Rows(promotes=pipeline.promotes)
     for number, (element, own) in enumerate(zip(elements, verbatim(content, split, elements), strict=True), 1):
-        document = own if own is not None and len(own) <= FRAGMENT_SIZE else write_document(element)
+        place, document = own or (None, write_document(element))
         try:
             root = element
             values = promotion.values_inside(element)
@@ -51,15 +51,15 @@ def _split(
                 # Read again as a subscriber will: alone, with this element as its root.
                 root = read_tree(document)
                 values = promotion.values(root)
-            offset, document = places.placed(number, document)
+            offset = written.place(document) if place is None else place
             rows.add(number, document, values, offset=offset, message_type=message_type_of(root), root=root)
         except PipelineFailure as failure:
             rows.fail(number, document, in_document(number, failure))
         if rows.fills(size):
-            yield rows.finish()
+            yield rows.finish(written.body)
             rows = Rows(promotes=pipeline.promotes)
     if len(rows):
-        yield rows.finish()
+        yield rows.finish(written.body)
 
 
 def _promotion(pipeline: Xml) -> XmlPromotion:

@@ -17,11 +17,11 @@ from postroom.message import Body
 from postroom.pipelines.definitions import XmlReceive
 from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, in_document, read_whole
 from postroom.pipelines.schema_promotion import IsSelfClosed, schema_promotion
+from postroom.pipelines.written_documents import WrittenDocuments
 from postroom.pipelines.xml_path import compile_path
 from postroom.pipelines.xml_promotion import message_type_of
 from postroom.pipelines.xml_self_closed import SelfClosed
-from postroom.pipelines.xml_slice import Places, write_document
-from postroom.pipelines.xml_tree import read_tree
+from postroom.pipelines.xml_tree import read_tree, write_document
 from postroom.schemas import Schema
 from postroom.values import Value
 
@@ -73,7 +73,7 @@ def _open(
 ) -> Iterator[Disassembled]:
     positions = {element: position for position, element in enumerate(root.iter("*"))}
     found = list(_documents(pipeline, root, {}, closed, positions))
-    places = Places(content, root, [one.element for one in found])
+    written = WrittenDocuments()
     rows = Rows(promotes=pipeline.promotes)
     for number, one in enumerate(found, 1):
         document = write_document(one.element)
@@ -83,15 +83,15 @@ def _open(
             schema = _schema_of(pipeline, alone)
             own = _closed_in(closed, alone, positions[one.element])
             values = {} if schema is None else schema_promotion(schema).values(alone, own)
-            offset, document = places.placed(number, document)
+            offset = written.place(document)
             _add(rows, pipeline, number, document, alone, {**one.inherited, **values}, offset)
         except PipelineFailure as failure:
             rows.fail(number, document, in_document(number, failure))
         if rows.fills(size):
-            yield rows.finish()
+            yield rows.finish(written.body)
             rows = Rows(promotes=pipeline.promotes)
     if len(rows):
-        yield rows.finish()
+        yield rows.finish(written.body)
 
 
 def _documents(

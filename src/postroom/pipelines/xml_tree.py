@@ -33,6 +33,11 @@ def read_tree(document: bytes) -> etree._Element:
     return root
 
 
+def write_document(element: etree._Element) -> bytes:
+    """An element of an envelope as a document of its own, with the namespaces that are declared around it."""
+    return etree.tostring(element, encoding="UTF-8", with_tail=False)
+
+
 @lru_cache(maxsize=64)
 def _parser(thread: int) -> etree.XMLParser:
     """Made once for each thread: making one takes as long as reading a small document."""

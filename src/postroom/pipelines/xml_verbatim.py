@@ -18,8 +18,9 @@ _VALUES = re.compile(rb"\"[^\"]*\"|'[^']*'")
 _DECLARATIONS = re.compile(rb"\sxmlns(?::([^\s=]+))?\s*=")
 
 
-def verbatim(content: bytes, split: str, elements: Sequence[etree._Element]) -> Iterator[bytes | None]:
-    """The bytes of each element that ``split`` selects in the envelope; None for one that has to be written."""
+def verbatim(content: bytes, split: str, elements: Sequence[etree._Element]) -> Iterator[tuple[int, bytes] | None]:
+    """Where each element that ``split`` selects in the envelope begins, and its bytes; None for one that has to be
+    written."""
     places = _places(content, split, elements)
     if places is None:
         yield from repeat(None, len(elements))
@@ -29,7 +30,7 @@ def verbatim(content: bytes, split: str, elements: Sequence[etree._Element]) -> 
         key = element.getparent(), content[start : content.index(b">", start)]
         if key not in known:
             known[key] = _stands_alone(*key)
-        yield content[start:end] if known[key] else None
+        yield (start, content[start:end]) if known[key] else None
 
 
 def _places(content: bytes, split: str, elements: Sequence[etree._Element]) -> list[tuple[int, int]] | None:

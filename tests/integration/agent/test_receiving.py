@@ -277,6 +277,20 @@ def test_a_large_body_stays_in_its_file_until_it_is_streamed(box: Box, tmp_path:
     assert b"".join(body for (body,) in rows) == path.read_bytes()
 
 
+@pytest.mark.parametrize("is_recoverable", [False, True])
+def test_a_large_document_that_had_to_be_written_is_stored_whole(box: Box, is_recoverable: bool) -> None:
+    """LRG-02: its namespace is declared by the envelope."""
+    xml = pipelines.Xml(promote={Region: "/o:order/@r"}, namespaces={"o": "urn:o"}, split="/*/*")
+    location = box.add_location(pipelines.Receive(disassemble=[xml], recoverable=is_recoverable))
+    box.add_port("Europe", "Region == 'EU'")
+    orders = [b'<order%s r="EU">' + b"x" * (size * 50_000) + b"</order>" for size in (3, 0, 4)]
+    [received] = box.receive(location, b'<e xmlns="urn:o">%s</e>' % b"".join(order % b"" for order in orders))
+    assert (received.published, received.suspended) == (3, 0)
+    fragments = "SELECT string_agg(f.body, '' ORDER BY f.number) FROM fragments f GROUP BY part_id ORDER BY part_id"
+    stored = [body for (body,) in box.connection.execute(fragments)]
+    assert stored == [order % b' xmlns="urn:o"' for order in orders[::2]]
+
+
 def test_the_index_catches_up_when_ports_change_between_batches(box: Box) -> None:
     location = box.add_location()
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")

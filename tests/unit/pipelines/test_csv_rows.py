@@ -242,15 +242,6 @@ def test_a_large_row_goes_by_reference_if_it_stands_alone(receive: Receive, tmp_
         assert interchange[row["offset"] : row["offset"] + row["length"]] == large
 
 
-def test_a_large_row_with_a_header_is_suspended(receive: Receive) -> None:
-    room = FRAGMENT_SIZE - len(HEADER)
-    fits, too_long = (b"1,EU,%s5\n" % (b"0" * (size - 7)) for size in (room, room + 1))
-    received = receive(Csv(promote={Region: "region"}), HEADER + fits + too_long)
-    assert received.numbers == [1]
-    assert len(received.bodies[0]) == FRAGMENT_SIZE
-    assert lines_of(received) == ["Line 3: the row and the header have 102,401 bytes together."]
-
-
 def test_batches_end_at_their_rows_or_bytes(receive: Receive) -> None:
     interchange = HEADER + b"".join(b'%d,"E\nU",%d\n' % (number, number) for number in range(10, 35))
     by_rows = receive(ORDERS, interchange, batch_rows=10)

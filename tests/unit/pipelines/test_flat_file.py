@@ -99,7 +99,6 @@ def test_a_bad_record_is_an_interchange_of_its_own(receive: Run) -> None:
         (b"1;E\xffU;1\n2;US;2\n3;EU;3\n", "Line 2: byte 4 is not utf-8."),
         (b"1;E\x01U;1\n2;US;2\n3;EU;3\n", "Line 2: there is the character U+0001 in the record."),
         (b"1;%s;1\n2;US;2\n3;EU;3\n" % (b"E" * 300), "Line 2: Orders.Region cannot be promoted from 'region'."),
-        (b"%s;EU;1\n2;US;2\n3;EU;3\n" % (b"1" * 200_000), "Line 2: the document of the record has 200,"),
     ],
 )
 def test_a_bad_record_says_why_and_takes_no_other_with_it(receive: Run, records: bytes, reason: str) -> None:

@@ -263,35 +263,3 @@ def test_one_bad_document_fails_the_envelope(receive: Receive) -> None:
     with pytest.raises(PipelineFailure) as raised:
         receive(pipeline, content)
     assert raised.value.what == "Document 2: Orders.Priority cannot be promoted from '/order/priority'."
-
-
-LARGE = b"<pad>%s</pad>" % (b"x" * FRAGMENT_SIZE)
-
-
-def test_a_large_document_of_an_envelope_goes_by_reference(receive: Receive) -> None:
-    documents = [
-        b"<order><region>EU</region></order>",
-        b"<order><region>US</region>%s</order >" % LARGE,
-        b"<o:order xmlns:o='urn:orders'><a>></a>\xc3\xa9<o:region/>%s</o:order>" % LARGE,
-    ]
-    content = b"\xef\xbb\xbf<?xml version='1.0'?>\n<orders> %s </orders>" % b"\n".join(documents)
-    received = receive(Xml(promote={Region: "/order/region"}, split="/orders/*"), content)
-    assert received.bodies == [documents[0], None, None]
-    assert received.column(Region.key) == ["EU", "US", None]
-    for row, document in zip(received.rows[1:], documents[1:], strict=True):
-        assert content[row["offset"] : row["offset"] + row["length"]] == document
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"<orders xmlns='urn:orders'><order>%s</order></orders>" % LARGE,
-        b"<orders xmlns:o='urn:orders'><o:order>%s</o:order></orders>" % LARGE,
-        b"<?xml version='1.0' encoding='iso-8859-1'?><orders><order>\xe9%s</order></orders>" % LARGE,
-        b"<orders><order pad='>%s'/></orders>" % LARGE.replace(b"<", b"."),
-    ],
-    ids=["default namespace", "prefix", "encoding", "empty element"],
-)
-def test_a_large_document_that_needs_its_envelope_fails(receive: Receive, content: bytes) -> None:
-    with pytest.raises(PipelineFailure, match=r"Document 1: The document has .* bytes and cannot stand alone"):
-        receive(Xml(split="/*/*"), content)

@@ -10,7 +10,6 @@ import pytest
 from lxml import etree
 
 from postroom.errors import PipelineFailure
-from postroom.message import FRAGMENT_SIZE
 from postroom.pipelines import XmlReceive, load_pipeline
 from postroom.pipelines.xml_receive import MAX_ENVELOPES
 from postroom.properties import DistinguishedField, Property
@@ -225,13 +224,6 @@ def test_namespaces_that_are_declared_around_a_document_go_with_it(receive: Rece
     assert received.column("message_type") == ["urn:o#order"]
     (alone,) = received.bodies
     assert etree.fromstring(alone).tag == "{urn:o}order"
-
-
-def test_a_large_document_stays_where_it_is(receive: Receive) -> None:
-    large = b"<order>" + b"x" * FRAGMENT_SIZE + b"</order>"
-    (first, second) = receive(receiving(*ENVELOPES, order()), b"<env1><order/>" + large + b"</env1>").rows
-    assert (first["body"], second["body"]) == (b"<order/>", None)
-    assert (second["offset"], second["length"]) == (len(b"<env1><order/>"), len(large))
 
 
 def test_batches_end_where_they_should(receive: Receive) -> None:
