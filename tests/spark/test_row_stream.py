@@ -19,6 +19,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.bulk.row_stream import StreamFolder, start_row_stream
 from postroom.spark.login import Login
 from postroom.spark.pipeline_process import PipelineProcess
+from postroom.spark.receive.stream import TALLY
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
 from tests.support.waiting import PATIENCE, wait_until
@@ -138,12 +139,17 @@ def test_a_batch_that_was_interrupted_is_read_on_as_it_was_begun(
     (tmp_path / "more cores").unlink()
     with pytest.raises(StateError, match="its checkpoint is not in"):
         start_row_stream(session, location, login=login, home=tmp_path / "another home")
-    assert box.count("spool") < 200
+    before = box.count("spool")
+    assert before < 200
     # Chunks would end elsewhere now, and rows be other messages; those of the batch that was begun are not.
     monkeypatch.setattr("postroom.spark.bulk.reading.CHUNK_ROWS", 33)
     query = start(replace(location, pipeline={**location.pipeline, "body": "csv"}))
     assert query.awaitTermination(PATIENCE)
     assert values(box) == Counter([*range(100), *range(1000, 1100)])
+    tallies = [one.observedMetrics[TALLY] for one in query.recentProgress if one.observedMetrics]
+    assert sum(tally.published for tally in tallies) == 200 - before
+    # These are kept until the next batch begins, because this one might come again.
+    assert box.one("SELECT count(DISTINCT unit) FROM receipts JOIN stream_units USING (unit)") == 2
     assert folder.is_between_batches
     process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
     assert process.run_once(threading.Event()).total() == 0
