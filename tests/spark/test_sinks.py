@@ -13,19 +13,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from postroom import Application, adapters, pipelines
+from postroom import Application, Throttling, adapters, pipelines
 from postroom.adapters import AnySink, SparkSink, SparkTable
+from postroom.agent.chunks import CHUNK_ROWS
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import host_named
 from postroom.messagebox.connection import connect
 from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
+from postroom.messagebox.throttling import store_thresholds
 from postroom.operations.deployment import apply
 from postroom.spark.login import Login
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.sinks.files import HadoopTarget, name_of
 from postroom.spark.sinks.running_sinks import Sinks
-from tests.support.box import Box, Priority, Region, Total
+from tests.support.box import PROMOTE, Box, Priority, Region, Total
+from tests.support.file_location import add_file_location
+from tests.support.load import set_load
 from tests.support.sinks import add_sink, publish
 from tests.support.waiting import wait_until
 
@@ -197,3 +201,33 @@ def test_from_a_folder_into_a_lake(session: SparkSession, database: str, tmp_pat
     ]
     assert rows[0]["body"] == '{"region": "EU", "total": 0.5}'
     assert all(row["interchange_id"] for row in rows)
+
+
+def test_a_sink_gets_its_turn_while_tasks_that_receive_are_held_back(
+    session: SparkSession, box: Box, login: Login, tmp_path: Path
+) -> None:
+    """THR-05: two large files on two cores, and more waits than the host wants."""
+    store_thresholds(box.connection, box.host().host_id, Throttling(messages=1_000, longest_delay=300))
+    set_load(box, queued=1_500)
+    add_sink(box, SparkSink("parquet", "lake", interval=0, body="none"))
+    add_file_location(box, tmp_path / "in", pipeline=pipelines.JsonLines(promote=PROMOTE))
+    (tmp_path / "in").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "in" / name).write_bytes(b'{"region": "EU"}\n' * (CHUNK_ROWS + 1))
+    process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
+    stopping = threading.Event()
+    thread = threading.Thread(target=process.run, args=(stopping,))
+    thread.start()
+
+    def wait_for(count: int) -> None:
+        wait_until(lambda: process._sinks.counts["written"] >= count, 160, what=f"{count} messages in the lake")
+
+    try:
+        wait_for(2 * CHUNK_ROWS)
+        assert box.count("claims") == 2, "neither file is published to its end, and the tasks have left their cores"
+        set_load(box, queued=0)
+        wait_for(2 * CHUNK_ROWS + 2)
+    finally:
+        stopping.set()
+        thread.join()
+    assert session.read.parquet(str(tmp_path / "lake")).select("message_id").distinct().count() == 2 * CHUNK_ROWS + 2

@@ -48,6 +48,8 @@ class Received:
     """Messages that nobody known stands for, at a receive port that drops those."""
     empty: bool = False
     """It was a list without documents, of which nothing is kept. Not said again when it is repeated."""
+    unfinished: bool = False
+    """Some of it is not published yet, because too much waits. It has to come again."""
 
     def plus(self, more: Received) -> Received:
         return Received(
@@ -79,11 +81,12 @@ class Receiver:
         location: ReceiveLocation,
         interchanges: Sequence[Interchange],
         *,
-        pace: Callable[[], None] = lambda: None,
+        pace: Callable[[], bool] = lambda: True,
     ) -> list[Received]:
         """Publishes what of these interchanges is not published yet. Raises only if the MessageBox does not answer.
-        When it returns, each of them is published to its end, by this run or another, and can be taken away.
-        ``pace`` is called between two transactions, and may take its time."""
+        When it returns, each of them is published to its end, by this run or another, and can be taken away; but for
+        those that are unfinished. ``pace`` is called between two transactions, may take its time, and says whether to
+        go on."""
         self._routing.catch_up(self._connection)
         pipeline = received_by(location.pipeline, location.maps)
         outcome = {one.interchange_id: Received(interchange_id=one.interchange_id) for one in interchanges}
@@ -98,8 +101,8 @@ class Receiver:
             )
             try:
                 for number, group in enumerate(_groups(chunks)):
-                    if number:
-                        pace()
+                    if number and not pace():
+                        return [replace(one, unfinished=unit in left) for unit, one in outcome.items()]
                     for one in self._publish(location, pipeline.content_type, group):
                         outcome[one.interchange_id] = outcome[one.interchange_id].plus(one)
                     for chunk in group:

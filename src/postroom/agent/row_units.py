@@ -45,6 +45,8 @@ class ReceivedRows:
     routed: int = 0
     stopped: bool = False
     """There were too many bad rows to go on."""
+    unfinished: bool = False
+    """Some rows are not published yet, because too much waits. They have to come again."""
 
     def plus(self, rows: int, bad: int, received: Received) -> ReceivedRows:
         return replace(
@@ -75,10 +77,11 @@ def receive_rows(
     progress: Progress,
     bad_content_type: str,
     limit: BadRowLimit,
-    pause: Callable[[], None] | None = None,
+    pace: Callable[[], bool] = lambda: True,
 ) -> ReceivedRows:
     """Publishes those chunks of a unit that are not published yet. Bad rows are suspended alone, as long as there are
-    not too many of them. ``pause`` is called before each chunk, and may take its time."""
+    not too many of them. ``pace`` is called before each chunk, may take its time, and says whether to go on; the first
+    one is published in any case, so that every run comes farther."""
     total = ReceivedRows(unit_id=unit.unit_id)
     receiver.catch_up()
     last = 0
@@ -90,8 +93,8 @@ def receive_rows(
             bad, rows = len(chunk.failures), chunk.rows + len(chunk.failures)
             if bad and not limit.allows(bad=bad, rows=rows):
                 return replace(total, stopped=True)
-            if pause is not None:
-                pause()
+            if not pace() and total.rows:
+                return replace(total, unfinished=True)
             try:
                 received = receiver.publish_chunk(location, bad_content_type, chunk)
             except Overtaken:

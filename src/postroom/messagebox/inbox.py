@@ -141,6 +141,11 @@ def forget(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None
     connection.execute("DELETE FROM inbox WHERE interchange_id = ANY (%s)", (list(interchange_ids),))
 
 
+def give_back(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
+    """Takes rows back from the stream. They are handed to it again, under new numbers."""
+    connection.execute("UPDATE inbox SET number = NULL WHERE interchange_id = ANY (%s)", (list(interchange_ids),))
+
+
 def put_aside(connection: Connection, interchange_id: uuid.UUID, problem: str) -> None:
     """Keeps a row that cannot be received out of the stream, with what is wrong."""
     connection.execute(

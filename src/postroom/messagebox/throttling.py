@@ -20,6 +20,8 @@ from postroom.messagebox.connection import Connection
 
 _SHORTEST_DELAY = 0.5
 _LOOK_EVERY = 1.0
+#: How long a task waits, in seconds, if it can end and come again.
+PATIENCE = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,17 +112,32 @@ class ThrottleWatch:
 
 
 class Pace:
-    """Makes one publisher wait between its transactions while too much waits. ``sleep`` may return early."""
+    """The pauses of one task between its transactions, while too much waits (THR-04, THR-05).
 
-    def __init__(self, connection: Connection, host_id: int, sleep: Callable[[float], object] = time.sleep) -> None:
+    A task that waits keeps its place on a core, which others may need to take messages away: sinks are tasks, too. So
+    it waits for some seconds in all, and then has to end, so that whoever hands out work waits in its place."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        host_id: int,
+        *,
+        patience: float = PATIENCE,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
         self._connection = connection
         self._watch = ThrottleWatch(host_id)
+        self._patience = patience
         self._sleep = sleep
 
-    def __call__(self) -> None:
-        began = time.monotonic()
-        while (throttle := self._watch.current(self._connection)) is not None:
-            rest = began + throttle.delay - time.monotonic()
-            if rest <= 0:
-                return
-            self._sleep(min(rest, _LOOK_EVERY))
+    def __call__(self) -> bool:
+        """Whether there is less now, or the delay is over; False if there is still too much, and no patience left."""
+        waited = 0.0
+        while (throttle := self._watch.current(self._connection)) is not None and waited < throttle.delay:
+            pause = min(throttle.delay - waited, self._patience, _LOOK_EVERY)
+            if pause <= 0:
+                return False
+            self._sleep(pause)
+            waited += pause
+            self._patience -= pause
+        return True

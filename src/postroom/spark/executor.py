@@ -67,6 +67,7 @@ def drop_executor(login: Login) -> None:
             executor.connection.close()
 
 
-def pace_of(executor: Executor, location: ReceiveLocation, *, paced: bool) -> Callable[[], None]:
-    """What a task does between two transactions for a location: it waits while too much does, if it is ``paced``."""
-    return Pace(executor.connection, location.host_id) if paced else lambda: None
+def pace_of(executor: Executor, location: ReceiveLocation, *, paced: bool) -> Callable[[], bool]:
+    """What a task does between two transactions for a location: it waits while too much does, if it is ``paced``, and
+    learns whether to go on."""
+    return Pace(executor.connection, location.host_id) if paced else lambda: True

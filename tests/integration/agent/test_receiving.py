@@ -171,7 +171,7 @@ class Dies(Exception):
     pass
 
 
-def dies() -> None:
+def dies() -> bool:
     raise Dies
 
 
@@ -246,16 +246,17 @@ def test_attempts_at_one_interchange_that_end_their_chunks_elsewhere_take_turns(
             for module in (chunks, receiving):
                 monkeypatch.setattr(module, "CHUNK_ROWS", rows)
 
-        def overtake() -> None:
+        def overtake() -> bool:
             cut_at(3)
             with pytest.raises(Dies):
                 Receiver(second, RoutingTable()).receive(location, [whole], pace=dies)
             cut_at(2)
+            return True
 
         cut_at(2)
         paces = iter([overtake])
         received = Receiver(first, RoutingTable()).receive(
-            location, [other, whole, whole], pace=lambda: next(paces, lambda: None)()
+            location, [other, whole, whole], pace=lambda: next(paces, lambda: True)()
         )
     assert published_numbers(box) == list(range(10))
     assert sum(one.published for one in received) == 7

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,18 +14,14 @@ from postroom.agent.chunks import Progress
 from postroom.agent.receiving import Receiver, read_progress, receive_again
 from postroom.agent.routing import RoutingTable
 from postroom.agent.row_units import ReceivedRows, RowUnit, receive_rows
-from postroom.application.throttling import Throttling
 from postroom.errors import PipelineFailure, StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, connect, transaction
-from postroom.messagebox.throttling import store_thresholds
-from postroom.spark.bulk.pace import Pace
 from postroom.spark.bulk.task import BulkTask, Split
 from postroom.spark.executor import drop_executor
 from postroom.spark.login import Login
 from tests.support.box import Box, Priority, Region, interchange
 from tests.support.bulk_location import add_bulk_location
-from tests.support.waiting import wait_until
 
 ROWS = pipelines.Rows(promote={Region: "region", Priority: "priority"}).settled(("region", "priority"), None)
 UNIT = RowUnit(unit_id=uuid.UUID(int=7))
@@ -62,7 +58,12 @@ def batch(*numbers: int, region: str = "EU", bad: int = 0) -> pa.RecordBatch:
     )
 
 
-def receive(connection: Connection, location: ReceiveLocation, batches: list[pa.RecordBatch]) -> ReceivedRows:
+def receive(
+    connection: Connection,
+    location: ReceiveLocation,
+    batches: list[pa.RecordBatch],
+    pace: Callable[[], bool] = lambda: True,
+) -> ReceivedRows:
     return receive_rows(
         Receiver(connection, RoutingTable()),
         location,
@@ -72,6 +73,7 @@ def receive(connection: Connection, location: ReceiveLocation, batches: list[pa.
         progress=read_progress(connection, [UNIT.unit_id])[UNIT.unit_id],
         bad_content_type="text/csv",
         limit=Unlimited(),
+        pace=pace,
     )
 
 
@@ -206,6 +208,7 @@ def test_the_tally_is_what_the_driver_gets_to_know(task: BulkTask) -> None:
             "suspended": 1,
             "routed": 0,
             "stopped": False,
+            "unfinished": False,
         }
     ]
 
@@ -227,22 +230,17 @@ def test_a_mended_row_is_received_without_spark(box: Box, connection: Connection
         transaction(connection, lambda inside: receive_again(inside, RoutingTable(), location, still_bad))
 
 
-def test_a_task_pauses_while_too_much_waits(box: Box, connection: Connection, location: ReceiveLocation) -> None:
-    """THR-04: as long as the delay says, but not so long that others cannot take messages away."""
-    paused: list[float] = []
-    pace = Pace(connection, location.host_id, sleep=paused.append)
-    pace()
-    assert paused == []
-    store_thresholds(box.connection, location.host_id, Throttling(messages=1, longest_delay=100))
-    receive(connection, location, [batch(1, 2, 3)])
-    box.connection.execute("ANALYZE")
-
-    def has_paused() -> bool:
-        Pace(connection, location.host_id, sleep=paused.append)()
-        return bool(paused)
-
-    wait_until(has_paused, what="a pause")
-    assert paused == [5.0]
+def test_a_unit_ends_while_too_much_waits_and_goes_on_later(
+    box: Box, connection: Connection, location: ReceiveLocation
+) -> None:
+    """THR-05: every run comes farther by a chunk, and nothing is published twice."""
+    batches = [batch(1, 2), batch(3), batch(4, 5)]
+    for published in (2, 1):
+        received = receive(connection, location, batches, pace=lambda: False)
+        assert (received.rows, received.unfinished) == (published, True)
+    received = receive(connection, location, batches, pace=lambda: False)
+    assert (received.rows, received.unfinished) == (2, False)
+    assert box.count("spool") == 5
 
 
 def test_the_receipts_of_a_file_stay_until_it_is_finished(box: Box, task: BulkTask) -> None:

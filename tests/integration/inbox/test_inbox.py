@@ -5,17 +5,21 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from postroom import pipelines
+from postroom import Throttling, pipelines
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
+from postroom.messagebox.throttling import Pace, store_thresholds
+from postroom.spark import executor
 from postroom.spark.intake.inbox_numbering import InboxNumbering
 from postroom.spark.intake.rounds import in_rounds
 from postroom.spark.login import Login
@@ -23,8 +27,9 @@ from postroom.spark.receive.inbox_source import InboxReader
 from postroom.spark.receive.inbox_task import InboxTask
 from postroom.system_properties import BTS
 from tests.integration.inbox.conftest import Connect, HandOver, waiting
-from tests.support.box import Box
+from tests.support.box import PROMOTE, Box
 from tests.support.inbox_location import add_inbox_location
+from tests.support.load import set_load
 
 
 def test_all_that_is_there_is_handed_to_the_stream_however_much_it_is(
@@ -234,3 +239,27 @@ def test_a_host_sees_and_fills_the_inboxes_of_its_own_locations_only(box: Box, l
         assert connection.execute("DELETE FROM inbox").rowcount == 0
     assert box.count("inbox") == 1
     assert box.one("SELECT handed_over_by FROM inbox") == box.host().role_name
+
+
+def test_what_is_held_back_comes_again_where_it_was_left(
+    box: Box, numbering: InboxNumbering, hand_over: HandOver, task: InboxTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """THR-05: a task that has waited for long enough ends, and leaves what it has not published."""
+    monkeypatch.setattr("postroom.agent.chunks.CHUNK_ROWS", 10)
+    monkeypatch.setattr("postroom.agent.receiving.CHUNK_ROWS", 10)
+    location = add_inbox_location(box, name="lines", pipeline=pipelines.JsonLines(promote=PROMOTE))
+    store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
+    set_load(box, queued=100)
+    monkeypatch.setattr(executor, "Pace", partial(Pace, sleep=lambda seconds: None))
+    task = replace(task, location=location, paced=True)
+    ids = [hand_over(b'{"region": "EU"}\n' * 25), hand_over(b'{"region": "EU"}\n' * 5)]
+    numbers = "SELECT array_agg(number ORDER BY handed_over_at) FROM inbox"
+    numbering.scan()
+    first = box.one(numbers)
+    assert sum(one.published for one in task.receive(ids)) == 10
+    assert box.one(numbers) == [None, None]
+    numbering.scan()
+    assert min(box.one(numbers)) > max(first)
+    set_load(box, queued=0)
+    assert sum(one.published for one in task.receive(ids)) == 20
+    assert box.count("inbox") == 0

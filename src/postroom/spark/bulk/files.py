@@ -189,20 +189,22 @@ class BulkFiles:
             context.removeJobTag(self._tag)
 
     def _settle(self, connection: Connection, group: Sequence[Claim], tallies: Sequence[Row]) -> None:
-        """Every split is published, or a file has too many bad rows."""
+        """Every split is published, or a file has too many bad rows, or the rest of it has to wait."""
         rows = Counter[str]()
-        stopped = set()
+        stopped, unfinished = set(), set()
         for tally in tallies:
             rows[tally.interchange_id] += tally.rows
             if tally.stopped:
                 stopped.add(tally.interchange_id)
+            if tally.unfinished:
+                unfinished.add(tally.interchange_id)
             self.counts.update({name: tally[name] for name in COUNTED if name in tally.asDict()})
-        whole = [claim for claim in group if str(claim.interchange_id) not in stopped]
+        whole = [claim for claim in group if str(claim.interchange_id) not in stopped | unfinished]
         for claim in whole:
             self._mark_done(connection, claim)
         self._finish(connection, whole)
         for claim in group:
-            if claim not in whole:
+            if str(claim.interchange_id) in stopped:
                 self._stop(connection, claim)
 
     def _mark_done(self, connection: Connection, claim: Claim) -> None:

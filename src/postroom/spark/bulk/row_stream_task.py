@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,12 +14,14 @@ from postroom.agent.receiving import Received, read_progress
 from postroom.agent.row_units import RowUnit, receive_rows
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark.bulk.pace import Pace
+from postroom.messagebox.throttling import Pace
 from postroom.spark.bulk.task import rows_pipeline
-from postroom.spark.executor import drop_executor, executor_for
+from postroom.spark.executor import Executor, drop_executor, executor_for
 from postroom.spark.login import Login
 from postroom.spark.receive.tally import tally_of
 
+#: How long the task of a partition waits in all while too much does, in seconds.
+_PATIENCE = 30.0
 #: Where Spark tells a task which query and which batch of it it works for.
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
@@ -51,7 +53,7 @@ class RowStreamTask:
                 progress=read_progress(executor.connection, [unit_id])[unit_id],
                 bad_content_type="application/octet-stream",
                 limit=limit,
-                pause=Pace(executor.connection, self.location.host_id) if self.paced else None,
+                pace=self._pace(executor),
             )
         except BaseException:
             drop_executor(self.login)
@@ -62,6 +64,13 @@ class RowStreamTask:
                 hint="Raise the limit and apply the application again.",
             )
         return Received(interchange_id=unit_id, published=rows.published, suspended=rows.suspended, routed=rows.routed)
+
+    def _pace(self, executor: Executor) -> Callable[[], bool]:
+        """A batch of a stream has to come to its end, so that it waits a little longer and then goes on."""
+        if not self.paced:
+            return lambda: True
+        pace = Pace(executor.connection, self.location.host_id, patience=_PATIENCE)
+        return lambda: pace() or True
 
 
 class PartitionLimit:

@@ -23,23 +23,25 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.pipelines import Rows, load_pipeline
 from postroom.properties import Property
-from postroom.spark.bulk.pace import Pace
 from postroom.spark.bulk.reading import FILE, LENGTH, START
-from postroom.spark.executor import drop_executor, executor_for
+from postroom.spark.executor import drop_executor, executor_for, pace_of
 from postroom.spark.intake import claim as claims
 from postroom.spark.login import Login
 from postroom.system_properties import BTS
 from postroom.system_properties import FILE as FILE_PROPERTIES
 
-#: A task's rows: what became of a unit of rows. ``stopped`` says that it had too many bad ones to go on.
+#: A task's rows: what became of a unit of rows. ``stopped`` says that it had too many bad ones to go on, ``unfinished``
+#: that it has to come again.
 TALLY_SCHEMA = (
-    "interchange_id string, rows long, bad long, published long, suspended long, routed long, stopped boolean"
+    "interchange_id string, rows long, bad long, published long, suspended long, routed long, stopped boolean,"
+    " unfinished boolean"
 )
 _TALLY = pa.schema(
     [
         ("interchange_id", pa.string()),
         *((name, pa.int64()) for name in ("rows", "bad", "published", "suspended", "routed")),
         ("stopped", pa.bool_()),
+        ("unfinished", pa.bool_()),
     ]
 )
 
@@ -77,7 +79,7 @@ class BulkTask:
         for split in splits_of(batches):
             received = self.receive(split)
             yield tally(str(split.interchange_id), received)
-            if received.stopped:
+            if received.stopped or received.unfinished:
                 # What is left of the rows is not even read.
                 return
 
@@ -108,7 +110,7 @@ class BulkTask:
                 progress=progress,
                 bad_content_type=_BAD_CONTENT_TYPES.get(reader.format, "application/octet-stream"),
                 limit=limit,
-                pause=Pace(executor.connection, self.location.host_id) if self.paced else None,
+                pace=pace_of(executor, self.location, paced=self.paced),
             )
             if received.stopped:
                 claims.stop_reading(executor.connection, split.interchange_id, limit.problem)

@@ -56,7 +56,10 @@ class InboxTask:
                 if one.empty:
                     # Nothing else will tell of it: it leaves no message and no instance.
                     _log.warning("%s: interchange %s is empty", self.location.name, one.interchange_id)
-            inbox.forget(executor.connection, received)
+            unfinished = {one.interchange_id for one in received.values() if one.unfinished}
+            inbox.forget(executor.connection, received.keys() - unfinished)
+            if unfinished:
+                inbox.give_back(executor.connection, unfinished)
             return list(received.values())
         except BaseException:
             drop_executor(self.login)

@@ -184,7 +184,7 @@ class RunningLocation:
                 self.counts.update(done)
                 self._pause = _FIRST_PAUSE
                 self._failure = None
-                if done["files"]:
+                if any(done.values()):
                     self._rate.add(done["published"])
                     self._last_batch_at = self._clock()
                     _log.info("%s: %s", self.location.name, in_words(done))

@@ -94,11 +94,7 @@ def start_tallied(
     partitions it has; what it raises ends the query."""
     from pyspark.sql import functions
 
-    counted = tallies.observe(
-        TALLY,
-        functions.count("*").alias("files"),
-        *(functions.sum(name).alias(name) for name in TALLIED[1:]),
-    )
+    counted = tallies.observe(TALLY, *(functions.sum(name).alias(name) for name in TALLIED))
     written = counted.writeStream
     if begin_batch is None:
         written = written.format("noop")

@@ -16,9 +16,9 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines.world import is_of_the_world
 from postroom.spark.executor import Executor
 
+_COUNTED = ("files", "published", "suspended", "routed", "dropped", "empty")
 #: A task's rows: what became of each interchange.
-TALLY_SCHEMA = "interchange_id string, published long, suspended long, routed long, dropped long, empty long"
-_COUNTED = ("published", "suspended", "routed", "dropped", "empty")
+TALLY_SCHEMA = ", ".join(["interchange_id string", *(f"{name} long" for name in _COUNTED)])
 _TALLY = pa.schema([("interchange_id", pa.string()), *((name, pa.int64()) for name in _COUNTED)])
 
 #: Errors of the database that are about the content of one interchange and would come again with it.
@@ -30,7 +30,11 @@ Given = TypeVar("Given")
 def tally_of(received: Sequence[Received]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(
         [
-            {"interchange_id": str(one.interchange_id), **{name: int(getattr(one, name)) for name in _COUNTED}}
+            {
+                "interchange_id": str(one.interchange_id),
+                "files": int(not one.unfinished),
+                **{name: int(getattr(one, name)) for name in _COUNTED[1:]},
+            }
             for one in received
         ],
         schema=_TALLY,

@@ -64,7 +64,7 @@ class ReceiveTask:
         for claim in given:
             received = self._together(executor, [claim])
             done += received
-            if not received and claim.path.exists():
+            if any(one.unfinished for one in received) or (not received and claim.path.exists()):
                 break
         return done
 
@@ -74,7 +74,10 @@ class ReceiveTask:
         if ready:
             receive, put_aside = partial(self._receive, executor), partial(self._put_aside, executor)
             received = publish_or_put_aside(ready, receive, put_aside)
-        published = [claim for claim in ready if claim.interchange_id in received]
+        published = [claim for claim in ready if _is_done(received.get(claim.interchange_id))]
+        unfinished = [one.interchange_id for one in received.values() if one.unfinished]
+        if unfinished:
+            self._take_back(executor, unfinished)
         for claim in published:
             if received[claim.interchange_id].empty:
                 # Nothing else will tell of it: it leaves no message and no instance.
@@ -98,7 +101,7 @@ class ReceiveTask:
             except FileNotFoundError:
                 gone.append(claim)
         if changed:
-            self._take_back(executor, changed)
+            self._take_back(executor, [claim.interchange_id for claim in changed])
         if gone:
             progress = read_progress(executor.connection, [claim.interchange_id for claim in gone])
             claims.forget(executor.connection, [one for one, how_far in progress.items() if how_far.done])
@@ -121,18 +124,19 @@ class ReceiveTask:
             context=Context().write(FILE.ReceivedFileName, str(self._file.folder(self.home) / claim.name)),
         )
 
-    def _take_back(self, executor: Executor, changed: Sequence[Claim]) -> None:
-        """These have to settle again; in an ordered location all that is claimed has to, to come after them."""
+    def _take_back(self, executor: Executor, interchange_ids: Sequence[uuid.UUID]) -> None:
+        """These have to settle again, and so to come again later; in an ordered location all that is claimed has to, to
+        come after them."""
         if self.location.is_ordered:
             claims.settle_all_again(executor.connection, self.location.location_id)
         else:
-            claims.settle_again(executor.connection, [claim.interchange_id for claim in changed])
+            claims.settle_again(executor.connection, interchange_ids)
 
     def _put_aside(self, executor: Executor, claim: Claim, error: Exception) -> Received | None:
         problem = f"{claim.path} could not be received: {type(error).__name__}: {error}"
         with suppress(FileNotFoundError):
             if not is_unchanged(claim):
-                self._take_back(executor, [claim])
+                self._take_back(executor, [claim.interchange_id])
                 return None
             suspended = suspend(executor, self.location, partial(self._interchange, claim), error)
             if suspended is not None:
@@ -143,6 +147,10 @@ class ReceiveTask:
         claims.hold(executor.connection, claim, ClaimState.FAILED, problem)
         _log.error("%s", problem, exc_info=error)
         return None
+
+
+def _is_done(received: Received | None) -> bool:
+    return received is not None and not received.unfinished
 
 
 def _claim(row: dict[str, object]) -> Claim:
