@@ -50,7 +50,7 @@ class WorkInHand:
         with self._lock:
             # Before the look, so that whoever takes after it looks too.
             self._looked_out_for = max(self._looked_out_for, most)
-            if not self._has_room(most):
+            if not self._has_room(most) and not self._ended:
                 changed.wait(timeout)
             return self._half if self._has_room(most) else 0, self._generation
 

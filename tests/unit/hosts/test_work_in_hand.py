@@ -6,6 +6,8 @@ import threading
 import uuid
 from collections.abc import Sequence
 
+import pytest
+
 from postroom.hosts.work_in_hand import WorkInHand
 from postroom.messagebox.queues import ClaimedMessage
 from tests.support.waiting import PATIENCE, wait_until
@@ -155,6 +157,15 @@ def test_waiting_for_room_ends_when_room_is_made() -> None:
     taken(work, 1)
     thread.join(PATIENCE)
     assert rooms == [1]
+
+
+@pytest.mark.parametrize("when_empty", [False, True])
+def test_after_the_end_nobody_waits_for_room(when_empty: bool) -> None:
+    """A host stops at once, and not when somebody is tired of waiting."""
+    work = opened(2)
+    work.shut()
+    work.end()
+    assert work.wait_for_room(threading.TIMEOUT_MAX, when_empty=when_empty)[0] == 0
 
 
 def test_a_helper_is_told_when_the_last_one_is_taken() -> None:
