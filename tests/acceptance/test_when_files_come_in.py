@@ -1,4 +1,4 @@
-"""ACC-01, ACC-20: from a folder through the receive pipeline on Spark, in one process that serves both tests."""
+"""ACC-01, ACC-20: from a folder through the receive pipeline on Spark."""
 
 from __future__ import annotations
 
@@ -7,37 +7,16 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.support.databases import Databases
-from tests.support.folders import open_folder
 from tests.support.house import House
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.xdist_group("receiving")
 
 
-@pytest.fixture(scope="module")
-def house(databases: Databases) -> Iterator[House]:
-    with open_folder() as home, databases.clone() as url, House(home, url) as opened:
-        opened.apply(
-            """
-            app.receive_port("RP").location("any", adapters.File("any", pattern="*"), pipeline=pipelines.PassThrough())
-            app.send_port("A", adapters.File("out/a"), filter=BTS.ReceivePortName == "RP")
-            app.send_port("B", adapters.File("out/b"), filter=BTS.ReceivePortName == "RP")
-            app.send_port("C", adapters.File("out/c"), filter=BTS.ReceivePortName == "Other")
-            orders = pipelines.Json(promote=PROMOTE)
-            app.receive_port("In").location("drop", adapters.File("in", pattern="*.json"), pipeline=orders)
-            app.send_port("P", adapters.File("out/p"), filter=Region == "EU", state="bound")
-            """
-        )
-        opened.start_pipeline()
-        yield opened
-        opened.run("check")
-
-
-@pytest.fixture(scope="module")
-def connection(house: House) -> Iterator[psycopg.Connection]:
-    assert house.database is not None
-    with psycopg.connect(house.database, autocommit=True) as opened:
+@pytest.fixture
+def connection(receiving_house: House) -> Iterator[psycopg.Connection]:
+    assert receiving_house.database is not None
+    with psycopg.connect(receiving_house.database, autocommit=True) as opened:
         yield opened
 
 
@@ -48,13 +27,14 @@ def count(connection: psycopg.Connection, query: str) -> int:
 
 
 def test_every_port_whose_filter_matches_sends_identical_bytes_once(
-    house: House, connection: psycopg.Connection
+    receiving_house: House, connection: psycopg.Connection
 ) -> None:
     """ACC-01."""
+    house = receiving_house
     body = bytes(range(256)) * 100
     house.drop("random.bin", body, folder="any")
     queued = "SELECT count(*) FROM messagebox.work_queue"
-    wait_until(lambda: count(connection, queued) == 2, 240, what="two queue rows")
+    wait_until(lambda: count(connection, queued) == 2, what="two queue rows")
     assert count(connection, "SELECT count(*) FROM messagebox.spool") == 1
     assert count(connection, "SELECT count(*) FROM messagebox.parts") == 1
     references = (
@@ -62,34 +42,37 @@ def test_every_port_whose_filter_matches_sends_identical_bytes_once(
         " UNION ALL TABLE messagebox.message_ref_count_log_2) l"
     )
     assert count(connection, references) == 2
-    host = house.start_host()
+    host = house.start_host("Sender")
     assert house.wait_for_files("out/a", 1) == [body]
     assert house.wait_for_files("out/b", 1) == [body]
-    wait_until(lambda: count(connection, queued) == 0, 60, what="an empty queue")
+    wait_until(lambda: count(connection, queued) == 0, what="an empty queue")
     host.stop()
     house.run("jobs", "run")
     assert count(connection, "SELECT count(*) FROM messagebox.spool") == 0
     assert count(connection, "SELECT count(*) FROM messagebox.parts") == 0
     assert house.arrived("out/c") == []
     assert (len(house.arrived("out/a")), len(house.arrived("out/b"))) == (1, 1)
-    wait_until(lambda: list((house.home / "any").glob("*.bin")) == [], 60, what="an empty source folder")
+    wait_until(lambda: list((house.home / "any").glob("*.bin")) == [], what="an empty source folder")
 
 
-def test_an_unroutable_message_goes_on_its_way_once_there_is_a_subscriber(house: House) -> None:
+def test_an_unroutable_message_goes_on_its_way_once_there_is_a_subscriber(receiving_house: House) -> None:
     """ACC-20."""
+    house = receiving_house
     house.drop("order.json", b'{"region": "EU"}')
-    [inbound] = wait_until(lambda: house.suspended("resumable"), 240, what="the suspended order")
+    [inbound] = wait_until(lambda: house.suspended("resumable"), what="the suspended order")
     [report] = house.suspended("not-resumable")
     assert report["service_class"] == "routing_failure_report"
     assert inbound["error_code"] == "ROUTING"
     house.run("port", "enlist", "P")
     house.run("instance", "resume", inbound["instance_id"])
-    host = house.start_host()
-    [waiting] = wait_until(lambda: house.suspended(error="PORT_STOPPED"), 60, what="the order suspended at P")
+    # The host of the location publishes it again, and that of the port sends it.
+    hosts = [house.start_host(name) for name in ("Main", "Sender")]
+    [waiting] = wait_until(lambda: house.suspended(error="PORT_STOPPED"), what="the order suspended at P")
     assert house.suspended("resumable") == [waiting]
     house.run("port", "start", "P")
     assert house.wait_for_files("out/p", 1) == [b'{"region": "EU"}']
-    host.stop()
+    for host in hosts:
+        host.stop()
     house.run("jobs", "run")
     assert house.suspended() == []
     house.run("port", "unenlist", "P")

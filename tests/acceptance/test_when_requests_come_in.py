@@ -13,73 +13,62 @@ import psycopg
 import pytest
 
 from tests.support.house import House
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
-pytestmark = pytest.mark.timeout(600)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+pytestmark = pytest.mark.xdist_group("receiving")
 
 
 def post(url: str, body: bytes, key: str) -> tuple[int, dict[str, Any]]:
     request = urllib.request.Request(url, data=body, headers={"Idempotency-Key": key}, method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as error:
         with error:
             return error.code, json.loads(error.read())
 
 
-def test_what_was_accepted_arrives_once_and_too_much_is_refused_for_a_while(house: House) -> None:
-    port = free_port()
-    url = f"http://127.0.0.1:{port}/orders"
-    house.apply(
-        f"""
-        orders = pipelines.Json(promote=PROMOTE)
-        app.receive_port("Web").location("web", adapters.HttpReceive("/orders", port={port}), pipeline=orders)
-        app.send_port("Europe", adapters.File("out"), filter=Region == "EU")
-        """
-    )
+def test_what_was_accepted_arrives_once_and_too_much_is_refused_for_a_while(
+    receiving_house: House, web_port: int
+) -> None:
+    house, url = receiving_house, f"http://127.0.0.1:{web_port}/orders"
     assert house.database is not None
-    house.start_host()
+    host = house.start_host()
 
     def is_open() -> bool:
         with suppress(OSError):
-            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+            socket.create_connection(("127.0.0.1", web_port)).close()
             return True
         return False
 
-    wait_until(is_open, 60, what="an open port")
-    first = b'{"region": "EU", "priority": 1}'
-    status, accepted = post(url, first, "order-1")
-    assert status == 202
-    # Nothing reads the inbox yet, and the sender has its answer all the same; it may ask again.
-    assert post(url, first, "order-1") == (202, accepted)
-    [listed] = house.ask("pipeline", "show")
-    assert (listed["state"], listed["waiting"]) == ("not running", 1)
-
-    house.start_pipeline()
-    assert house.wait_for_files("out", 1, timeout=240) == [first]
-    assert post(url, first, "order-1") == (202, accepted)
-
     def shown() -> dict[str, Any]:
-        [one] = house.ask("pipeline", "show")
+        [one] = [one for one in house.ask("pipeline", "show") if one["location"] == "web"]
         return dict(one)
 
-    wait_until(lambda: shown()["published"] == 1, 60, what="a location that tells what it has published")
+    wait_until(is_open, what="an open port")
+    first, second = (b'{"region": "US", "priority": %d}' % number for number in (1, 2))
     with psycopg.connect(house.database, autocommit=True) as connection:
+        connection.execute("SELECT pg_advisory_lock(7001, 0)")
+        status, accepted = post(url, first, "order-1")
+        assert status == 202
+        # Nothing is published yet, and the sender has its answer all the same; it may ask again.
+        assert post(url, first, "order-1") == (202, accepted)
+        assert shown()["waiting"] == 1
+        connection.execute("SELECT pg_advisory_unlock(7001, 0)")
+        assert house.wait_for_files("out/web", 1) == [first]
+        assert post(url, first, "order-1") == (202, accepted)
+        wait_until(lambda: shown()["published"] == 1, what="a location that tells what it has published")
+
         connection.execute("UPDATE management.load SET queued = 60000, measured_at = 'infinity'")
-        wait_until(lambda: shown()["state"] == "throttled", 60, what="a location that says that it is slowed down")
+        wait_until(lambda: shown()["state"] == "throttled", what="a location that says that it is slowed down")
         assert shown()["reason"].startswith("60,000 messages wait in the queues; the threshold is 50,000")
-        status, refused = post(url, b'{"region": "EU", "priority": 2}', "order-2")
+        status, refused = post(url, second, "order-2")
         assert status == 503
         assert "60,000 messages wait" in refused["error"]
         connection.execute("UPDATE management.load SET queued = 0, measured_at = '-infinity'")
-    second = b'{"region": "EU", "priority": 2}'
-    wait_until(lambda: post(url, second, "order-2")[0] == 202, 60, what="an open location")
-    assert sorted(house.wait_for_files("out", 2, timeout=120)) == [first, second]
-    wait_until(lambda: shown()["state"] == "receiving", 60, what="a location that is not slowed down")
+    wait_until(lambda: post(url, second, "order-2")[0] == 202, what="an open location")
+    assert sorted(house.wait_for_files("out/web", 2)) == [first, second]
+    wait_until(lambda: shown()["state"] == "receiving", what="a location that is not slowed down")
     assert shown()["waiting"] == 0
+    host.stop()
+    house.run("jobs", "run")
