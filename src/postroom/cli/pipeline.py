@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.frame import Frame, frame_options, pass_frame
 from postroom.cli.lazy import Noun
-from postroom.cli.output import show_rows
+from postroom.cli.output import Format, show_rows
 from postroom.cli.spark_options import spark_options
 
 
@@ -74,7 +74,8 @@ def _in_words(counts: Mapping[str, int]) -> str:
 @frame_options
 @pass_frame
 def show(frame: Frame) -> None:
-    """Show how each receive location is getting on: whether it runs, what waits, how fast it is, what slows it down.
+    """Show how each receive location and each sink is getting on: whether it runs, what waits, how fast it is, what
+    slows it down.
 
     \b
     Example:
@@ -82,8 +83,17 @@ def show(frame: Frame) -> None:
     """
     from postroom.cli.opening import opened
     from postroom.operations.locations import list_locations
+    from postroom.operations.sinks import list_sinks
 
     with opened(frame) as connection:
-        rows = list_locations(connection)
+        locations = [{"kind": "receive location", **row.as_dict()} for row in list_locations(connection)]
+        sinks = [{"kind": "sink", **row.as_dict()} for row in list_sinks(connection)]
+    if frame.output is Format.JSON:
+        show_rows([*locations, *sinks], [], frame.output)
+        return
     columns = ["location", "host", "state", "waiting", "oldest", "published", "rate", "suspended", "reason", "problems"]
-    show_rows([row.as_dict() for row in rows], columns, frame.output, empty="No receive locations.")
+    show_rows(locations, columns, frame.output, empty="No receive locations.")
+    if sinks:
+        click.echo()
+        columns = ["sink", "host", "state", "waiting", "retrying", "last_batch_at", "written", "suspended", "reason"]
+        show_rows(sinks, columns, frame.output)

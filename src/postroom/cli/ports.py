@@ -64,13 +64,20 @@ def show(frame: Frame, name: str) -> None:
       postroom port show Europe
     """
     from postroom.operations.ports import list_ports, port_named
+    from postroom.operations.sinks import guarantee_of
+    from postroom.operations.stored_in_words import in_words
 
     with opened(frame) as connection:
         port_id = port_named(connection, name).port_id
         (found,) = (one for one in list_ports(connection) if one.port.port_id == port_id)
     row = _row(found)
+    if found.port.is_sink:
+        row["guarantee"] = guarantee_of(found.port)
     if frame.output is Format.TABLE:
-        row |= {f"adapter {key}": value for key, value in row.pop("adapter").items()}
+        row |= {
+            f"adapter {key}": in_words(value) if isinstance(value, dict | list) else value
+            for key, value in row.pop("adapter").items()
+        }
     show_record(row, frame.output)
 
 

@@ -25,6 +25,8 @@ def in_words(value: Any) -> str:
             return f"{source} → {target} by {_mapper(settings) or name}"
         case {"property": str(key), "type": int(value_type), "path": path}:
             return f"{dotted_name(*split_key(key))} from {path!r} as {type_in_words(value_type)}"
+        case {"name": str(name), "key": str(key), "type": int(value_type)}:
+            return f"{name} ({dotted_name(*split_key(key))}, {type_in_words(value_type)})"
         case {"file": str(file), "name": str(name)}:
             return f"{_with_settings(name, value.get('settings'))} of {file}"
         case {"builtin": str(), "name": str(name)} | {"module": str(), "name": str(name)}:

@@ -50,6 +50,7 @@ GRANT SELECT ON management.message_box, management.schema_version, management.se
     management.host_instances, management.job_runs TO __HOSTS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON management.host_instances, management.job_runs TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE, DELETE ON management.running_locations TO __HOSTS_ROLE__;
+GRANT SELECT, INSERT, UPDATE ON management.running_sinks TO __HOSTS_ROLE__;
 
 -- Claims, the inbox, instances, ports and locations are those of the host itself: a row of another host is not there for
 -- it. A fragment belongs to whoever sees the row that it is of.
@@ -71,6 +72,11 @@ ALTER TABLE management.running_locations ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_locations ON management.running_locations;
 CREATE POLICY own_locations ON management.running_locations TO __HOSTS_ROLE__
     USING (messagebox.serves_location(location_id)) WITH CHECK (messagebox.serves_location(location_id));
+ALTER TABLE management.running_sinks ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_ports ON management.running_sinks;
+CREATE POLICY own_ports ON management.running_sinks TO __HOSTS_ROLE__
+    USING (EXISTS (SELECT 1 FROM management.send_ports p WHERE p.id = port_id))
+    WITH CHECK (EXISTS (SELECT 1 FROM management.send_ports p WHERE p.id = port_id));
 ALTER TABLE management.host_instances ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_instances ON management.host_instances;
 CREATE POLICY own_instances ON management.host_instances TO __HOSTS_ROLE__

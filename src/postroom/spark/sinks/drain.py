@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Protocol
 
 from postroom.adapters import AnySink, load_adapter
+from postroom.clock import system_clock
 from postroom.errors import DefinitionError, DeliveryFailure, PostroomError
 from postroom.messagebox.configuration import Host, SendPort, send_ports
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimLost, Retry, Suspension
+from postroom.messagebox.running_sinks import SinkReport
 from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
 from postroom.spark.login import Login
 from postroom.spark.reasons import reason_of
@@ -56,8 +58,8 @@ class Drained:
 
     messages: int
     written: int
-    failed: bool = False
-    """It could not be written, and its messages are tried again later, or suspended."""
+    failure: str | None = None
+    """Why it could not be written; its messages are tried again later, or suspended."""
     newest: int = 0
     """The highest number in the queue among its messages."""
 
@@ -70,6 +72,7 @@ class Drain:
         self._host = host
         self._login = login
         self._home = home
+        self._reports: dict[uuid.UUID, SinkReport] = {}
         self.queue = SinkQueue(host.name)
 
     def drain_what_waits(self, connection: Connection, port_id: uuid.UUID, stopping: threading.Event) -> int:
@@ -80,7 +83,7 @@ class Drain:
         while not stopping.is_set():
             drained = self.drain_once(connection, port_id)
             written += drained.written if drained else 0
-            if drained is None or drained.failed or drained.newest >= last:
+            if drained is None or drained.failure is not None or drained.newest >= last:
                 break
         return written
 
@@ -89,6 +92,22 @@ class Drain:
 
         Raises when the batch is left as it is, to be opened again: the MessageBox or Spark is away, or nobody knows
         whether it was written."""
+        report = self._reports.setdefault(port_id, SinkReport(port_id))
+        report.writes(connection)
+        try:
+            drained = self._drain_one(connection, port_id)
+        except Exception as error:
+            report.fails(connection, reason_of(error))
+            raise
+        if drained is None:
+            report.waits(connection)
+        elif drained.failure is not None:
+            report.fails(connection, drained.failure)
+        else:
+            report.has_written(connection, drained.written, at=system_clock())
+        return drained
+
+    def _drain_one(self, connection: Connection, port_id: uuid.UUID) -> Drained | None:
         port = next(iter(send_ports(connection, ids=[port_id])), None)
         limit = int(port.adapter.get("max_messages", _BATCH_OF_A_LOST_PORT)) if port else _BATCH_OF_A_LOST_PORT
         batch = self.queue.open(connection, port_id, limit=limit)
@@ -106,8 +125,8 @@ class Drain:
         except Exception as error:
             if self._writer.has_died() or self._may_be_there(sink, batch):
                 raise
-            self._fail(connection, batch, sink, port, error)
-            return Drained(messages=len(batch.seqs), written=0, failed=True)
+            failure = self._fail(connection, batch, sink, port, error)
+            return Drained(messages=len(batch.seqs), written=0, failure=failure)
         written = self.queue.complete(connection, batch)
         return Drained(messages=len(batch.seqs), written=written, newest=newest)
 
@@ -143,8 +162,8 @@ class Drain:
 
     def _fail(
         self, connection: Connection, batch: SinkBatch, sink: AnySink, port: SendPort | None, error: Exception
-    ) -> None:
-        """Every message once more, by the port's policy, or suspended when that is used up."""
+    ) -> str:
+        """Every message once more, by the port's policy, or suspended when that is used up. Returns why, in a line."""
         failure = _failure(error)
         _log.warning("%s: %s", port.name if port else batch.batch_id, reason_of(failure))
         retries: dict[int, Retry] = {}
@@ -166,6 +185,7 @@ class Drain:
                 target.discard(batch)
             except Exception as left_over:
                 _log.warning("what was written of batch %d could not be removed: %s", batch.number, left_over)
+        return reason_of(failure)
 
     def _give_up(self, connection: Connection, batch: SinkBatch) -> None:
         suspension = Suspension(

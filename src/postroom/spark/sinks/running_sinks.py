@@ -19,6 +19,7 @@ import psycopg
 from postroom.errors import PostroomError
 from postroom.messagebox.configuration import Host, send_ports
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.running_sinks import sinks_are_served
 from postroom.spark.login import Login
 from postroom.spark.reasons import reason_of
 from postroom.spark.sinks.drain import Drain
@@ -51,6 +52,8 @@ class Sinks:
         self.counts: Counter[str] = Counter()
         self._login = login
         self._drain = Drain(SparkWriter(session, home), host, login=login, home=home)
+        self._host = host
+        self._served_by: int | None = None
         self._threads: dict[uuid.UUID, threading.Thread] = {}
         self._not_before: dict[uuid.UUID, float] = {}
         self._look_at = 0.0
@@ -61,6 +64,7 @@ class Sinks:
         if time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + _LOOK_SECONDS
+        self._say_that_they_are_served(connection)
         for port_id in self._drain.queue.waiting(connection):
             thread = self._threads.get(port_id)
             if (thread is None or not thread.is_alive()) and time.monotonic() >= self._not_before.get(port_id, 0.0):
@@ -73,6 +77,7 @@ class Sinks:
         """What waits now, sink by sink, until it is written or a batch cannot be; what went wrong beyond what is tried
         again later."""
         problems: list[PostroomError] = []
+        self._say_that_they_are_served(connection)
         for port_id in sorted(self._drain.queue.waiting(connection)):
             try:
                 with self._login.connect("sink") as own:
@@ -122,13 +127,19 @@ class Sinks:
         _log.info("%s: %d messages written", port.name if port else port_id, drained.written)
         interval = float(port.adapter.get("interval", 0.0)) if port else 0.0
         most = int(port.adapter.get("max_messages", 0)) if port else 0
-        if drained.failed:
+        if drained.failure is not None:
             self._not_before[port_id] = time.monotonic() + max(interval, _PAUSE_SECONDS)
             return False
         if drained.messages >= most:
             return True  # there may be more, and nothing to gather for
         self._not_before[port_id] = began + interval
         return False
+
+    def _say_that_they_are_served(self, connection: Connection) -> None:
+        session = connection.info.backend_pid
+        if session != self._served_by:
+            sinks_are_served(connection, self._host.host_id)
+            self._served_by = session
 
 
 def _lock(connection: Connection, port_id: uuid.UUID) -> bool:

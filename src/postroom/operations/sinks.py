@@ -1,0 +1,99 @@
+"""Sinks: send ports that Spark drains, and how they are getting on."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from postroom.adapters import AnySink, load_adapter
+from postroom.errors import DefinitionError
+from postroom.messagebox.configuration import PortState, SendPort, hosts
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.running_sinks import SINKS_SERVED_LOCK, SinkState
+from postroom.messagebox.statements import statement
+from postroom.operations.ports import list_ports
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkListing:
+    """A sink, and what the process that drains it says of it."""
+
+    sink: str
+    port_id: uuid.UUID
+    application: str
+    host: str
+    state: str
+    """not running (no process serves the sinks of its host); stopped or bound, as the port is; waiting, writing or
+    failing."""
+    since: datetime | None
+    """When that began, if a process serves it."""
+    waiting: int
+    retrying: int
+    suspended: int
+    batches: int
+    written: int
+    """Messages, since its process was started."""
+    last_batch_at: datetime | None
+    reason: str | None
+    """Why it is failing."""
+    guarantee: str | None
+    """None for those who may not see how the port is configured."""
+    uri: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a listing."""
+        return asdict(self)
+
+
+def list_sinks(connection: Connection) -> list[SinkListing]:
+    """Every sink, by name."""
+    held = {lock for (lock,) in connection.execute(statement("queries/held_locks"), (SINKS_SERVED_LOCK,))}
+    served = {host.name for host in hosts(connection) if host.host_id in held}
+    said = {
+        port_id: (state, since, batches, written, last_batch_at, reason)
+        for port_id, state, since, batches, written, last_batch_at, reason in connection.execute(
+            "SELECT port_id, state, since, batches, written, last_batch_at, reason FROM management.running_sinks"
+        )
+    }
+    found = []
+    for one in list_ports(connection):
+        if not one.port.is_sink:
+            continue
+        unknown = (SinkState.WAITING.value, None, 0, 0, None, None)
+        state, since, batches, written, last_batch_at, reason = said.get(one.port.port_id, unknown)
+        if one.host not in served:
+            # What a process that is gone said last is not true any more.
+            state, since, batches, written, reason = "not running", None, 0, 0, None
+        elif one.port.state is not PortState.STARTED and state == SinkState.WAITING.value:
+            state = one.port.state.name.lower()
+        found.append(
+            SinkListing(
+                sink=one.port.name,
+                port_id=one.port.port_id,
+                application=one.application,
+                host=one.host,
+                state=state,
+                since=since,
+                waiting=one.waiting,
+                retrying=one.retrying,
+                suspended=one.suspended,
+                batches=batches,
+                written=written,
+                last_batch_at=last_batch_at,
+                reason=reason,
+                guarantee=guarantee_of(one.port),
+                uri=one.port.uri,
+            )
+        )
+    return found
+
+
+def guarantee_of(port: SendPort) -> str | None:
+    """What is promised of every message of a sink; None of other ports, and for those who may not see its settings."""
+    try:
+        adapter = load_adapter(port.adapter)
+    except DefinitionError:
+        return None
+    return adapter.guarantee if isinstance(adapter, AnySink) else None

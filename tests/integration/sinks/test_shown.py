@@ -1,0 +1,94 @@
+"""What people see of sinks: whether they are served, what they have written, why they fail, what they promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from psycopg import errors
+
+from postroom.adapters import SparkSink, SparkTable
+from postroom.messagebox.configuration import send_ports
+from postroom.messagebox.connection import connect
+from postroom.messagebox.running_sinks import SinkReport, sinks_are_served
+from postroom.operations.sinks import SinkListing, guarantee_of, list_sinks
+from postroom.operations.stored_in_words import in_words
+from tests.support.box import Box, Region
+from tests.support.sinks import add_sink, drain_of, port_of, publish, written
+
+
+def shown(box: Box) -> SinkListing:
+    [listing] = list_sinks(box.connection)
+    return listing
+
+
+def test_how_a_sink_is_getting_on(box: Box, tmp_path: Path) -> None:
+    add_sink(box, SparkSink("parquet", "lake"), retry_seconds=3600)
+    box.add_port("Europe", "exists(Orders.Region)")
+    publish(box, b"a", b"b")
+    one = shown(box)
+    assert (one.sink, one.state, one.waiting, one.written) == ("Lake", "not running", 2, 0)
+    assert one.guarantee == "exactly once: each batch is a directory that appears whole"
+    with connect(box.url, user=box.host().role_name) as process:
+        sinks_are_served(process, box.host().host_id)
+        assert shown(box).state == "waiting"
+        seen = []
+        drain = drain_of(box, tmp_path, lambda step: seen.append(shown(box).state))
+        assert written(drain, box) == 2
+        assert set(seen) == {"writing"}
+        one = shown(box)
+        assert (one.state, one.waiting, one.batches, one.written, one.reason) == ("waiting", 0, 1, 2, None)
+        assert one.last_batch_at is not None
+        publish(box, b"c")
+        assert written(drain_of(box, tmp_path, fails), box) == 0
+        one = shown(box)
+        assert (one.state, one.reason) == ("failing", "The batch could not be written. the disk is gone")
+        assert one.retrying == 1
+    one = shown(box)
+    assert (one.state, one.reason, one.written) == ("not running", None, 0)
+    assert one.last_batch_at is not None
+
+
+def fails(step: str) -> None:
+    raise RuntimeError("the disk is gone")
+
+
+def test_a_batch_that_is_left_as_it_is_says_why(box: Box, tmp_path: Path) -> None:
+    add_sink(box, SparkSink("parquet", "lake"))
+    publish(box, b"a")
+    with connect(box.url) as process:
+        sinks_are_served(process, box.host().host_id)
+        box.connection.execute("UPDATE send_ports SET state = 2")
+        assert shown(box).state == "stopped"
+        drain = drain_of(box, tmp_path)
+        drain._writer.has_died = lambda: True  # type: ignore[method-assign]
+        drain._writer.write = lambda *_: fails("")  # type: ignore[method-assign]
+        with pytest.raises(RuntimeError):
+            written(drain, box)
+        assert (shown(box).state, shown(box).reason) == ("failing", "the disk is gone")
+
+
+def test_a_host_tells_of_its_own_sinks_only(box: Box) -> None:
+    add_sink(box, SparkSink("parquet", "lake"))
+    other = box.add_host("Other")
+    with connect(box.url, user=other.role_name) as connection:
+        SinkReport(port_of(box)).writes(connection)
+        with pytest.raises(errors.InsufficientPrivilege):
+            connection.execute("DELETE FROM management.running_sinks")
+    assert box.count("running_sinks") == 0
+    with connect(box.url, user=box.host().role_name) as connection:
+        SinkReport(port_of(box)).fails(connection, "a \0 in it")
+    assert box.one("SELECT reason FROM running_sinks") == "a \\0 in it"
+
+
+def test_what_is_promised_is_known_of_sinks_only(box: Box) -> None:
+    add_sink(box, SparkTable("jdbc:derby:x", "orders"))
+    box.add_port("Europe", "exists(Orders.Region)")
+    ports = {port.name: port for port in send_ports(box.connection)}
+    assert guarantee_of(ports["Lake"]) == "exactly once: rows are merged by message_id"
+    assert guarantee_of(ports["Europe"]) is None
+
+
+def test_columns_are_shown_in_words() -> None:
+    stored = SparkSink("parquet", "lake", columns={"region": Region}).model_dump(mode="json")
+    assert in_words(stored["columns"]) == "region (Orders.Region, str)"
