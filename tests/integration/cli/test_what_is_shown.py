@@ -125,3 +125,22 @@ def _order(folder: Path) -> Path:
     path = folder / "order.json"
     path.write_text("{}")
     return path
+
+
+def test_a_sink_is_shown_with_how_it_is_getting_on_and_what_it_promises(run: Run, app: Path) -> None:
+    sink = 'adapters.SparkSink("parquet", "lake", columns={"total": Total}, options={"compression": "zstd"})'
+    app.write_text(f'{app.read_text()}app.send_port("Lake", {sink}, filter=Region.exists())\n')
+    assert run("apply", app).code == ExitCode.OK
+    shown = run("pipeline", "show", "-o", "json").json
+    assert [(one["kind"], one.get("location") or one.get("sink"), one["state"]) for one in shown] == [
+        ("receive location", "drop", "not running"),
+        ("sink", "Lake", "not running"),
+    ]
+    listed = run("pipeline", "show").out
+    assert listed.split().index("drop") < listed.split().index("Lake")
+    told = " ".join(run("port", "show", "Lake").out.split())
+    assert "guarantee exactly once: each batch is a directory that appears whole" in told
+    assert "adapter columns total (Orders.Total, Decimal)" in told
+    assert "adapter options compression=zstd" in told
+    assert run("port", "show", "Lake", "-o", "json").json["adapter"]["columns"][0]["name"] == "total"
+    assert "guarantee" not in run("port", "show", "Europe").out
