@@ -1,0 +1,101 @@
+"""Processes of a pipeline killed with -9: everything is written, and written once, and nothing of it stays behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from postroom.adapters import SparkSink, SparkTable
+from postroom.messagebox.check import check
+from postroom.messagebox.connection import connect
+from postroom.private_folder import PARENT
+from tests.support.box import Box, Region
+from tests.support.file_location import add_file_location
+from tests.support.pipelines import family_of, pipeline, wait_for_end
+from tests.support.sinks import add_sink, lake, publish
+from tests.support.waiting import PATIENCE, wait_until
+
+_STUCK = "FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
+_TABLE = """
+CREATE TABLE public.orders (message_id uuid PRIMARY KEY, interchange_id text, message_type text,
+                            received_at timestamptz, "Region" text, body bytea)
+"""
+
+
+def tasks_of(process: subprocess.Popen[bytes]) -> list[int]:
+    """Spark's Python workers: children of the daemon, which is a child of the JVM."""
+    parents: dict[int, int] = {}
+    for child in family_of(process):
+        with suppress(psutil.NoSuchProcess):
+            if "python" in child.name():
+                parents[child.pid] = child.ppid()
+    return [child for child, parent in parents.items() if parent in parents]
+
+
+def scratch_of(process: subprocess.Popen[bytes]) -> Path:
+    return PARENT / f"postroom-{os.geteuid()}" / f"spark-{process.pid}"
+
+
+def test_a_task_the_driver_the_sink_and_the_jvm_killed_one_after_the_other(box: Box, tmp_path: Path) -> None:
+    """The first three in the middle of a batch. The last while all is quiet: its process ends with an error."""
+    box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
+    box.connection.execute(_TABLE)
+    add_file_location(box, tmp_path / "in")
+    add_sink(box, SparkSink("parquet", "lake", partition_by=[Region], interval=0))
+    add_sink(box, SparkTable(box.url, "public.orders", columns=[Region], interval=0), name="Table", retry_seconds=0)
+    ids = publish(box, b"x" * 200_000, *(b"%d" % n for n in range(1200)))
+    # A task that reads a large body waits for this, in the middle of its batch.
+    with held(box, "messagebox.fragments"), pipeline(box, tmp_path, master="local[1]") as first:
+        wait_until(lambda: stuck(box, "postroom sink"), what="a task that reads")
+        before = tasks_of(first)
+        assert before
+        for task in before:
+            os.kill(task, signal.SIGKILL)
+        wait_until(lambda: set(tasks_of(first)) - set(before), what="another task")
+        family = family_of(first)
+        first.kill()
+        first.wait()
+        wait_for_end(family)
+    assert box.count("sink_batches") >= 1
+    assert lake(tmp_path / "lake") == []
+    with ExitStack() as table_held:
+        table_held.enter_context(held(box, "public.orders"))
+        with pipeline(box, tmp_path, master="local[1]") as second:
+            wait_until(lambda: stuck(box, "postroom table"), what="a task that merges")
+            box.connection.execute(f"SELECT pg_terminate_backend(pid) {_STUCK}", ("postroom table",))
+            table_held.close()
+            wait_until(lambda: box.count("work_queue") + box.count("scheduled_queue") == 0, what="empty queues")
+            streams = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postroom stream'"
+            wait_until(lambda: box.one(streams) == 1, what="a stream")
+            family = family_of(second)
+            [jvm] = [member for member in family if member.name() == "java"]
+            jvm.kill()
+            assert second.wait(PATIENCE) == 1
+            assert "Spark has died" in (tmp_path / "pipeline.log").read_text()
+            wait_for_end(family)
+    assert not scratch_of(second).exists()
+    assert Counter(str(row["message_id"]) for row in lake(tmp_path / "lake")) == Counter(ids)
+    table = box.connection.execute("SELECT message_id::text FROM public.orders").fetchall()
+    assert Counter(message_id for (message_id,) in table) == Counter(ids)
+    assert (box.count("sink_batches"), box.count("suspended_queue")) == (0, 0)
+    assert check(box.connection) == []
+
+
+@contextmanager
+def held(box: Box, table: str) -> Iterator[None]:
+    """Nobody else uses the table meanwhile."""
+    with connect(box.url) as holder, holder.transaction():
+        holder.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+        yield
+
+
+def stuck(box: Box, name: str) -> bool:
+    """Whether a connection of that name waits for somebody's lock."""
+    return bool(box.one(f"SELECT count(*) {_STUCK}", name))
