@@ -13,6 +13,7 @@ from postroom.spark.intake.claims import Claimer
 from postroom.spark.login import Login
 from tests.support.box import Box
 from tests.support.folders import open_folder
+from tests.support.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,12 +25,13 @@ Claim = Callable[[ReceiveLocation], int]
 
 @pytest.fixture(scope="session")
 def session() -> Iterator[SparkSession]:
-    """The one session of all tests, in a home with a space and a long path."""
+    """The one session of all tests, in a home with a space and a long path. Streams may take their time to stop."""
     from postroom.spark.session import open_session
 
     with open_folder() as folder:
         home = folder / "a home" / ("with a long path " * 8).strip()
-        with open_session(home, master="local[2]") as opened:
+        settings = {"spark.sql.streaming.stopTimeout": f"{PATIENCE}s"}
+        with open_session(home, master="local[2]", settings=settings) as opened:
             yield opened
 
 

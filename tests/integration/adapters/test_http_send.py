@@ -16,7 +16,7 @@ from postroom.errors import DeliveryFailure
 from postroom.message import Message, Part
 from tests.support.http_receiver import Handler, HttpReceiver, http_receiver
 from tests.support.send_adapter_conformance import DeliveringAdapterConformance, OtherSide, Pieces, attempt
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 
 @dataclass
@@ -43,7 +43,7 @@ def receiver() -> Iterator[HttpReceiver]:
 class TestHttp(DeliveringAdapterConformance):
     @pytest.fixture
     def other_side(self, receiver: HttpReceiver) -> OtherSide:
-        return Endpoint(receiver, adapters.Http(receiver.url, timeout=10))
+        return Endpoint(receiver, adapters.Http(receiver.url, timeout=PATIENCE))
 
 
 def opened(definition: adapters.Http, home: Path = Path("/")) -> adapters.SendAdapter:

@@ -131,7 +131,7 @@ def test_uploads_that_take_long_keep_nobody_from_the_messagebox(box: Box, locati
     def slowly() -> Iterator[bytes]:
         yield bytes(3 * FRAGMENT_SIZE)
         begun.release()
-        assert go_on.wait(60)
+        assert go_on.wait(PATIENCE)
         yield b"the end"
 
     statuses: list[int] = []
@@ -143,7 +143,7 @@ def test_uploads_that_take_long_keep_nobody_from_the_messagebox(box: Box, locati
         for upload in uploads:
             upload.start()
         for _ in uploads:
-            assert begun.acquire(timeout=60)
+            assert begun.acquire(timeout=PATIENCE)
         open_transactions = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'"
         assert ask(http)[0].status == 202
         assert box.one(open_transactions) == 0
