@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -71,3 +72,6 @@ def test_progress_in_words() -> None:
         location="bulk", rows=1_230_000, bad=3, rate=45_000, files_left=1, bytes_left=820_000_000, bytes_total=2 * 10**9
     )
     assert str(progress) == "bulk: 1,230,000 rows, 3 bad, 45,000 rows/s, 820 MB of 2,000 MB left (one file)"
+    small = replace(progress, bad=0, files_left=2, bytes_left=400_000, bytes_total=1_000_000)
+    assert str(small) == "bulk: 1,230,000 rows, 45,000 rows/s, 400 KB of 1,000 KB left (2 files)"
+    assert str(replace(small, files_left=0, bytes_left=0)) == "bulk: 1,230,000 rows, nothing left"

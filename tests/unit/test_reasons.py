@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
+from pathlib import Path
+
 import pytest
 
 from postroom.errors import StateError
+from postroom.spark.intake.claim import Claim, not_received
 from postroom.spark.reasons import reason_of
 
 CALLING = "An error occurred while calling o98.collectToPython.\n: "
@@ -69,3 +73,22 @@ def test_what_postroom_raises_is_told_without_its_hint() -> None:
     assert reason_of(StateError("It is stopped.", why="Somebody did.", hint="Start it.")) == (
         "It is stopped. Somebody did."
     )
+
+
+def test_an_error_that_cannot_even_say_what_it_is_has_a_reason() -> None:
+    class Silent(Exception):
+        _desc = "java.lang.IllegalArgumentException: maxPartitionBytes should be long, but was lots"
+
+        def __str__(self) -> str:
+            raise RuntimeError("the JVM does not answer")
+
+    assert reason_of(Silent()) == "maxPartitionBytes should be long, but was lots"
+
+
+def test_a_file_that_is_put_aside_is_told_by_the_name_that_it_came_with() -> None:
+    path = Path("/in/drop box/.postroom/id~a.csv")
+    claim = Claim(interchange_id=uuid.uuid4(), name="a.csv", path=path, size=1, modified_ns=1)
+    for said in (path, f"file:{path}", path.as_uri(), path.as_uri().replace("file://", "file:")):
+        assert not_received(claim, f"{said} is not a Parquet file.") == (
+            f"could not be received: a.csv is not a Parquet file. It is kept as {path}."
+        )

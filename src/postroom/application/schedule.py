@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from postroom.errors import DefinitionError
 
@@ -72,8 +73,8 @@ class Schedule(BaseModel):
                 months=tuple(months),
             )
         except ValidationError as error:
-            wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-            raise DefinitionError(f"Schedule cannot be made from these arguments: {wrong}.") from None
+            wrong = "; ".join(dict.fromkeys(_in_words(item) for item in error.errors()))
+            raise DefinitionError(f"This cannot be a schedule: {wrong}.") from None
 
     def problems(self) -> Iterator[str]:
         """What is wrong with it, a sentence for each."""
@@ -170,3 +171,19 @@ class Schedule(BaseModel):
                 for ordinal, weekday in self.month_weekdays
             )
         return True
+
+
+def _in_words(wrong: ErrorDetails) -> str:
+    """One thing that is wrong with the arguments of a schedule."""
+    field, given = str(wrong["loc"][0]), wrong["input"]
+    match wrong["type"].partition("_")[0]:
+        case "time":
+            return f"{field}: {given!r} is no time of day; write it like 08:00"
+        case "date":
+            return f"{field}: {given!r} is no day; write it like 2026-01-31"
+        case "literal":
+            return f"{field}: {given!r} is none of {wrong['ctx']['expected']}"
+        case "missing" | "too" if field == "window":
+            return "window: give two times of day, when it begins and when it ends"
+        case _:
+            return f"{field}: {wrong['msg']}"

@@ -16,7 +16,7 @@ from postroom.cli.output import Format, show_rows, to_json
 if TYPE_CHECKING:
     from postroom.application.definition import ApplicationDefinition
     from postroom.errors import Problem
-    from postroom.operations.plans import Plan
+    from postroom.operations.plans import Difference, Plan, Step
 
 _APP = click.argument("app", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 _ALL = click.option("--all", "everything", is_flag=True, help="Show what stays as it is, too.")
@@ -120,6 +120,11 @@ def _loaded(frame: Frame, app: Path) -> ApplicationDefinition:
     raise loaded.refusal(further)
 
 
+def _difference(step: Step, one: Difference) -> str:
+    # What is new was not anything before.
+    return f"{one.field}: {one.after}" if step.action == "create" else f"{one.field}: {one.before} → {one.after}"
+
+
 def _show(plan: Plan, output: Format, *, everything: bool, done: bool) -> None:
     steps = [step for step in plan.steps if everything or step in plan.changes or step.note]
     rows = [
@@ -128,7 +133,7 @@ def _show(plan: Plan, output: Format, *, everything: bool, done: bool) -> None:
             "kind": step.kind.value,
             "name": step.name,
             "what": "\n".join(
-                [*([step.note] if step.note else []), *(f"{d.field}: {d.before} → {d.after}" for d in step.differences)]
+                [*([step.note] if step.note else []), *(_difference(step, one) for one in step.differences)]
             ),
         }
         for step in steps

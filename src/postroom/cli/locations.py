@@ -9,13 +9,14 @@ import click
 from postroom.cli.frame import Frame, frame_options, pass_frame
 from postroom.cli.lazy import Noun
 from postroom.cli.opening import opened
-from postroom.cli.output import show_rows
+from postroom.cli.output import show_rows, tell_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from postroom.messagebox.connection import Connection
 
+_SCHEDULED = ["location", "schedule"]
 _NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
 
@@ -43,10 +44,12 @@ def list_(frame: Frame) -> None:
     from postroom.operations.locations import list_locations
 
     with opened(frame) as connection:
-        rows = [{**one.as_dict(), "opens": one.opens_at(system_clock())} for one in list_locations(connection)]
+        listed = list_locations(connection)
+    rows = [{**one.as_dict(), "opens": one.opens_at(system_clock())} for one in listed]
     columns = ["location", "port", "application", "host", "enabled", "schedule", "opens"]
-    columns += ["waiting", "suspended", "problems", "pipeline", "uri"]
+    columns += ["waiting", "suspended", "pipeline", "uri"]
     show_rows(rows, columns, frame.output, empty="No receive locations. Apply an application: postroom apply APP")
+    tell_below([(one.location, problem) for one in listed for problem in one.problems], frame.output)
 
 
 @location.command()
@@ -114,7 +117,7 @@ def begin_anew(frame: Frame, names: tuple[str, ...]) -> None:
 @frame_options
 @pass_frame
 def schedule(frame: Frame, /, names: tuple[str, ...], always: bool, **said: str | int | None) -> None:
-    """Say when locations take in messages, while they run.
+    """Say when locations take in messages, while they run; without options, show it.
 
     A schedule that an application declares comes back when it is applied again.
 
@@ -128,13 +131,18 @@ def schedule(frame: Frame, /, names: tuple[str, ...], always: bool, **said: str 
     from postroom.operations.several import all_or_none
 
     given = {name: value for name, value in said.items() if value is not None and (name, value) != ("zone", "UTC")}
-    if always is bool(given):
+    if always and given:
         raise click.UsageError("Say when, or --always.")
+    if not always and not given:
+        with opened(frame) as connection:
+            rows = [{"location": name, "schedule": locations.scheduled(connection, name)} for name in names]
+        show_rows([{**one, "schedule": str(one["schedule"] or "always")} for one in rows], _SCHEDULED, frame.output)
+        return
     when = None if always else schedule_from(given)
     with opened(frame) as connection:
         all_or_none(connection, names, lambda connection, name: locations.schedule(connection, name, when))
     now = "always" if when is None else str(when)
-    show_rows([{"location": name, "schedule": now} for name in names], ["location", "schedule"], frame.output)
+    show_rows([{"location": name, "schedule": now} for name in names], _SCHEDULED, frame.output)
 
 
 def _change(frame: Frame, names: tuple[str, ...], change: Callable[[Connection, str], None], done: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -46,6 +47,18 @@ def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output:
     for row in rows:
         table.add_row(*(Text(to_text(row.get(column))) for column in columns))
     _write(table)
+
+
+def tell_below(rows: Sequence[tuple[str, str]], output: Format) -> None:
+    """For people, after a table: what is too long for one, a paragraph for each name, no wider than the terminal."""
+    if output is not Format.TABLE or not rows:
+        return
+    import shutil
+    import textwrap
+
+    width = max(40, shutil.get_terminal_size().columns) if sys.stdout.isatty() else 10_000
+    for name, text in rows:
+        click.echo(textwrap.fill(f"{name}: {text}", width, subsequent_indent="  ", break_on_hyphens=False))
 
 
 def tell_of_more(found: int, limit: int, output: Format) -> None:

@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.frame import Frame, frame_options, pass_frame
 from postroom.cli.lazy import Noun
-from postroom.cli.output import Format, show_rows
+from postroom.cli.output import Format, show_rows, tell_below
 from postroom.cli.spark_options import spark_options
 
 
@@ -86,14 +86,18 @@ def show(frame: Frame) -> None:
     from postroom.operations.sinks import list_sinks
 
     with opened(frame) as connection:
-        locations = [{"kind": "receive location", **row.as_dict()} for row in list_locations(connection)]
-        sinks = [{"kind": "sink", **row.as_dict()} for row in list_sinks(connection)]
+        located, sunk = list_locations(connection), list_sinks(connection)
+    locations = [{"kind": "receive location", **row.as_dict()} for row in located]
+    sinks = [{"kind": "sink", **row.as_dict()} for row in sunk]
     if frame.output is Format.JSON:
         show_rows([*locations, *sinks], [], frame.output)
         return
-    columns = ["location", "host", "state", "waiting", "oldest", "published", "rate", "suspended", "reason", "problems"]
+    columns = ["location", "host", "state", "waiting", "oldest", "published", "rate", "suspended"]
     show_rows(locations, columns, frame.output, empty="No receive locations.")
+    said = [(row.location, f"{row.state}: {row.reason}") for row in located if row.reason]
+    tell_below(said + [(row.location, problem) for row in located for problem in row.problems], frame.output)
     if sinks:
         click.echo()
-        columns = ["sink", "host", "state", "waiting", "retrying", "last_batch_at", "written", "suspended", "reason"]
+        columns = ["sink", "host", "state", "waiting", "retrying", "last_batch_at", "written", "suspended"]
         show_rows(sinks, columns, frame.output)
+        tell_below([(row.sink, f"{row.state}: {row.reason}") for row in sunk if row.reason], frame.output)

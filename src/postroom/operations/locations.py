@@ -130,6 +130,13 @@ def begin_anew(connection: Connection, name: str) -> None:
     transaction(connection, work)
 
 
+def scheduled(connection: Connection, name: str) -> Schedule | None:
+    """When a location takes in messages; None: always."""
+    _enabled(connection, name)
+    row = connection.execute("SELECT schedule FROM receive_locations WHERE name = %s", (name,)).fetchone()
+    return None if row is None else read_schedule(row[0])
+
+
 def _enabled(connection: Connection, name: str) -> bool:
     row = connection.execute("SELECT enabled FROM receive_locations WHERE name = %s", (name,)).fetchone()
     if row is None:

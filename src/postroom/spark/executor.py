@@ -54,6 +54,7 @@ def executor_for(login: Login) -> Executor:
     _kept[login] = executor
     # Spark collects garbage after every task, and would look at every module and subscription each time: ten times the
     # work of a small task. What is here now is to stay.
+    gc.unfreeze()  # what was kept before is not
     gc.collect()
     gc.freeze()
     return executor

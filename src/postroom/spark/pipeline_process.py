@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from postroom.clock import system_clock
-from postroom.errors import PostroomError, Unavailable
+from postroom.errors import PostroomError, StateError, Unavailable
 from postroom.messagebox.configuration import Host, ReceiveLocation, host_named, receive_locations
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.permission import refusals_told, require_host
@@ -28,6 +28,7 @@ from postroom.spark.bulk.once import Watcher, receive_once
 from postroom.spark.bulk.row_stream import start_row_stream
 from postroom.spark.bulk.running_bulk import RunningBulk
 from postroom.spark.bulk.running_row_stream import RunningRowStream
+from postroom.spark.intake import claim as claims
 from postroom.spark.intake.rounds import in_rounds
 from postroom.spark.intake.taking_in import is_row_stream, taking_in, to_serve
 from postroom.spark.login import Login
@@ -47,6 +48,8 @@ _log = logging.getLogger(__name__)
 _CHECK_SECONDS = 0.25
 _CONFIGURATION_SECONDS = 2.0
 _DEATH_SECONDS = 5.0
+#: So many names of files that were put aside.
+_TOLD = 5
 _STARTING_AT_ONCE = max(2, (os.cpu_count() or 1) // 2)
 
 #: What runs a receive location, by the kind of its adapter.
@@ -85,19 +88,46 @@ def run_pipeline(
         locations = receive_locations(connection, host_id=host.host_id)
     if any(location.enabled and location.adapter["kind"] == "spark_reader" for location in locations):
         settings = for_bulk(settings)
+    try:
+        return _run_on_spark(
+            host, login, home, master=master, settings=settings, once=once, stop=stopping, watcher=watcher
+        )
+    except PostroomError:
+        raise
+    except Exception as error:
+        if not stopping.is_set():
+            raise
+        # Spark was told to end while it started, or in the middle of an answer.
+        if once:
+            raise _ended_early() from error
+        _log.warning("ended while Spark was at work: %s", reason_of(error))
+        return Counter()
+
+
+def _run_on_spark(
+    host: Host,
+    login: Login,
+    home: Path,
+    *,
+    master: str | None,
+    settings: Mapping[str, str] | None,
+    once: bool,
+    stop: threading.Event,
+    watcher: Watcher | None,
+) -> Counter[str]:
     name = f"pipeline-{host.name.lower()}"
     # Twice, because the session puts a handler of its own in the place of ours.
     with (
-        stopped_by_signals(stopping),
+        stopped_by_signals(stop),
         open_session(home, master=master, name=name, settings=settings) as session,
-        stopped_by_signals(stopping),
+        stopped_by_signals(stop),
     ):
         where = session.sparkContext.master or ""
         if login.is_of_this_machine and not is_here(where):
             text = "Spark runs on %s, and only tasks on this machine can reach the MessageBox: its address is local"
             _log.warning(text, where)
         pipeline = PipelineProcess(session, host, login=login, home=home)
-        return pipeline.run_once(stopping, watcher) if once else pipeline.run(stopping)
+        return pipeline.run_once(stop, watcher) if once else pipeline.run(stop)
 
 
 class PipelineProcess:
@@ -144,6 +174,8 @@ class PipelineProcess:
                 if not stopping.is_set():
                     problems += self._once(location, stopping, watcher)
             problems += self._sinks.drain_all(connection, stopping)
+        if stopping.is_set():
+            problems.insert(0, _ended_early())
         if problems:
             raise _together(problems)
         return self._all_counts()
@@ -249,6 +281,7 @@ class PipelineProcess:
         problems: list[PostroomError] = []
         try:
             self._run_once(location, stopping, watcher)
+            problems = self._put_aside(location)
         except PostroomError as error:
             problems = [error]
         except psycopg.OperationalError:
@@ -261,6 +294,20 @@ class PipelineProcess:
             _log.warning("%s", str(problem).replace("\n", " "))
         _log.info("%s: %s", location.name, in_words(self._counts - before))
         return problems
+
+    def _put_aside(self, location: ReceiveLocation) -> list[PostroomError]:
+        with self._login.connect("claims") as connection:
+            left = claims.put_aside(connection, location.location_id)
+        if not left:
+            return []
+        names = ", ".join(name for name, _ in left[:_TOLD]) + (", …" if len(left) > _TOLD else "")
+        return [
+            StateError(
+                f"{location.name}: {len(left)} put aside: {names}.",
+                why=f"{left[0][0]} {left[0][1]}",
+                hint="See postroom location list. The next run tries them again.",
+            )
+        ]
 
     def _run_once(self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None) -> None:
         with self._login.connect("claims") as connection:
@@ -291,6 +338,12 @@ class PipelineProcess:
             if progress.observedMetrics:
                 tally = progress.observedMetrics[TALLY]
                 self._counts.update({name: int(tally[name] or 0) for name in TALLIED})
+
+
+def _ended_early() -> PostroomError:
+    return Unavailable(
+        "It was ended before its work was done.", hint="Run it again; it goes on where it was, and nothing comes twice."
+    )
 
 
 def _served_by(location: ReceiveLocation) -> type[RunningLocation]:

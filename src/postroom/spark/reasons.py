@@ -26,7 +26,7 @@ def reason_of(error: BaseException) -> str:
     """What was raised first, of which all else is a consequence."""
     if isinstance(error, PostroomError):
         return _line(f"{error.what} {error.why}")
-    said = str(error).partition("=== Streaming Query ===")[0]
+    said = _said_by(error).partition("=== Streaming Query ===")[0]
     if TRACEBACK in said:
         return _line(_raised_by_python(said.rpartition(TRACEBACK)[2]))
     said = said.partition("JVM stacktrace:")[0]
@@ -35,6 +35,14 @@ def reason_of(error: BaseException) -> str:
     explained = [one for one in accounts if _CONDITION.match(one) and not one.startswith(_WRAPPING)]
     told = next((one for one in reversed(explained or accounts) if one), "")
     return _line(_CONDITION.sub("", told)) or type(error).__name__
+
+
+def _said_by(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        # Spark asks the JVM when it is asked, and what that answers may raise again.
+        return str(getattr(error, "_desc", "") or "")
 
 
 def _raised_by_python(account: str) -> str:

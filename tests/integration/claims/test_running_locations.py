@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from postroom.errors import StateError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark import pipeline_process
+from postroom.spark.bulk.progress import BulkProgress
+from postroom.spark.bulk.running_bulk import RunningBulk
+from postroom.spark.intake import claim as claims
+from postroom.spark.intake.claim import Claim, ClaimState
 from postroom.spark.login import Login
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.receive import running_location
 from postroom.spark.receive.running_location import RunningLocation
 from postroom.spark.receive.stream import TALLIED, TALLY
 from tests.support.box import Box
+from tests.support.bulk_location import add_bulk_location
 from tests.support.file_location import add_file_location
 from tests.support.waiting import wait_until
 
@@ -227,3 +234,39 @@ def test_whoever_ends_the_process_does_not_wait_for_what_comes_to_its_end(
     process._stop_all()
     assert slow[0].stopped_with == [True]
     assert process._counts["published"] == 1
+
+
+def test_once_tells_of_what_was_put_aside(
+    box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = add_file_location(box, tmp_path / "in")
+    claim = Claim(interchange_id=uuid.uuid4(), name="a.json", path=tmp_path / "x~a.json", size=1, modified_ns=1)
+    claims.begin(box.connection, location.location_id, [(claim.interchange_id, claim.name, claim.path)])
+    process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
+    monkeypatch.setattr(process, "_run_once", lambda *_: None)
+    assert process.run_once(threading.Event()).total() == 0
+    claims.hold(box.connection, claim, ClaimState.FAILED, claims.not_received(claim, "It is broken."))
+    with pytest.raises(StateError) as told:
+        process.run_once(threading.Event())
+    assert told.value.what == "drop: 1 put aside: a.json."
+    assert told.value.why.startswith("a.json could not be received: It is broken. It is kept as ")
+
+
+def test_a_run_that_is_ended_before_its_work_is_done_says_so(box: Box, login: Login, tmp_path: Path) -> None:
+    add_file_location(box, tmp_path / "in")
+    stopping = threading.Event()
+    stopping.set()
+    with pytest.raises(Unavailable, match="ended before its work was done"):
+        PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path).run_once(stopping)
+
+
+def test_a_bulk_location_tells_of_all_that_its_jobs_have_counted(box: Box, login: Login, tmp_path: Path) -> None:
+    location = add_bulk_location(box, tmp_path / "in")
+    running = RunningBulk(NO_SESSION, location, login=login, home=tmp_path)
+    seen = BulkProgress(location="bulk", rows=90, bad=0, rate=5.0, files_left=1, bytes_left=7, bytes_total=70)
+    running._seen, running._files.is_busy = seen, True
+    assert (running._progress().rows, running._progress().remaining) == (90, 7)
+    # The last part of the file, which nobody has seen under way.
+    running._files.counts["published"] = 100
+    running._files.is_busy = False
+    assert (running._progress().rows, running._progress().remaining) == (100, 0)

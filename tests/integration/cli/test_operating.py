@@ -235,7 +235,10 @@ def test_a_location_is_scheduled(applied: Run) -> None:
     assert applied("location", "schedule", "drop", "--month-days", "1,last").code == ExitCode.OK
     assert applied("location", "schedule", "drop", "--month-days", "1,penultimate").code == ExitCode.REFUSED
     assert applied("location", "schedule", "drop", "--zone", "Mars/Olympus").code == ExitCode.REFUSED
-    assert applied("location", "schedule", "drop").code == ExitCode.USAGE
+    assert applied("location", "schedule", "drop", "-o", "json").json[0]["schedule"] != "always"
+    assert applied("location", "schedule", "drop", "--always").code == ExitCode.OK
+    assert applied("location", "schedule", "drop", "-o", "json").json == [{"location": "drop", "schedule": "always"}]
+    assert applied("location", "schedule", "nowhere").code == ExitCode.NOT_FOUND
     assert applied("location", "schedule", "drop", "--always", "--every-days", "2").code == ExitCode.USAGE
     assert applied("location", "schedule", "drop", "--always").code == ExitCode.OK
     assert applied("location", "list", "-o", "json").json[0]["schedule"] is None

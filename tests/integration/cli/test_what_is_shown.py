@@ -144,3 +144,11 @@ def test_a_sink_is_shown_with_how_it_is_getting_on_and_what_it_promises(run: Run
     assert "adapter options compression=zstd" in told
     assert run("port", "show", "Lake", "-o", "json").json["adapter"]["columns"][0]["name"] == "total"
     assert "guarantee" not in run("port", "show", "Europe").out
+
+
+def test_a_new_host_is_planned_with_what_it_is_and_not_with_what_it_was(run: Run, app: Path) -> None:
+    app.write_text(app.read_text() + 'app.host("Gate", trusted=True)\n')
+    assert "trusted: yes" in run("plan", app).out
+    assert run("apply", app).code == ExitCode.OK
+    app.write_text(app.read_text().replace("trusted=True", "trusted=False"))
+    assert "trusted: yes → no" in run("plan", app).out

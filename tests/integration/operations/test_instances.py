@@ -9,6 +9,8 @@ from decimal import Decimal
 import pytest
 
 from postroom import pipelines
+from postroom.agent.receiving import Receiver
+from postroom.agent.routing import RoutingTable
 from postroom.agent.wake_up import channel_of
 from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
@@ -33,7 +35,7 @@ from postroom.operations.instances import (
 )
 from postroom.operations.messages import message_with_id, part_named, read_part
 from postroom.operations.queues import count_queues
-from tests.support.box import PROMOTE, Box, Region, Total
+from tests.support.box import PROMOTE, Box, Region, Total, interchange
 from tests.support.waiting import PATIENCE
 
 EVERYTHING = InstanceQuery()
@@ -122,6 +124,16 @@ def test_a_failure_keeps_all_that_an_operator_asks_for(box: Box) -> None:
         "adapter": [("file", 1)],
         "uri": [("file:///out", 1)],
     }
+
+
+def test_rows_that_are_bad_in_the_same_way_are_one_group_wherever_they_stood(box: Box) -> None:
+    location = box.add_location(pipelines.JsonLines(promote=PROMOTE, recoverable=True))
+    with connect(box.url, user=box.host().role_name) as connection:
+        Receiver(connection, RoutingTable()).receive(location, [interchange(b"[\n" * 12)])
+    reasons = {one.reason for one in list_instances(box.connection, EVERYTHING)}
+    assert len(reasons) == 12, "each says where it stood"
+    [group] = count_instances(box.connection, EVERYTHING, "reason")
+    assert group.count == 12
 
 
 def test_instances_can_be_narrowed_down(box: Box) -> None:

@@ -111,11 +111,18 @@ def test_every_problem_is_named(schedule: Schedule, problems: list[str]) -> None
 
 
 @pytest.mark.parametrize(
-    "fields", [{"weekdays": ["monday"]}, {"window": ["08:00"]}, {"start": "tomorrow"}, {"window": ("8", "25:00")}]
+    ("fields", "said"),
+    [
+        ({"weekdays": ["mon", "tues"]}, "weekdays: 'tues' is none of 'mon', 'tue', "),
+        ({"window": ["08:00"]}, "window: give two times of day, when it begins and when it ends."),
+        ({"start": "tomorrow"}, "start: 'tomorrow' is no day; write it like 2026-01-31."),
+        ({"window": ("08:00", "25:00")}, "window: '25:00' is no time of day; write it like 08:00."),
+    ],
 )
-def test_what_is_no_schedule_at_all_is_refused(fields: dict[str, object]) -> None:
-    with pytest.raises(DefinitionError, match="Schedule cannot be made from these arguments"):
+def test_what_is_no_schedule_at_all_is_refused(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
         Schedule(**fields)  # type: ignore[arg-type]
+    assert refused.value.what.startswith(f"This cannot be a schedule: {said}")
 
 
 def test_it_is_stored_and_read_and_shown() -> None:

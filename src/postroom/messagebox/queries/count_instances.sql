@@ -4,7 +4,9 @@ SELECT i.state,
        CASE %(by)s WHEN 'host' THEN h.name
                    WHEN 'port' THEN coalesce(p.name, r.name, s.service_name)
                    WHEN 'error' THEN i.error_code
-                   WHEN 'reason' THEN split_part(i.error_description, E'\n', 1)
+                   -- One group for all rows that are bad in the same way, wherever they stood.
+                   WHEN 'reason' THEN regexp_replace(split_part(i.error_description, E'\n', 1),
+                                                     '\m(row|line|column|record|document|byte) [0-9][0-9,]*', '\1 n', 'gi')
                    WHEN 'adapter' THEN i.adapter
                    WHEN 'uri' THEN i.uri END,
        count(*), min(i.enqueued_at), max(i.enqueued_at)

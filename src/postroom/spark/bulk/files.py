@@ -114,14 +114,15 @@ class BulkFiles:
                 unchanged = is_unchanged(claim)
             except FileNotFoundError:
                 self._hold(
-                    connection, claim, ClaimState.MISSING, "was taken away by somebody else before it was published"
+                    connection, claim, ClaimState.MISSING, "was taken away by somebody else before it was published."
                 )
                 continue
             if claim.reading is None and not unchanged:
                 claims.settle_again(connection, [claim.interchange_id])
             elif claim.reading is not None and not (unchanged and _is_what_was_begun(claim)):
                 # What was published of it cannot be told any more from what is new.
-                self._hold(connection, claim, ClaimState.FAILED, "was written to after a part of it was published")
+                problem = f"was written to after a part of it was published. It is kept as {claim.path}."
+                self._hold(connection, claim, ClaimState.FAILED, problem)
             else:
                 ready.append(claim)
         return ready
@@ -130,10 +131,9 @@ class BulkFiles:
         ids = [claim.interchange_id for claim in given]
         return {one for one, progress in read_progress(connection, ids).items() if progress.done} if ids else set()
 
-    def _hold(self, connection: Connection, claim: Claim, state: ClaimState, what: str) -> None:
-        problem = f"{claim.path} {what}."
+    def _hold(self, connection: Connection, claim: Claim, state: ClaimState, problem: str) -> None:
         claims.hold(connection, claim, state, problem)
-        _log.warning("%s: %s", self.location.name, problem)
+        _log.warning("%s: %s %s", self.location.name, claim.name, problem)
 
     # -- publishing --------------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class BulkFiles:
                 for claim in group:
                     self._publish(connection, [claim])
                 return
-            self._hold(connection, group[0], ClaimState.FAILED, f"could not be received: {reason_of(error)}")
+            self._hold(connection, group[0], ClaimState.FAILED, claims.not_received(group[0], reason_of(error)))
             return
         self._settle(connection, group, tallies)
 

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from postroom.errors import StateError, Unavailable
 from postroom.spark.bulk.files import BulkFiles
@@ -52,7 +53,9 @@ def receive_once(
             else:
                 watcher(meter.look(connection, time.monotonic()))
             thread.join(_LOOK_SECONDS)
-        watcher(meter.look(connection, time.monotonic()))
+        # What was published since the meter last saw a file, it cannot see: a file that is done has no row.
+        last = meter.look(connection, time.monotonic())
+        watcher(replace(last, rows=max(last.rows, files.counts["rows"]), bad=max(last.bad, files.counts["bad"])))
     if errors and not stopping.is_set():
         raise Unavailable(f"{location.name} could not be received.", why=reason_of(errors[0])) from errors[0]
     if files.stopped_by:

@@ -30,8 +30,15 @@ class BulkProgress:
     def __str__(self) -> str:
         bad = f", {self.bad:,} bad" if self.bad else ""
         files = "one file" if self.files_left == 1 else f"{self.files_left:,} files"
-        left = f"{self.bytes_left / 1e6:,.0f} MB of {self.bytes_total / 1e6:,.0f} MB left ({files})"
-        return f"{self.location}: {self.rows:,} rows{bad}, {self.rate:,.0f} rows/s, {left}"
+        rows = f"{self.location}: {self.rows:,} rows{bad}"
+        if not self.files_left:
+            return f"{rows}, nothing left"
+        left = f"{_size(self.bytes_left)} of {_size(self.bytes_total)} left ({files})"
+        return f"{rows}, {self.rate:,.0f} rows/s, {left}"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:,.0f} MB" if count >= 10_000_000 else f"{count / 1e3:,.0f} KB"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -98,13 +98,13 @@ class RunningBulk(RunningLocation):
                     return
 
     def _progress(self) -> LocationProgress:
-        """In bytes, of which the splits that are done count."""
-        seen, busy = self._seen, self._files.is_busy
-        known = replace(super()._progress(), remaining_unit="bytes")
-        if seen is None:
+        """In bytes, of which the splits that are done count. What the jobs have counted at their end is certain; what
+        is seen of one that runs is more than that."""
+        known = replace(super()._progress(), remaining_unit="bytes", remaining=0)
+        seen = self._seen
+        if seen is None or not self._files.is_busy:
             return known
-        left = seen.bytes_left if busy else 0
-        return replace(known, rows=seen.rows, rate=round(seen.rate if busy else 0.0), remaining=left)
+        return replace(known, rows=max(known.rows, seen.rows), rate=round(seen.rate), remaining=seen.bytes_left)
 
     def _has_to_wait(self) -> bool:
         """While another process has the location, and between two files while too much waits in the MessageBox."""
@@ -124,6 +124,7 @@ class RunningBulk(RunningLocation):
                             self._ending.wait(_LOOK_SECONDS)
                         else:
                             self._file_at = time.monotonic()
+                            self._last_batch_at = self._clock()
                         pause, self._failure = _FIRST_PAUSE, None
             except Exception as error:
                 if self._ending.is_set():

@@ -107,9 +107,9 @@ class ReceiveTask:
             claims.forget(executor.connection, [one for one, how_far in progress.items() if how_far.done])
             for claim in gone:
                 if not progress[claim.interchange_id].done:
-                    problem = f"{claim.path} was taken away by somebody else before it was published."
+                    problem = "was taken away by somebody else before it was published."
                     claims.hold(executor.connection, claim, ClaimState.MISSING, problem)
-                    _log.warning("%s", problem)
+                    _log.warning("%s: %s %s", self.location.name, claim.path, problem)
         return ready
 
     def _receive(self, executor: Executor, ready: Sequence[Claim]) -> dict[uuid.UUID, Received]:
@@ -133,19 +133,19 @@ class ReceiveTask:
             claims.settle_again(executor.connection, interchange_ids)
 
     def _put_aside(self, executor: Executor, claim: Claim, error: Exception) -> Received | None:
-        problem = f"{claim.path} could not be received: {type(error).__name__}: {error}"
+        problem = claims.not_received(claim, f"{type(error).__name__}: {error}")
         with suppress(FileNotFoundError):
             if not is_unchanged(claim):
                 self._take_back(executor, [claim.interchange_id])
                 return None
             suspended = suspend(executor, self.location, partial(self._interchange, claim), error)
             if suspended is not None:
-                _log.error("%s", problem, exc_info=error)
+                _log.error("%s: %s could not be received", self.location.name, claim.name, exc_info=error)
                 return suspended
         if self.location.is_ordered:
             raise error  # nothing may pass it: the stream is started again, with it
         claims.hold(executor.connection, claim, ClaimState.FAILED, problem)
-        _log.error("%s", problem, exc_info=error)
+        _log.error("%s: %s %s", self.location.name, claim.name, problem, exc_info=error)
         return None
 
 
