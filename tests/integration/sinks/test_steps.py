@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import uuid
 from collections import Counter
@@ -114,6 +115,10 @@ def test_what_is_published_meanwhile_is_for_the_next_time(box: Box, tmp_path: Pa
         assert drain.drain_what_waits(connection, port_of(box), threading.Event()) == 0
 
 
+def _dies(*_: object) -> None:
+    raise Killed("before it is said that the batch has ended")
+
+
 def test_directories_appear_whole_and_are_in_the_log(box: Box, tmp_path: Path) -> None:
     add_sink(box, SparkSink("parquet", "lake", partition_by=[Region], max_messages=2))
     publish(box, b"a", region="EU")
@@ -142,6 +147,73 @@ def test_a_late_attempt_adds_nothing(box: Box, tmp_path: Path) -> None:
     with pytest.raises(ClaimLost):
         written(drain_of(box, tmp_path, taken_over), box)
     assert Counter(str(row["message_id"]) for row in lake(tmp_path / "lake")) == Counter(ids)
+
+
+def test_a_batch_that_was_given_up_cannot_be_published_by_a_late_attempt(
+    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that was taken for dead is about to rename when another one has given the batch up: its messages come
+    again in another batch, so this one must not appear."""
+    add_sink(box, SparkSink("parquet", "lake"), retry_seconds=0)
+    ids = publish(box, b"a")
+
+    def fails(step: str) -> None:
+        raise RuntimeError("the job was aborted")
+
+    def given_up(step: str) -> None:
+        if step == "written":
+            with monkeypatch.context() as patched:
+                # As if the late one had written after this.
+                patched.setattr(LocalTarget, "discard", lambda *_: None)
+                assert written(drain_of(box, tmp_path, fails), box) == 0
+            assert lake(tmp_path / "lake") == []
+
+    with pytest.raises(ClaimLost, match="given up"):
+        written(drain_of(box, tmp_path, given_up), box)
+    assert lake(tmp_path / "lake") == []
+    drain = drain_of(box, tmp_path)
+    assert drain.queue.waiting(box.connection) == {port_of(box)}
+    assert written(drain, box) == 1
+    assert Counter(str(row["message_id"]) for row in lake(tmp_path / "lake")) == Counter(ids)
+
+
+def test_who_dies_after_giving_a_batch_up_leaves_it_to_the_next(box: Box, tmp_path: Path) -> None:
+    add_sink(box, SparkSink("parquet", "lake"))
+    ids = publish(box, b"a")
+
+    def fails(step: str) -> None:
+        raise RuntimeError("the job was aborted")
+
+    drain = drain_of(box, tmp_path, fails)
+    drain.queue.fail = _dies  # type: ignore[method-assign, assignment]
+    for _ in range(2):
+        with pytest.raises(Killed):
+            written(drain, box)
+        assert lake(tmp_path / "lake") == []
+    assert written(drain_of(box, tmp_path), box) == 1
+    assert Counter(str(row["message_id"]) for row in lake(tmp_path / "lake")) == Counter(ids)
+
+
+def test_the_places_of_batches_that_were_given_up_are_free_after_a_day(box: Box, tmp_path: Path) -> None:
+    add_sink(box, SparkSink("parquet", "lake"), retry_seconds=0)
+    publish(box, b"a")
+
+    def fails(step: str) -> None:
+        raise RuntimeError("the job was aborted")
+
+    assert written(drain_of(box, tmp_path, fails), box) == 0
+    [place] = (tmp_path / "lake").glob("batch=*")
+    [entry] = (tmp_path / "lake" / "_postroom" / "given_up").iterdir()
+    drain = drain_of(box, tmp_path)
+    assert drain.queue.waiting(box.connection)
+    assert written(drain, box) == 1
+    assert place.is_dir()
+    os.utime(entry, (0, 0))
+    publish(box, b"b")
+    assert written(drain, box) == 1
+    assert not place.exists()
+    assert not entry.exists()
+    assert len(lake(tmp_path / "lake")) == 2
 
 
 def test_a_batch_that_is_there_is_not_given_up(box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

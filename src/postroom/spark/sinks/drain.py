@@ -123,7 +123,7 @@ class Drain:
         except ClaimLost:
             raise
         except Exception as error:
-            if self._writer.has_died() or self._may_be_there(sink, batch):
+            if self._writer.has_died() or not self._is_given_up(sink, batch):
                 raise
             failure = self._fail(connection, batch, sink, port, error)
             return Drained(messages=len(batch.seqs), written=0, failure=failure)
@@ -151,14 +151,14 @@ class Drain:
         if batch.seqs and target is not None:
             target.publish(batch)
 
-    def _may_be_there(self, sink: AnySink, batch: SinkBatch) -> bool:
-        """Whether readers may see the batch although an attempt at it failed: then it has to stay as it is."""
+    def _is_given_up(self, sink: AnySink, batch: SinkBatch) -> bool:
+        """Whether readers will never see the batch, after an attempt at it failed: else it has to stay as it is."""
         try:
             target = self._writer.target(sink)
-            return target is not None and target.is_there(batch)
+            return target is None or target.give_up(batch)
         except Exception as error:
             _log.warning("nobody can say whether batch %d was written: %s", batch.number, error)
-            return True
+            return False
 
     def _fail(
         self, connection: Connection, batch: SinkBatch, sink: AnySink, port: SendPort | None, error: Exception

@@ -12,18 +12,27 @@ its own, and the log says which of them counts.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from postroom.clock import system_clock
+from postroom.messagebox.queues import ClaimLost
 from postroom.messagebox.sink_batches import SinkBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_log = logging.getLogger(__name__)
+
 PRIVATE = "_postroom"
+#: In a directory that stands in the place of a batch which was given up.
+_GIVEN_UP = "_given_up_by_"
+_A_DAY = 86_400.0
 
 
 class FileTarget(Protocol):
@@ -39,6 +48,10 @@ class FileTarget(Protocol):
 
     def publish(self, batch: SinkBatch) -> None:
         """What this attempt has written counts from now on; or that of an earlier one still does."""
+        ...
+
+    def give_up(self, batch: SinkBatch) -> bool:
+        """No attempt so far can publish it from now on, not even one that was taken for dead; False if one has."""
         ...
 
     def discard(self, batch: SinkBatch) -> None:
@@ -64,25 +77,67 @@ class LocalTarget:
         self._folder = Path(folder)
 
     def is_there(self, batch: SinkBatch) -> bool:
-        return self._final(batch).is_dir()
+        final = self._final(batch)
+        return final.is_dir() and _given_up_by(final) is None
 
     def staging(self, batch: SinkBatch) -> str:
         return str(self._private("staging") / f"{batch.batch_id.hex}-{batch.attempt}")
 
     def publish(self, batch: SinkBatch) -> None:
         final = self._final(batch)
-        if not final.is_dir():
+        if not self.is_there(batch):
             written = Path(self.staging(batch))
             _sync(written)
+            self._make_room(batch)
             # Fails if a late attempt was there first: a directory with something in it is never replaced.
             written.rename(final)
         _sync_folder(self._folder)
         self._log(batch, final.name)
         self.discard(batch)
+        self._forget_what_was_given_up()
+
+    def give_up(self, batch: SinkBatch) -> bool:
+        """Its place is taken by a directory that readers look past, onto which no attempt can be renamed."""
+        final = self._final(batch)
+        try:
+            (self._private("given_up") / final.name).touch()
+            stone = self._private("staging") / f"{batch.batch_id.hex}-{batch.attempt}-given-up"
+            stone.mkdir(exist_ok=True)
+            (stone / f"{_GIVEN_UP}{batch.attempt:06d}").touch()
+            with suppress(OSError):  # something is there: a batch, or what an earlier attempt has left on giving up
+                stone.rename(final)
+            if _given_up_by(final) is not None:
+                (final / f"{_GIVEN_UP}{batch.attempt:06d}").touch()
+        except OSError as error:
+            _log.warning("the place of batch %d cannot be taken: %s", batch.number, error)
+        return not self.is_there(batch)
 
     def discard(self, batch: SinkBatch) -> None:
         for left_over in self._private("staging").glob(f"{batch.batch_id.hex}-*"):
             shutil.rmtree(left_over, ignore_errors=True)
+
+    def _make_room(self, batch: SinkBatch) -> None:
+        """Whoever gave the batch up and died before that counted has left its place taken; not for a later attempt."""
+        final = self._final(batch)
+        given_up_by = _given_up_by(final)
+        if given_up_by is None:
+            return
+        if given_up_by >= batch.attempt:
+            raise ClaimLost(f"Batch {batch.number} was given up by another process.")
+        # In one step: an empty directory would be a batch.
+        final.rename(self._private("staging") / f"{batch.batch_id.hex}-{batch.attempt}-room")
+
+    def _forget_what_was_given_up(self) -> None:
+        """After a day nobody is left who could have been late."""
+        for entry in self._private("given_up").iterdir():
+            if system_clock().timestamp() - entry.stat().st_mtime < _A_DAY:
+                continue
+            final = self._folder / entry.name
+            if _given_up_by(final) is not None:
+                gone = self._private("staging") / f"{entry.name}-gone"
+                final.rename(gone)
+                shutil.rmtree(gone, ignore_errors=True)
+            entry.unlink(missing_ok=True)
 
     def _final(self, batch: SinkBatch) -> Path:
         return self._folder / f"batch={name_of(batch)}"
@@ -124,6 +179,10 @@ class HadoopTarget:
         self._enter(batch)
         self._remove(batch, range(1, batch.attempt))
 
+    def give_up(self, batch: SinkBatch) -> bool:
+        # A late attempt could still be entered, in the moment before the MessageBox knows.
+        return not self.is_there(batch)
+
     def discard(self, batch: SinkBatch) -> None:
         self._remove(batch, range(1, batch.attempt + 1))
 
@@ -156,6 +215,11 @@ class HadoopTarget:
         jvm: Any = self._session._jvm
         path = jvm.org.apache.hadoop.fs.Path(uri)
         return path, path.getFileSystem(self._session._jsc.hadoopConfiguration())
+
+
+def _given_up_by(final: Path) -> int | None:
+    """The last attempt that gave the batch up whose place this is."""
+    return max((int(one.name.removeprefix(_GIVEN_UP)) for one in final.glob(f"{_GIVEN_UP}*")), default=None)
 
 
 def _sync(folder: Path) -> None:
