@@ -252,3 +252,38 @@ def test_the_workers_run_the_environments_own_python(session: SparkSession) -> N
     with without_pandas_warning():
         [row] = session.range(1, numPartitions=1).mapInArrow(tell, "python string").collect()
     assert row.python == sys.executable
+
+
+DEADLY = """
+import os
+
+from postroom.message import Message
+
+
+def check(message: Message) -> None:
+    if b"poison" in message.data:
+        os._exit(3)
+"""
+
+
+def test_a_file_that_ends_its_worker_is_suspended_and_the_stream_goes_on(
+    box: Box, folder: Path, claim: Claim, start_stream: StartStream, tmp_path: Path
+) -> None:
+    """As a crash in a library of C would, or the operating system when memory is short."""
+    box.add_port("Europe", "Region == 'EU'")
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    check = run_path(str(tmp_path / "deadly.py"), run_name="deadly")["check"]
+    disassemble = [pipelines.Json(promote=PROMOTE)]
+    pipeline = pipelines.Receive(disassemble=disassemble, validate=[check]).packed(tmp_path)
+    location = add_file_location(box, folder, pipeline=pipeline)
+    for number in range(5):
+        (folder / f"{number}.json").write_bytes(order(number))
+    (folder / "poison.json").write_bytes(order(9, "poison"))
+    assert claim(location) == 6
+    query = start_stream(location)
+    wait_for_messages(box, 6, query)
+    wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
+    assert query.isActive, "the same query, which has never failed"
+    assert box.queued() == {"Europe": 5}
+    assert box.suspended() == [("PIPELINE", True)]
+    assert "The worker that received it died" in box.one("SELECT error_description FROM suspended_queue")

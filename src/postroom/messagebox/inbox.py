@@ -143,7 +143,22 @@ def forget(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None
 
 def give_back(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
     """Takes rows back from the stream. They are handed to it again, under new numbers."""
-    connection.execute("UPDATE inbox SET number = NULL WHERE interchange_id = ANY (%s)", (list(interchange_ids),))
+    connection.execute(
+        "UPDATE inbox SET number = NULL, begun = 0 WHERE interchange_id = ANY (%s)", (list(interchange_ids),)
+    )
+
+
+def note_begun(connection: Connection, interchange_id: uuid.UUID) -> int:
+    """Writes down that a task is about to begin on a row alone. Returns how often that was so, 0 if it is done."""
+    row = connection.execute(
+        "UPDATE inbox SET begun = begun + 1 WHERE interchange_id = %s RETURNING begun", (interchange_id,)
+    ).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def take_back_begun(connection: Connection, interchange_id: uuid.UUID) -> None:
+    """Undoes one ``note_begun``."""
+    connection.execute("UPDATE inbox SET begun = greatest(begun - 1, 0) WHERE interchange_id = %s", (interchange_id,))
 
 
 def put_aside(connection: Connection, interchange_id: uuid.UUID, problem: str) -> None:
@@ -156,7 +171,7 @@ def put_aside(connection: Connection, interchange_id: uuid.UUID, problem: str) -
 def try_again(connection: Connection, location_id: uuid.UUID) -> int:
     """Lets the stream have what was put aside. Returns how many rows that are."""
     return connection.execute(
-        "UPDATE inbox SET problem = NULL WHERE location_id = %s AND problem IS NOT NULL", (location_id,)
+        "UPDATE inbox SET problem = NULL, begun = 0 WHERE location_id = %s AND problem IS NOT NULL", (location_id,)
     ).rowcount
 
 

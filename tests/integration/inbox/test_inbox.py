@@ -9,11 +9,13 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from postroom import Throttling, pipelines
+from postroom.agent.receiving import Receiver
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
@@ -23,6 +25,7 @@ from postroom.spark import executor
 from postroom.spark.intake.inbox_numbering import InboxNumbering
 from postroom.spark.intake.rounds import in_rounds
 from postroom.spark.login import Login
+from postroom.spark.receive.careful import MOST_BEGUN
 from postroom.spark.receive.inbox_source import InboxReader
 from postroom.spark.receive.inbox_task import InboxTask
 from postroom.system_properties import BTS
@@ -195,6 +198,41 @@ def test_one_that_cannot_be_received_does_not_hold_up_the_others(
         InboxNumbering(connection, location, Path()).scan()
     task.receive(waiting(box, location))
     assert box.queued() == {"Everything": 3}
+    assert box.count("inbox") == 0
+
+
+def test_one_that_ends_its_worker_is_suspended_after_a_few_attempts(
+    box: Box,
+    location: ReceiveLocation,
+    hand_over: HandOver,
+    numbering: InboxNumbering,
+    task: InboxTask,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class WorkerDied(BaseException):
+        pass
+
+    poison = hand_over(b'{"region": "poison"}')
+    hand_over()
+    numbering.scan()
+    receive = Receiver.receive
+
+    def poisoned(self: Receiver, location: ReceiveLocation, given: Any, **settings: Any) -> object:
+        if "poison" in str(given):
+            raise WorkerDied
+        return receive(self, location, given, **settings)
+
+    monkeypatch.setattr(Receiver, "receive", poisoned)
+    with pytest.raises(WorkerDied):
+        task.receive(waiting(box, location))
+    for attempt in range(1, MOST_BEGUN + 1):
+        with pytest.raises(WorkerDied):
+            task.receive(waiting(box, location), careful=True)
+        assert box.one("SELECT begun FROM inbox WHERE interchange_id = %s", poison) == attempt
+    task.receive(waiting(box, location), careful=True)
+    assert box.queued() == {"Everything": 1}
+    assert box.suspended() == [("PIPELINE", True)]
+    assert b'{"region": "poison"}' in [body for (body,) in box.connection.execute("SELECT body FROM parts")]
     assert box.count("inbox") == 0
 
 

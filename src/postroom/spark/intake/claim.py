@@ -71,7 +71,7 @@ def complete(connection: Connection, settled: Sequence[tuple[uuid.UUID, int, int
     ids, sizes, times = zip(*settled, strict=True)
     connection.execute(
         "UPDATE claims SET state = 2, number = file.number, size = file.size, modified_ns = file.modified_ns,"
-        "       problem = NULL"
+        "       problem = NULL, begun = 0"
         "  FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[]) AS file (id, number, size, modified_ns)"
         " WHERE interchange_id = file.id AND state = 1",
         (list(ids), sorted(number for (number,) in numbers), list(sizes), list(times)),
@@ -90,6 +90,19 @@ def settle_all_again(connection: Connection, location_id: uuid.UUID) -> None:
     connection.execute(
         "UPDATE claims SET state = 1, number = NULL WHERE location_id = %s AND state = 2", (location_id,)
     )
+
+
+def note_begun(connection: Connection, interchange_id: uuid.UUID) -> int:
+    """Writes down that a task is about to begin on a file alone. Returns how often that was so, 0 if it is done."""
+    row = connection.execute(
+        "UPDATE claims SET begun = begun + 1 WHERE interchange_id = %s RETURNING begun", (interchange_id,)
+    ).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def take_back_begun(connection: Connection, interchange_id: uuid.UUID) -> None:
+    """Undoes one ``note_begun``."""
+    connection.execute("UPDATE claims SET begun = greatest(begun - 1, 0) WHERE interchange_id = %s", (interchange_id,))
 
 
 def hold(connection: Connection, claim: Claim, state: ClaimState, problem: str) -> None:

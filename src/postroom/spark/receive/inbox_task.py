@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+import psycopg
 import pyarrow as pa
 
 from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import Received
+from postroom.errors import PipelineFailure, PostroomError
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.inbox import HandedOver
 from postroom.spark.executor import Executor, drop_executor, executor_for, pace_of
 from postroom.spark.login import Login
+from postroom.spark.receive.careful import begin_carefully, begin_in_worker
 from postroom.spark.receive.tally import publish_or_put_aside, suspend, tally_of
 
 _log = logging.getLogger(__name__)
@@ -38,32 +42,64 @@ class InboxTask:
     """Whether to slow down between transactions while too much waits."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        careful = begin_in_worker(self.location)
         executor_for(self.login)
         for batch in batches:
-            yield tally_of(self.receive([uuid.UUID(one) for one in batch.column(0).to_pylist()]))
+            yield tally_of(self.receive([uuid.UUID(one) for one in batch.column(0).to_pylist()], careful=careful))
 
-    def receive(self, interchange_ids: Sequence[uuid.UUID]) -> list[Received]:
-        """Publishes what was handed over under these ids, and deletes it. Raises if the MessageBox does not answer."""
+    def receive(self, interchange_ids: Sequence[uuid.UUID], *, careful: bool = False) -> list[Received]:
+        """Publishes what was handed over under these ids, and deletes it. Raises if the MessageBox does not answer.
+        ``careful`` after a failure: it may have been one of them that ended the worker."""
         if not interchange_ids:
             return []
         executor = executor_for(self.login)
         try:
-            given = inbox.read(executor.connection, interchange_ids, partial(self.login.connect, "inbox"))
-            if not given:
-                return []
-            received = publish_or_put_aside(given, partial(self._publish, executor), partial(self._put_aside, executor))
-            for one in received.values():
-                if one.empty:
-                    # Nothing else will tell of it: it leaves no message and no instance.
-                    _log.warning("%s: interchange %s is empty", self.location.name, one.interchange_id)
-            unfinished = {one.interchange_id for one in received.values() if one.unfinished}
-            inbox.forget(executor.connection, received.keys() - unfinished)
-            if unfinished:
-                inbox.give_back(executor.connection, unfinished)
-            return list(received.values())
+            if careful:
+                return [received for one in interchange_ids for received in self._carefully(executor, one)]
+            return self._together(executor, interchange_ids, partial(self._publish, executor))
         except BaseException:
             drop_executor(self.login)
             raise
+
+    def _carefully(self, executor: Executor, interchange_id: uuid.UUID) -> list[Received]:
+        def take_back() -> None:
+            with suppress(psycopg.Error, PostroomError), self.login.connect("receive") as connection:
+                inbox.take_back_begun(connection, interchange_id)
+
+        return begin_carefully(
+            note=partial(inbox.note_begun, executor.connection, interchange_id),
+            receive=partial(self._together, executor, [interchange_id], partial(self._publish, executor)),
+            refuse=lambda failure: self._together(executor, [interchange_id], partial(self._refuse, executor, failure)),
+            take_back=take_back,
+        )
+
+    def _together(
+        self,
+        executor: Executor,
+        interchange_ids: Sequence[uuid.UUID],
+        receive: Callable[[Sequence[HandedOver]], dict[uuid.UUID, Received]],
+    ) -> list[Received]:
+        given = inbox.read(executor.connection, interchange_ids, partial(self.login.connect, "inbox"))
+        if not given:
+            return []
+        received = publish_or_put_aside(given, receive, partial(self._put_aside, executor))
+        for one in received.values():
+            if one.empty:
+                # Nothing else will tell of it: it leaves no message and no instance.
+                _log.warning("%s: interchange %s is empty", self.location.name, one.interchange_id)
+        unfinished = {one.interchange_id for one in received.values() if one.unfinished}
+        inbox.forget(executor.connection, received.keys() - unfinished)
+        if unfinished:
+            inbox.give_back(executor.connection, unfinished)
+        return list(received.values())
+
+    def _refuse(
+        self, executor: Executor, failure: PipelineFailure, given: Sequence[HandedOver]
+    ) -> dict[uuid.UUID, Received]:
+        interchanges = [_interchange(one) for one in given]
+        for one in interchanges:
+            _log.error("%s: %s is suspended: %s", self.location.name, one.interchange_id, failure.what)
+        return {one.interchange_id: executor.receiver.refuse(self.location, one, failure) for one in interchanges}
 
     def _publish(self, executor: Executor, given: Sequence[HandedOver]) -> dict[uuid.UUID, Received]:
         interchanges = [_interchange(one) for one in given]

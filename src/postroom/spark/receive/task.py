@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import psycopg
 import pyarrow as pa
 
 from postroom.adapters import File
 from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import Received, read_progress
+from postroom.errors import PipelineFailure, PostroomError
 from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.executor import Executor, drop_executor, executor_for, pace_of
@@ -26,6 +28,7 @@ from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim, ClaimState
 from postroom.spark.intake.finishing import finish, is_unchanged
 from postroom.spark.login import Login
+from postroom.spark.receive.careful import begin_carefully, begin_in_worker
 from postroom.spark.receive.tally import publish_or_put_aside, suspend, tally_of
 from postroom.system_properties import FILE
 
@@ -43,37 +46,61 @@ class ReceiveTask:
     """Whether to slow down between transactions while too much waits."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        careful = begin_in_worker(self.location)
         executor_for(self.login)
         for batch in batches:
-            yield tally_of(self.receive([_claim(row) for row in batch.to_pylist()]))
+            yield tally_of(self.receive([_claim(row) for row in batch.to_pylist()], careful=careful))
 
-    def receive(self, given: Sequence[Claim]) -> list[Received]:
-        """Publishes what is in the files, and takes them away. Raises if the MessageBox does not answer."""
+    def receive(self, given: Sequence[Claim], *, careful: bool = False) -> list[Received]:
+        """Publishes what is in the files, and takes them away. Raises if the MessageBox does not answer. ``careful``
+        after a failure: it may have been one of the files that ended the worker."""
         if not given:
             return []
         executor = executor_for(self.login)
         try:
-            return self._in_order(executor, given) if self.location.is_ordered else self._together(executor, given)
+            if careful or self.location.is_ordered:
+                return self._one_by_one(executor, given, careful=careful)
+            return self._together(executor, given)
         except BaseException:
             drop_executor(self.login)
             raise
 
-    def _in_order(self, executor: Executor, given: Sequence[Claim]) -> list[Received]:
-        """One file at a time, each after the commit of the one before; a file that is not ready holds up the rest."""
+    def _one_by_one(self, executor: Executor, given: Sequence[Claim], *, careful: bool) -> list[Received]:
+        """One file at a time, each after the commit of the one before. In order, a file that is not ready holds up the
+        rest."""
         done: list[Received] = []
         for claim in given:
-            received = self._together(executor, [claim])
+            received = self._carefully(executor, claim) if careful else self._together(executor, [claim])
             done += received
-            if any(one.unfinished for one in received) or (not received and claim.path.exists()):
+            if self.location.is_ordered and (
+                any(one.unfinished for one in received) or (not received and claim.path.exists())
+            ):
                 break
         return done
 
-    def _together(self, executor: Executor, given: Sequence[Claim]) -> list[Received]:
+    def _carefully(self, executor: Executor, claim: Claim) -> list[Received]:
+        def take_back() -> None:
+            with suppress(psycopg.Error, PostroomError), self.login.connect("receive") as connection:
+                claims.take_back_begun(connection, claim.interchange_id)
+
+        return begin_carefully(
+            note=partial(claims.note_begun, executor.connection, claim.interchange_id),
+            receive=partial(self._together, executor, [claim]),
+            refuse=lambda failure: self._together(executor, [claim], partial(self._refuse, executor, failure)),
+            take_back=take_back,
+        )
+
+    def _together(
+        self,
+        executor: Executor,
+        given: Sequence[Claim],
+        receive: Callable[[Sequence[Claim]], dict[uuid.UUID, Received]] | None = None,
+    ) -> list[Received]:
         ready = self._ready(executor, given)
         received: dict[uuid.UUID, Received] = {}
         if ready:
-            receive, put_aside = partial(self._receive, executor), partial(self._put_aside, executor)
-            received = publish_or_put_aside(ready, receive, put_aside)
+            receive = receive or partial(self._receive, executor)
+            received = publish_or_put_aside(ready, receive, partial(self._put_aside, executor))
         published = [claim for claim in ready if _is_done(received.get(claim.interchange_id))]
         unfinished = [one.interchange_id for one in received.values() if one.unfinished]
         if unfinished:
@@ -116,6 +143,14 @@ class ReceiveTask:
         interchanges = [self._interchange(claim) for claim in ready]
         pace = pace_of(executor, self.location, paced=self.paced)
         return {one.interchange_id: one for one in executor.receiver.receive(self.location, interchanges, pace=pace)}
+
+    def _refuse(
+        self, executor: Executor, failure: PipelineFailure, ready: Sequence[Claim]
+    ) -> dict[uuid.UUID, Received]:
+        interchanges = [self._interchange(claim) for claim in ready]
+        for claim in ready:
+            _log.error("%s: %s is suspended: %s", self.location.name, claim.path, failure.what)
+        return {one.interchange_id: executor.receiver.refuse(self.location, one, failure) for one in interchanges}
 
     def _interchange(self, claim: Claim) -> Interchange:
         return Interchange(

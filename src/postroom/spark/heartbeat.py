@@ -1,0 +1,45 @@
+"""Ends a worker whose interpreter does not come back.
+
+Code of C that keeps the interpreter to itself (a regular expression that goes back for ever) cannot be given up by any
+thread of its process, since none of them runs. But a thread that winds up an alarm clock every few seconds does not run
+either: the clock rings, and the operating system ends the process. Who began is noted elsewhere (ADR 0135).
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import signal
+import threading
+import time
+from contextlib import suppress
+from functools import lru_cache
+from io import UnsupportedOperation
+
+_EVERY = 5.0
+
+
+class Heartbeat:
+    """Beats from a thread of its own, for as long as its process runs. Only for processes that may be ended."""
+
+    def __init__(self, seconds: float) -> None:
+        #: The longest time without a beat.
+        self.seconds = seconds
+        with suppress(UnsupportedOperation, RuntimeError, ValueError):
+            # Says in the log of the worker where it was, before it ends; without the interpreter's help.
+            faulthandler.register(signal.SIGALRM, chain=True)
+        threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
+
+    def _beat(self) -> None:
+        while True:
+            signal.setitimer(signal.ITIMER_REAL, self.seconds)
+            time.sleep(min(_EVERY, self.seconds / 3))
+
+
+@lru_cache(maxsize=1)
+def _heartbeat() -> Heartbeat:
+    return Heartbeat(60.0)
+
+
+def end_if_silent(seconds: float) -> None:
+    """Ends this process, a worker of Spark, when its interpreter does not run for so many seconds."""
+    _heartbeat().seconds = seconds
