@@ -65,7 +65,7 @@ def explain(
       postroom explain --property Orders.Region=EU --property Orders.Total=12000
     """
     from postroom.cli.verdicts import as_plain, show_explanation
-    from postroom.operations.explaining import Limits, explain_context, explain_file, explain_message
+    from postroom.operations.explaining import Limits, explain_context, explain_file, explain_message, not_taken
     from postroom.operations.messages import message_meant_by
     from postroom.operations.properties import context_of, deployed_properties
 
@@ -73,6 +73,7 @@ def explain(
         raise click.UsageError("Give the id of a message or --file, not both.")
     if message_id is None and file is None and not (properties or written or require):
         raise click.UsageError("Give the id of a message, --file or --property.")
+    left_there = ""
     with opened(frame) as connection:
         extra = context_of(properties, written, deployed_properties(connection), require)
         limits = Limits(takers=limit, misses=nearest)
@@ -83,6 +84,7 @@ def explain(
             explained = explain_file(
                 connection, file, location=location, extra=extra, documents=documents + 1, limits=limits
             )
+            left_there = not_taken(connection, file, location)
         else:
             explained = [explain_context(connection, extra, title="A message with these properties", limits=limits)]
     # The error message about a document is none itself.
@@ -92,6 +94,8 @@ def explain(
     if frame.output is Format.JSON:
         click.echo(to_json([as_plain(one) for one in explained]))
         return
+    if left_there:
+        click.echo(left_there, err=True)
     for number, one in enumerate(explained):
         if number:
             click.echo()

@@ -208,7 +208,8 @@ def _show_context(context: Context) -> None:
         (prop.dotted, _short(format_value(context[prop])), context.is_promoted(prop))
         for prop in islice(context, _PROPERTIES)
     ]
-    width = max((len(name) for name, _, _ in rows), default=0)
+    # The name of a distinguished field is its whole path, which would make every line as wide as a page.
+    width = max((len(name) for name, _, _ in rows if len(name) <= _WIDEST_PREDICATE), default=0)
     for name, value, promoted in rows:
         note = "" if promoted else "  (written, not routed by)"
         click.echo(f"  {name:<{width}} = {value}{note}")

@@ -16,6 +16,7 @@ from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 
+from postroom.adapters import watched_folder
 from postroom.agent.error_reports import is_error_report
 from postroom.errors import MessageFailure
 from postroom.filters.authorisation import MessagePredicate, may_receive, unmet
@@ -164,6 +165,15 @@ def explain_file(
     where = location_for(connection, location)
     found = documents_of(connection, where, as_if_found(where, path), path.name, extra or Context())
     return _followed(connection, list(islice(found, documents)), where, limits or Limits())
+
+
+def not_taken(connection: Connection, path: Path, location: str | None = None) -> str:
+    """Why a receive location would leave a file of this name where it is; empty if it would not."""
+    where = location_for(connection, location)
+    watched = watched_folder(where.adapter)
+    if watched is None or watched.takes(path.name):
+        return ""
+    return f"{where.name} would leave {path.name} where it is: it takes {watched.pattern}."
 
 
 def explain_subscriber(subscriber: Subscriber, context: Context) -> SubscriberExplanation:

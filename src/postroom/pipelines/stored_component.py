@@ -104,6 +104,8 @@ def refer_to(component: object, folder: Path | None) -> StoredComponent:
     else:
         raise DefinitionError(f"{component!r} is neither a component nor a function.")
     name, module = definition.__qualname__, definition.__module__
+    if name.endswith("<lambda>"):
+        raise DefinitionError(f"A lambda has no name to be found by{_line(definition)}; write a function with def.")
     if "<" in name:
         raise DefinitionError(f"{name} is made inside a function; write it at the top level of a file.")
     if module.partition(".")[0] == __name__.partition(".")[0]:
@@ -113,6 +115,10 @@ def refer_to(component: object, folder: Path | None) -> StoredComponent:
     if module.startswith(("_application_", "__main__")) or importlib.util.find_spec(module.partition(".")[0]) is None:
         raise DefinitionError(f"{name} is in {source or module}, which is outside of the application's folder.")
     return StoredComponent(target="module", where=module, name=name, settings=settings)
+
+
+def _line(function: FunctionType) -> str:
+    return f" (line {function.__code__.co_firstlineno})"
 
 
 def _relative(source: Path, folder: Path) -> str | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import uuid
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from postroom.agent.routing import RoutingTable
 from postroom.errors import StateError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark import pipeline_process
 from postroom.spark.bulk.progress import BulkProgress
 from postroom.spark.bulk.running_bulk import RunningBulk
+from postroom.spark.executor import drop_executor, executor_for
 from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim, ClaimState
 from postroom.spark.login import Login
@@ -270,3 +274,18 @@ def test_a_bulk_location_tells_of_all_that_its_jobs_have_counted(box: Box, login
     running._files.counts["published"] = 100
     running._files.is_busy = False
     assert (running._progress().rows, running._progress().remaining) == (100, 0)
+
+
+def test_a_worker_that_connects_again_keeps_nothing_of_before(box: Box, login: Login) -> None:
+    before = executor_for(login)
+    routing = RoutingTable()
+    routing.itself = routing  # type: ignore[attr-defined]
+    gc.freeze()  # as it is with all that the first connection has brought
+    left = weakref.ref(routing)
+    del routing
+    before.connection.close()
+    try:
+        assert executor_for(login) is not before
+        assert left() is None
+    finally:
+        drop_executor(login)

@@ -152,3 +152,11 @@ def test_a_new_host_is_planned_with_what_it_is_and_not_with_what_it_was(run: Run
     assert run("apply", app).code == ExitCode.OK
     app.write_text(app.read_text().replace("trusted=True", "trusted=False"))
     assert "trusted: yes → no" in run("plan", app).out
+
+
+def test_explain_says_of_a_file_that_its_location_would_leave_it(applied: Run, tmp_path: Path) -> None:
+    order = _order(tmp_path)
+    assert "would leave" not in applied("explain", "--file", order, "--location", "drop").err
+    other = order.rename(order.with_suffix(".py"))
+    said = applied("explain", "--file", other, "--location", "drop").err
+    assert said.startswith(f"drop would leave {other.name} where it is: it takes *.json.")

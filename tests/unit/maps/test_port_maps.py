@@ -42,7 +42,7 @@ class ToInvoice(Map):
         ([Xslt("../none.xslt", **ORDER)], "outside of the application's folder"),
         ([Xslt("bad.xslt", **ORDER)], "map 1: bad.xslt:2: it is not XSLT 1.0: xsl:if : test is not defined."),
         ([Python(5, **ORDER)], "map 1: 5 is not a function."),
-        ([Python(lambda message: b"", **ORDER)], "is made inside a function"),
+        ([Python(lambda message: b"", **ORDER)], "A lambda has no name"),
         ([ToInvoice(source="", target="b")], "source is empty"),
         ([ToInvoice(source="a", target="b" * 300)], "target: "),
         ([ToInvoice(**ORDER, seconds=0)], "seconds is 0.0"),

@@ -318,8 +318,13 @@ def test_everything_that_is_wrong_is_listed() -> None:
 
 
 def test_a_component_inside_a_function_cannot_travel(tmp_path: Path) -> None:
-    [problem] = Receive(decode=[lambda message: message]).packing_problems(tmp_path)
+    def inside(message: object) -> object:
+        return message
+
+    [problem] = Receive(decode=[inside]).packing_problems(tmp_path)
     assert "is made inside a function" in problem
+    [problem] = Receive(decode=[lambda message: message]).packing_problems(tmp_path)
+    assert "A lambda has no name to be found by" in problem
 
 
 OWN = """
