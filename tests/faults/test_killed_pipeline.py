@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from collections import Counter
@@ -11,11 +12,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import psutil
+import pyspark
 
 from postroom.adapters import SparkSink, SparkTable
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
 from postroom.private_folder import PARENT
+from postroom.spark.java import find_java
 from tests.support.box import Box, Region
 from tests.support.file_location import add_file_location
 from tests.support.pipelines import family_of, pipeline, wait_for_end
@@ -50,10 +53,14 @@ def test_a_task_the_driver_the_sink_and_the_jvm_killed_one_after_the_other(box: 
     add_file_location(box, tmp_path / "in")
     add_sink(box, SparkSink("parquet", "lake", partition_by=[Region], interval=0))
     add_sink(box, SparkTable(box.url, "public.orders", columns=[Region], interval=0), name="Table", retry_seconds=0)
+    derby = f"jdbc:derby:{tmp_path}/derby;create=true"
+    add_sink(box, SparkTable(derby, "orders", interval=0), name="Jdbc", retry_seconds=0)
+    add_sink(box, SparkSink("xml", "xml", options={"rowTag": "message"}, interval=0), name="Other", retry_seconds=0)
     ids = publish(box, b"x" * 200_000, *(b"%d" % n for n in range(1200)))
     # A task that reads a large body waits for this, in the middle of its batch.
     with held(box, "messagebox.fragments"), pipeline(box, tmp_path, master="local[1]") as first:
         wait_until(lambda: stuck(box, "postroom sink"), what="a task that reads")
+        wait_until(lambda: box.count("sink_batches") == 4, what="a batch of every sink")
         before = tasks_of(first)
         assert before
         for task in before:
@@ -63,7 +70,7 @@ def test_a_task_the_driver_the_sink_and_the_jvm_killed_one_after_the_other(box: 
         first.kill()
         first.wait()
         wait_for_end(family)
-    assert box.count("sink_batches") >= 1
+    assert box.count("sink_batches") == 4
     assert lake(tmp_path / "lake") == []
     with ExitStack() as table_held:
         table_held.enter_context(held(box, "public.orders"))
@@ -84,8 +91,22 @@ def test_a_task_the_driver_the_sink_and_the_jvm_killed_one_after_the_other(box: 
     assert Counter(str(row["message_id"]) for row in lake(tmp_path / "lake")) == Counter(ids)
     table = box.connection.execute("SELECT message_id::text FROM public.orders").fetchall()
     assert Counter(message_id for (message_id,) in table) == Counter(ids)
+    assert Counter(rows_of(derby)) == Counter(ids)
+    # At least once.
+    documents = "".join(file.read_text() for file in (tmp_path / "xml").glob("part-*"))
+    assert set(re.findall("<message_id>(.*?)</message_id>", documents)) == set(ids)
     assert (box.count("sink_batches"), box.count("suspended_queue")) == (0, 0)
     assert check(box.connection) == []
+
+
+def rows_of(url: str) -> list[str]:
+    """The ids in a table of Derby, as its own command line tells them."""
+    jars = ":".join(map(str, (Path(pyspark.__file__).parent / "jars").glob("derby*.jar")))
+    command = [str(find_java() / "bin" / "java"), "-cp", jars, "org.apache.derby.tools.ij"]
+    statements = f"CONNECT '{url}';\nSELECT \"message_id\" FROM orders;\nEXIT;\n"
+    folder = Path(url.partition(";")[0].removeprefix("jdbc:derby:")).parent
+    said = subprocess.run(command, input=statements, capture_output=True, text=True, check=True, cwd=folder).stdout
+    return re.findall(r"^([0-9a-f]{8}-[0-9a-f-]{27})\s*$", said, re.MULTILINE)
 
 
 @contextmanager
