@@ -135,8 +135,10 @@ SET_BY = {
     "BTS.IsDynamicSend": "the context that a dynamic send port's adapter sees, written",
     "BTS.OutboundTransportLocation": f"{_SENDING}; for a dynamic send port the publisher",
     "BTS.OutboundTransportType": f"{_SENDING}; for a dynamic send port the publisher",
-    "BTS.OriginatorPID": "every message: `Guest`, or the party that a trusted host says ([security.md](security.md))",
-    "BTS.OriginatorSID": "every message: the login that published it, or the account that a trusted host says",
+    "BTS.OriginatorPID": "every message: `Guest`, or the party that a trusted host says ([security.md](security.md)); "
+    "promoted where a party resolver or a program has promoted it, and no filter sees it otherwise",
+    "BTS.OriginatorSID": "every message: the login that published it, or the account that a trusted host says; "
+    "like the party",
     "BTS.RetryInterval": f"{_SENDING}, in whole minutes",
     "BTS.RetryCount": f"{_SENDING}: how many retries are left",
     "FILE.ReceivedFileName": "messages from files, written",

@@ -73,7 +73,10 @@ class Chunk:
 
     @property
     def bytes(self) -> int:
-        return self.documents.nbytes if self.documents is not None else self.interchange.body.size
+        """Those of the bodies, also of those that went by reference."""
+        if self.documents is None:
+            return self.interchange.body.size
+        return int(self.documents.nbytes) + (pc.sum(self.documents["length"]).as_py() or 0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Message
+from postroom.namespaces import dotted_name, split_key
 from postroom.pipelines.components.contract import Disassembler, Suspend
 from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE, BatchSize, Decoded, Disassembled, Rows, too_large
 from postroom.pipelines.running_component import named_failure, run_named
@@ -69,6 +70,9 @@ def _promoted(name: str, promotes: tuple[Property, ...], document: Message) -> t
     message_type = promoted.pop(BTS.MessageType.key, None)
     values = [promoted.pop(prop.key, None) for prop in promotes]
     if promoted:
-        undeclared = ", ".join(sorted(promoted))
-        raise named_failure(name, f"it promotes {undeclared}, which is not in its promotes")
+        undeclared = ", ".join(sorted(dotted_name(*split_key(key)) for key in promoted))
+        raise PipelineFailure(
+            f"{name}: it promotes {undeclared}, which is not in its promotes.",
+            hint="Add that to promotes of the component, apply the application, and resume.",
+        )
     return values, None if message_type is None else str(message_type)

@@ -3,6 +3,7 @@ for what is not about any message."""
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,8 @@ from postroom.pipelines.watch import OutOfTime
 from postroom.pipelines.world import is_of_the_world
 
 _SHOWN = 500
+#: What stands before the names of files that came with a definition, where they run.
+_SHIPPED = re.compile(r"^<\w+>/")
 
 
 def run_named(name: str, work: Callable[[Any], Any], argument: object) -> Any:
@@ -41,6 +44,6 @@ def named_failure(name: str, reason: BaseException | str) -> PipelineFailure:
 
 
 def where(error: BaseException) -> str:
-    """The innermost line, for whoever wrote it."""
+    """The innermost line, for whoever wrote it; a file that came with the definition by its own name."""
     frames = traceback.extract_tb(error.__traceback__)
-    return f" at {frames[-1].filename}:{frames[-1].lineno}." if frames else "."
+    return f" at {_SHIPPED.sub('', frames[-1].filename)}:{frames[-1].lineno}." if frames else "."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from functools import lru_cache
 from typing import Any
@@ -9,6 +10,12 @@ from typing import Any
 from lxml import etree
 
 from postroom.errors import PipelineFailure
+
+#: What may stand before a DOCTYPE, in the first bytes of a document: the XML declaration, comments, instructions.
+_HEAD = 64 << 10
+_DOCTYPE = re.compile(rb"(?:\s|<\?(?:(?!\?>).)*\?>|<!--(?:(?!-->).)*-->)*<!DOCTYPE", re.DOTALL)
+_POSITION = re.compile(r",? line \d+, column \d+$")
+_ADVICE = re.compile(r",?\s+(?:see xml|use XML_|try XML_)\S*(?: option)?\s*")
 
 
 class _RefuseToLoad(etree.Resolver):
@@ -23,11 +30,7 @@ def read_tree(document: bytes) -> etree._Element:
     try:
         root = etree.fromstring(document, _parser(threading.get_ident()))
     except etree.XMLSyntaxError as error:
-        raise PipelineFailure(
-            f"The document is not well-formed XML at line {error.lineno or 1}, column {error.offset or 1}.",
-            why=(error.msg or "").strip(),
-            hint="Correct the document and send it again.",
-        ) from None
+        raise _malformed(document, error) from None
     if root.getroottree().docinfo.internalDTD is not None:
         raise _no_doctype("It declares one.")
     return root
@@ -52,6 +55,30 @@ def _parser(thread: int) -> etree.XMLParser:
     )
     parser.resolvers.add(_RefuseToLoad())
     return parser
+
+
+def _malformed(document: bytes, error: etree.XMLSyntaxError) -> PipelineFailure:
+    """Why it cannot be read, without what libxml2 says to programmers."""
+    if _DOCTYPE.match(document[:_HEAD].removeprefix(b"\xef\xbb\xbf").replace(b"\0", b"").lstrip(b"\xff\xfe")):
+        return _no_doctype("It declares one.")
+    why = _ADVICE.sub("", _POSITION.sub("", (error.msg or "").strip())).strip()
+    if "depth" in why:
+        return PipelineFailure(
+            "The document is nested too deeply.",
+            why="It has more than 256 levels of elements.",
+            hint="Send it with fewer levels.",
+        )
+    line, column = error.position
+    what = f"at line {line or 1}, column {column or 1}."
+    if "limit exceeded" in why:
+        return PipelineFailure(
+            f"The document has a piece that is too long, {what}",
+            why="A text, an attribute and a name of an element may have 10,000,000 bytes.",
+            hint="Send large content in several elements, or receive it with the PassThrough pipeline.",
+        )
+    return PipelineFailure(
+        f"The document is not well-formed XML {what}", why=f"{why}.", hint="Correct the document and send it again."
+    )
 
 
 def _no_doctype(why: str) -> PipelineFailure:

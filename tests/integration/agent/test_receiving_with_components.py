@@ -1,4 +1,5 @@
-"""Pipelines with components into the MessageBox: decoded bodies, two formats at one location, and what is suspended."""
+"""Pipelines with components into the MessageBox: decoded bodies, two formats at one location, and what is suspended
+(RCV-01)."""
 
 from __future__ import annotations
 

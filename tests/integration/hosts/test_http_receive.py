@@ -1,4 +1,5 @@
-"""HTTP one-way receive: 202 only after the commit, and everything else leaves what was sent with its sender."""
+"""HTTP one-way receive: 202 only after the commit, and everything else leaves what was sent with its sender
+(RCV-24)."""
 
 from __future__ import annotations
 

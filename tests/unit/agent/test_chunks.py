@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -13,8 +14,8 @@ import pytest
 from postroom.agent.chunks import Chunk, Progress, chunks_of
 from postroom.agent.interchange import Interchange
 from postroom.errors import Unavailable
-from postroom.message import Body, Bytes, Context
-from postroom.pipelines import JsonLines
+from postroom.message import FRAGMENT_SIZE, Body, Bytes, Context
+from postroom.pipelines import JsonLines, PassThrough
 from postroom.pipelines.disassembled import Disassembled
 
 LINES = b'{"n": 1}\n{"n": 2}\n'
@@ -73,3 +74,12 @@ def test_what_stands_before_it_in_a_recoverable_one_is_published() -> None:
 def test_what_is_not_about_the_interchange_is_raised(error: Exception, *, recoverable: bool) -> None:
     with pytest.raises(type(error)):
         chunks(error, recoverable=recoverable)
+
+
+def test_the_bytes_of_bodies_by_reference_count() -> None:
+    """LRG-07: files of a gigabyte are not put into one transaction because each is a few bytes in its table."""
+    large = Interchange(interchange_id=uuid.uuid4(), body=Bytes(b"x" * (FRAGMENT_SIZE * 9)), context=Context())
+    (chunk,) = chunks_of(PassThrough(), large, Progress())
+    assert chunk.bytes > FRAGMENT_SIZE * 9
+    (small,) = chunks_of(PassThrough(), replace(large, body=Bytes(b"x" * 10)), Progress())
+    assert 10 < small.bytes < 1_000

@@ -133,6 +133,10 @@ def test_nesting_has_a_limit() -> None:
     assert decode(components.Mime(), nested(8)).data == b"deep"
     with pytest.raises(PipelineFailure, match="more than 8 parts inside each other"):
         decode(components.Mime(), nested(9))
+    # Beyond what the library can parse.
+    opened = b"".join(b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (n, n) for n in range(2_000))
+    with pytest.raises(PipelineFailure, match="more than 8 parts inside each other"):
+        decode(components.Mime(), opened + b"Content-Type: text/plain\r\n\r\ndeep")
     with pytest.raises(PipelineFailure, match="Mime: "):
         list(Receive(decode=[components.Mime()]).disassemble(Bytes(nested(600))))
 

@@ -18,6 +18,7 @@ from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.pipelines import Csv, Json, JsonLines, PassThrough, Receive, Xml, components, load_pipeline
 from postroom.pipelines.message_batch import MessageBatch
+from postroom.pipelines.shipped_files import ShippedFiles
 from postroom.properties import Property
 from postroom.system_properties import BTS, FILE
 from tests.support.waiting import PATIENCE
@@ -158,7 +159,7 @@ def test_promoting_what_was_not_declared_is_a_failure(receive: Run) -> None:
     def undeclared(message: Message) -> Iterator[Message]:
         yield Message.of(b"x", promoted={Total: 1})
 
-    with pytest.raises(PipelineFailure, match="undeclared: it promotes Orders#Total, which is not in its promotes"):
+    with pytest.raises(PipelineFailure, match=r"undeclared: it promotes Orders\.Total, which is not in its promotes\."):
         receive(Receive(disassemble=[undeclared]), b"x")
 
 
@@ -325,6 +326,15 @@ def test_a_component_inside_a_function_cannot_travel(tmp_path: Path) -> None:
     assert "is made inside a function" in problem
     [problem] = Receive(decode=[lambda message: message]).packing_problems(tmp_path)
     assert "A lambda has no name to be found by" in problem
+
+
+def test_the_place_of_an_error_is_told_as_the_user_knows_it(tmp_path: Path) -> None:
+    (tmp_path / "checks.py").write_text("def fails(message):\n    raise KeyError('x')\n")
+    files = ShippedFiles.collect(tmp_path, ["checks.py"])
+    pipeline = Receive(validate=[{"file": "checks.py", "name": "fails"}], files=files)
+    with pytest.raises(PipelineFailure) as raised:
+        list(pipeline.disassemble(Bytes(b"a")))
+    assert raised.value.why == "KeyError at checks.py:2."
 
 
 OWN = """

@@ -30,7 +30,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
 def test_entities_are_not_expanded(receive: Receive, bomb: str) -> None:
-    with pytest.raises(PipelineFailure):
+    with pytest.raises(PipelineFailure, match="has a DOCTYPE, which is refused"):
         receive(Xml(promote={Region: "/a"}), bomb.encode())
 
 
@@ -59,13 +59,38 @@ def test_no_other_file_is_read(receive: Receive, tmp_path: Path, reference: str)
 
 
 def test_depth_is_bounded(receive: Receive) -> None:
-    with pytest.raises(PipelineFailure, match="not well-formed"):
+    with pytest.raises(PipelineFailure, match=r"nested too deeply\.\nIt has more than 256 levels of elements\.\n"):
         receive(Xml(), b"<a>" * 100_000 + b"</a>" * 100_000)
 
 
 def test_the_size_of_a_text_is_bounded(receive: Receive) -> None:
-    with pytest.raises(PipelineFailure, match="not well-formed"):
+    with pytest.raises(PipelineFailure, match=r"has a piece that is too long, at line 1, column \d+\."):
         receive(Xml(), b"<a>%s</a>" % (b"x" * 11_000_000))
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (
+            b"<a>\xff</a>",
+            "The document is not well-formed XML at line 1, column 4.\nInvalid bytes in character encoding.",
+        ),
+        (b"<a>\n<b></a>", "XML at line 2, column 8.\nOpening and ending tag mismatch: b line 2 and a."),
+    ],
+)
+def test_a_reason_names_one_place(receive: Receive, document: bytes, reason: str) -> None:
+    with pytest.raises(PipelineFailure) as raised:
+        receive(Xml(), document)
+    assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize("head", ["", "\n<!-- <!ELEMENT a> -->\n", "<?xml version='1.0'?><!-- a --><?p?> "])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_doctype_is_named_before_what_else_is_wrong(receive: Receive, head: str, encoding: str) -> None:
+    with pytest.raises(PipelineFailure, match="has a DOCTYPE"):
+        receive(Xml(), f"{head}<!DOCTYPE a []><a><b></a>".encode(encoding))
+    with pytest.raises(PipelineFailure, match="not well-formed"):
+        receive(Xml(), f"{head}<a><!-- <!DOCTYPE --><b></a>".encode(encoding))
 
 
 def test_an_xpath_cannot_load_a_document(tmp_path: Path) -> None:

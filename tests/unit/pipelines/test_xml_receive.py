@@ -1,4 +1,5 @@
-"""XML by its schemas: envelopes within envelopes, what each document inherits, and what becomes of empty fields."""
+"""XML by its schemas: envelopes within envelopes, what each document inherits, and what becomes of empty fields
+(RCV-07)."""
 
 from __future__ import annotations
 

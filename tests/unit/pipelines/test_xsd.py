@@ -9,7 +9,7 @@ import pytest
 from lxml import etree
 
 from postroom.errors import PipelineFailure
-from postroom.pipelines import JsonLines, PassThrough, Receive, Xml, components, load_pipeline
+from postroom.pipelines import Json, JsonLines, PassThrough, Receive, Xml, components, load_pipeline
 from postroom.schemas.validation import XsdSet
 from tests.unit.pipelines.conftest import Receive as Run
 
@@ -85,6 +85,25 @@ def test_what_is_not_valid_fails_its_interchange(folder: Path, receive: Run, doc
     assert reason in str(failed.value)
 
 
+def test_with_a_message_type_it_stands_beside_a_json_schema(folder: Path, receive: Run) -> None:
+    (folder / "order.json").write_text('{"required": ["total"]}')
+    pipeline = Receive(
+        disassemble=[Xml(), Json(message_type="order")],
+        validate=[
+            components.Xsd("orders/order.xsd", message_type="urn:orders#order"),
+            components.JsonSchema("order.json", message_type="order"),
+        ],
+    ).packed(folder)
+    assert receive(pipeline, b'{"total": 1}').numbers == [1]
+    assert receive(pipeline, b'<order xmlns="urn:orders"><total>1</total></order>').numbers == [1]
+    assert receive(pipeline, b"<another/>").numbers == [1]
+    with pytest.raises(PipelineFailure, match="JsonSchema"):
+        receive(pipeline, b"{}")
+    with pytest.raises(PipelineFailure, match="Xsd"):
+        receive(pipeline, b'<order xmlns="urn:orders"><total>-1</total></order>')
+    assert len(components.Xsd("a.xsd", message_type="").problems()) == 1
+
+
 def test_or_in_a_recoverable_pipeline_the_document_alone_if_the_validator_says_so(folder: Path, receive: Run) -> None:
     """RCV-14, RCV-16."""
     alone = packed(folder, components.Xsd("orders/order.xsd", recoverable=True), recoverable=True)
@@ -103,7 +122,7 @@ def test_or_in_a_recoverable_pipeline_the_document_alone_if_the_validator_says_s
     [
         (b"{}", "not well-formed"),
         (b'<!DOCTYPE order [<!ENTITY e SYSTEM "file:///etc/passwd">]><order xmlns="urn:orders">&e;</order>', "DOCTYPE"),
-        (b"<order>" * 300, "not well-formed"),
+        (b"<order>" * 300, "nested too deeply"),
         (
             b'<order xmlns="urn:orders" xmlns:i="%b" i:schemaLocation="urn:orders file:///etc/passwd"/>' % INSTANCE,
             "Missing child element",

@@ -57,7 +57,10 @@ class Mime(Decoder):
         return found
 
     def decode(self, message: Message) -> Message:
-        _, parsed = parsed_mime(message, max_size=self.max_size)
+        try:
+            _, parsed = parsed_mime(message, max_size=self.max_size)
+        except RecursionError:
+            raise self._too_deep() from None
         if not _is_mime(parsed):
             if self.allow_non_mime:
                 return message
@@ -96,17 +99,20 @@ class Mime(Decoder):
             yield node
             return
         if depth >= self.max_nesting:
-            raise PipelineFailure(
-                f"There are more than {self.max_nesting} parts inside each other.",
-                why="That is the limit of this pipeline; what is nested so deep may be made to do harm.",
-                hint="If it is meant to be so, raise max_nesting of the component.",
-            )
+            raise self._too_deep()
         inner = node.get_payload()
         if not isinstance(inner, list) or not inner:
             raise PipelineFailure("The MIME message has no parts.", why="There is nothing to be its body.", hint=_AGAIN)
         for one in inner:
             assert isinstance(one, email.message.Message)
             yield from self._leaves(one, depth + 1)
+
+    def _too_deep(self) -> PipelineFailure:
+        return PipelineFailure(
+            f"There are more than {self.max_nesting} parts inside each other.",
+            why="That is the limit of this pipeline; what is nested so deep may be made to do harm.",
+            hint="If it is meant to be so, raise max_nesting of the component.",
+        )
 
     def _body(self, parsed: email.message.Message, leaves: list[email.message.Message]) -> int:
         if self.body_index is not None:

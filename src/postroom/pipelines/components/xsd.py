@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from postroom.errors import PipelineFailure
 from postroom.pipelines.components.contract import Validator
+from postroom.pipelines.definitions import type_problems
 from postroom.pipelines.shipped_files import ShippedFiles
 
 if TYPE_CHECKING:
@@ -22,16 +23,19 @@ class Xsd(Validator):
     components.Xsd("schemas/Order.xsd", "schemas/Invoice.xsd")
 
     What the files include and import is taken along from the application's folder, and looked for nowhere else. A
-    document whose root none of them declares does not pass.
+    document whose root none of them declares does not pass. With ``message_type`` it looks at messages of that type
+    only: the others, of whatever format, are for other validators.
     """
 
     schemas: tuple[str, ...]
+    message_type: str | None = None
 
     def __init__(self, *schemas: str, **settings: Any) -> None:
         super().__init__(**{"schemas": schemas, **settings})
 
     def problems(self) -> list[str]:
-        return [] if self.schemas else ["It has no schemas; write the names of files, such as 'schemas/Order.xsd'."]
+        found = [] if self.schemas else ["It has no schemas; write the names of files, such as 'schemas/Order.xsd'."]
+        return found + type_problems(self.message_type)
 
     def file_names(self) -> Sequence[str]:
         return self.schemas
@@ -53,7 +57,10 @@ class Xsd(Validator):
         known = _compiled(self._files, self.schemas)
         rejected: dict[int, str | Exception] = {}
         roots = batch._roots
+        types = batch.table["message_type"].to_pylist() if self.message_type is not None else None
         for row in range(len(batch)):
+            if types is not None and types[row] != self.message_type:
+                continue
             if roots and known.passes(roots[row]):
                 continue
             # Read alone, as a subscriber will: what is wrong with it is said by the lines of the document.
