@@ -15,7 +15,9 @@ from pyspark.sql import SparkSession
 os.environ["PYSPARK_PYTHON"] = os.environ["PYTHON"]
 spark = (
     SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    .config("spark.driver.host", "localhost").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+    .config("spark.driver.host", "localhost").config("spark.driver.bindAddress", "127.0.0.1")
+    .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+    .config("spark.sql.codegen.wholeStage", "false").config("spark.sql.adaptive.enabled", "false").getOrCreate()
 )
 counted = spark.range(10).mapInArrow(lambda batches: batches, "id long").count()
 print("counted", counted, "on", spark._jvm.java.lang.System.getProperty("java.home"))
