@@ -23,6 +23,10 @@ from postroom.pipelines.disassembled import BadDocument, Decoded, Disassembled
 CHUNK_ROWS = 10_000
 CHUNK_BYTES = 16 << 20
 
+#: The documents of a standard interchange together, at most; publishing takes three times that. Those that are larger
+#: than a fragment go by reference, and do not count.
+MAX_STANDARD_BYTES = 256 << 20
+
 
 class Disassembles(Protocol):
     """A receive pipeline, with the maps of its port after it or without any."""
@@ -112,7 +116,7 @@ def refused(pipeline: Disassembles, interchange: Interchange, failure: MessageFa
 
 def _standard(pipeline: Disassembles, interchange: Interchange) -> Chunk:
     try:
-        batches = list(foreseen(pipeline.disassemble(interchange.body, context=interchange.context)))
+        batches = list(_held(foreseen(pipeline.disassemble(interchange.body, context=interchange.context))))
         failures = [failure for batch in batches for failure in batch.failures]
         if failures:
             raise failures[0].failure
@@ -129,6 +133,20 @@ def _standard(pipeline: Disassembles, interchange: Interchange) -> Chunk:
         last_document=tables["number"][-1].as_py() if tables is not None and tables.num_rows else 0,
         is_last=True,
     )
+
+
+def _held(batches: Iterator[Disassembled]) -> Iterator[Disassembled]:
+    """The same batches, as long as all of them fit into memory together."""
+    held = 0
+    for batch in batches:
+        held += batch.messages.nbytes
+        if held > MAX_STANDARD_BYTES:
+            raise PipelineFailure(
+                f"The documents of the interchange have more than {MAX_STANDARD_BYTES:,} bytes together.",
+                why="A standard interchange is published as a whole, and held in memory until all of it has passed.",
+                hint="Send it in parts, or make the pipeline recoverable: it is published piece by piece then.",
+            )
+        yield batch
 
 
 def _recoverable(pipeline: Disassembles, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:

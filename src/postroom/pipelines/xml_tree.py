@@ -10,6 +10,7 @@ from typing import Any
 from lxml import etree
 
 from postroom.errors import PipelineFailure
+from postroom.pipelines.node_limit import XML_MARKS, refuse_many_nodes
 
 #: What may stand before a DOCTYPE, in the first bytes of a document: the XML declaration, comments, instructions.
 _HEAD = 64 << 10
@@ -27,6 +28,7 @@ class _RefuseToLoad(etree.Resolver):
 
 def read_tree(document: bytes) -> etree._Element:
     """The root of a document, or PipelineFailure."""
+    refuse_many_nodes(document, XML_MARKS)
     try:
         root = etree.fromstring(document, _parser(threading.get_ident()))
     except etree.XMLSyntaxError as error:

@@ -83,3 +83,15 @@ def test_the_bytes_of_bodies_by_reference_count() -> None:
     assert chunk.bytes > FRAGMENT_SIZE * 9
     (small,) = chunks_of(PassThrough(), replace(large, body=Bytes(b"x" * 10)), Progress())
     assert 10 < small.bytes < 1_000
+
+
+def test_a_standard_interchange_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroom.agent.chunks.MAX_STANDARD_BYTES", 1_000)
+    lines = b'{"n": 1}\n' * 1_000
+    interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(lines), context=Context())
+    (chunk,) = chunks_of(JsonLines(recoverable=False), interchange, Progress())
+    assert chunk.refusal is not None
+    assert "more than 1,000 bytes together" in chunk.refusal.what
+    assert "recoverable" in chunk.refusal.hint
+    (whole,) = chunks_of(JsonLines(recoverable=True), interchange, Progress())
+    assert whole.rows == 1_000

@@ -82,10 +82,12 @@ def _check(known: jsonschema_rs.Validator, batch: MessageBatch, row: int) -> Non
 
     from postroom.pipelines.disassembled import read_whole
     from postroom.pipelines.json_failure import UTF_8_MARK, malformed, refuse_utf_16
+    from postroom.pipelines.node_limit import JSON_MARKS, refuse_many_nodes
 
     content = read_whole(batch.body(row), "document that is validated")
     refuse_utf_16(content)
     document = content.removeprefix(UTF_8_MARK)
+    refuse_many_nodes(document, JSON_MARKS)
     try:
         decoded = msgspec.json.decode(document)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
