@@ -19,7 +19,7 @@ from postroom.spark.login import Login
 from postroom.spark.sinks import staging
 from postroom.spark.sinks.drain import Drain
 from postroom.spark.sinks.jdbc import Database, DatabaseError
-from postroom.spark.sinks.merge import TASK
+from postroom.spark.sinks.merge import SEQ, TASK
 from postroom.spark.sinks.running_sinks import Sinks
 from postroom.spark.sinks.writer import SparkWriter
 from tests.support.box import Box, Region, Total
@@ -107,20 +107,28 @@ def dying(function: Callable[..., Any], step: str, *, after: bool) -> Callable[.
     return dies
 
 
-def test_a_task_that_is_lost_after_its_commit_stages_twice_and_counts_once(
-    session: SparkSession, box: Box, login: Login, derby: Derby, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("column", [TASK, SEQ])
+def test_what_is_staged_twice_counts_once(
+    session: SparkSession,
+    box: Box,
+    login: Login,
+    derby: Derby,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    column: str,
 ) -> None:
-    monkeypatch.setattr(staging, "_as_columns", _twice(staging._as_columns))
+    """By a task that was lost after its commit; or because the message has reached the port by two ways."""
+    monkeypatch.setattr(staging, "_as_columns", _twice(staging._as_columns, column))
     add_sink(box, SparkTable(derby.url, "orders"))
     ids = publish(box, b"a", b"b")
     assert written(drain_of(session, box, login, tmp_path), box) == 2
     assert Counter(message_id for (message_id,) in derby.execute('SELECT "message_id" FROM orders')) == Counter(ids)
 
 
-def _twice(as_columns: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _twice(as_columns: Callable[[Any], Any], column: str) -> Callable[[Any], Any]:
     def rows(given: Any) -> Any:
         made = as_columns(given)
-        return made.union(made.withColumn(TASK, made[TASK] + 1000))
+        return made.union(made.withColumn(column, made[column] + 1000))
 
     return rows
 

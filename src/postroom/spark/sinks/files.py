@@ -78,7 +78,8 @@ class LocalTarget:
 
     def is_there(self, batch: SinkBatch) -> bool:
         final = self._final(batch)
-        return final.is_dir() and _given_up_by(final) is None
+        # An empty one is none: every batch is at least one file.
+        return final.is_dir() and any(final.iterdir()) and _given_up_by(final) is None
 
     def staging(self, batch: SinkBatch) -> str:
         return str(self._private("staging") / f"{batch.batch_id.hex}-{batch.attempt}")
@@ -104,6 +105,7 @@ class LocalTarget:
             stone = self._private("staging") / f"{batch.batch_id.hex}-{batch.attempt}-given-up"
             stone.mkdir(exist_ok=True)
             (stone / f"{_GIVEN_UP}{batch.attempt:06d}").touch()
+            _sync(stone)
             with suppress(OSError):  # something is there: a batch, or what an earlier attempt has left on giving up
                 stone.rename(final)
             if _given_up_by(final) is not None:
@@ -124,7 +126,6 @@ class LocalTarget:
             return
         if given_up_by >= batch.attempt:
             raise ClaimLost(f"Batch {batch.number} was given up by another process.")
-        # In one step: an empty directory would be a batch.
         final.rename(self._private("staging") / f"{batch.batch_id.hex}-{batch.attempt}-room")
 
     def _forget_what_was_given_up(self) -> None:

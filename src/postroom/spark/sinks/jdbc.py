@@ -143,7 +143,7 @@ class Database:
         """An empty table for the rows of an attempt, whatever an earlier try at it has left."""
         with suppress(DatabaseError):
             self._execute(f"DROP TABLE {table}")
-        self._execute(self._create(table, schema, [KEY, TASK]))
+        self._execute(self._create(table, schema, [KEY, TASK, SEQ]))
 
     def merge(self, target: Target, staging: str, of: tuple[int, int] | None) -> int:
         """Adds those staged rows that are not there yet, all or none; says how many that were."""

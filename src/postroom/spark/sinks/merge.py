@@ -20,10 +20,12 @@ def merge_statement(
     """``columns`` are those of the target by those of the staging table; ``key``, ``task`` and ``seq`` are names in the
     staging table; all are quoted as the database wants it. ``of`` are the first and the last number to merge.
 
-    A task that was lost after its commit has staged its rows twice, under two numbers of tasks: the lower ones count.
+    A task that was lost after its commit has staged its rows twice, under two numbers of tasks; a message that reached
+    the port by two ways is there under two numbers of its own. The lowest counts.
     """
+    before = f"e.{task} < s.{task} OR e.{task} = s.{task} AND e.{seq} < s.{seq}"
     wanted = [
-        f"NOT EXISTS (SELECT 1 FROM {staging} e WHERE e.{key} = s.{key} AND e.{task} < s.{task})",
+        f"NOT EXISTS (SELECT 1 FROM {staging} e WHERE e.{key} = s.{key} AND ({before}))",
         f"NOT EXISTS (SELECT 1 FROM {target} t WHERE t.{columns[key]} = s.{key})",
     ]
     if of is not None:

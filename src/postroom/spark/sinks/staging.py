@@ -72,16 +72,17 @@ class StagedMerge:
         with self._jdbc.connected() as database:
             target = database.prepare(self._sink.table, rows.drop(TASK, SEQ).schema)
             database.make_staging(staging, rows.schema)
-            try:
-                rows.write.format("jdbc").options(
-                    **{**self._sink.options, "url": self._sink.url, "dbtable": staging}
-                ).mode("append").save()
+        options = {**self._sink.options, "url": self._sink.url, "dbtable": staging}
+        try:
+            rows.write.format("jdbc").options(**options).mode("append").save()
+            # A connection of its own: one that is idle for as long as tasks write may be cut off.
+            with self._jdbc.connected() as database:
                 self._merge(database, target, staging, task)
-            except Exception:
-                with suppress(Exception):
-                    database.drop_staging(prefix, self._sink.table, up_to=batch.attempt)
-                raise
-            self._clean_up(database, prefix, batch.attempt)
+                self._clean_up(database, prefix, batch.attempt)
+        except Exception:
+            with suppress(Exception), self._jdbc.connected() as database:
+                database.drop_staging(prefix, self._sink.table, up_to=batch.attempt)
+            raise
 
     def _merge(self, database: Database, target: Target, staging: str, task: SinkTask) -> None:
         try:
