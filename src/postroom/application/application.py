@@ -19,13 +19,13 @@ from postroom.application.place import Place, here
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
 from postroom.application.throttling import Throttling
+from postroom.errors import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from postroom.adapters import AnyAdapter, AnySink, PortAdapter
     from postroom.application.definition import ApplicationDefinition
-    from postroom.errors import Problem
     from postroom.filters.expression import Filter
     from postroom.maps import Map
     from postroom.pipelines import ReceivePipeline
@@ -175,8 +175,13 @@ class Application:
         # lxml is needed to read schemas, not to declare an application.
         from postroom.schemas.load import load_schemas
 
-        folder = Path(here().file).parent
-        loaded = load_schemas(folder / path for path in paths)
+        place = here()
+        folder = Path(place.file).parent
+        for path in paths:
+            if not (folder / path).exists():
+                text = f"There is no file or folder {os.fspath(path)!r} beside this file to read schemas from."
+                self.schema_problems.append(Problem(text, place.file, place.line))
+        loaded = load_schemas(folder / path for path in paths if (folder / path).exists())
         self.schema_problems += loaded.problems
         return loaded.schemas
 

@@ -86,18 +86,19 @@ class Disassembled:
 
     ``messages`` has one row per message, in order:
 
-    | column           | type           | what                                                             |
-    |------------------|----------------|------------------------------------------------------------------|
-    | number           | int64          | BTS.InterchangeSequenceNumber: 1 to n, bad documents counted too |
-    | body             | binary or null | the content; null if it is larger than ``FRAGMENT_SIZE``         |
-    | offset, length   | int64 or null  | where a body that is null stands in the interchange's own body   |
-    | message_type     | string or null | BTS.MessageType                                                  |
-    | a property's key | its Arrow type | one column per promoted property; null: not promoted             |
+    | column           | type           | what                                                              |
+    |------------------|----------------|-------------------------------------------------------------------|
+    | number           | int64          | BTS.InterchangeSequenceNumber: 1 to n, bad documents counted too  |
+    | body             | binary or null | the content; null if it is larger than ``FRAGMENT_SIZE``          |
+    | offset, length   | int64 or null  | where a body that is null stands in the interchange, or beside it |
+    | message_type     | string or null | BTS.MessageType                                                   |
+    | a property's key | its Arrow type | one column per promoted property; null: not promoted              |
     """
 
     messages: pa.RecordBatch
     failures: tuple[BadDocument, ...] = ()
-    #: If there is a decode stage. ``offset`` counts in its body then. The same for every batch of an interchange.
+    #: If there is a decode stage, or documents were written. ``offset`` counts in its body then. The same for every batch
+    #: of an interchange, but that what was written grows.
     decoded: Decoded | None = None
     #: Of XML: the root of each message as it was read, which may still stand in its envelope. For the validators that
     #: come with Postroom, so that they need not read it again (ADR 0130); empty where nobody has read it.

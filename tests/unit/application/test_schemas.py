@@ -58,3 +58,11 @@ def test_a_wrong_annotation_is_told_with_its_file_and_line(tmp_path: Path) -> No
         load(path)
     first = next(problem for problem in refused.value.problems if "regoin" in problem.text)
     assert (Path(first.file).name, first.line) == ("Order.XSD", 4)
+
+
+def test_schemas_that_are_not_there_are_told_where_they_are_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APPLICATION, encoding="utf-8")
+    with pytest.raises(DefinitionRefused) as refused:
+        load(tmp_path / "app.py")
+    first = next(problem for problem in refused.value.problems if "'schemas'" in problem.text)
+    assert (Path(first.file).name, first.line) == ("app.py", 4)
