@@ -97,8 +97,8 @@ class Disassembled:
 
     messages: pa.RecordBatch
     failures: tuple[BadDocument, ...] = ()
-    #: If there is a decode stage, or documents were written. ``offset`` counts in its body then. The same for every batch
-    #: of an interchange, but that what was written grows.
+    #: If there is a decode stage, or documents were written. ``offset`` counts in its body then. The same for every
+    #: batch of an interchange, but that what was written grows.
     decoded: Decoded | None = None
     #: Of XML: the root of each message as it was read, which may still stand in its envelope. For the validators that
     #: come with Postroom, so that they need not read it again (ADR 0130); empty where nobody has read it.
