@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import errno
 import gzip
 import io
+import random
 import struct
 import tracemalloc
 import zipfile
@@ -202,3 +204,23 @@ def test_a_spooled_body_can_be_read_again_and_cut(size: int) -> None:
     assert b"".join(body.chunks()) == expected
     half: Callable[[int], Body] = lambda start: cut(body, start, size // 2)  # noqa: E731
     assert b"".join(half(size // 4).chunks()) == expected[size // 4 : size // 4 + size // 2]
+
+
+def test_an_archive_grows_by_what_has_come_in_and_not_by_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size that is written in the directory, and before the file, is the sender's word."""
+    # After it stands something to read, so that it does not end too early for what it says.
+    monkeypatch.setattr("postroom.pipelines.components.compression.CHUNK_SIZE", 1 << 16)
+    forged = bytearray(archive({"a": bytes(32 << 20), "b": random.Random(1).randbytes(1 << 16)}))
+    for at in (18, forged.index(b"PK\x01\x02") + 20):
+        struct.pack_into("<I", forged, at, 1 << 31)
+    with pytest.raises(PipelineFailure, match="more than 200 times its size"):
+        decode(components.Zip(entry="a"), bytes(forged))
+
+
+def test_a_full_disk_is_not_told_as_a_damaged_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> Body:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("postroom.pipelines.components.compression.spool", full)
+    with pytest.raises(OSError, match="No space left"):
+        decode(components.Zip(), archive({"a": TEXT}))

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.errors import PipelineFailure
+from postroom.errors import PipelineFailure, Unavailable
 from postroom.message import Bytes
 from postroom.pipelines import JsonLines, Xml, formats, stages
-from postroom.pipelines.watch import Watch
+from postroom.pipelines.watch import Watch, left_behind
 from postroom.pipelines.xml_promotion import xml_promotion
+from postroom.spark.receive import careful
+from tests.support.waiting import wait_until
 from tests.unit.pipelines.conftest import Receive as Run
 
 LINES = b'{"region": "EU"}\n' * 5_000
@@ -92,3 +94,26 @@ def test_a_module_that_is_imported_for_ever_is_given_up(receive: Run, monkeypatc
     with pytest.raises(PipelineFailure, match="Gzip: it did not return"):
         list(pipeline.disassemble(Bytes(b"x")))
     released.set()
+
+
+def test_threads_that_were_given_up_are_counted_until_they_end() -> None:
+    before = left_behind()
+    released = threading.Event()
+    watch = Watch(0.05)
+
+    def steps() -> Iterator[bool]:
+        yield watch.call("Stuck", lambda: released.wait(60))
+
+    with pytest.raises(PipelineFailure, match="Stuck"):
+        list(watch.over(steps))
+    assert left_behind() == before + 1
+    released.set()
+    wait_until(lambda: left_behind() == before, what="the end of the thread")
+
+
+def test_a_worker_with_too_many_of_them_is_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(careful, "left_behind", lambda: careful.MOST_LEFT_BEHIND)
+    careful.refuse_if_burdened()
+    monkeypatch.setattr(careful, "left_behind", lambda: careful.MOST_LEFT_BEHIND + 1)
+    with pytest.raises(Unavailable, match="threads that were given up"):
+        careful.refuse_if_burdened()

@@ -14,6 +14,7 @@ from postroom.message import CHUNK_SIZE, Body, Message
 from postroom.pipelines.body_file import BodyFile
 from postroom.pipelines.components.contract import Decoder
 from postroom.pipelines.spooled import spool
+from postroom.pipelines.world import is_of_the_world
 
 #: As much as BizTalk's own pipelines take in (LRG-01).
 MAX_SIZE = 4 << 30
@@ -111,14 +112,17 @@ class Zip(_Expanding):
                 entry = self._chosen(archive)
                 with archive.open(entry, pwd=self._password(entry)) as file:
                     pieces = iter(lambda: file.read(CHUNK_SIZE), b"")
-                    # The size in the directory is what the sender says it is; only what comes out counts.
-                    return spool(self._bounded(pieces, max(entry.compress_size, 1)), max_size=self.max_size)
+                    # The sizes in the directory are what the sender says they are: only what comes out counts, and
+                    # what has come in.
+                    compressed = max(min(entry.compress_size, body.size), 1)
+                    return spool(self._bounded(pieces, compressed), max_size=self.max_size)
         except PipelineFailure:
             raise
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-            raise PipelineFailure(
-                "The content is not a zip archive, or damaged.", why=f"{error}.", hint=_AGAIN
-            ) from None
+            if is_of_the_world(error):
+                raise
+            why = f"{str(error) or 'It ends too early'}."
+            raise PipelineFailure("The content is not a zip archive, or damaged.", why=why, hint=_AGAIN) from None
         except NotImplementedError as error:
             raise PipelineFailure(
                 "The archive is compressed or encrypted in a way that cannot be read.",

@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from postroom.agent.receiving import Received
-from postroom.errors import PipelineFailure
+from postroom.errors import PipelineFailure, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines.stages import FORMAT_SECONDS
+from postroom.pipelines.watch import left_behind
 from postroom.spark.heartbeat import end_if_silent
 
 #: How often an interchange may end the worker that it is alone with.
 MOST_BEGUN = 2
 
 
+#: How many threads may be left behind in a worker before another one takes its place.
+MOST_LEFT_BEHIND = 8
 #: How much longer than its pipeline allows for one call the interpreter of a worker may be silent.
 _GRACE = 30.0
 
@@ -30,8 +33,20 @@ def begin_in_worker(location: ReceiveLocation) -> bool:
     context = TaskContext.get()
     if context is None:
         return False
+    refuse_if_burdened()
     end_if_silent(float(location.pipeline.get("seconds") or FORMAT_SECONDS) + _GRACE)
     return context.attemptNumber() > 0
+
+
+def refuse_if_burdened() -> None:
+    """Fails a task, and with it its worker, if too many of those before it have left a thread behind."""
+    threads = left_behind()
+    if threads > MOST_LEFT_BEHIND:
+        raise Unavailable(
+            f"This worker has {threads} threads that were given up and do not end.",
+            why="Each keeps a message in memory, and may keep a core busy.",
+            hint="Nothing: another worker takes its place.",
+        )
 
 
 def begin_carefully(
