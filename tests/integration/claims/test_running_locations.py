@@ -54,7 +54,7 @@ class WithoutItsSource(RunningLocation):
         raise ValueError("Failed to find the data source: kafka.")
 
 
-def state_of(box: Box, location: ReceiveLocation) -> tuple[str, str] | None:
+def state_of(box: Box, location: ReceiveLocation) -> tuple[str, str | None] | None:
     query = "SELECT state, reason FROM management.running_locations WHERE location_id = %s"
     return box.connection.execute(query, (location.location_id,)).fetchone()
 
@@ -87,9 +87,32 @@ def test_a_folder_that_cannot_be_made_is_told(box: Box, login: Login, tmp_path: 
 
         def is_told() -> bool:
             state, reason = state_of(box, location) or ("", "")
-            return state == "failing" and "nothing can be taken in" in reason and "Not a directory" in reason
+            return (
+                state == "failing"
+                and "nothing can be taken in" in (reason or "")
+                and "Not a directory" in (reason or "")
+            )
 
         wait_until(is_told, what="a report")
+    finally:
+        running.stop()
+
+
+def test_what_nobody_has_foreseen_is_told_and_tried_again(
+    box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stumble(*_: object) -> None:
+        raise ZeroDivisionError("by nought")
+
+    location = add_file_location(box, tmp_path / "in")
+    running = RunningLocation(NO_SESSION, location, login=login, home=tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("postroom.spark.receive.running_location.taking_in", stumble)
+        running.start()
+        told = ("failing", "nothing can be taken in: by nought")
+        wait_until(lambda: state_of(box, location) == told, what="a report")
+    try:
+        wait_until(lambda: state_of(box, location) == ("starting", None), what="a location that takes in")
     finally:
         running.stop()
 

@@ -198,7 +198,9 @@ class RunningLocation:
                 with self._login.connect("claims") as connection:
                     try:
                         self._take_in_over(connection, report)
-                    except (PostroomError, OSError) as error:
+                    except psycopg.Error:
+                        raise  # there is nobody to tell
+                    except Exception as error:
                         self._claim_failure = f"nothing can be taken in: {reason_of(error)}"
                         report.tell(connection, self._progress())
                         raise
