@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
+import psycopg
+
 from postroom.errors import Unavailable
 from postroom.message import CHUNK_SIZE, FRAGMENT_SIZE, Body, Bytes, Context
 from postroom.messagebox.connection import Connection
@@ -196,12 +198,7 @@ class FragmentedInboxBody:
         done = start = 0
         with self.connect() as connection:
             while done < self.size:
-                fragments: list[tuple[Any, ...]] = connection.execute(
-                    "SELECT number, body FROM inbox_fragments WHERE interchange_id = %s AND number >= %s"
-                    " ORDER BY number LIMIT %s",
-                    (self.interchange_id, start, _FRAGMENTS_AT_A_TIME),
-                    binary=True,
-                ).fetchall()
+                fragments = self._some(connection, start)
                 if not fragments:
                     # Another attempt has published it meanwhile, which the next try will find.
                     raise Unavailable(f"Interchange {self.interchange_id} is not in the inbox any more.")
@@ -209,6 +206,18 @@ class FragmentedInboxBody:
                     start = number + 1
                     done += len(body)
                     yield body
+
+    def _some(self, connection: Connection, start: int) -> list[tuple[Any, ...]]:
+        try:
+            return connection.execute(
+                "SELECT number, body FROM inbox_fragments WHERE interchange_id = %s AND number >= %s"
+                " ORDER BY number LIMIT %s",
+                (self.interchange_id, start, _FRAGMENTS_AT_A_TIME),
+                binary=True,
+            ).fetchall()
+        except psycopg.OperationalError as error:
+            # Whichever component reads it must not take that for a fault of the message.
+            raise Unavailable("The MessageBox does not answer.", why=str(error).strip()) from error
 
 
 def _fragments(content: Iterable[bytes]) -> Iterator[bytes]:

@@ -16,10 +16,11 @@ import pytest
 
 from postroom import Throttling, pipelines
 from postroom.agent.receiving import Receiver
+from postroom.errors import Unavailable
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import connect
+from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.throttling import Pace, store_thresholds
 from postroom.spark import executor
 from postroom.spark.intake.inbox_numbering import InboxNumbering
@@ -234,6 +235,21 @@ def test_one_that_ends_its_worker_is_suspended_after_a_few_attempts(
     assert box.suspended() == [("PIPELINE", True)]
     assert b'{"region": "poison"}' in [body for (body,) in box.connection.execute("SELECT body FROM parts")]
     assert box.count("inbox") == 0
+
+
+def test_a_connection_that_breaks_while_a_component_reads_is_no_fault_of_the_message(
+    box: Box, hand_over: HandOver, connect_as_host: Connect
+) -> None:
+    one = hand_over(b"x" * (3 * FRAGMENT_SIZE))
+
+    def broken() -> Connection:
+        reading = connect_as_host()
+        box.connection.execute("SELECT pg_terminate_backend(%s, 10000)", (reading.info.backend_pid,))
+        return reading
+
+    body = inbox.FragmentedInboxBody(connect=broken, interchange_id=one, size=3 * FRAGMENT_SIZE)
+    with pytest.raises(Unavailable, match="does not answer"):
+        list(pipelines.Receive(decode=[pipelines.components.Gzip()]).disassemble(body))
 
 
 def test_one_process_numbers_at_a_time(
