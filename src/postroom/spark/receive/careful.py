@@ -8,13 +8,18 @@ when it is done. Where a note has been made twice and nothing has come of it, th
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+
+import psycopg
 
 from postroom.agent.receiving import Received
-from postroom.errors import PipelineFailure, Unavailable
+from postroom.errors import PipelineFailure, PostroomError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Connection
 from postroom.pipelines.stages import FORMAT_SECONDS
 from postroom.pipelines.watch import left_behind
 from postroom.spark.heartbeat import end_if_silent
+from postroom.spark.login import Login
 
 #: How often an interchange may end the worker that it is alone with.
 MOST_BEGUN = 2
@@ -50,11 +55,12 @@ def refuse_if_burdened() -> None:
 
 
 def begin_carefully(
+    login: Login,
     *,
     note: Callable[[], int],
     receive: Callable[[], list[Received]],
     refuse: Callable[[PipelineFailure], list[Received]],
-    take_back: Callable[[], None],
+    take_back: Callable[[Connection], None],
 ) -> list[Received]:
     """Receives one interchange, after ``note`` has written down for good how often it was begun; or has it refused.
     ``take_back`` undoes the note."""
@@ -66,8 +72,9 @@ def begin_carefully(
     except MemoryError:
         raise  # another attempt may well end the worker
     except Exception:
-        # Whatever it was, the worker is alive.
-        take_back()
+        # Whatever it was, the worker is alive; its connection may not be.
+        with suppress(psycopg.Error, PostroomError), login.connect("receive") as connection:
+            take_back(connection)
         raise
 
 

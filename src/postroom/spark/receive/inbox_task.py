@@ -11,16 +11,14 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-import psycopg
 import pyarrow as pa
 
 from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import Received
-from postroom.errors import PipelineFailure, PostroomError
+from postroom.errors import PipelineFailure
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.inbox import HandedOver
@@ -62,15 +60,12 @@ class InboxTask:
             raise
 
     def _carefully(self, executor: Executor, interchange_id: uuid.UUID) -> list[Received]:
-        def take_back() -> None:
-            with suppress(psycopg.Error, PostroomError), self.login.connect("receive") as connection:
-                inbox.take_back_begun(connection, interchange_id)
-
         return begin_carefully(
+            self.login,
             note=partial(inbox.note_begun, executor.connection, interchange_id),
             receive=partial(self._together, executor, [interchange_id], partial(self._publish, executor)),
             refuse=lambda failure: self._together(executor, [interchange_id], partial(self._refuse, executor, failure)),
-            take_back=take_back,
+            take_back=lambda connection: inbox.take_back_begun(connection, interchange_id),
         )
 
     def _together(

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import psycopg
 import pyarrow as pa
 
 from postroom.adapters import File
 from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import Received, read_progress
-from postroom.errors import PipelineFailure, PostroomError
+from postroom.errors import PipelineFailure
 from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.executor import Executor, drop_executor, executor_for, pace_of
@@ -79,15 +78,12 @@ class ReceiveTask:
         return done
 
     def _carefully(self, executor: Executor, claim: Claim) -> list[Received]:
-        def take_back() -> None:
-            with suppress(psycopg.Error, PostroomError), self.login.connect("receive") as connection:
-                claims.take_back_begun(connection, claim.interchange_id)
-
         return begin_carefully(
+            self.login,
             note=partial(claims.note_begun, executor.connection, claim.interchange_id),
             receive=partial(self._together, executor, [claim]),
             refuse=lambda failure: self._together(executor, [claim], partial(self._refuse, executor, failure)),
-            take_back=take_back,
+            take_back=lambda connection: claims.take_back_begun(connection, claim.interchange_id),
         )
 
     def _together(
