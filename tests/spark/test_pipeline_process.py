@@ -17,6 +17,7 @@ from postroom.errors import StateError, Unavailable
 from postroom.operations import locations
 from postroom.spark import pipeline_process
 from postroom.spark.login import Login
+from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
@@ -175,8 +176,8 @@ def test_once_takes_in_what_is_there_and_ends(
     for number in range(3):
         (folder / f"{number}.json").write_bytes(ORDER)
     (folder / "bad.json").write_bytes(b"{")
-    process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
-    assert process.run_once(threading.Event()) == {
+    process = PipelineOnce(session, box.host(), login=login, home=tmp_path)
+    assert process.run(threading.Event()) == {
         "files": 4,
         "published": 3,
         "suspended": 1,
@@ -186,8 +187,8 @@ def test_once_takes_in_what_is_there_and_ends(
     }
     assert not list(folder.glob("*.json"))
     assert box.queued() == {"Europe": 3}
-    nothing = PipelineProcess(session, box.host(), login=login, home=tmp_path)
-    assert nothing.run_once(threading.Event()).total() == 0
+    nothing = PipelineOnce(session, box.host(), login=login, home=tmp_path)
+    assert nothing.run(threading.Event()).total() == 0
 
 
 def test_streams_start_one_after_the_other(
@@ -225,9 +226,9 @@ def test_once_goes_on_with_the_others_when_a_location_cannot(
     add_file_location(box, folder / "b", name="b", settle=0.05)
     (folder / "b").mkdir(parents=True, exist_ok=True)
     (folder / "b" / "good.json").write_bytes(ORDER)
-    process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
+    process = PipelineOnce(session, box.host(), login=login, home=tmp_path)
     with pytest.raises(StateError, match=r"a has stopped: .*1 of 1 rows are bad"):
-        process.run_once(threading.Event())
+        process.run(threading.Event())
     assert box.queued() == {"Europe": 1}
 
 
@@ -249,7 +250,7 @@ def test_a_location_that_cannot_be_started_is_a_matter_of_its_own(
         assert "kafka" in said.lower()
 
     (folder / "b.json").write_bytes(ORDER)
-    process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
+    process = PipelineOnce(session, box.host(), login=login, home=tmp_path)
     with pytest.raises(Unavailable, match=r"a topic could not be received\.\n.*[Kk]afka"):
-        process.run_once(threading.Event())
+        process.run(threading.Event())
     assert box.queued() == {"Europe": 2}

@@ -18,7 +18,7 @@ from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.bulk.row_stream import StreamFolder, start_row_stream
 from postroom.spark.login import Login
-from postroom.spark.pipeline_process import PipelineProcess
+from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.receive.stream import TALLY
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
@@ -151,6 +151,6 @@ def test_a_batch_that_was_interrupted_is_read_on_as_it_was_begun(
     # These are kept until the next batch begins, because this one might come again.
     assert box.one("SELECT count(DISTINCT unit) FROM receipts JOIN stream_units USING (unit)") == 2
     assert folder.is_between_batches
-    process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
-    assert process.run_once(threading.Event()).total() == 0
+    process = PipelineOnce(session, box.host(), login=login, home=tmp_path)
+    assert process.run(threading.Event()).total() == 0
     assert "33" in (folder.path / "reading.json").read_text()

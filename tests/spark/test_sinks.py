@@ -24,6 +24,7 @@ from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
 from postroom.messagebox.throttling import store_thresholds
 from postroom.operations.deployment import apply
 from postroom.spark.login import Login
+from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.sinks.files import HadoopTarget, LocalTarget, name_of
 from postroom.spark.sinks.running_sinks import Sinks
@@ -193,8 +194,8 @@ def test_from_a_folder_into_a_lake(session: SparkSession, database: str, tmp_pat
     with connect(database) as connection:
         apply(connection, app.definition(), home=tmp_path)
         host = host_named(connection, "Main")
-        process = PipelineProcess(session, host, login=Login(url=database, user=host.role_name), home=tmp_path)
-        counts = process.run_once(threading.Event())
+        process = PipelineOnce(session, host, login=Login(url=database, user=host.role_name), home=tmp_path)
+        counts = process.run(threading.Event())
         assert (counts["published"], counts["written"]) == (3, 3)
         assert check(connection) == []
     rows = session.read.parquet(str(tmp_path / "out" / "lake")).orderBy("total").collect()

@@ -30,7 +30,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr("postroom.messagebox.configuration.host_named", lambda connection, name: _Host())
     monkeypatch.setattr("postroom.messagebox.permission.require_host", lambda connection, host: None)
     monkeypatch.setattr(
-        "postroom.spark.pipeline_process.run_pipeline", lambda *_, **options: given.update(options) or {}
+        "postroom.spark.running_pipeline.run_pipeline", lambda *_, **options: given.update(options) or {}
     )
     return given
 

@@ -41,7 +41,7 @@ def run(frame: Frame, host: str, master: str | None, settings: dict[str, str], o
     from postroom.messagebox.configuration import host_named
     from postroom.messagebox.connection import connect
     from postroom.messagebox.permission import refusals_told, require_host
-    from postroom.spark.pipeline_process import run_pipeline
+    from postroom.spark.running_pipeline import run_pipeline
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with frame.messagebox() as url:

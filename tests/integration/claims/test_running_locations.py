@@ -17,13 +17,14 @@ import pytest
 from postroom.agent.routing import RoutingTable
 from postroom.errors import StateError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark import pipeline_process
+from postroom.spark import pipeline_process, serving
 from postroom.spark.bulk.progress import BulkProgress
 from postroom.spark.bulk.running_bulk import RunningBulk
 from postroom.spark.executor import drop_executor, executor_for
 from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim, ClaimState
 from postroom.spark.login import Login
+from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.receive import running_location
 from postroom.spark.receive.running_location import RunningLocation
@@ -210,7 +211,7 @@ class TakesItsTime:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[TakesItsTime]]:
     TakesItsTime.made = []
-    monkeypatch.setitem(pipeline_process._SERVED, "file", TakesItsTime)
+    monkeypatch.setitem(serving.SERVED, "file", TakesItsTime)
     monkeypatch.setattr(pipeline_process, "_CONFIGURATION_SECONDS", 0.0)
     yield TakesItsTime.made
     for one in TakesItsTime.made:
@@ -269,12 +270,12 @@ def test_once_tells_of_what_was_put_aside(
     location = add_file_location(box, tmp_path / "in")
     claim = Claim(interchange_id=uuid.uuid4(), name="a.json", path=tmp_path / "x~a.json", size=1, modified_ns=1)
     claims.begin(box.connection, location.location_id, [(claim.interchange_id, claim.name, claim.path)])
-    process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
+    process = PipelineOnce(NO_SESSION, box.host(), login=login, home=tmp_path)
     monkeypatch.setattr(process, "_run_once", lambda *_: None)
-    assert process.run_once(threading.Event()).total() == 0
+    assert process.run(threading.Event()).total() == 0
     claims.hold(box.connection, claim, ClaimState.FAILED, claims.not_received(claim, "It is broken."))
     with pytest.raises(StateError) as told:
-        process.run_once(threading.Event())
+        process.run(threading.Event())
     assert told.value.what == "drop: 1 put aside: a.json."
     assert told.value.why.startswith("a.json could not be received: It is broken. It is kept as ")
 
@@ -284,7 +285,7 @@ def test_a_run_that_is_ended_before_its_work_is_done_says_so(box: Box, login: Lo
     stopping = threading.Event()
     stopping.set()
     with pytest.raises(Unavailable, match="ended before its work was done"):
-        PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path).run_once(stopping)
+        PipelineOnce(NO_SESSION, box.host(), login=login, home=tmp_path).run(stopping)
 
 
 def test_a_bulk_location_tells_of_all_that_its_jobs_have_counted(box: Box, login: Login, tmp_path: Path) -> None:

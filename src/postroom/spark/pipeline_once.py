@@ -1,0 +1,151 @@
+"""`postroom pipeline run --once`: what is there now, to its end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from postroom.clock import system_clock
+from postroom.errors import PostroomError, StateError, Unavailable
+from postroom.messagebox.configuration import Host, ReceiveLocation
+from postroom.spark.bulk.files import BulkFiles
+from postroom.spark.bulk.once import Watcher, receive_once
+from postroom.spark.bulk.row_stream import start_row_stream
+from postroom.spark.intake import claim as claims
+from postroom.spark.intake.rounds import in_rounds
+from postroom.spark.intake.taking_in import is_row_stream, taking_in
+from postroom.spark.login import Login
+from postroom.spark.reasons import reason_of
+from postroom.spark.receive.stream import TALLIED, TALLY, in_words, start_stream
+from postroom.spark.serving import served_now
+from postroom.spark.session import has_died
+from postroom.spark.sinks.running_sinks import Sinks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+_DEATH_SECONDS = 5.0
+#: So many names of files that were put aside.
+_TOLD = 5
+
+
+class PipelineOnce:
+    """The receive locations and sinks of a host, each in its turn, on a session that the caller owns."""
+
+    def __init__(self, session: SparkSession, host: Host, *, login: Login, home: Path) -> None:
+        self._session = session
+        self._host = host
+        self._login = login
+        self._home = home
+        self._sinks = Sinks(session, host, login=login, home=home)
+        self._counts: Counter[str] = Counter()
+
+    def run(self, stopping: threading.Event, watcher: Watcher | None = None) -> Counter[str]:
+        """What is there now, location by location, and sink by sink. One that cannot go on does not hold up the others:
+        what was wrong is raised when all have had their turn."""
+        problems: list[PostroomError] = []
+        with self._login.connect("pipeline") as connection:
+            for location in served_now(connection, self._host):
+                if not stopping.is_set():
+                    problems += self._once(location, stopping, watcher)
+            problems += self._sinks.drain_all(connection, stopping)
+        if stopping.is_set():
+            problems.insert(0, ended_early())
+        if problems:
+            raise _together(problems)
+        # Counters that are added lose what is zero.
+        self._counts.update(self._sinks.counts)
+        return self._counts
+
+    def _once(
+        self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None
+    ) -> list[PostroomError]:
+        before = Counter(self._counts)
+        problems: list[PostroomError] = []
+        try:
+            self._run_once(location, stopping, watcher)
+            problems = self._put_aside(location)
+        except PostroomError as error:
+            problems = [error]
+        except psycopg.OperationalError:
+            raise  # the MessageBox is away, for all of them
+        except Exception as error:
+            if has_died(self._session, within=_DEATH_SECONDS):
+                raise
+            problems = [Unavailable(f"{location.name} could not be received.", why=reason_of(error))]
+        for problem in problems:
+            _log.warning("%s", str(problem).replace("\n", " "))
+        _log.info("%s: %s", location.name, in_words(self._counts - before))
+        return problems
+
+    def _put_aside(self, location: ReceiveLocation) -> list[PostroomError]:
+        with self._login.connect("claims") as connection:
+            left = claims.put_aside(connection, location.location_id)
+        if not left:
+            return []
+        names = ", ".join(name for name, _ in left[:_TOLD]) + (", …" if len(left) > _TOLD else "")
+        return [
+            StateError(
+                f"{location.name}: {len(left)} put aside: {names}.",
+                why=f"{left[0][0]} {left[0][1]}",
+                hint="See postroom location list. The next run tries them again.",
+            )
+        ]
+
+    def _run_once(self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None) -> None:
+        with self._login.connect("claims") as connection:
+            work = taking_in(connection, location, self._home, system_clock)
+            settle = timedelta(seconds=float(location.adapter.get("settle", 0)))
+            publish = partial(self._publish_once, location, stopping, watcher)
+            if not in_rounds(work, publish, settle=settle, stopping=stopping):
+                _log.warning("%s is served by another process", location.name)
+            work.release()
+
+    def _publish_once(self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None) -> None:
+        if location.adapter["kind"] == "spark_reader" and not is_row_stream(location):
+            receiving = BulkFiles(self._session, location, login=self._login, home=self._home, paced=False)
+            try:
+                receive_once(receiving, login=self._login, stopping=stopping, watcher=watcher)
+            finally:
+                self._counts.update(receiving.counts)
+            return
+        start = start_row_stream if is_row_stream(location) else start_stream
+        query = start(self._session, location, login=self._login, home=self._home, once=True)
+        while not query.awaitTermination(1):
+            if stopping.is_set():
+                query.stop()
+        error = query.exception()
+        if error is not None:
+            raise Unavailable(f"{location.name} could not be received.", why=reason_of(error)) from error
+        for progress in query.recentProgress:
+            if progress.observedMetrics:
+                tally = progress.observedMetrics[TALLY]
+                self._counts.update({name: int(tally[name] or 0) for name in TALLIED})
+
+
+def ended_early() -> PostroomError:
+    """What is said of a run that was told to stop."""
+    return Unavailable(
+        "It was ended before its work was done.", hint="Run it again; it goes on where it was, and nothing comes twice."
+    )
+
+
+def _together(problems: Sequence[PostroomError]) -> PostroomError:
+    """One error for all; its kind is that of the first."""
+    first = problems[0]
+    if len(problems) == 1:
+        return first
+    why = " ".join(f"{one.what} {one.why}".strip() for one in problems[1:])
+    return type(first)(
+        f"{len(problems)} things went wrong. {first.what}", why=f"{first.why} {why}".strip(), hint=first.hint
+    )

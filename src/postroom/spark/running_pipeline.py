@@ -1,0 +1,95 @@
+"""`postroom pipeline run`: a session of Spark for the receive locations and sinks of one host."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from postroom.errors import PostroomError
+from postroom.messagebox.configuration import Host, host_named, receive_locations
+from postroom.messagebox.connection import connect
+from postroom.messagebox.permission import refusals_told, require_host
+from postroom.spark.bulk.once import Watcher
+from postroom.spark.login import Login
+from postroom.spark.pipeline_once import PipelineOnce, ended_early
+from postroom.spark.pipeline_process import PipelineProcess
+from postroom.spark.reasons import reason_of
+from postroom.spark.session import open_session
+from postroom.spark.settings import for_bulk, is_here
+from postroom.stop_signals import stopped_by_signals
+
+_log = logging.getLogger(__name__)
+
+
+def run_pipeline(
+    url: str,
+    host_name: str,
+    home: Path,
+    *,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    once: bool = False,
+    as_role: bool = False,
+    stop: threading.Event | None = None,
+    watcher: Watcher | None = None,
+) -> Counter[str]:
+    """Serves the receive locations and the sinks of a host until SIGTERM or SIGINT comes, or ``stop`` is set. With
+    ``once``, takes in what is there, writes what waits, and returns. The answer counts what is TALLIED and written.
+
+    ``watcher`` is told of the progress of bulk files, with ``once``; without one the log tells.
+    ``as_role`` logs in as the host's own role, where the server trusts that; otherwise the URL says who logs in.
+    Raises NotFound, NotAllowed or Unavailable if it cannot start, and Unavailable if Spark dies.
+    """
+    stopping = stop or threading.Event()
+    with refusals_told(), connect(url, application_name="postroom pipeline") as connection:
+        host = host_named(connection, host_name)
+    login = Login(url=url, user=host.role_name if as_role else None)
+    with login.connect("pipeline") as connection:
+        require_host(connection, host)
+        locations = receive_locations(connection, host_id=host.host_id)
+    if any(location.enabled and location.adapter["kind"] == "spark_reader" for location in locations):
+        settings = for_bulk(settings)
+    try:
+        return _run_on_spark(
+            host, login, home, master=master, settings=settings, once=once, stop=stopping, watcher=watcher
+        )
+    except PostroomError:
+        raise
+    except Exception as error:
+        if not stopping.is_set():
+            raise
+        # Spark was told to end while it started, or in the middle of an answer.
+        if once:
+            raise ended_early() from error
+        _log.warning("ended while Spark was at work: %s", reason_of(error))
+        return Counter()
+
+
+def _run_on_spark(
+    host: Host,
+    login: Login,
+    home: Path,
+    *,
+    master: str | None,
+    settings: Mapping[str, str] | None,
+    once: bool,
+    stop: threading.Event,
+    watcher: Watcher | None,
+) -> Counter[str]:
+    name = f"pipeline-{host.name.lower()}"
+    # Twice, because the session puts a handler of its own in the place of ours.
+    with (
+        stopped_by_signals(stop),
+        open_session(home, master=master, name=name, settings=settings) as session,
+        stopped_by_signals(stop),
+    ):
+        where = session.sparkContext.master or ""
+        if login.is_of_this_machine and not is_here(where):
+            text = "Spark runs on %s, and only tasks on this machine can reach the MessageBox: its address is local"
+            _log.warning(text, where)
+        if once:
+            return PipelineOnce(session, host, login=login, home=home).run(stop, watcher)
+        return PipelineProcess(session, host, login=login, home=home).run(stop)
