@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from os.path import normpath
 from pathlib import Path
-from typing import Any
 
 from postroom.adapters import AnySink, File
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.application import (
     DEFAULT_HOST,
     ApplicationDefinition,
-    ReceiveLocationDefinition,
-    ReceivePortDefinition,
     SendPortDefinition,
     Throttling,
     conflicts,
@@ -26,8 +22,16 @@ from postroom.application.watched_folders import watched_folder_problems
 from postroom.errors import Problem
 from postroom.filters.authorisation import NOTHING_TO_SHOW, ApplicationProperties
 from postroom.filters.text import format_filter
-from postroom.messagebox.configuration import ReceiveLocation, SendPort
 from postroom.namespaces import dotted_name, split_key
+from postroom.operations.declared_fields import (
+    AUTHENTICATION,
+    ROUTE_FAILURES,
+    deployed_location,
+    deployed_send_port,
+    location_fields,
+    receive_port_fields,
+    send_port_fields,
+)
 from postroom.operations.deployed import Deployed
 from postroom.operations.differences import differences_between
 from postroom.operations.group_comparison import group_problems, group_steps
@@ -39,10 +43,7 @@ from postroom.values import ValueType
 ALL_SYSTEM_PROPERTIES = "system properties"
 
 
-_ROUTE_FAILURES = "route failures"
-_AUTHENTICATION = "authentication"
 _SINK = "a Spark sink"
-_MAPS = "maps"
 
 
 def problems_of_part(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> tuple[Problem, ...]:
@@ -250,7 +251,7 @@ def _receive_ports(definition: ApplicationDefinition, deployed: Deployed) -> Ite
             note = ", ".join(filter(None, said))
             yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
-        stored = {_ROUTE_FAILURES: known.route_failures, _AUTHENTICATION: known.authentication}
+        stored = {ROUTE_FAILURES: known.route_failures, AUTHENTICATION: known.authentication}
         differences = differences_between(receive_port_fields(port), stored)
         action = Action.CHANGE if differences else Action.KEEP
         yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=action, differences=differences)
@@ -267,7 +268,7 @@ def _locations(definition: ApplicationDefinition, deployed: Deployed, home: Path
             yield Step(kind=Kind.LOCATION, name=name, action=Action.CREATE, note=state)
             continue
         differences = differences_between(
-            location_fields(port, location, home), _deployed_location(known, deployed.host_name(known.host_id))
+            location_fields(port, location, home), deployed_location(known, deployed.host_name(known.host_id))
         )
         kept = "enabled" if known.enabled else "disabled"
         yield Step(
@@ -296,7 +297,7 @@ def _send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Pat
             yield Step(kind=Kind.SEND_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
         differences = differences_between(
-            send_port_fields(port, home), _deployed_send_port(known, deployed.host_name(known.host_id))
+            send_port_fields(port, home), deployed_send_port(known, deployed.host_name(known.host_id))
         )
         kept = known.state.name.lower()
         notes = [f"stays {kept}"] if kept != port.state else []
@@ -338,69 +339,3 @@ def _circle(port: SendPortDefinition, definition: ApplicationDefinition, deploye
         if isinstance(location.adapter, File) and normpath(location.adapter.folder(home)) == folder
     ]
     return f"writes into the folder of location {', '.join(watching)}: what it sends comes in again" if watching else ""
-
-
-# -- fields --------------------------------------------------------------------------------------------------------
-
-
-def receive_port_fields(port: ReceivePortDefinition) -> dict[str, Any]:
-    """What is stored of a receive port and follows its declaration."""
-    return {_ROUTE_FAILURES: port.route_failures, _AUTHENTICATION: port.authentication}
-
-
-def location_fields(port: ReceivePortDefinition, location: ReceiveLocationDefinition, home: Path) -> dict[str, Any]:
-    """What is stored of a location and follows its declaration. Whether it is enabled belongs to the operator, and so
-    does its schedule where none is declared."""
-    scheduled = {} if location.schedule is None else {"schedule": location.schedule}
-    return {
-        "receive port": port.name,
-        "host": location.host,
-        "adapter": location.adapter.model_dump(mode="json"),
-        "pipeline": location.pipeline.model_dump(mode="json"),
-        _MAPS: port.maps.model_dump(mode="json"),
-        "uri": location.adapter.address(home),
-        **scheduled,
-    }
-
-
-def _deployed_location(location: ReceiveLocation, host: str) -> dict[str, Any]:
-    return {
-        "receive port": location.port_name,
-        "host": host,
-        "adapter": location.adapter,
-        "pipeline": location.pipeline,
-        _MAPS: location.maps,
-        "uri": location.uri,
-        "schedule": location.schedule,
-    }
-
-
-def send_port_fields(port: SendPortDefinition, home: Path) -> dict[str, Any]:
-    """What is stored of a send port and follows its declaration. Its state belongs to the operator."""
-    return {
-        "host": port.host,
-        "adapter": port.adapter.model_dump(mode="json"),
-        "uri": port.adapter.address(home),
-        "filter": None if port.filter is None else format_filter(port.filter),
-        "priority": port.priority,
-        "retry count": port.retry.count,
-        "retry interval": timedelta(seconds=port.retry.interval),
-        _ROUTE_FAILURES: port.route_failures,
-        "description": port.description,
-        _MAPS: port.maps.model_dump(mode="json"),
-    }
-
-
-def _deployed_send_port(port: SendPort, host: str) -> dict[str, Any]:
-    return {
-        "host": host,
-        "adapter": port.adapter,
-        "uri": port.uri,
-        "filter": port.filter,
-        "priority": port.priority,
-        "retry count": port.retry_count,
-        "retry interval": port.retry_interval,
-        _ROUTE_FAILURES: port.route_failures,
-        "description": port.description,
-        _MAPS: port.maps,
-    }

@@ -36,7 +36,8 @@ from postroom.messagebox.migrate import create_host
 from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import deploy_property
 from postroom.messagebox.throttling import store_thresholds
-from postroom.operations.comparison import compare, host_statements, location_fields, problems_of_part, send_port_fields
+from postroom.operations.comparison import compare, host_statements, problems_of_part
+from postroom.operations.declared_fields import location_fields, send_port_fields
 from postroom.operations.deployed import Deployed, nothing_deployed, read_deployed
 from postroom.operations.enlistment import (
     add_member,

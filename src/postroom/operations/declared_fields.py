@@ -1,0 +1,80 @@
+"""What is stored of ports and locations and follows their declaration, as it is declared and as it is deployed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from postroom.application import ReceiveLocationDefinition, ReceivePortDefinition, SendPortDefinition
+from postroom.filters.text import format_filter
+from postroom.messagebox.configuration import ReceiveLocation, SendPort
+
+ROUTE_FAILURES = "route failures"
+AUTHENTICATION = "authentication"
+MAPS = "maps"
+
+
+def receive_port_fields(port: ReceivePortDefinition) -> dict[str, Any]:
+    """What is stored of a receive port and follows its declaration."""
+    return {ROUTE_FAILURES: port.route_failures, AUTHENTICATION: port.authentication}
+
+
+def location_fields(port: ReceivePortDefinition, location: ReceiveLocationDefinition, home: Path) -> dict[str, Any]:
+    """What is stored of a location and follows its declaration. Whether it is enabled belongs to the operator, and so
+    does its schedule where none is declared."""
+    scheduled = {} if location.schedule is None else {"schedule": location.schedule}
+    return {
+        "receive port": port.name,
+        "host": location.host,
+        "adapter": location.adapter.model_dump(mode="json"),
+        "pipeline": location.pipeline.model_dump(mode="json"),
+        MAPS: port.maps.model_dump(mode="json"),
+        "uri": location.adapter.address(home),
+        **scheduled,
+    }
+
+
+def deployed_location(location: ReceiveLocation, host: str) -> dict[str, Any]:
+    """The same of one that is deployed."""
+    return {
+        "receive port": location.port_name,
+        "host": host,
+        "adapter": location.adapter,
+        "pipeline": location.pipeline,
+        MAPS: location.maps,
+        "uri": location.uri,
+        "schedule": location.schedule,
+    }
+
+
+def send_port_fields(port: SendPortDefinition, home: Path) -> dict[str, Any]:
+    """What is stored of a send port and follows its declaration. Its state belongs to the operator."""
+    return {
+        "host": port.host,
+        "adapter": port.adapter.model_dump(mode="json"),
+        "uri": port.adapter.address(home),
+        "filter": None if port.filter is None else format_filter(port.filter),
+        "priority": port.priority,
+        "retry count": port.retry.count,
+        "retry interval": timedelta(seconds=port.retry.interval),
+        ROUTE_FAILURES: port.route_failures,
+        "description": port.description,
+        MAPS: port.maps.model_dump(mode="json"),
+    }
+
+
+def deployed_send_port(port: SendPort, host: str) -> dict[str, Any]:
+    """The same of one that is deployed."""
+    return {
+        "host": host,
+        "adapter": port.adapter,
+        "uri": port.uri,
+        "filter": port.filter,
+        "priority": port.priority,
+        "retry count": port.retry_count,
+        "retry interval": port.retry_interval,
+        ROUTE_FAILURES: port.route_failures,
+        "description": port.description,
+        MAPS: port.maps,
+    }
