@@ -60,14 +60,14 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 @pytest.fixture(scope="session")
 def server() -> Iterator[EmbeddedServer]:
     """The worker's own PostgreSQL, which does not wait for the disk."""
-    with _server(NOT_DURABLE | SMALL) as running:
+    with own_server(NOT_DURABLE | SMALL) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def durable_server() -> Iterator[EmbeddedServer]:
     """The worker's own PostgreSQL with the settings that users get."""
-    with _server(SMALL) as running:
+    with own_server(SMALL) as running:
         yield running
 
 
@@ -117,7 +117,7 @@ def home() -> Iterator[Path]:
 
 
 @contextmanager
-def _server(settings: dict[str, str]) -> Iterator[EmbeddedServer]:
+def own_server(settings: dict[str, str]) -> Iterator[EmbeddedServer]:
     from postroom.messagebox.embedded import EmbeddedServer
 
     with open_folder(in_memory=settings.get("fsync") == "off") as folder:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import faulthandler
 import signal
 import threading
-import time
 from contextlib import suppress
 from functools import lru_cache
 from io import UnsupportedOperation
@@ -24,15 +23,26 @@ class Heartbeat:
     def __init__(self, seconds: float) -> None:
         #: The longest time without a beat.
         self.seconds = seconds
+        self._changed = threading.Event()
         with suppress(UnsupportedOperation, RuntimeError, ValueError):
             # Says in the log of the worker where it was, before it ends; without the interpreter's help.
             faulthandler.register(signal.SIGALRM, chain=True)
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
 
+    def change(self, seconds: float) -> None:
+        """From now on: the thread may not come to its next beat any more."""
+        self.seconds = seconds
+        self._changed.set()
+        self._wind_up()
+
+    def _wind_up(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, self.seconds)
+
     def _beat(self) -> None:
         while True:
-            signal.setitimer(signal.ITIMER_REAL, self.seconds)
-            time.sleep(min(_EVERY, self.seconds / 3))
+            self._changed.clear()
+            self._wind_up()
+            self._changed.wait(min(_EVERY, self.seconds / 3))
 
 
 @lru_cache(maxsize=1)
@@ -42,4 +52,4 @@ def _heartbeat() -> Heartbeat:
 
 def end_if_silent(seconds: float) -> None:
     """Ends this process, a worker of Spark, when its interpreter does not run for so many seconds."""
-    _heartbeat().seconds = seconds
+    _heartbeat().change(seconds)

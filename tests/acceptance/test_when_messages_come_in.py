@@ -1,0 +1,177 @@
+"""From a folder and from the web through the receive pipeline on Spark: ACC-01, ACC-20, THR-04, THR-05."""
+
+from __future__ import annotations
+
+import json
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.conftest import NOT_DURABLE, SMALL, own_server
+from tests.support.databases import Databases
+from tests.support.folders import open_folder
+from tests.support.house import House
+from tests.support.waiting import PATIENCE, wait_until
+
+
+@pytest.fixture(scope="module")
+def web_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def receiving_house(web_port: int) -> Iterator[House]:
+    """A house whose pipeline runs, with locations of every kind. Hosts run only while a test has started them; what
+    comes from folders leaves through another host than what comes from the web. Its server is its own: other tests look
+    at all the sessions of theirs."""
+    with (
+        open_folder() as home,
+        own_server(NOT_DURABLE | SMALL) as server,
+        Databases(server).clone() as url,
+        House(home, url) as opened,
+    ):
+        opened.apply(
+            f"""
+            app.host("Sender")
+            app.receive_port("RP").location("any", adapters.File("any", pattern="*"), pipeline=pipelines.PassThrough())
+            app.send_port("A", adapters.File("out/a"), filter=BTS.ReceivePortName == "RP", host="Sender")
+            app.send_port("B", adapters.File("out/b"), filter=BTS.ReceivePortName == "RP", host="Sender")
+            app.send_port("C", adapters.File("out/c"), filter=BTS.ReceivePortName == "Other", host="Sender")
+            orders = pipelines.Json(promote=PROMOTE)
+            app.receive_port("In").location("drop", adapters.File("in", pattern="*.json"), pipeline=orders)
+            app.send_port("P", adapters.File("out/p"), filter=Region == "EU", state="bound", host="Sender")
+            app.receive_port("Web").location("web", adapters.HttpReceive("/orders", port={web_port}), pipeline=orders)
+            app.send_port("FromWeb", adapters.File("out/web"), filter=Region == "US")
+            """
+        )
+        opened.start_pipeline()
+        yield opened
+        opened.run("check")
+
+
+@pytest.fixture
+def connection(receiving_house: House) -> Iterator[psycopg.Connection]:
+    assert receiving_house.database is not None
+    with psycopg.connect(receiving_house.database, autocommit=True) as opened:
+        yield opened
+
+
+def count(connection: psycopg.Connection, query: str) -> int:
+    row = connection.execute(query).fetchone()
+    assert row is not None
+    return int(row[0] or 0)
+
+
+def test_every_port_whose_filter_matches_sends_identical_bytes_once(
+    receiving_house: House, connection: psycopg.Connection
+) -> None:
+    """ACC-01."""
+    house = receiving_house
+    body = bytes(range(256)) * 100
+    house.drop("random.bin", body, folder="any")
+    queued = "SELECT count(*) FROM messagebox.work_queue"
+    wait_until(lambda: count(connection, queued) == 2, what="two queue rows")
+    assert count(connection, "SELECT count(*) FROM messagebox.spool") == 1
+    assert count(connection, "SELECT count(*) FROM messagebox.parts") == 1
+    references = (
+        "SELECT sum(delta) FROM (TABLE messagebox.message_ref_count_log_1"
+        " UNION ALL TABLE messagebox.message_ref_count_log_2) l"
+    )
+    assert count(connection, references) == 2
+    host = house.start_host("Sender")
+    assert house.wait_for_files("out/a", 1) == [body]
+    assert house.wait_for_files("out/b", 1) == [body]
+    wait_until(lambda: count(connection, queued) == 0, what="an empty queue")
+    host.stop()
+    house.run("jobs", "run")
+    assert count(connection, "SELECT count(*) FROM messagebox.spool") == 0
+    assert count(connection, "SELECT count(*) FROM messagebox.parts") == 0
+    assert house.arrived("out/c") == []
+    assert (len(house.arrived("out/a")), len(house.arrived("out/b"))) == (1, 1)
+    wait_until(lambda: list((house.home / "any").glob("*.bin")) == [], what="an empty source folder")
+
+
+def test_an_unroutable_message_goes_on_its_way_once_there_is_a_subscriber(receiving_house: House) -> None:
+    """ACC-20."""
+    house = receiving_house
+    house.drop("order.json", b'{"region": "EU"}')
+    [inbound] = wait_until(lambda: house.suspended("resumable"), what="the suspended order")
+    [report] = house.suspended("not-resumable")
+    assert report["service_class"] == "routing_failure_report"
+    assert inbound["error_code"] == "ROUTING"
+    house.run("port", "enlist", "P")
+    house.run("instance", "resume", inbound["instance_id"])
+    # The host of the location publishes it again, and that of the port sends it.
+    hosts = [house.start_host(name) for name in ("Main", "Sender")]
+    [waiting] = wait_until(lambda: house.suspended(error="PORT_STOPPED"), what="the order suspended at P")
+    assert house.suspended("resumable") == [waiting]
+    house.run("port", "start", "P")
+    assert house.wait_for_files("out/p", 1) == [b'{"region": "EU"}']
+    for host in hosts:
+        host.stop()
+    house.run("jobs", "run")
+    assert house.suspended() == []
+    house.run("port", "unenlist", "P")
+
+
+def post(url: str, body: bytes, key: str) -> tuple[int, dict[str, Any]]:
+    request = urllib.request.Request(url, data=body, headers={"Idempotency-Key": key}, method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())
+
+
+def test_what_was_accepted_arrives_once_and_too_much_is_refused_for_a_while(
+    receiving_house: House, web_port: int
+) -> None:
+    house, url = receiving_house, f"http://127.0.0.1:{web_port}/orders"
+    assert house.database is not None
+    host = house.start_host()
+
+    def is_open() -> bool:
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", web_port)).close()
+            return True
+        return False
+
+    def shown() -> dict[str, Any]:
+        [one] = [one for one in house.ask("pipeline", "show") if one["location"] == "web"]
+        return dict(one)
+
+    wait_until(is_open, what="an open port")
+    first, second = (b'{"region": "US", "priority": %d}' % number for number in (1, 2))
+    with psycopg.connect(house.database, autocommit=True) as connection:
+        connection.execute("SELECT pg_advisory_lock(7001, 0)")
+        status, accepted = post(url, first, "order-1")
+        assert status == 202
+        # Nothing is published yet, and the sender has its answer all the same; it may ask again.
+        assert post(url, first, "order-1") == (202, accepted)
+        assert shown()["waiting"] == 1
+        connection.execute("SELECT pg_advisory_unlock(7001, 0)")
+        assert house.wait_for_files("out/web", 1) == [first]
+        assert post(url, first, "order-1") == (202, accepted)
+        wait_until(lambda: shown()["published"] == 1, what="a location that tells what it has published")
+
+        connection.execute("UPDATE management.load SET queued = 60000, measured_at = 'infinity'")
+        wait_until(lambda: shown()["state"] == "throttled", what="a location that says that it is slowed down")
+        assert shown()["reason"].startswith("60,000 messages wait in the queues; the threshold is 50,000")
+        status, refused = post(url, second, "order-2")
+        assert status == 503
+        assert "60,000 messages wait" in refused["error"]
+        connection.execute("UPDATE management.load SET queued = 0, measured_at = '-infinity'")
+    wait_until(lambda: post(url, second, "order-2")[0] == 202, what="an open location")
+    assert sorted(house.wait_for_files("out/web", 2)) == [first, second]
+    wait_until(lambda: shown()["state"] == "receiving", what="a location that is not slowed down")
+    assert shown()["waiting"] == 0
+    host.stop()
+    house.run("jobs", "run")
