@@ -17,6 +17,16 @@ def test_every_test_gets_a_fresh_messagebox(databases: Databases) -> None:
         assert connection.execute("SELECT 1 FROM pg_roles WHERE rolname = 'left_behind'").fetchone() is None
 
 
+def test_who_is_trusted_in_one_test_is_not_in_the_next(databases: Databases) -> None:
+    members = "SELECT count(*) FROM pg_auth_members WHERE member = %s::regrole"
+    with databases.open_box() as box:
+        role, before = box.host().role_name, box.one(members, box.host().role_name)
+        box.connection.execute(f"GRANT pg_monitor TO {role}")
+        assert box.one(members, role) == before + 1
+    with databases.open_box() as box:
+        assert box.one(members, role) == before
+
+
 def test_a_durable_server_waits_for_the_disk(durable_database: str) -> None:
     with psycopg.connect(durable_database) as connection:
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):

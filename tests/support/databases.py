@@ -30,8 +30,10 @@ class Databases:
         self._execute(_CLONE, name=_FURNISHED, template=_EMPTY)
         with connect(server.url(database=_FURNISHED)) as connection:
             furnish(connection)
-        # Roles belong to the whole server: those that a test adds must not meet the next one.
+        # Roles belong to the whole server, and with them who is a member of which: what a test adds to them, or takes
+        # away, must not meet the next one.
         self._roles = self._all_roles()
+        self._members = self._all_members()
 
     @contextmanager
     def clone(self, template: str = _EMPTY) -> Iterator[str]:
@@ -46,6 +48,12 @@ class Databases:
                 # One that another database still uses goes with that.
                 with suppress(psycopg.errors.DependentObjectsStillExist):
                     self._execute("DROP ROLE {name}", name=role)
+            members = self._all_members()
+            for role, member in members - self._members:
+                if member in self._roles:
+                    self._execute("REVOKE {role} FROM {member}", role=role, member=member)
+            for role, member in self._members - members:
+                self._execute("GRANT {role} TO {member}", role=role, member=member)
 
     @contextmanager
     def open_box(self) -> Iterator[Box]:
@@ -55,6 +63,10 @@ class Databases:
 
     def _all_roles(self) -> set[str]:
         return {str(name) for (name,) in self._execute("SELECT rolname FROM pg_roles")}
+
+    def _all_members(self) -> set[tuple[str, str]]:
+        found = self._execute("SELECT roleid::regrole::text, member::regrole::text FROM pg_auth_members")
+        return {(str(role).strip('"'), str(member).strip('"')) for role, member in found}
 
     def _execute(self, statement: str, **names: str) -> list[tuple[object, ...]]:
         identifiers = {key: sql.Identifier(name) for key, name in names.items()}
