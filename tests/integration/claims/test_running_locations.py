@@ -145,7 +145,7 @@ class Finishing:
     @property
     def status(self) -> dict[str, bool]:
         self._looks -= 1
-        return {"isTriggerActive": self._looks > 0}
+        return {"isDataAvailable": True, "isTriggerActive": self._looks > 0}
 
     @property
     def lastProgress(self) -> SimpleNamespace | None:  # noqa: N802

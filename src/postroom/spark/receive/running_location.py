@@ -169,13 +169,14 @@ class RunningLocation:
             return
         # Asked four times a second: whether there is anything new costs less than everything that there is.
         latest = self._query.lastProgress
+        # The first batch may be long, and its progress is told when it is over.
+        if not self._answered and (latest is not None or self._query.status["isDataAvailable"]):
+            self._answered = True
+            _log.info("%s: receiving", self.location.name)
         if latest is None or latest.timestamp == self._looked_at:
             return
         self._looked_at = latest.timestamp
-        if not self._answered:
-            self._answered = True
-            self._failure = None
-            _log.info("%s: receiving", self.location.name)
+        self._failure = None
         for progress in self._query.recentProgress:
             if progress.batchId > self._counted and progress.observedMetrics:
                 self._counted = progress.batchId
