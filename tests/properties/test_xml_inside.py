@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
+from itertools import repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -60,6 +61,9 @@ PIPELINES = [
     _pipeline(WITHOUT_IDS, region="//o:region[1]"),
     _pipeline(WITHOUT_IDS, split="/e/o:order"),
     _pipeline(WITH_IDS, split="/o:e/o:order"),
+    _pipeline(WITHOUT_IDS, split="//o:order"),
+    _pipeline(WITHOUT_IDS, split="/o:e/o:order", region="/o:order/o:order/o:region"),
+    _pipeline(WITHOUT_IDS, split="//o:order", region="/o:order/o:region/@k"),
 ]
 
 _TEXTS = st.sampled_from(
@@ -110,7 +114,16 @@ _DECLARED_INSIDE = st.builds(
             st.just(f'{_PREFIXES} xmlns="urn:o"'),
             st.sampled_from(["", ' xmlns:o="urn:o"', " q:a=' xmlns:o=\"x\"'", ' q:a=">" xmlns:o="urn:o"']),
             st.sampled_from(["1", "a"]),
-            st.sampled_from(["<region>é&#13;\r\n&gt;</region>", "<region k='1'/><total>1</total>", "<order/>", ""]),
+            st.sampled_from(
+                [
+                    "<region>é&#13;\r\n&gt;</region>",
+                    "<region k='1'/><total>1</total>",
+                    "<order><region>in</region></order><region>out</region>",
+                    "<order><order><region>in</region></order></order>",
+                    "<order/>",
+                    "",
+                ]
+            ),
         )
         | _ORDERS,
         min_size=1,
@@ -143,7 +156,7 @@ def test_a_valid_document_is_not_read_again() -> None:
 @contextmanager
 def _each_alone() -> Iterator[None]:
     with (
-        patch.object(XmlPromotion, "values_inside", lambda self, element: None),
+        patch.object(XmlPromotion, "values_inside", lambda self, envelope, documents: repeat(None, len(documents))),
         patch.object(XsdSet, "passes", lambda self, root: False),
         patch("postroom.pipelines.xml_document.verbatim", lambda content, split, elements: [None] * len(elements)),
     ):

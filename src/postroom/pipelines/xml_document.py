@@ -42,11 +42,12 @@ def _split(
     written = WrittenDocuments()
     promotion = _promotion(pipeline)
     rows = Rows(promotes=pipeline.promotes)
-    for number, (element, own) in enumerate(zip(elements, verbatim(content, split, elements), strict=True), 1):
+    places = verbatim(content, split, elements)
+    inside = promotion.values_inside(envelope, elements)
+    for number, (element, own, values) in enumerate(zip(elements, places, inside, strict=True), 1):
         place, document = own or (None, write_document(element))
         try:
             root = element
-            values = promotion.values_inside(element)
             if values is None:
                 # Read again as a subscriber will: alone, with this element as its root.
                 root = read_tree(document)

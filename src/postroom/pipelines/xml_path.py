@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from lxml import etree
 
@@ -24,12 +25,42 @@ def names_steps(path: str) -> bool:
     return _NAMED_STEPS.fullmatch(path) is not None
 
 
-def compile_inside(path: str, namespaces: Mapping[str, str]) -> etree.XPath | None:
-    """The same path for a document that is still an element of its envelope. Only of a path that names its steps from
-    the root down is it certain that it selects the same there; None for any other."""
+@dataclass(frozen=True, kw_only=True)
+class NamedSteps:
+    """A path that only names its steps from the root down, for documents that still stand in their envelope. Of no
+    other path is it certain that it selects the same there."""
+
+    tag: str
+    """Of the element that it ends at, as lxml writes names."""
+    above: tuple[str, ...]
+    """The tags of those around it, up to the root of the document."""
+    attribute: str | None
+
+    def document_of(self, node: etree._Element) -> etree._Element | None:
+        """The root of the document in which the path selects this element of its tag; None if it does in none."""
+        for tag in self.above:
+            around = node.getparent()
+            if around is None or around.tag != tag:
+                return None
+            node = around
+        return node
+
+
+def named_steps(path: str, namespaces: Mapping[str, str]) -> NamedSteps | None:
+    """None for a path of any other kind."""
     if not names_steps(path):
         return None
-    return compile_path(f"self::{path[1:]}", namespaces)
+    *names, last = path[1:].split("/")
+    attribute = _full_name(last[1:], namespaces) if last.startswith("@") else None
+    if attribute is None:
+        names.append(last)
+    tag, *above = (_full_name(name, namespaces) for name in reversed(names))
+    return NamedSteps(tag=tag, above=tuple(above), attribute=attribute)
+
+
+def _full_name(name: str, namespaces: Mapping[str, str]) -> str:
+    prefix, colon, local = name.rpartition(":")
+    return f"{{{namespaces[prefix]}}}{local}" if colon else name
 
 
 def problems(promotions: Promotions, namespaces: Mapping[str, str], split: str | None) -> list[str]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import posixpath
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -64,16 +63,15 @@ class XsdSet:
             raise _Unreadable(str(parsed))
         return etree.XMLSchema(parsed.root)
 
-    @contextmanager
-    def _schema(self, name: str) -> Iterator[etree.XMLSchema]:
-        """One for this thread alone, as long as it needs it."""
-        idle = self._idle[name]
+    def _take(self, name: str) -> etree.XMLSchema:
+        """One for this thread alone, until it gives it back. One that was interrupted does not."""
         try:
-            schema = idle.pop()
+            return self._idle[name].pop()
         except IndexError:
-            schema = self._compile(name, _Given(self._contents))
-        yield schema
-        idle.append(schema)
+            return self._compile(name, _Given(self._contents))
+
+    def _give_back(self, name: str, schema: etree.XMLSchema) -> None:
+        self._idle[name].append(schema)
 
     def knows(self, root: etree._Element) -> bool:
         """Whether one of the files declares this root."""
@@ -85,16 +83,19 @@ class XsdSet:
         known = self._by_root.get(str(root.tag))
         if known is None or (self._has_ids and root.getparent() is not None):
             return False
-        with self._schema(known[0]) as schema:
-            return schema.validate(root)
+        schema = self._take(known[0])
+        is_valid = schema.validate(root)
+        self._give_back(known[0], schema)
+        return is_valid
 
     def check(self, root: etree._Element) -> list[str]:
         """The first few things that are wrong with a document that is known, each with its line."""
-        with self._schema(self._by_root[str(root.tag)][0]) as schema:
-            if schema.validate(root):
-                return []
-            log: Any = schema.error_log
-            found = [f"line {entry.line}: {entry.message.strip()}" for entry in log]
+        name, _ = self._by_root[str(root.tag)]
+        schema = self._take(name)
+        is_valid = schema.validate(root)
+        log: Any = () if is_valid else schema.error_log
+        found = [f"line {entry.line}: {entry.message.strip()}" for entry in log]
+        self._give_back(name, schema)
         return found[:_SHOWN] + ([f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else [])
 
 
