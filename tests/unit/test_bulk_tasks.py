@@ -60,6 +60,11 @@ def raised(line: str) -> Exception:
         (raised("psycopg.errors.NumericValueOutOfRange: out of range"), True),
         (raised("postroom.errors.Unavailable: The MessageBox does not answer."), False),
         (raised("ValueError: what is this"), True),
+        (raised("OSError: [Errno 28] No space left on device"), False),
+        (raised("MemoryError"), False),
+        (raised("OSError: [Errno 2] No such file or directory: 'x'"), True),
+        (Exception("Job aborted due to stage failure: java.io.IOException: No space left on device"), False),
+        (Exception("Job aborted.\nCaused by: java.io.FileNotFoundException: /x (Too many open files)\n\tat x"), False),
         (Exception("Job 3 cancelled: ExecutorLostFailure (executor 1 exited)"), False),
     ],
 )

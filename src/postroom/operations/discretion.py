@@ -19,7 +19,7 @@ from postroom.values import ValueType
 HIDDEN = "(hidden)"
 
 _LOGIN = re.compile(r"//[^/?#]*@")
-_SECRET = re.compile("password|secret|token|credential|key", re.IGNORECASE)
+_SECRET = re.compile("password|secret|token|credential|key|jaas", re.IGNORECASE)
 #: As Oracle has it: ``jdbc:oracle:thin:scott/tiger@db``.
 _LOGIN_OF_JDBC = re.compile(r"^(jdbc:\w+:\w+:)[^@/]+/[^@]*@")
 #: Settings inside of a URL: ``;password=…`` of JDBC, ``?password=…`` of PostgreSQL.

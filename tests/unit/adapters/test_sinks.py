@@ -118,11 +118,20 @@ def test_addresses_tell_no_secret(tmp_path: Path) -> None:
     assert SparkSink("parquet", "s3a://bucket/lake/").address(tmp_path) == "s3a://bucket/lake"
     assert SparkSink("kafka").address(tmp_path) == "spark:kafka"
     assert discreet(table.model_dump(mode="json"))["url"] == "postgresql://(hidden)@db:5432/x?password=(hidden)"
-    options = SparkSink("jdbc", options={"url": "jdbc:x://me:secret@db", "Password": "p", "dbtable": "t"})
+    options = SparkSink(
+        "jdbc",
+        options={
+            "url": "jdbc:x://me:secret@db",
+            "Password": "p",
+            "dbtable": "t",
+            "kafka.sasl.jaas.config": 'x required password="p";',
+        },
+    )
     assert discreet(options.model_dump(mode="json"))["options"] == {
         "url": "jdbc:x://(hidden)@db",
         "Password": "(hidden)",
         "dbtable": "t",
+        "kafka.sasl.jaas.config": "(hidden)",
     }
 
 

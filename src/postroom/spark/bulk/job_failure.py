@@ -6,6 +6,7 @@ import re
 
 import psycopg
 
+from postroom.pipelines.world import tells_of_the_world
 from postroom.spark.reasons import TRACEBACK, reason_of
 
 #: Errors of the database that are about the content of one file and would come again with it.
@@ -30,7 +31,10 @@ def is_about_files(error: BaseException) -> bool:
         return False
     if isinstance(error, psycopg.Error):
         return False  # the driver's own connection
-    raised = _RAISED.match(reason_of(error))
+    reason = reason_of(error)
+    if tells_of_the_world(reason):
+        return False
+    raised = _RAISED.match(reason)
     if raised is None or TRACEBACK not in said:
         return True
     if raised["module"].split(".")[0] == "psycopg":

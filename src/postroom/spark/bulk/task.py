@@ -1,7 +1,7 @@
 """What a task does with the rows of a split: publish them, a chunk at a time. Runs in a worker of Spark.
 
-It may run again after any interruption, in a task of its own or beside one that was given up. The rows of a split come
-in the same chunks every time, and the receipt of a chunk keeps it from being published twice.
+It may run again after any interruption, in a task of its own or beside one that was given up. Receipts
+say which rows of a split are published; an attempt goes on after them, however its batches are cut.
 """
 
 from __future__ import annotations

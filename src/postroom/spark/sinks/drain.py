@@ -41,7 +41,7 @@ _NO_MORE = "Mend the sink and resume the instance. The log of the pipeline has t
 
 
 class BatchWriter(Protocol):
-    """Who writes: Spark (sink_writer.py)."""
+    """Who writes: Spark (writer.py)."""
 
     def target(self, sink: AnySink) -> FileTarget | None: ...
 
