@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,12 @@ def test_sockets_are_short_and_the_shells_environment_is_as_it_was(session: Spar
     assert (Path(folder).stat().st_mode & 0o777, Path(folder).stat().st_uid) == (0o700, os.geteuid())
     assert session.conf.get("spark.sql.session.timeZone") == "UTC"
     assert not [name for name in os.environ if name.startswith(("PYSPARK_", "POSTROOM_SPARK"))]
+
+
+def test_ctrl_c_is_for_whoever_runs_the_process(session: SparkSession) -> None:
+    """PySpark would have it call the JVM."""
+    handler = signal.getsignal(signal.SIGINT)
+    assert "pyspark" not in str(getattr(handler, "__module__", ""))
 
 
 def test_a_second_session_is_refused(session: SparkSession, tmp_path: Path) -> None:

@@ -85,6 +85,9 @@ class PipelineOnce:
             problems = [Unavailable(f"{location.name} could not be received.", why=reason_of(error))]
         for problem in problems:
             _log.warning("%s", str(problem).replace("\n", " "))
+        if stopping.is_set():
+            # What breaks off is a consequence of that, and no problem beside it.
+            problems = [one for one in problems if not isinstance(one, Unavailable)]
         _log.info("%s: %s", location.name, in_words(self._counts - before))
         return problems
 

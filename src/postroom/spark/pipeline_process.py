@@ -21,7 +21,7 @@ from postroom.spark.login import Login
 from postroom.spark.reasons import reason_of
 from postroom.spark.receive.running_location import RunningLocation
 from postroom.spark.serving import served_by, served_now
-from postroom.spark.session import has_died
+from postroom.spark.session import death_of, has_died
 from postroom.spark.sinks.running_sinks import Sinks
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class PipelineProcess:
         finally:
             self._stop_all()
         if not stopping.is_set():
-            raise Unavailable("Spark has died.", hint=f"See the logs in {self._home / '.postroom' / 'logs'}.")
+            raise death_of(self._home)
         return self._all_counts()
 
     def _all_counts(self) -> Counter[str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from postroom.errors import PostroomError
 from postroom.messagebox.configuration import Host, host_named, receive_locations
@@ -17,11 +19,18 @@ from postroom.spark.login import Login
 from postroom.spark.pipeline_once import PipelineOnce, ended_early
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.reasons import reason_of
-from postroom.spark.session import open_session
+from postroom.spark.session import create_session, death_of, end_session, has_died
 from postroom.spark.settings import for_bulk, is_here
 from postroom.stop_signals import stopped_by_signals
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _log = logging.getLogger(__name__)
+
+_DEATH_SECONDS = 5.0
+#: A signal to a group of processes reaches one after the other, and Spark may end before this process is told.
+_SIGNAL_SECONDS = 1.0
 
 
 def run_pipeline(
@@ -52,44 +61,64 @@ def run_pipeline(
         locations = receive_locations(connection, host_id=host.host_id)
     if any(location.enabled and location.adapter["kind"] == "spark_reader" for location in locations):
         settings = for_bulk(settings)
-    try:
-        return _run_on_spark(
-            host, login, home, master=master, settings=settings, once=once, stop=stopping, watcher=watcher
-        )
-    except PostroomError:
-        raise
-    except Exception as error:
-        if not stopping.is_set():
+    with stopped_by_signals(stopping):
+        try:
+            name = f"pipeline-{host.name.lower()}"
+            with _session(home, stopping, master=master, name=name, settings=settings) as session:
+                return _run_on_spark(session, host, login, home, once=once, stop=stopping, watcher=watcher)
+        except PostroomError:
             raise
-        # Spark was told to end while it started, or in the middle of an answer.
-        if once:
-            raise ended_early() from error
-        _log.warning("ended while Spark was at work: %s", reason_of(error))
-        return Counter()
+        except Exception as error:
+            if not stopping.wait(_SIGNAL_SECONDS):
+                raise
+            if once:
+                raise ended_early() from error
+            _log.warning("ended while Spark was at work: %s", reason_of(error))
+            return Counter()
 
 
 def _run_on_spark(
+    session: SparkSession,
     host: Host,
     login: Login,
     home: Path,
     *,
-    master: str | None,
-    settings: Mapping[str, str] | None,
     once: bool,
     stop: threading.Event,
     watcher: Watcher | None,
 ) -> Counter[str]:
-    name = f"pipeline-{host.name.lower()}"
-    # Twice, because the session puts a handler of its own in the place of ours.
-    with (
-        stopped_by_signals(stop),
-        open_session(home, master=master, name=name, settings=settings) as session,
-        stopped_by_signals(stop),
-    ):
-        where = session.sparkContext.master or ""
-        if login.is_of_this_machine and not is_here(where):
-            text = "Spark runs on %s, and only tasks on this machine can reach the MessageBox: its address is local"
-            _log.warning(text, where)
-        if once:
-            return PipelineOnce(session, host, login=login, home=home).run(stop, watcher)
-        return PipelineProcess(session, host, login=login, home=home).run(stop)
+    where = session.sparkContext.master or ""
+    if login.is_of_this_machine and not is_here(where):
+        text = "Spark runs on %s, and only tasks on this machine can reach the MessageBox: its address is local"
+        _log.warning(text, where)
+    if once:
+        return PipelineOnce(session, host, login=login, home=home).run(stop, watcher)
+    return PipelineProcess(session, host, login=login, home=home).run(stop)
+
+
+class _Ended(Exception):
+    """Spark did not start, because it was told to end meanwhile."""
+
+
+@contextmanager
+def _session(
+    home: Path, stop: threading.Event, *, master: str | None, name: str, settings: Mapping[str, str] | None
+) -> Iterator[SparkSession]:
+    """A session that ends when the block does. Whoever ends this process may end its JVM as well, at any moment; what
+    Spark says then is nobody's mistake."""
+    try:
+        session = create_session(home, master=master, name=name, settings=settings)
+    except Exception as error:
+        if stop.wait(_SIGNAL_SECONDS):
+            raise _Ended(str(error)) from error
+        raise
+    try:
+        yield session
+    except PostroomError:
+        raise
+    except Exception as error:
+        if not stop.wait(_SIGNAL_SECONDS) and has_died(session, within=_DEATH_SECONDS):
+            raise death_of(home) from error
+        raise
+    finally:
+        end_session(session)

@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -151,7 +152,24 @@ def _session(conf: SparkConf, gateway: Any) -> SparkSession:
     from pyspark.sql import SparkSession
 
     with without_pandas_warning():
-        return SparkSession(SparkContext(conf=conf, gateway=gateway))
+        with _same_interrupt():
+            context = SparkContext(conf=conf, gateway=gateway)
+        return SparkSession(context)
+
+
+@contextmanager
+def _same_interrupt() -> Iterator[None]:
+    """A context answers to Ctrl-C itself, by a call of the JVM and an exception wherever the main thread is. What is to
+    come of it is for whoever runs the process to say."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not None:  # a handler that Python knows
+            signal.signal(signal.SIGINT, before)
 
 
 def end_session(session: SparkSession) -> None:
@@ -173,6 +191,11 @@ def has_died(session: SparkSession, *, within: float) -> bool:
         return gateway.proc.wait(within) is not None
     except subprocess.TimeoutExpired:
         return False
+
+
+def death_of(home: Path) -> Unavailable:
+    """What is said when a JVM is gone that nobody has told to end."""
+    return Unavailable("Spark has died.", hint=f"See the logs in {home / '.postroom' / 'logs'}.")
 
 
 def _answers(gateway: Any) -> bool:

@@ -1,0 +1,129 @@
+"""A pipeline that is ended while Spark starts, or together with its Spark, was told to: that is no bug."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from py4j.protocol import Py4JError
+
+from postroom.errors import Unavailable
+from postroom.spark import running_pipeline, session
+from tests.integration.cli.conftest import Ran, Run
+
+SIGNALS = [signal.SIGTERM, signal.SIGINT]
+GONE = "py4j does not exist in the JVM"
+
+
+class GoneSession:
+    """One whose JVM is gone when it is first asked for anything; ``gone`` happens at that moment."""
+
+    class sparkContext:  # noqa: N801
+        master = "local[2]"
+        _gateway = None
+
+    def __init__(self, gone: Callable[[], object]) -> None:
+        self._gone = gone
+
+    def __getattr__(self, name: str) -> NoReturn:
+        self._gone()
+        raise Py4JError(GONE)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "order.json").write_bytes(b'{"region": "EU"}')
+    return tmp_path
+
+
+def run_in(home: Path, run: Run, *, once: bool = True) -> Ran:
+    return run("pipeline", "run", "Main", "--home", home, *(["--once"] if once else []))
+
+
+def says_that_it_was_ended(ran: Ran) -> bool:
+    return "It was ended before its work was done." in ran.err and "Traceback" not in ran.err and "bug" not in ran.err
+
+
+def fails_with(monkeypatch: pytest.MonkeyPatch, step: str, error: Exception, number: int | None) -> None:
+    """That step of the start fails, right after a signal has come."""
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        if number is not None:
+            signal.raise_signal(number)
+        raise error
+
+    monkeypatch.setattr(step, fail)
+
+
+STEPS = {
+    "the JVM starts": ("pyspark.java_gateway.launch_gateway", Py4JError(GONE)),
+    "the session starts": (f"{session.__name__}._session", Py4JError(GONE)),
+    "no session": (f"{running_pipeline.__name__}.create_session", Unavailable("Spark did not start.")),
+}
+
+
+@pytest.fixture(params=list(STEPS))
+def step(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Exception]:
+    monkeypatch.setattr("pyspark.java_gateway.launch_gateway", lambda *_, **__: None)
+    return STEPS[request.param]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_while_spark_starts(
+    applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch, step: tuple[str, Exception], number: int
+) -> None:
+    fails_with(monkeypatch, *step, number)
+    ran = run_in(home, applied)
+    assert ran.code == 6
+    assert says_that_it_was_ended(ran), ran.err
+    ran = run_in(home, applied, once=False)
+    assert (ran.code, ran.err) == (0, "")
+    assert "have ended: nothing was there" in ran.out
+
+
+def test_a_spark_that_does_not_start_by_itself(
+    applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch, step: tuple[str, Exception]
+) -> None:
+    fails_with(monkeypatch, *step, None)
+    for once in (True, False):
+        ran = run_in(home, applied, once=once)
+        assert ran.code == 6
+        assert "Spark did not start." in ran.err
+
+
+def with_session(monkeypatch: pytest.MonkeyPatch, opened: Any) -> None:
+    monkeypatch.setattr(running_pipeline, "create_session", lambda *_, **__: opened)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_that_ends_the_jvm_too_when_the_first_stream_starts(
+    applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    with_session(monkeypatch, GoneSession(lambda: signal.raise_signal(number)))
+    ran = run_in(home, applied)
+    assert ran.code == 6
+    assert says_that_it_was_ended(ran), ran.err
+
+
+def test_a_jvm_that_died_of_itself_when_the_first_stream_starts(
+    applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_session(monkeypatch, GoneSession(lambda: None))
+    for once in (True, False):
+        ran = run_in(home, applied, once=once)
+        assert ran.code == 6
+        assert "Spark has died." in ran.err
+        assert "Traceback" not in ran.err
+
+
+def test_what_is_wrong_with_postroom_is_still_told(applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails_with(monkeypatch, f"{running_pipeline.__name__}._run_on_spark", ZeroDivisionError(), None)
+    with_session(monkeypatch, GoneSession(lambda: None))
+    monkeypatch.setattr(running_pipeline, "has_died", lambda *_, **__: False)
+    ran = run_in(home, applied)
+    assert ran.code == 70
+    assert "This is a bug in Postroom" in ran.err
