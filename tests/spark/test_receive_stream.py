@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from postroom import pipelines
 from postroom.message import FRAGMENT_SIZE
 from tests.spark.conftest import Claim, StartStream
+from tests.support.batch_again import keep_claims
 from tests.support.box import PROMOTE, Box
 from tests.support.file_location import add_file_location
 from tests.support.waiting import PATIENCE, wait_until
@@ -204,17 +204,10 @@ def test_a_batch_that_runs_again_publishes_nothing_twice(
     for number in range(6):
         (folder / f"{number}.json").write_bytes(order(number))
     claim(location)
-    claimed = box.connection.execute("SELECT * FROM claims").fetchall()
-    copies = {row[4]: Path(row[4]).read_bytes() for row in claimed}
+    bring_back = keep_claims(box)
     assert start_stream(location, once=True).awaitTermination(PATIENCE)
     assert box.count("claims") == 0
-    # As if the commit had been the last thing that the machine did.
-    with box.connection.cursor() as cursor:
-        cursor.executemany(f"INSERT INTO claims VALUES ({', '.join(['%s'] * len(claimed[0]))})", claimed)
-    for path, content in copies.items():
-        Path(path).write_bytes(content)
-        stamp = next(row for row in claimed if row[4] == path)[6]
-        os.utime(path, ns=(stamp, stamp))
+    bring_back()
     again = start_stream(location, once=True)
     assert again.awaitTermination(PATIENCE)
     assert again.exception() is None

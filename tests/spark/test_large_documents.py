@@ -1,0 +1,71 @@
+"""Documents that the pipeline writes itself, larger than a row may be, from a file into the MessageBox (LRG-02)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from postroom.message import FRAGMENT_SIZE
+from postroom.pipelines import Csv, Delimited, FlatFile, Receive, ReceivePipeline, Xml
+from tests.spark.conftest import Claim, StartStream
+from tests.support.batch_again import keep_claims
+from tests.support.box import Box
+from tests.support.file_location import add_file_location
+from tests.support.waiting import PATIENCE
+
+PAD = "x" * (2 * FRAGMENT_SIZE)
+ENVELOPES = Xml(split="/*/*")
+RECORDS = FlatFile(message_type="urn:o#Order", record=Delimited(["id", "text"], delimiter=";", tag="O"))
+#: Each file, and the documents in it. None of them stands in its file as it is published.
+FILES = {
+    "orders.xml": (
+        f'<e xmlns="urn:o"><order>{PAD}</order><order>2</order><order>é{PAD}</order></e>',
+        [f'<order xmlns="urn:o">{one}</order>' for one in (PAD, "2", f"é{PAD}")],
+    ),
+    "orders.txt": (
+        f"O;1;{PAD}\nO;2;b\nO;3;{PAD}c\n",
+        [
+            f'<ns0:Order xmlns:ns0="urn:o"><id>{number}</id><text>{text}</text></ns0:Order>'
+            for number, text in ((1, PAD), (2, "b"), (3, f"{PAD}c"))
+        ],
+    ),
+    "orders.csv": (
+        f"id,text\n1,{PAD}\n2,b\n3,{PAD}c\n",
+        [f"id,text\n{number},{text}\n" for number, text in ((1, PAD), (2, "b"), (3, f"{PAD}c"))],
+    ),
+}
+BODIES = """
+SELECT coalesce(p.body, (SELECT string_agg(f.body, '' ORDER BY f.number) FROM fragments f WHERE f.part_id = p.part_id))
+FROM spool JOIN parts p ON p.part_id = body_part_id
+"""
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "names"),
+    [(ENVELOPES, ["orders.xml"]), (Receive(disassemble=[ENVELOPES, RECORDS, Csv()]), list(FILES))],
+    ids=["a format", "components"],
+)
+def test_large_documents_that_were_written_arrive_whole_and_once(
+    box: Box, folder: Path, claim: Claim, start_stream: StartStream, pipeline: ReceivePipeline, names: list[str]
+) -> None:
+    box.add_port("Everything", "BTS.ReceivePortName == 'dropIn'")
+    location = add_file_location(box, folder, pipeline=pipeline)
+    for name in names:
+        (folder / name).write_text(FILES[name][0], encoding="utf-8")
+    assert claim(location) == len(names)
+    bring_back = keep_claims(box)
+    expected = sorted(document.encode() for name in names for document in FILES[name][1])
+    for again in (False, True):
+        if again:
+            bring_back()
+        query = start_stream(location, once=True)
+        assert query.awaitTermination(PATIENCE)
+        assert query.exception() is None
+        assert sorted(body for (body,) in box.connection.execute(BODIES)) == expected
+        assert box.queued() == {"Everything": len(expected)}
+        assert box.count("parts WHERE body IS NULL") == 2 * len(names)
+        # Three fragments of each large one, and none twice.
+        assert box.count("fragments") == 3 * 2 * len(names)
+        assert (box.count("claims"), box.suspended()) == (0, [])
+    assert not any(path.is_file() for path in folder.rglob("*"))

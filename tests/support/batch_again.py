@@ -1,0 +1,28 @@
+"""A batch of claimed files that runs again, as if its commit had been the last thing that the machine did."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.support.box import Box
+
+
+def keep_claims(box: Box) -> Callable[[], None]:
+    """Remembers what is claimed now, and the files; what is returned brings both back."""
+    with box.connection.cursor() as cursor:
+        claimed = cursor.execute("SELECT * FROM claims").fetchall()
+        assert cursor.description is not None
+        names = [column.name for column in cursor.description]
+    rows = [dict(zip(names, row, strict=True)) for row in claimed]
+    copies = {Path(row["path"]): (Path(row["path"]).read_bytes(), row["modified_ns"]) for row in rows}
+
+    def bring_back() -> None:
+        with box.connection.cursor() as cursor:
+            cursor.executemany(f"INSERT INTO claims VALUES ({', '.join(['%s'] * len(names))})", claimed)
+        for path, (content, modified_ns) in copies.items():
+            path.write_bytes(content)
+            os.utime(path, ns=(modified_ns, modified_ns))
+
+    return bring_back
