@@ -7,8 +7,8 @@ when it is done. Where a note has been made twice and nothing has come of it, th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import psycopg
 
@@ -18,29 +18,29 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.pipelines.stages import FORMAT_SECONDS
 from postroom.pipelines.watch import left_behind
-from postroom.spark.heartbeat import end_if_silent
+from postroom.spark.heartbeat import ended_if_silent
 from postroom.spark.login import Login
 
 #: How often an interchange may end the worker that it is alone with.
 MOST_BEGUN = 2
-
-
 #: How many threads may be left behind in a worker before another one takes its place.
 MOST_LEFT_BEHIND = 8
 #: How much longer than its pipeline allows for one call the interpreter of a worker may be silent.
-_GRACE = 30.0
+GRACE = 30.0
 
 
-def begin_in_worker(location: ReceiveLocation) -> bool:
-    """To be called at the beginning of a task. Returns whether it has to be careful: another attempt has failed."""
+@contextmanager
+def in_worker(location: ReceiveLocation, grace: float) -> Iterator[bool]:
+    """Around all that a task does. Tells whether it has to be careful: another attempt has failed."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     if context is None:
-        return False
+        yield False
+        return
     refuse_if_burdened()
-    end_if_silent(float(location.pipeline.get("seconds") or FORMAT_SECONDS) + _GRACE)
-    return context.attemptNumber() > 0
+    with ended_if_silent(float(location.pipeline.get("seconds") or FORMAT_SECONDS) + grace):
+        yield context.attemptNumber() > 0
 
 
 def refuse_if_burdened() -> None:

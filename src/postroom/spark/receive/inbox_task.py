@@ -24,7 +24,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.inbox import HandedOver
 from postroom.spark.executor import Executor, drop_executor, executor_for, pace_of
 from postroom.spark.login import Login
-from postroom.spark.receive.careful import begin_carefully, begin_in_worker
+from postroom.spark.receive.careful import GRACE, begin_carefully, in_worker
 from postroom.spark.receive.tally import publish_or_put_aside, suspend, tally_of
 
 _log = logging.getLogger(__name__)
@@ -38,12 +38,14 @@ class InboxTask:
     location: ReceiveLocation
     paced: bool = False
     """Whether to slow down between transactions while too much waits."""
+    grace: float = GRACE
+    """How much longer than a call may take the worker may be silent before it is ended."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        careful = begin_in_worker(self.location)
-        executor_for(self.login)
-        for batch in batches:
-            yield tally_of(self.receive([uuid.UUID(one) for one in batch.column(0).to_pylist()], careful=careful))
+        with in_worker(self.location, self.grace) as careful:
+            executor_for(self.login)
+            for batch in batches:
+                yield tally_of(self.receive([uuid.UUID(one) for one in batch.column(0).to_pylist()], careful=careful))
 
     def receive(self, interchange_ids: Sequence[uuid.UUID], *, careful: bool = False) -> list[Received]:
         """Publishes what was handed over under these ids, and deletes it. Raises if the MessageBox does not answer.

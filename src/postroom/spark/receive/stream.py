@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.intake.taking_in import takes_files
 from postroom.spark.login import Login
+from postroom.spark.receive.careful import GRACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,8 +51,10 @@ def start_stream(
     trigger: str = TRIGGER,
     once: bool = False,
     max_rows: int = MAX_ROWS,
+    grace: float = GRACE,
 ) -> StreamingQuery:
-    """Starts publishing what was taken in for a location; ``once`` ends with what is there now.
+    """Starts publishing what was taken in for a location; ``once`` ends with what is there now. A worker is ended that
+    is silent for ``grace`` seconds longer than the pipeline allows for one call.
 
     Every start begins a checkpoint of its own and so reads everything that is there. The MessageBox knows better than a
     checkpoint what is still to be done: a claim, or a row of the inbox, that was published is gone or has its receipt.
@@ -64,7 +67,7 @@ def start_stream(
 
     checkpoints = home / ".postroom" / "checkpoints" / str(location.location_id)
     shutil.rmtree(checkpoints, ignore_errors=True)
-    source = receiving(location.location_id, *_way_in(location, login, home, paced=not once), TALLY_SCHEMA)
+    source = receiving(location.location_id, *_way_in(location, login, home, paced=not once, grace=grace), TALLY_SCHEMA)
     with without_pandas_warning():
         session.dataSource.register(source)
         reader = (
@@ -111,15 +114,15 @@ def _begin_and_write(begin_batch: Callable[[int, int], None], tallies: DataFrame
 
 
 def _way_in(
-    location: ReceiveLocation, login: Login, home: Path, *, paced: bool
+    location: ReceiveLocation, login: Login, home: Path, *, paced: bool, grace: float
 ) -> tuple[type[DataSource], Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]]:
     """Where the rows of a location come from, and what a task does with them."""
     if takes_files(location):
         from postroom.spark.receive.claims_source import ClaimedFiles
         from postroom.spark.receive.task import ReceiveTask
 
-        return ClaimedFiles, ReceiveTask(login=login, location=location, home=home.absolute(), paced=paced)
+        return ClaimedFiles, ReceiveTask(login=login, location=location, home=home.absolute(), paced=paced, grace=grace)
     from postroom.spark.receive.inbox_source import Inbox
     from postroom.spark.receive.inbox_task import InboxTask
 
-    return Inbox, InboxTask(login=login, location=location, paced=paced)
+    return Inbox, InboxTask(login=login, location=location, paced=paced, grace=grace)

@@ -27,7 +27,7 @@ from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim, ClaimState
 from postroom.spark.intake.finishing import finish, is_unchanged
 from postroom.spark.login import Login
-from postroom.spark.receive.careful import begin_carefully, begin_in_worker
+from postroom.spark.receive.careful import GRACE, begin_carefully, in_worker
 from postroom.spark.receive.tally import publish_or_put_aside, suspend, tally_of
 from postroom.system_properties import FILE
 
@@ -43,12 +43,14 @@ class ReceiveTask:
     home: Path
     paced: bool = False
     """Whether to slow down between transactions while too much waits."""
+    grace: float = GRACE
+    """How much longer than a call may take the worker may be silent before it is ended."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        careful = begin_in_worker(self.location)
-        executor_for(self.login)
-        for batch in batches:
-            yield tally_of(self.receive([_claim(row) for row in batch.to_pylist()], careful=careful))
+        with in_worker(self.location, self.grace) as careful:
+            executor_for(self.login)
+            for batch in batches:
+                yield tally_of(self.receive([_claim(row) for row in batch.to_pylist()], careful=careful))
 
     def receive(self, given: Sequence[Claim], *, careful: bool = False) -> list[Received]:
         """Publishes what is in the files, and takes them away. Raises if the MessageBox does not answer. ``careful``
