@@ -16,8 +16,9 @@ from postroom.agent.chunks import Chunk
 from postroom.agent.originator import ANONYMOUS, GUEST, Login
 from postroom.errors import AuthenticationFailure
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.pipelines.disassembled import BadDocument
-from postroom.pipelines.spooled import cut
+from postroom.pipelines import load_pipeline
+from postroom.pipelines.disassembled import Decoded
+from postroom.pipelines.message_batch import MessageBatch
 from postroom.system_properties import BTS
 
 _NOBODY = {"", GUEST.lower(), ANONYMOUS}
@@ -40,7 +41,8 @@ def authenticated(location: ReceiveLocation, chunk: Chunk, login: Login) -> Chun
     whole = chunk.number == 0 and chunk.is_last and not chunk.failures and not good.num_rows
     if not chunk.recoverable or whole:
         return replace(chunk, documents=None, failures=(), refusal=failure)
-    bad = tuple(_bad(chunk, row, failure) for row in np.flatnonzero(failed).tolist())
+    refused = MessageBatch(chunk.documents.filter(pa.array(failed)), _decoded(location, chunk))
+    bad = tuple(refused.refused(row, failure) for row in range(count))
     return replace(chunk, documents=good, failures=(*chunk.failures, *bad))
 
 
@@ -59,13 +61,11 @@ def _values(chunk: Chunk, key: str, nobody: set[str]) -> npt.NDArray[np.bool_]:
     return np.fromiter(((value or str(shared)).lower() not in nobody for value in own), dtype=bool, count=chunk.rows)
 
 
-def _bad(chunk: Chunk, row: int, failure: AuthenticationFailure) -> BadDocument:
-    assert chunk.documents is not None
-    body = chunk.documents["body"][row].as_py()
-    if body is None:
-        offset, length = chunk.documents["offset"][row].as_py(), chunk.documents["length"][row].as_py()
-        body = b"".join(cut(chunk.source, offset, length).chunks())
-    return BadDocument(number=chunk.documents["number"][row].as_py(), body=body, failure=failure)
+def _decoded(location: ReceiveLocation, chunk: Chunk) -> Decoded:
+    if chunk.decoded is not None:
+        return chunk.decoded
+    content_type = load_pipeline(location.pipeline).content_type
+    return Decoded(body=chunk.source, context=chunk.context, content_type=content_type)
 
 
 def authentication_failure(location: ReceiveLocation) -> AuthenticationFailure:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from postroom.agent.documents import Documents
 from postroom.agent.error_reports import Failure, type_in
 from postroom.agent.identity import Kind, derive_id, id_array
 from postroom.agent.inbound_errors import FailedInbound, InboundErrors
+from postroom.agent.kept_documents import kept_context
 from postroom.agent.reports import RoutingFailureReport
 from postroom.agent.routing import RoutingTable
 from postroom.clock import Clock
@@ -25,6 +27,9 @@ from postroom.message import Body, Bytes, Context, Message
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.writing import Cause, SuspendedRow, Task, write_references, write_suspended
+from postroom.pipelines import ReceivePipeline, load_pipeline
+from postroom.pipelines.disassembled import BadDocument
+from postroom.pipelines.kept_document import can_be_resumed
 from postroom.system_properties import BTS
 
 
@@ -54,6 +59,8 @@ class _Failed:
     """The document of the batch that it is."""
     resumable: bool = True
     unroutable: _Unroutable | None = None
+    bad: BadDocument | None = None
+    """The document that it is, if that is no message."""
 
 
 class BatchFailures:
@@ -87,7 +94,9 @@ class BatchFailures:
         suspended = [one for one in failed if one.instance_id not in self._errors.instances]
         self._suspended = [self._suspended_row(one) for one in suspended]
         self._originals = [
-            self._clone(one, self._message_id(one), one.context) for one in suspended if one.body is not None
+            self._clone(one, self._message_id(one), self._kept_context(one))
+            for one in suspended
+            if one.body is not None
         ]
         #: The documents that error messages take the place of.
         self.replaced = [one.row for one in errors if one.row is not None]
@@ -129,6 +138,8 @@ class BatchFailures:
                     task=Task.RECEIVE,
                     context=self._documents.stamps[number].promote(BTS.InterchangeSequenceNumber, bad.number),
                     body=Bytes(bad.body),
+                    resumable=can_be_resumed(self._pipeline, bad),
+                    bad=bad,
                 )
 
     def _unroutable_documents(self, unroutable: Mapping[int, RoutingFailure]) -> Iterator[_Failed]:
@@ -225,9 +236,19 @@ class BatchFailures:
             parts = self._documents.clone(one.row, part_id)
         else:
             assert one.body is not None
-            parts = (self._documents.original(one.body, part_id),)
+            parts = self._documents.as_it_came(one.chunk, one.body, part_id, one.bad)
         [body_name] = [part.name for part in parts if part.part_id == part_id]
         return Message(context=context, parts=parts, body_part_name=body_name, message_id=message_id)
+
+    def _kept_context(self, one: _Failed) -> Context:
+        """What it is suspended with."""
+        if one.bad is None:
+            return one.context
+        return kept_context(one.context, self._pipeline, self._documents.disassembler(one.chunk), one.bad)
+
+    @cached_property
+    def _pipeline(self) -> ReceivePipeline:
+        return load_pipeline(self._documents.location.pipeline)
 
     @property
     def _adapter(self) -> str:

@@ -19,6 +19,7 @@ from postroom.filters.columns import Columns
 from postroom.message import BODY_NAME, MAX_PARTS, Body, Bytes, Context, Part
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.namespaces import is_distinguished
+from postroom.pipelines.disassembled import BadDocument
 from postroom.pipelines.spooled import cut
 from postroom.system_properties import BTS
 
@@ -122,9 +123,21 @@ class Documents:
             return (body,)
         return replace(decoded, others=self._others(chunk, int(self.numbers[row]))).around(body)
 
-    def original(self, body: Body, part_id: uuid.UUID) -> Part:
-        """The part that an interchange, or a document that cannot be read, becomes: as it came."""
-        return Part(body=body, content_type=self.content_type, part_id=part_id)
+    def as_it_came(self, chunk: int, body: Body, part_id: uuid.UUID, bad: BadDocument | None) -> tuple[Part, ...]:
+        """The parts that an interchange becomes, or a document of it that is no message."""
+        decoded = self.chunks[chunk].decoded
+        part = Part(body=body, content_type=self.content_type, part_id=part_id)
+        if bad is not None and bad.content_type is not None:
+            part = replace(part, content_type=bad.content_type)
+        if bad is None or decoded is None:
+            return (part,)
+        part = replace(part, name=decoded.body_name)
+        return replace(decoded, others=self._others(chunk, bad.number)).around(part)
+
+    def disassembler(self, chunk: int) -> int:
+        """Which one of the pipeline has made the documents of a chunk, from 1."""
+        decoded = self.chunks[chunk].decoded
+        return 1 if decoded is None else decoded.disassembler
 
     def _others(self, chunk: int, document: int) -> tuple[Part, ...]:
         """The parts beside the bodies of a chunk, with the ids that they have for a document; 0: for all of them."""

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from postroom.message import Context
 from postroom.messagebox.queues import storable
-from postroom.namespaces import ERROR_REPORT_NAMESPACE, split_key
+from postroom.namespaces import ERROR_REPORT_NAMESPACE, SUSPENDED_NAMESPACE, split_key
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
 from postroom.values import MAX_PROMOTED_LENGTH, Value
@@ -77,7 +77,7 @@ class Failure:
         demoted = {
             key: value
             for key, value in original.demote_all().written.items()
-            if split_key(key)[0] != ERROR_REPORT_NAMESPACE
+            if split_key(key)[0] not in (ERROR_REPORT_NAMESPACE, SUSPENDED_NAMESPACE)
         }
         inbound = self.receive_port is not None
         promoted: dict[Property, str | int | None] = {

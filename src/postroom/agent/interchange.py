@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from postroom.adapters import transport_type
 from postroom.message import Body, Context
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.system_properties import BTS
+
+if TYPE_CHECKING:
+    from postroom.pipelines.kept_document import KeptDocument
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,8 +22,22 @@ class Interchange:
     interchange_id: uuid.UUID
     body: Body
     context: Context = field(default_factory=Context)
-    is_document: bool = False
-    """It is a document that was suspended alone; its bytes are decoded, and cut out of those that came."""
+    kept: KeptDocument | None = None
+    """It is a document that was suspended alone."""
+
+
+#: The keys of what every received message has promoted, whatever its pipeline does.
+STAMPED = frozenset(
+    prop.key
+    for prop in (
+        BTS.ReceivePortID,
+        BTS.ReceivePortName,
+        BTS.InboundTransportLocation,
+        BTS.InboundTransportType,
+        BTS.SuspendMessageOnRoutingFailure,
+        BTS.InterchangeSequenceNumber,
+    )
+)
 
 
 def stamp(location: ReceiveLocation, interchange: Interchange, decoded: Context | None = None) -> Context:

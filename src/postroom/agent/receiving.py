@@ -27,10 +27,9 @@ from postroom.agent.routing import RoutingTable, StaleRouting
 from postroom.agent.wake_up import WakeUp
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageFailure, StateError
-from postroom.maps.inbound import received_by
+from postroom.maps.inbound import received_by, taken_up_by
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, transaction
-from postroom.pipelines.receive_definition import for_a_document
 
 _log = logging.getLogger(__name__)
 
@@ -206,9 +205,7 @@ def receive_again(
 ) -> set[str]:
     """A resumed interchange, inside the caller's transaction: all of it, or the failure is raised; StaleRouting if the
     subscriptions changed meanwhile. Returns the hosts to wake after the commit."""
-    # What has seen a document that was suspended after it would not know it again.
-    stored = for_a_document(location.pipeline) if interchange.is_document else location.pipeline
-    pipeline = received_by(stored, location.maps)
+    pipeline = taken_up_by(location.pipeline, location.maps, interchange.kept)
     routing.catch_up(connection)
     chunks = [authenticated(location, chunk, routing.login) for chunk in chunks_of(pipeline, interchange, Progress())]
     for chunk in chunks:

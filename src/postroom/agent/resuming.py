@@ -15,13 +15,13 @@ import psycopg
 from postroom.agent.authorised import routing_failure
 from postroom.agent.finding import IndexFinder, clear_predicates, instances_for
 from postroom.agent.identity import Kind, derive_id
-from postroom.agent.interchange import Interchange
+from postroom.agent.kept_documents import taken_up
 from postroom.agent.receiving import receive_again
 from postroom.agent.reports import RoutingFailureReport, Unroutable, write_reports
 from postroom.agent.routing import RoutingTable, StaleRouting
 from postroom.agent.wake_up import WakeUp
 from postroom.errors import PipelineFailure
-from postroom.message import Bytes, Context, Message
+from postroom.message import Message
 from postroom.messagebox.configuration import ReceiveLocation, host_named, receive_locations
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import ClaimedMessage
@@ -76,17 +76,10 @@ class ResumedInbound:
     def _receive(
         self, connection: Connection, location_id: uuid.UUID | None, message: Message, complete: Complete
     ) -> set[str]:
-        """The original bytes through the location's pipeline, from its start (NRF-05); those of a document, which has a
-        number, from where they were suspended."""
+        """The original bytes through the location's pipeline, from its start (NRF-05); those of a document that was
+        suspended alone, from where it was stopped."""
         location = _location(connection, location_id)
-        body = Bytes(b"") if message.body is None else message.body.body
-        kept = Context(written=message.context.written, predicates=message.context.predicates)
-        resumed = Interchange(
-            interchange_id=uuid.uuid4(),
-            body=body,
-            context=kept,
-            is_document=message.context.is_promoted(BTS.InterchangeSequenceNumber),
-        )
+        resumed = taken_up(message)
 
         def work(connection: Connection) -> set[str]:
             hosts = receive_again(connection, self._routing, location, resumed)

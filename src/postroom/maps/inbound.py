@@ -16,8 +16,9 @@ from postroom.errors import MapFailure
 from postroom.maps.making import Made, RunningMaps, running_maps
 from postroom.message import FRAGMENT_SIZE, Body, Context
 from postroom.pipelines import ReceivePipeline, load_pipeline
-from postroom.pipelines.disassembled import BadDocument, Decoded, Disassembled, schema_of
+from postroom.pipelines.disassembled import BadDocument, Decoded, Disassembled, Form, schema_of
 from postroom.pipelines.held import until_all_passed
+from postroom.pipelines.kept_document import KeptDocument, ResumedPipeline
 from postroom.pipelines.message_batch import MessageBatch
 from postroom.pipelines.spooled import MAPPED, Spool, beside
 from postroom.properties import Property
@@ -27,7 +28,7 @@ from postroom.system_properties import BTS
 class MappedPipeline:
     """A receive pipeline, and the maps of its port after it; it runs as a pipeline does."""
 
-    def __init__(self, pipeline: ReceivePipeline, maps: Mapping[str, Any]) -> None:
+    def __init__(self, pipeline: ReceivePipeline | ResumedPipeline, maps: Mapping[str, Any]) -> None:
         self._pipeline = pipeline
         self._maps = maps
         self._running: RunningMaps | None = None
@@ -68,6 +69,16 @@ def received_by(pipeline: Mapping[str, Any], maps: Mapping[str, Any]) -> Receive
     return MappedPipeline(loaded, maps) if maps.get("maps") else loaded
 
 
+def taken_up_by(
+    pipeline: Mapping[str, Any], maps: Mapping[str, Any], kept: KeptDocument | None
+) -> ReceivePipeline | ResumedPipeline | MappedPipeline:
+    """What a location does with what was suspended on its way in: an interchange, or one document of it."""
+    if kept is None:
+        return received_by(pipeline, maps)
+    resumed = ResumedPipeline(load_pipeline(pipeline), kept)
+    return MappedPipeline(resumed, maps) if maps.get("maps") and kept.form is not Form.MAPPED else resumed
+
+
 def _suspends_alone(batch: Disassembled) -> bool:
     """Whether it is known of all documents of the interchange that one which cannot be mapped is suspended alone."""
     assert batch.decoded is not None
@@ -77,7 +88,7 @@ def _suspends_alone(batch: Disassembled) -> bool:
 class _Mapping:
     """One run over one interchange."""
 
-    def __init__(self, maps: RunningMaps, pipeline: ReceivePipeline, received: Decoded) -> None:
+    def __init__(self, maps: RunningMaps, pipeline: ReceivePipeline | ResumedPipeline, received: Decoded) -> None:
         self._maps = maps
         self._recoverable = bool(pipeline.recoverable)
         self._received = received
@@ -110,7 +121,7 @@ class _Mapping:
             failure = MapFailure(f"Document {number}: {result.what}", why=result.why, hint=result.hint)
             if not self._recoverable or given[row].context.get(BTS.SuspendMessageOnMappingFailure) is not True:
                 raise failure
-            bad[row] = BadDocument(number=number, body=given[row].data, failure=failure)
+            bad[row] = seen.refused(row, failure)
         messages = self._rebuilt(batch.messages, made)
         if bad:
             messages = messages.filter(pa.array([row not in bad for row in range(len(seen))], pa.bool_()))

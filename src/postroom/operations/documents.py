@@ -24,7 +24,7 @@ from postroom.agent.originator import Login
 from postroom.agent.reports import snapshot
 from postroom.clock import system_clock
 from postroom.errors import DefinitionError, MessageFailure, NotFound
-from postroom.maps.inbound import received_by
+from postroom.maps.inbound import taken_up_by
 from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration import ReceiveLocation, hosts, receive_locations
 from postroom.messagebox.connection import Connection
@@ -77,7 +77,7 @@ def documents_of(
     """Every document, also those that would not be published. ``extra`` is added to every context, in place of what the
     pipeline promotes."""
     login = _login_of(connection, where)
-    for chunk in chunks_of(received_by(where.pipeline, where.maps), interchange, Progress()):
+    for chunk in chunks_of(taken_up_by(where.pipeline, where.maps, interchange.kept), interchange, Progress()):
         stamped = stamp(where, interchange, chunk.context)
         dropped = np.zeros(chunk.rows, dtype=bool)
         if where.authentication == "drop" and chunk.documents is not None:

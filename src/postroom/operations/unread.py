@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from postroom.agent.interchange import Interchange
+from postroom.agent.kept_documents import taken_up
 from postroom.errors import PipelineFailure
-from postroom.message import Body, Bytes, Context
+from postroom.message import Body, Message, Part
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.writing import Task
@@ -37,14 +37,24 @@ def unread(connection: Connection, message: StoredMessage) -> Unread | None:
     for instance in referring_instances(connection, message.message_id):
         if instance.task is Task.RECEIVE:
             known = (one for one in receive_locations(connection) if one.location_id == instance.service_id)
-            body = next((_StoredBody(connection, part) for part in message.parts if part.is_body), Bytes(b""))
-            return Unread(
-                location=next(known, None),
-                interchange=Interchange(
-                    interchange_id=uuid.uuid4(), body=body, context=Context(written=message.context.written)
-                ),
-            )
+            return Unread(location=next(known, None), interchange=taken_up(_whole(connection, message)))
     return None
+
+
+def _whole(connection: Connection, message: StoredMessage) -> Message:
+    """The message with its content, which stays in the MessageBox until it is read."""
+    parts = [
+        Part(
+            name=part.name,
+            body=_StoredBody(connection, part),
+            content_type=part.content_type,
+            charset=part.charset,
+            part_id=part.part_id,
+        )
+        for part in message.parts
+    ]
+    name = next((part.name for part in message.parts if part.is_body), None)
+    return Message(context=message.context, parts=tuple(parts), body_part_name=name, message_id=message.message_id)
 
 
 @dataclass(frozen=True)

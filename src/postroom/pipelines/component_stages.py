@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from postroom.errors import BadValue, PipelineFailure
-from postroom.message import CHUNK_SIZE, MAX_PARTS, Body, Context, Message, Part
+from postroom.message import CHUNK_SIZE, MAX_PARTS, Body, Message
 from postroom.pipelines import formats
 from postroom.pipelines.components.contract import CONSUMED, Decoder, Disassembler, PartyResolver, Validator
 from postroom.pipelines.definitions import Format, PassThrough
-from postroom.pipelines.disassembled import BadDocument, BatchSize, Decoded, Disassembled, in_document, schema_of
+from postroom.pipelines.disassembled import BatchSize, Decoded, Disassembled, in_document, schema_of
 from postroom.pipelines.held import until_all_passed
 from postroom.pipelines.message_batch import MessageBatch
 from postroom.pipelines.own_disassembler import disassemble_messages
@@ -26,17 +26,27 @@ from postroom.system_properties import BTS
 
 
 class ComponentStages:
-    """One run of a pipeline over one interchange."""
+    """One run of a pipeline over one interchange. ``is_known``: it is one for the first disassembler, which is not
+    asked. ``complete`` is done to what is disassembled, before anybody sees it."""
 
-    def __init__(self, pipeline: Receive, watch: Watch) -> None:
+    def __init__(
+        self,
+        pipeline: Receive,
+        watch: Watch,
+        *,
+        is_known: bool = False,
+        complete: Callable[[Disassembled], Disassembled] | None = None,
+    ) -> None:
         self._pipeline = pipeline
         self._watch = watch
+        self._is_known = is_known
+        self._complete = complete
         self._components: dict[int, Any] = {}
 
-    def run(self, body: Body, context: Context, size: BatchSize) -> Iterator[Disassembled]:
+    def run(self, interchange: Message, size: BatchSize) -> Iterator[Disassembled]:
         """Batches as they come. Where one message that does not pass fails a recoverable interchange (RCV-16, RCV-19),
         nothing comes before everything has passed."""
-        message = self._decode(Message(context=context, parts=(Part(body=body),)))
+        message = self._decode(interchange)
         if message is None:
             return
         disassembler = self._choose(message)
@@ -66,36 +76,41 @@ class ComponentStages:
 
     # -- disassemble -------------------------------------------------------------------------------------------------
 
-    def _choose(self, message: Message) -> tuple[str, Any]:
-        """The first that takes it (RCV-03)."""
+    def _choose(self, message: Message) -> tuple[int, str, Any]:
+        """The first that takes it (RCV-03): its place, its name, and itself."""
         if not self._pipeline.disassemblers:
-            return "PassThrough", PassThrough()
+            return 1, "PassThrough", PassThrough()
+        if self._is_known:
+            return 1, *next(self._loaded(self._pipeline.disassemblers))
         assert message.body is not None
         head = _head(message.body.body)
-        for name, component in self._loaded(self._pipeline.disassemblers):
+        for place, (name, component) in enumerate(self._loaded(self._pipeline.disassemblers), 1):
             if isinstance(component, Format):
                 if formats.probe(component, head):
-                    return name, component
+                    return place, name, component
             elif not isinstance(component, Disassembler) or self._call(name, component.probe, message):
-                return name, component
+                return place, name, component
         raise PipelineFailure(
             "No disassembler of the pipeline recognises the interchange.",
             why=f"It begins with {head[:40]!r}.",
             hint="Send it in a format of this location, or add a disassembler to the pipeline.",
         )
 
-    def _documents(self, chosen: tuple[str, Any], message: Message, size: BatchSize) -> Iterator[Disassembled]:
-        name, component = chosen
+    def _documents(self, chosen: tuple[int, str, Any], message: Message, size: BatchSize) -> Iterator[Disassembled]:
+        place, name, component = chosen
         assert message.body is not None
         body = message.body
         if isinstance(component, Format):
-            decoded = Decoded.of(message, content_type=formats.document_type(component, body.content_type))
+            document_type = formats.document_type(component, body.content_type)
+            decoded = Decoded.of(message, content_type=document_type, disassembler=place)
             batches: Iterator[Disassembled] = (
                 replace(batch, decoded=decoded.with_written(batch.written))
                 for batch in formats.disassemble(component, decoded.body, size)
             )
         else:
-            batches = disassemble_messages(component, message, size)
+            batches = disassemble_messages(component, message, size, place=place)
+        if self._complete is not None:
+            batches = map(self._complete, batches)
         schema = schema_of(self._pipeline.promotes)
         while (batch := self._watch.call(name, lambda: next(batches, None))) is not None:
             batch, consumed = self._check(replace(batch, messages=_with_schema(batch.messages, schema)))
@@ -116,14 +131,7 @@ class ComponentStages:
                 row = min(rejected)
                 raise _in_document(seen, row, rejected[row])
             keep = [row not in rejected and (end is None or row < end) for row in range(len(seen))]
-            bad = [
-                BadDocument(
-                    number=seen.table["number"][row].as_py(),
-                    body=b"".join(seen.body(row).chunks()),
-                    failure=_in_document(seen, row, failure),
-                )
-                for row, failure in sorted(rejected.items())
-            ]
+            bad = [seen.refused(row, _in_document(seen, row, failure)) for row, failure in sorted(rejected.items())]
             if not all(keep):
                 roots = tuple(compress(batch.roots, keep))
                 batch = replace(batch, messages=batch.messages.filter(pa.array(keep, pa.bool_())), roots=roots)

@@ -277,6 +277,10 @@ class FlatFile(Promoting):
         return super().problems() + flat_layout.problems(self) + type_problems(self.message_type)
 
 
+class FlatDocument(FlatFile):
+    """Reads one document that such records become, when it comes again alone. Never stored."""
+
+
 #: The pipelines that are one disassembler; ``kind`` tells which.
 Format = PassThrough | Json | JsonLines | Xml | XmlReceive | Csv | FlatFile
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 #: The longest document that a pipeline reads into; what is longer passes through unread, or not at all.
 MAX_DOCUMENT_SIZE = 64 << 20
 
+NOTHING: Mapping[str, Value] = MappingProxyType({})
+
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSize:
@@ -35,13 +39,28 @@ class BatchSize:
             raise BadValue(f"A batch of {self.rows} rows and {self.bytes} bytes cannot hold anything.")
 
 
+class Form(StrEnum):
+    """How far a document had come that is suspended alone; so, where it goes on when it is resumed (ADR 0152)."""
+
+    RECEIVED = "received"
+    """Its disassembler did not get through with it. As it came, perhaps with what stood around it."""
+    DISASSEMBLED = "disassembled"
+    MAPPED = "mapped"
+
+
 @dataclass(frozen=True, kw_only=True)
 class BadDocument:
-    """A document that could not be read: its number in the interchange, its bytes as they came, and why."""
+    """A document that is no message: its number in the interchange, its bytes in the form that it had reached, and
+    why."""
 
     number: int
     body: bytes
     failure: MessageFailure
+    form: Form = Form.RECEIVED
+    #: By property key: what it was given so far, BTS.MessageType among it.
+    values: Mapping[str, Value] = field(default_factory=dict)
+    #: None: that of the interchange.
+    content_type: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +75,11 @@ class Decoded:
     others: tuple[Part, ...] = ()
     body_name: str = BODY_NAME
     body_index: int = 0
+    #: Which one of the pipeline has made the documents, from 1.
+    disassembler: int = 1
 
     @classmethod
-    def of(cls, message: Message, *, content_type: str) -> Decoded:
+    def of(cls, message: Message, *, content_type: str, disassembler: int) -> Decoded:
         """What the documents of this message share; their bodies are of ``content_type``."""
         body = message.body
         assert body is not None
@@ -69,6 +90,7 @@ class Decoded:
             others=tuple(part for part in message.parts if part is not body),
             body_name=body.name,
             body_index=message.parts.index(body),
+            disassembler=disassembler,
         )
 
     def with_written(self, written: Body | None) -> Decoded:
@@ -183,9 +205,11 @@ class Rows:
             self.roots.append(root)
         self.size += len(body)
 
-    def fail(self, number: int, body: bytes, failure: PipelineFailure) -> None:
-        """One document that is no message."""
-        self.failures.append(BadDocument(number=number, body=body, failure=failure))
+    def fail(
+        self, number: int, body: bytes, failure: PipelineFailure, *, around: Mapping[str, Value] = NOTHING
+    ) -> None:
+        """One document that is no message, and what would have been promoted to it from around it."""
+        self.failures.append(BadDocument(number=number, body=body, failure=failure, values=around))
         self.size += len(body)
 
     def __len__(self) -> int:

@@ -14,8 +14,8 @@ from postroom.pipelines.definitions import FlatFile
 from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE, BatchSize, Disassembled, Rows, too_large
 from postroom.pipelines.flat_document import json_writer, xml_writer
 from postroom.pipelines.flat_layout import HEADER, Delimited, Positional
+from postroom.pipelines.flat_promotion import FlatPromotion
 from postroom.pipelines.flat_record import RecordReader, Text, format_of, in_line
-from postroom.pipelines.promote import promote_text
 from postroom.pipelines.written_documents import WrittenDocuments
 from postroom.values import Value
 
@@ -55,7 +55,7 @@ class _Documents:
         line_fields = {name: layout.fields for name, layout in pipeline.lines.items()}
         self._record = flat.reader_of(pipeline.record, "")
         self._lines = {name: flat.reader_of(layout, f"{name}.") for name, layout in pipeline.lines.items()}
-        self._promoted = _Promoted(pipeline, header)
+        self._promoted = FlatPromotion(pipeline, header)
         self._write = xml_writer(pipeline.message_type, fields, line_fields)
         if pipeline.output == "json":
             self._write = json_writer(fields, line_fields)
@@ -187,27 +187,6 @@ class _Reading:
             return (before + reader.with_value(row, count, str(records)) + after).encode(format.encoding)
 
         return _Trailer(line=last.line, after=with_count)
-
-
-class _Promoted:
-    """Reads the promoted values out of a record; those of the header are the same for every record."""
-
-    def __init__(self, pipeline: FlatFile, header: list[Text]) -> None:
-        self._values: list[Value | None] = []
-        self._own = []
-        for place, (prop, path) in enumerate(pipeline.promotions.entries):
-            self._values.append(None)
-            if not path.startswith(HEADER):
-                self._own.append((place, prop, path, pipeline.record.names.index(path)))
-            elif pipeline.header is not None:
-                text = header[pipeline.header.names.index(path.removeprefix(HEADER))]
-                self._values[place] = promote_text(prop, text, path=path)
-
-    def values(self, texts: list[Text]) -> list[Value | None]:
-        values = self._values.copy()
-        for place, prop, path, position in self._own:
-            values[place] = promote_text(prop, texts[position], path=path)
-        return values
 
 
 def _alone(group: list[Row], header: _Header | None, trailer: _Trailer | None) -> bytes:

@@ -5,8 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from postroom.message import Body
-from postroom.pipelines import csv_rows, flat_file, json_document, json_lines, pass_through, xml_document, xml_receive
-from postroom.pipelines.definitions import Csv, FlatFile, Format, Json, JsonLines, PassThrough, Xml, XmlReceive
+from postroom.pipelines import (
+    csv_rows,
+    flat_file,
+    flat_reread,
+    json_document,
+    json_lines,
+    pass_through,
+    xml_document,
+    xml_receive,
+)
+from postroom.pipelines.definitions import (
+    Csv,
+    FlatDocument,
+    FlatFile,
+    Format,
+    Json,
+    JsonLines,
+    PassThrough,
+    Xml,
+    XmlReceive,
+)
 from postroom.pipelines.disassembled import BatchSize, Disassembled
 from postroom.pipelines.json_path import ROOT
 
@@ -29,6 +48,8 @@ def disassemble(pipeline: Format, body: Body, size: BatchSize) -> Iterator[Disas
             return xml_receive.disassemble(pipeline, body, size)
         case Csv():
             return csv_rows.disassemble(pipeline, body, size)
+        case FlatDocument():
+            return flat_reread.disassemble(pipeline, body, size)
         case FlatFile():
             return flat_file.disassemble(pipeline, body, size)
 

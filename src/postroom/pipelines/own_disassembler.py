@@ -20,14 +20,15 @@ from postroom.system_properties import BTS
 from postroom.values import Value
 
 
-def disassemble_messages(component: Any, message: Message, size: BatchSize) -> Iterator[Disassembled]:
-    """The documents of ``component``, which is a Disassembler or a function. What it raises fails the interchange."""
+def disassemble_messages(component: Any, message: Message, size: BatchSize, *, place: int) -> Iterator[Disassembled]:
+    """The documents of ``component``, which is a Disassembler or a function, and the one at this place of the pipeline.
+    What it raises fails the interchange."""
     name = name_of(component)
     promotes: tuple[Property, ...] = getattr(component, "promotes", ())
     assert message.body is not None
     work = component.disassemble if isinstance(component, Disassembler) else component
     content_type: str = getattr(component, "content_type", "application/octet-stream")
-    shared = Decoded.of(message, content_type=content_type)
+    shared = Decoded.of(message, content_type=content_type, disassembler=place)
     kept = Spool()
     rows = Rows(promotes=promotes)
     for number, document in enumerate(_documents(name, run_named(name, work, message)), 1):

@@ -219,16 +219,6 @@ def load_pipeline(stored: Mapping[str, Any]) -> ReceivePipeline:
     return _load(json.dumps(stored, sort_keys=True))
 
 
-def for_a_document(stored: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The stored pipeline for a document that it made, which is decoded, and cut out of its interchange."""
-    match stored.get("kind"):
-        case "json" | "xml":
-            return {**stored, "split": None}
-        case "receive":
-            return {**stored, "decoders": [], "disassemblers": list(map(for_a_document, stored["disassemblers"]))}
-    return stored
-
-
 @lru_cache(maxsize=64)
 def _load(stored: str) -> ReceivePipeline:
     # Kept, so that what components have compiled serves the next interchange too.

@@ -19,6 +19,7 @@ from postroom.filters.columns import arrow_type
 from postroom.message import FRAGMENT_SIZE
 from postroom.pipelines.disassembled import BadDocument, schema_of
 from postroom.pipelines.promote import cannot_promote
+from postroom.pipelines.row_document import says_all
 from postroom.pipelines.rows import Rows
 from postroom.properties import Property
 from postroom.values import MAX_PROMOTED_LENGTH, ValueType
@@ -50,7 +51,7 @@ def read_rows(pipeline: Rows, batch: pa.RecordBatch, first_number: int) -> RowMe
     reasons: dict[int, PipelineFailure] = {}
     if BAD in batch.schema.names:
         for row in np.flatnonzero(pc.is_valid(batch[BAD]).to_numpy(zero_copy_only=False)).tolist():
-            reasons[row] = _unreadable(int(numbers[row]))
+            reasons[row] = _unreadable(pipeline, int(numbers[row]))
     columns = []
     for position, (prop, path) in enumerate(pipeline.promotions.entries):
         column, wrong = _promoted(prop, batch[value_name(position)])
@@ -123,11 +124,13 @@ def _as_it_came(batch: pa.RecordBatch, row: int) -> bytes:
     return bytes(batch[BODY][row].as_py() or b"")
 
 
-def _unreadable(number: int) -> PipelineFailure:
+def _unreadable(pipeline: Rows, number: int) -> PipelineFailure:
+    mend = "Resume the instance with the message that it should have become, or terminate it."
+    send = "Terminate the instance, and send the row again: its message does not say what is promoted."
     return PipelineFailure(
         f"Row {number} does not fit the schema.",
         why="It has too few or too many columns, or a value that is not of its column's type, or is malformed.",
-        hint="Resume the instance with the message that it should have become, or terminate it.",
+        hint=mend if says_all(pipeline) else send,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from postroom.message import Body, Context
+from postroom.message import Body, Context, Message, Part
 from postroom.pipelines import formats, row_document
 from postroom.pipelines.component_stages import ComponentStages
 from postroom.pipelines.definitions import Format, PassThrough
@@ -51,7 +51,7 @@ def _batches(pipeline: ReceivePipeline, body: Body, context: Context, size: Batc
         )
     watch = Watch(pipeline.seconds)
     stages = ComponentStages(pipeline, watch)
-    return watch.over(lambda: stages.run(body, context, size))
+    return watch.over(lambda: stages.run(Message(context=context, parts=(Part(body=body),)), size))
 
 
 def _of_format(pipeline: Format, body: Body, size: BatchSize) -> Iterator[Disassembled]:

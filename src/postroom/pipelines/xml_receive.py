@@ -86,7 +86,7 @@ def _open(
             offset = written.place(document)
             _add(rows, pipeline, number, document, alone, {**one.inherited, **values}, offset)
         except PipelineFailure as failure:
-            rows.fail(number, document, in_document(number, failure))
+            rows.fail(number, document, in_document(number, failure), around=one.inherited)
         if rows.fills(size):
             yield rows.finish(written.body)
             rows = Rows(promotes=pipeline.promotes)

@@ -12,16 +12,14 @@ from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import Receiver
 from postroom.agent.routing import RoutingTable
 from postroom.message import FRAGMENT_SIZE, Bytes, Message, Part
-from postroom.messagebox.bodies import message_of
 from postroom.messagebox.check import check
-from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.connection import connect
 from postroom.messagebox.jobs import run_all_jobs_once
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, StoredPart
 from postroom.operations.messages import message_with_id, part_named, read_part
 from postroom.pipelines import components
 from tests.support.box import PROMOTE, Box, Region, interchange
+from tests.support.taking import take
 
-QUEUES = HostQueues("Default")
 PICTURE = bytes(range(256)) * (FRAGMENT_SIZE // 100)
 EU, NOWHERE = b'{"region": "EU"}', b'{"region": "nowhere"}'
 
@@ -39,39 +37,6 @@ def mails(*, recoverable: bool = True) -> pipelines.Receive:
         decode=[components.Mime(body_type="application/json", allow_non_mime=True)],
         disassemble=[pipelines.JsonLines(promote=PROMOTE, recoverable=recoverable)],
     )
-
-
-class _Reader:
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
-        return QUEUES.parts(self._connection, claimed.claim_id, claimed.message_id)
-
-    def fragments(
-        self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
-    ) -> list[tuple[int, bytes]]:
-        return QUEUES.fragments(
-            self._connection, claimed.claim_id, claimed.message_id, part_id, start=start, count=count
-        )
-
-
-def take(box: Box) -> list[Message]:
-    """What is in the work queue, as a host reads and completes it."""
-    claim_id = uuid.uuid4()
-    claimed = QUEUES.dequeue(box.connection, claim_id=claim_id, host_instance=0, service_class=4, limit=100)
-    found = [message_of(one, _Reader(box.connection)) for one in claimed]
-    read = [
-        Message(
-            context=message.context,
-            parts=tuple(Part(name=part.name, body=Bytes(part.data), part_id=part.part_id) for part in message.parts),
-            body_part_name=message.body_part_name,
-            message_id=message.message_id,
-        )
-        for message in found
-    ]
-    assert QUEUES.complete(box.connection, claim_id, [one.seq for one in claimed]) == len(claimed)
-    return read
 
 
 def gone(box: Box) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,8 +21,10 @@ from postroom.messagebox.connection import Connection, connect, transaction
 from postroom.spark.bulk.task import BulkTask, Split
 from postroom.spark.executor import drop_executor
 from postroom.spark.login import Login
+from postroom.system_properties import BTS
 from tests.support.box import Box, Priority, Region, interchange
 from tests.support.bulk_location import add_bulk_location
+from tests.support.taking import resume_now
 
 ROWS = pipelines.Rows(promote={Region: "region", Priority: "priority"}).settled(("region", "priority"), None)
 UNIT = RowUnit(unit_id=uuid.UUID(int=7))
@@ -228,6 +231,63 @@ def test_a_mended_row_is_received_without_spark(box: Box, connection: Connection
     still_bad = interchange(b"17,EU")
     with pytest.raises(PipelineFailure):
         transaction(connection, lambda inside: receive_again(inside, RoutingTable(), location, still_bad))
+
+
+@pytest.mark.parametrize(
+    ("rows", "body", "content_type"),
+    [
+        (pipelines.Rows(body="json"), b'{"region":"EU","priority":3}', "application/json"),
+        (pipelines.Rows(body="csv"), b"1,EU,2.50,3", "text/csv"),
+        (pipelines.Rows(column="value"), b"any bytes", "application/octet-stream"),
+    ],
+    ids=["json", "csv", "column"],
+)
+def test_a_row_that_nobody_stands_for_is_resumed_with_its_properties(
+    box: Box, connection: Connection, tmp_path: Path, rows: pipelines.Rows, body: bytes, content_type: str
+) -> None:
+    """Also with those that do not stand in its message (INS-12)."""
+    promoting = rows.model_copy(update={"promote": ROWS.promote, "message_type": "order"})
+    location = add_bulk_location(box, tmp_path, pipeline=promoting, bad_rows=2)
+    box.add_port("Europe", "Region == 'EU'")
+    kept = pa.RecordBatch.from_pydict({"body": [body, body], "value0": ["EU"] * 2, "value1": pa.array([3, 3])})
+    received = receive_rows(
+        Receiver(connection, RoutingTable()),
+        replace(location, authentication="keep"),
+        promoting.settled(("region", "priority"), None),
+        UNIT,
+        [kept.slice(0, 1), kept.slice(1)],
+        progress=Progress(),
+        bad_content_type="text/csv",
+        limit=Unlimited(),
+    )
+    assert (received.suspended, box.suspended()) == (2, [("AUTHENTICATION", True)] * 2)
+    for (instance_id,) in box.connection.execute("SELECT instance_id FROM suspended_queue ORDER BY seq").fetchall():
+        [resumed] = resume_now(box, instance_id)
+        assert resumed.body is not None
+        assert (resumed.data, resumed.body.content_type) == (body, content_type)
+        expected = {Region: "EU", Priority: 3, BTS.MessageType: "order"}
+        assert {prop: resumed.context.get(prop) for prop in expected} == expected
+
+
+@pytest.mark.parametrize(("column", "resumable"), [(None, True), ("value", False)])
+def test_a_bad_row_whose_message_does_not_say_what_is_promoted_cannot_be_mended(
+    box: Box, connection: Connection, tmp_path: Path, column: str | None, resumable: bool
+) -> None:
+    rows = ROWS.model_copy(update={"body": "json" if column is None else None, "column": column})
+    location = add_bulk_location(box, tmp_path, pipeline=rows, bad_rows=2)
+    receive_rows(
+        Receiver(connection, RoutingTable()),
+        location,
+        rows,
+        UNIT,
+        [batch(1, bad=1)],
+        progress=Progress(),
+        bad_content_type="text/csv",
+        limit=Unlimited(),
+    )
+    assert box.suspended() == [("PIPELINE", resumable)]
+    said = box.one("SELECT error_description FROM suspended_queue")
+    assert ("Resume the instance with the message" if resumable else "send the row again") in said
 
 
 def test_a_unit_ends_while_too_much_waits_and_goes_on_later(

@@ -1,0 +1,66 @@
+"""Documents that are suspended alone: the context that they are stored with, and how they are taken up again.
+
+Beside its bytes a document needs to know where its pipeline has stopped, and what of its properties does not stand in
+it. Both are in its context, and go when it is published (ADR 0152).
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from postroom.agent.interchange import STAMPED, Interchange
+from postroom.agent.originator import GUEST
+from postroom.message import Bytes, Context, Message
+from postroom.namespaces import SUSPENDED_NAMESPACE, is_distinguished, split_key
+from postroom.pipelines import ReceivePipeline
+from postroom.pipelines.disassembled import BadDocument, Form
+from postroom.pipelines.kept_document import KeptDocument, values_beside
+from postroom.properties import Property
+from postroom.system_properties import BTS
+
+#: One of ``Form``.
+KeptForm = Property("Form", str, namespace=SUSPENDED_NAMESPACE)
+KeptDisassembler = Property("Disassembler", int, namespace=SUSPENDED_NAMESPACE)
+
+
+def kept_context(shared: Context, pipeline: ReceivePipeline, disassembler: int, bad: BadDocument) -> Context:
+    """The context of a document that was refused; ``shared`` is that of its interchange, with its number."""
+    beside = values_beside(pipeline, disassembler, bad)
+    marked = shared.write(KeptForm, bad.form.value).write(KeptDisassembler, disassembler)
+    return Context(
+        {**marked.promoted, **{key: value for key, value in beside.items() if not is_distinguished(key)}},
+        {**marked.written, **{key: value for key, value in beside.items() if is_distinguished(key)}},
+        marked.predicates,
+    )
+
+
+def taken_up(message: Message) -> Interchange:
+    """What was suspended on its way in, as it is taken up again: the interchange, or one document of it."""
+    context = message.context
+    values = {key: value for key, value in context.promoted.items() if key not in STAMPED}
+    values |= {key: value for key, value in context.written.items() if is_distinguished(key)}
+    shared = {
+        key: value
+        for key, value in context.written.items()
+        if not is_distinguished(key) and split_key(key)[0] != SUSPENDED_NAMESPACE
+    }
+    if shared.get(BTS.OriginatorPID.key) == GUEST:
+        # That is what the MessageBox says of whom nobody has named.
+        del shared[BTS.OriginatorPID.key]
+    kept = None
+    if context.is_promoted(BTS.InterchangeSequenceNumber):
+        place = context.get(KeptDisassembler)
+        kept = KeptDocument(
+            number=int(str(context[BTS.InterchangeSequenceNumber])),
+            form=Form(str(context.get(KeptForm, Form.RECEIVED))),
+            disassembler=None if place is None else int(str(place)),
+            values=values,
+            parts=message.parts,
+            body_name=message.body_part_name,
+        )
+    return Interchange(
+        interchange_id=uuid.uuid4(),
+        body=Bytes(b"") if message.body is None else message.body.body,
+        context=Context(written=shared, predicates=context.predicates),
+        kept=kept,
+    )

@@ -1,0 +1,69 @@
+"""What waits in the work queues, taken as a host takes it, without a host."""
+
+from __future__ import annotations
+
+import uuid
+
+from postroom.agent.resuming import ResumedInbound
+from postroom.message import Bytes, Message, Part
+from postroom.messagebox.bodies import message_of
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, StoredPart
+from postroom.operations.instance_changes import resume
+from tests.support.box import Box
+
+QUEUES = HostQueues("Default")
+
+
+class _Reader:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
+        return QUEUES.parts(self._connection, claimed.claim_id, claimed.message_id)
+
+    def fragments(
+        self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
+    ) -> list[tuple[int, bytes]]:
+        return QUEUES.fragments(
+            self._connection, claimed.claim_id, claimed.message_id, part_id, start=start, count=count
+        )
+
+
+def take(box: Box) -> list[Message]:
+    """What is in the work queue, as a host reads and completes it."""
+    claimed = _claim(box)
+    found = [message_of(one, _Reader(box.connection)) for one in claimed]
+    read = [
+        Message(
+            context=message.context,
+            parts=tuple(
+                Part(name=part.name, body=Bytes(part.data), content_type=part.content_type, part_id=part.part_id)
+                for part in message.parts
+            ),
+            body_part_name=message.body_part_name,
+            message_id=message.message_id,
+        )
+        for message in found
+    ]
+    if claimed:
+        assert QUEUES.complete(box.connection, claimed[0].claim_id, [one.seq for one in claimed]) == len(claimed)
+    return read
+
+
+def resume_now(box: Box, instance_id: uuid.UUID, *, body: bytes | None = None) -> list[Message]:
+    """Resumes an instance that was suspended on its way in, and takes what is published then; what fails is raised, and
+    the instance stays where it was, in the work queue."""
+    resume(box.connection, instance_id, body=body)
+    [claimed] = _claim(box)
+
+    def complete(connection: Connection) -> None:
+        assert QUEUES.complete(connection, claimed.claim_id, [claimed.seq]) == 1
+
+    message = message_of(claimed, _Reader(box.connection))
+    ResumedInbound("Default").handle(box.connection, claimed, message, complete)
+    return take(box)
+
+
+def _claim(box: Box) -> list[ClaimedMessage]:
+    return QUEUES.dequeue(box.connection, claim_id=uuid.uuid4(), host_instance=0, service_class=4, limit=100)
