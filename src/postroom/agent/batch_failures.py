@@ -19,6 +19,7 @@ from postroom.agent.error_reports import Failure, type_in
 from postroom.agent.identity import Kind, derive_id, id_array
 from postroom.agent.inbound_errors import FailedInbound, InboundErrors
 from postroom.agent.kept_documents import kept_context
+from postroom.agent.originator import believed
 from postroom.agent.reports import RoutingFailureReport
 from postroom.agent.routing import RoutingTable
 from postroom.clock import Clock
@@ -81,6 +82,7 @@ class BatchFailures:
         clock: Clock,
     ) -> None:
         self._documents = documents
+        self._login = routing.login
         self._clock = clock
         self._instances = first_instance
         failed = [
@@ -244,7 +246,8 @@ class BatchFailures:
         """What it is suspended with."""
         if one.bad is None:
             return one.context
-        return kept_context(one.context, self._pipeline, self._documents.disassembler(one.chunk), one.bad)
+        kept = kept_context(one.context, self._pipeline, self._documents.disassembler(one.chunk), one.bad)
+        return believed(kept, self._login)
 
     @cached_property
     def _pipeline(self) -> ReceivePipeline:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import uuid
 
 from postroom.agent.interchange import STAMPED, Interchange
-from postroom.agent.originator import GUEST
 from postroom.message import Bytes, Context, Message
 from postroom.namespaces import SUSPENDED_NAMESPACE, is_distinguished, split_key
 from postroom.pipelines import ReceivePipeline
@@ -21,6 +20,8 @@ from postroom.system_properties import BTS
 #: One of ``Form``.
 KeptForm = Property("Form", str, namespace=SUSPENDED_NAMESPACE)
 KeptDisassembler = Property("Disassembler", int, namespace=SUSPENDED_NAMESPACE)
+
+_ORIGINATOR = (BTS.OriginatorSID.key, BTS.OriginatorPID.key)
 
 
 def kept_context(shared: Context, pipeline: ReceivePipeline, disassembler: int, bad: BadDocument) -> Context:
@@ -34,19 +35,19 @@ def kept_context(shared: Context, pipeline: ReceivePipeline, disassembler: int, 
     )
 
 
-def taken_up(message: Message) -> Interchange:
-    """What was suspended on its way in, as it is taken up again: the interchange, or one document of it."""
+def taken_up(message: Message, stored: Context) -> Interchange:
+    """What was suspended on its way in, as it is taken up again: the interchange, or one document of it. ``stored`` is
+    its context as it says itself: who has stored it does not stand for it, if nobody does."""
     context = message.context
     values = {key: value for key, value in context.promoted.items() if key not in STAMPED}
     values |= {key: value for key, value in context.written.items() if is_distinguished(key)}
     shared = {
         key: value
         for key, value in context.written.items()
-        if not is_distinguished(key) and split_key(key)[0] != SUSPENDED_NAMESPACE
+        if not is_distinguished(key)
+        and split_key(key)[0] != SUSPENDED_NAMESPACE
+        and (key not in _ORIGINATOR or key in stored.written)
     }
-    if shared.get(BTS.OriginatorPID.key) == GUEST:
-        # That is what the MessageBox says of whom nobody has named.
-        del shared[BTS.OriginatorPID.key]
     kept = None
     if context.is_promoted(BTS.InterchangeSequenceNumber):
         place = context.get(KeptDisassembler)

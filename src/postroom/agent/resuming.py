@@ -21,7 +21,7 @@ from postroom.agent.reports import RoutingFailureReport, Unroutable, write_repor
 from postroom.agent.routing import RoutingTable, StaleRouting
 from postroom.agent.wake_up import WakeUp
 from postroom.errors import PipelineFailure
-from postroom.message import Message
+from postroom.message import Context, Message
 from postroom.messagebox.configuration import ReceiveLocation, host_named, receive_locations
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import ClaimedMessage
@@ -47,7 +47,7 @@ class ResumedInbound:
         try:
             with self._one_at_a_time:
                 if claimed.task == Task.RECEIVE:
-                    hosts = self._receive(connection, claimed.service_id, message, complete)
+                    hosts = self._receive(connection, claimed, message, complete)
                 else:
                     hosts = self._publish(connection, message, complete)
         except Unroutable as failure:
@@ -74,12 +74,13 @@ class ResumedInbound:
         return report.instance_id
 
     def _receive(
-        self, connection: Connection, location_id: uuid.UUID | None, message: Message, complete: Complete
+        self, connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete
     ) -> set[str]:
         """The original bytes through the location's pipeline, from its start (NRF-05); those of a document that was
         suspended alone, from where it was stopped."""
-        location = _location(connection, location_id)
-        resumed = taken_up(message)
+        location = _location(connection, claimed.service_id)
+        assert claimed.context is not None, "a message that is gone is not handed over"
+        resumed = taken_up(message, Context.from_json(claimed.context))
 
         def work(connection: Connection) -> set[str]:
             hosts = receive_again(connection, self._routing, location, resumed)

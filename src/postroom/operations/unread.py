@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from postroom.agent.interchange import Interchange
 from postroom.agent.kept_documents import taken_up
 from postroom.errors import PipelineFailure
-from postroom.message import Body, Message, Part
+from postroom.message import Body, Context, Message, Part
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
 from postroom.messagebox.writing import Task
 from postroom.operations.messages import StoredMessage, StoredPart, read_part, referring_instances
 
@@ -37,8 +38,15 @@ def unread(connection: Connection, message: StoredMessage) -> Unread | None:
     for instance in referring_instances(connection, message.message_id):
         if instance.task is Task.RECEIVE:
             known = (one for one in receive_locations(connection) if one.location_id == instance.service_id)
-            return Unread(location=next(known, None), interchange=taken_up(_whole(connection, message)))
+            interchange = taken_up(_whole(connection, message), _stored_context(connection, message))
+            return Unread(location=next(known, None), interchange=interchange)
     return None
+
+
+def _stored_context(connection: Connection, message: StoredMessage) -> Context:
+    """Without what the MessageBox says of who it is from."""
+    row = connection.execute(statement("queries/read_message"), (message.message_id,)).fetchone()
+    return message.context if row is None else Context.from_json(row[0])
 
 
 def _whole(connection: Connection, message: StoredMessage) -> Message:

@@ -88,8 +88,13 @@ def can_be_resumed(pipeline: ReceivePipeline, bad: BadDocument) -> bool:
 
 
 def _read_alone(source: XmlReceive, body: bytes) -> Mapping[str, Value]:
-    [batch] = formats.disassemble(source, Bytes(body), BatchSize(rows=1, bytes=1))
-    return {name: plain(values[0]) for name, values in batch.messages.to_pydict().items()}
+    """What it says itself; nothing, should it not be readable alone: resuming it will tell."""
+    try:
+        batches = list(formats.disassemble(source, Bytes(body), BatchSize(rows=1, bytes=1)))
+    except PipelineFailure:
+        return NOTHING
+    rows = [row for batch in batches for row in batch.messages.to_pylist()]
+    return {name: plain(value) for name, value in rows[0].items()} if rows else NOTHING
 
 
 class ResumedPipeline:

@@ -17,7 +17,7 @@ from postroom import pipelines
 from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import Received, Receiver
 from postroom.agent.routing import RoutingTable
-from postroom.errors import PipelineFailure
+from postroom.errors import AuthenticationFailure, PipelineFailure
 from postroom.maps import Map
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Bytes, Context, Message
@@ -515,3 +515,15 @@ def test_an_error_message_says_nothing_of_how_it_would_be_kept(box: Box) -> None
     receive(box, box.add_location(FLAT, route_failures=True), NOT_READ["flat"].content)
     [error] = [one for one in take(box) if one.data == NOT_READ["flat"].body]
     assert not [key for key in error.context.written if "Suspended" in key.partition("#")[0]]
+
+
+def test_who_resumes_a_document_does_not_stand_for_it(furnished: Box) -> None:
+    """SEC-11: the account that has stored it is nobody that it is from."""
+    box, case = furnished, CASES["json-lines"]
+    location = change(box, case, None, mapped=False)
+    with connect(box.url, user=box.host().role_name) as connection:
+        nobody = Interchange(interchange_id=uuid.uuid4(), body=Bytes(case.content))
+        (received,) = Receiver(connection, RoutingTable()).receive(location, [nobody])
+    assert received.suspended == 1
+    with pytest.raises(AuthenticationFailure):
+        resume_now(box, suspended(box)[0])
