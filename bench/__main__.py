@@ -30,6 +30,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bench.cores",
         "bench.idle",
         "bench.latency",
+        "bench.memory_packed",
     ),
 }
 _FOLDER = Path(__file__).parent

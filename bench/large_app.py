@@ -1,7 +1,11 @@
-"""What bench.memory runs: a folder whose files pass through unread."""
+"""What bench.memory runs: a folder whose files pass through unread, and one whose files are decompressed first."""
 
 from postroom import BTS, Application, adapters, pipelines
+from postroom.pipelines import components
 
 app = Application("large")
 app.receive_port("LargeIn").location("large", adapters.File("in", pattern="*.bin"), pipeline=pipelines.PassThrough())
-app.send_port("LargeOut", adapters.File("out"), filter=BTS.ReceivePortName == "LargeIn")
+app.receive_port("PackedIn").location(
+    "packed", adapters.File("in", pattern="*.gz"), pipeline=pipelines.Receive(decode=[components.Gzip()])
+)
+app.send_port("LargeOut", adapters.File("out"), filter=BTS.ReceivePortName.exists())
