@@ -30,6 +30,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bench.cores",
         "bench.idle",
         "bench.latency",
+        "bench.micro_batch",
         "bench.memory_packed",
     ),
 }
