@@ -16,6 +16,8 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
+from postroom.spark.intake.location_lock import ORDER_LOCK, lock_number
 
 
 class ClaimState(IntEnum):
@@ -70,26 +72,71 @@ def complete(connection: Connection, settled: Sequence[tuple[uuid.UUID, int, int
     numbers = connection.execute("SELECT nextval('claim_number') FROM generate_series(1, %s)", (len(settled),))
     ids, sizes, times = zip(*settled, strict=True)
     connection.execute(
-        "UPDATE claims SET state = 2, number = file.number, size = file.size, modified_ns = file.modified_ns,"
-        "       problem = NULL, begun = 0"
+        "UPDATE claims SET state = 2, number = file.number, place = coalesce(place, file.number), size = file.size,"
+        "       modified_ns = file.modified_ns, problem = NULL, begun = 0"
         "  FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[]) AS file (id, number, size, modified_ns)"
         " WHERE interchange_id = file.id AND state = 1",
         (list(ids), sorted(number for (number,) in numbers), list(sizes), list(times)),
     )
 
 
+def complete_in_order(
+    connection: Connection, location_id: uuid.UUID, settled: Sequence[tuple[uuid.UUID, int, int]]
+) -> set[uuid.UUID]:
+    """As ``complete``, for an ordered location: a claim that was taken back keeps its place, and nothing that comes
+    after it is numbered before it. Returns which of the files have to wait for that.
+
+    Numbering and ``settle_all_again`` come one after the other, so that neither misses what the other has done.
+    """
+    if not settled:
+        return set()
+    ids, sizes, times = (list(column) for column in zip(*settled, strict=True))
+    with connection.transaction():
+        _lock_order(connection, location_id)
+        numbered = connection.execute(
+            statement("queries/number_claims_in_order"),
+            {"location_id": location_id, "ids": ids, "sizes": sizes, "times": times},
+        ).fetchall()
+        waiting = set(ids) - {interchange_id for (interchange_id,) in numbered}
+        if not waiting:
+            return waiting
+        # The others are not waiting: another attempt of their task has published them.
+        rows = connection.execute(
+            "SELECT interchange_id FROM claims WHERE interchange_id = ANY (%s) AND state = 1", (list(waiting),)
+        )
+        return {interchange_id for (interchange_id,) in rows}
+
+
 def settle_again(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
-    """Takes claims back from the stream: their files are not what they were claimed as."""
+    """Takes claims back from the stream, or brings back what was held: as if they had just come."""
     connection.execute(
-        "UPDATE claims SET state = 1, number = NULL WHERE interchange_id = ANY (%s)", (list(interchange_ids),)
+        "UPDATE claims SET state = 1, number = NULL, place = NULL WHERE interchange_id = ANY (%s)",
+        (list(interchange_ids),),
     )
 
 
 def settle_all_again(connection: Connection, location_id: uuid.UUID) -> None:
-    """Takes all claims of a location back from the stream, in one step: none may pass another."""
-    connection.execute(
-        "UPDATE claims SET state = 1, number = NULL WHERE location_id = %s AND state = 2", (location_id,)
+    """Takes all claims of an ordered location back from the stream, in one step: none may pass another. They keep their
+    places."""
+    with connection.transaction():
+        _lock_order(connection, location_id)
+        connection.execute(
+            "UPDATE claims SET state = 1, number = NULL WHERE location_id = %s AND state = 2", (location_id,)
+        )
+
+
+def places(connection: Connection, location_id: uuid.UUID) -> dict[uuid.UUID, int]:
+    """The places of the claims that an ordered location has taken back, and not numbered again."""
+    rows = connection.execute(
+        "SELECT interchange_id, place FROM claims WHERE location_id = %s AND state = 1 AND place IS NOT NULL",
+        (location_id,),
     )
+    return dict(rows.fetchall())
+
+
+def _lock_order(connection: Connection, location_id: uuid.UUID) -> None:
+    """Until the transaction ends. A statement of its own: the next one sees what was committed while this waited."""
+    connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", (ORDER_LOCK, lock_number(location_id)))
 
 
 def note_begun(connection: Connection, interchange_id: uuid.UUID) -> int:

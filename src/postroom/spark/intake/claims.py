@@ -13,10 +13,11 @@ without a finished row settles where it is and goes on, and a file without any r
 from __future__ import annotations
 
 import logging
+import math
 import os
 import stat
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -157,11 +158,20 @@ class Claimer:
         unfinished = claims.unfinished(self._connection, self._location_id)
         return any(one.state is ClaimState.CLAIMING for one in unfinished)
 
-    def _in_turn(self, there: Sequence[tuple[Path, str, Look]], settled: Collection[Path]) -> list[Path]:
+    def _in_turn(
+        self,
+        there: Sequence[tuple[Path, str, Look]],
+        settled: Collection[Path],
+        places: Mapping[uuid.UUID, int] | None = None,
+    ) -> list[Path]:
         """Those of the files that have settled and may be taken now, in the order in which to take them: by time, or as
-        the location is ordered, and then only up to the first that has not settled."""
+        the location is ordered, and then only up to the first that has not settled. Claimed files that have ``places``
+        go before the others, by these."""
         by_name = self._definition.order == "name"
-        keys = {path: (name, look.modified_ns) if by_name else (look.modified_ns, name) for path, name, look in there}
+        keys: dict[Path, tuple[object, ...]] = {}
+        for path, name, look in there:
+            place = places.get(_interchange_id(path), math.inf) if places else 0
+            keys[path] = (place, name, look.modified_ns) if by_name else (place, look.modified_ns, name)
         if self._is_ordered:
             return list(takewhile(settled.__contains__, sorted(keys, key=keys.__getitem__)))
         return sorted(settled, key=keys.__getitem__)
@@ -217,8 +227,14 @@ class Claimer:
                 else:
                     some_changed = True
                     self._moved.watch(target, now)
-        claims.complete(self._connection, settled)
-        return len(settled)
+        if not self._is_ordered:
+            claims.complete(self._connection, settled)
+            return len(settled)
+        waiting = claims.complete_in_order(self._connection, self._location_id, settled)
+        for (interchange_id, target), look in moved:
+            if interchange_id in waiting:
+                self._moved.watch(target, look)
+        return len(settled) - len(waiting)
 
     def _complete_moved(self) -> int:
         there: dict[Path, Look] = {}
@@ -228,7 +244,8 @@ class Claimer:
             except FileNotFoundError:
                 self._moved.drop(path)
         settled = {path for path, look in there.items() if self._moved.has_settled(path, look)}
-        ready = self._in_turn([(path, _own_name(path), look) for path, look in there.items()], settled)
+        places = claims.places(self._connection, self._location_id) if self._is_ordered and settled else {}
+        ready = self._in_turn([(path, _own_name(path), look) for path, look in there.items()], settled, places)
         for path in ready:
             self._moved.drop(path)
         return self._complete([((_interchange_id(path), path), there[path]) for path in ready])

@@ -11,6 +11,9 @@ from postroom.messagebox.connection import Connection
 #: The class of the advisory locks of receive locations; the other half stands for the location.
 LOCATION_LOCK = 7003
 
+#: The class of the advisory locks of the order of ordered locations: for those who number claims, or take them back.
+ORDER_LOCK = 7004
+
 
 def lock_number(location_id: uuid.UUID) -> int:
     """The half of the advisory lock that stands for a location."""
