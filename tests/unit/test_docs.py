@@ -15,7 +15,7 @@ import pytest
 
 import postroom
 from postroom import Application, Client, adapters, pipelines
-from postroom.agent.interchange import Interchange, stamp
+from postroom.agent.interchange import STAMPED, Interchange, stamp
 from postroom.agent.publishing import Published
 from postroom.cli.main import cli
 from postroom.message import Bytes
@@ -208,6 +208,7 @@ def test_the_table_says_what_the_engine_stamps() -> None:
     written = {prop.dotted for prop in context if not context.is_promoted(prop)}
     assert said == promoted | written
     assert {name for name in said if "promoted" in SET_BY[name]} == promoted
+    assert {*context.promoted, BTS.InterchangeSequenceNumber.key} == STAMPED
 
 
 def test_every_decision_is_in_the_index() -> None:

@@ -28,6 +28,7 @@ from postroom.messagebox.queues import Suspension
 from postroom.operations import ports
 from postroom.operations.explaining import explain_message
 from postroom.pipelines import Delimited, Field, Positional, components
+from postroom.pipelines.components.contract import Consumed
 from postroom.properties import DistinguishedField, Property
 from postroom.schemas import PromotedField, Schema, Schemas, WrittenField
 from postroom.system_properties import BTS
@@ -73,6 +74,13 @@ class Refusing(components.Validator):
     def validate_message(self, message: Message) -> None:
         if self.word.encode() in message.data:
             raise ValueError(f"it has the word {self.word}")
+
+
+class Consuming(components.Validator):
+    """Lets everything go."""
+
+    def validate_message(self, message: Message) -> Consumed:
+        return components.CONSUMED
 
 
 class Named(components.PartyResolver):
@@ -508,6 +516,17 @@ def test_what_an_earlier_version_has_suspended_is_probed(box: Box) -> None:
     )
     [resumed] = resume_now(box, instance_id, body=b'{"region": "EU"}')
     assert resumed.context[Region] == "EU"
+
+
+def test_a_component_may_let_a_resumed_document_go(furnished: Box) -> None:
+    """RCV-05."""
+    box, case = furnished, CASES["flat-xml"]
+    receive(box, change(box, case, "validate", mapped=False), case.content)
+    take(box)
+    consuming = pipeline(case, None).model_copy(update={"validators": (Consuming(),)})
+    box.connection.execute("UPDATE receive_locations SET pipeline = %s", (Jsonb(consuming.model_dump(mode="json")),))
+    assert resume_now(box, suspended(box)[0]) == []
+    assert (box.count("instances"), check(box.connection)) == (0, [])
 
 
 def test_an_error_message_says_nothing_of_how_it_would_be_kept(box: Box) -> None:
