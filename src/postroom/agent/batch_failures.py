@@ -18,7 +18,7 @@ from postroom.agent.documents import Documents
 from postroom.agent.error_reports import Failure, type_in
 from postroom.agent.identity import Kind, derive_id, id_array
 from postroom.agent.inbound_errors import FailedInbound, InboundErrors
-from postroom.agent.kept_documents import kept_context
+from postroom.agent.kept_documents import KeptAfter, kept_context
 from postroom.agent.originator import believed
 from postroom.agent.reports import RoutingFailureReport
 from postroom.agent.routing import RoutingTable
@@ -123,11 +123,15 @@ class BatchFailures:
                 instance_id=instance_id,
                 failure=failure,
                 task=Task.RECEIVE,
-                context=self._documents.stamps[number],
+                context=self._rest(number) if chunk.number else self._documents.stamps[number],
                 body=chunk.interchange.body,
                 resumable=chunk.resumable,
                 unroutable=self._unroutable(rows[number]) if chunk.refusal is None else None,
             )
+
+    def _rest(self, number: int) -> Context:
+        """The context of an interchange of which chunks came in before the rest was refused."""
+        return self._documents.stamps[number].write(KeptAfter, self._documents.chunks[number].last_document)
 
     def _bad_documents(self) -> Iterator[_Failed]:
         for number, chunk in enumerate(self._documents.chunks):

@@ -6,7 +6,7 @@ with its own receipt, so that a file of any size passes in bounded memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,12 +27,18 @@ CHUNK_BYTES = 16 << 20
 #: than a fragment go by reference, and do not count.
 MAX_STANDARD_BYTES = 256 << 20
 
+#: What a failure takes beside the bytes of its document, about.
+_FAILURE_BYTES = 2_000
+
 
 class Disassembles(Protocol):
     """A receive pipeline, with the maps of its port after it or without any."""
 
     @property
     def recoverable(self) -> bool | None: ...
+
+    @property
+    def bad_documents(self) -> int | None: ...
 
     def disassemble(
         self, body: Body, *, context: Context = ..., batch_rows: int = ..., batch_bytes: int = ...
@@ -47,6 +53,8 @@ class Chunk:
     number: int
     documents: pa.Table | None
     failures: tuple[BadDocument, ...] = ()
+    bad: int = 0
+    """How many of the failures the pipeline has found; those count against its limit."""
     decoded: Decoded | None = None
     refusal: MessageFailure | None = None
     resumable: bool = True
@@ -89,17 +97,46 @@ class Progress:
 
     next_chunk: int = 0
     last_document: int = 0
+    bad: int = 0
     done: bool = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether some of it came in, so that it cannot be all or nothing any more."""
+        return bool(self.next_chunk or self.last_document)
 
 
 def chunks_of(pipeline: Disassembles, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
     """The chunks of an interchange that are still to be published. Bad messages are in the chunks; nothing is raised
     for them."""
-    # What was begun as a recoverable one cannot be all or nothing any more: the rest goes on where it was left.
-    if pipeline.recoverable or progress.next_chunk:
+    # What was begun as a recoverable one goes on where it was left.
+    if pipeline.recoverable or progress.begun:
         yield from _recoverable(pipeline, interchange, progress)
     else:
         yield _standard(pipeline, interchange)
+
+
+def held_chunks(pipeline: Disassembles, interchange: Interchange) -> list[Chunk]:
+    """All of an interchange, to be published in one transaction, and held in memory until then. The last chunk says if
+    it is refused."""
+    held = 0
+    chunks: list[Chunk] = []
+    for chunk in chunks_of(pipeline, interchange, Progress(last_document=interchange.after)):
+        held += sum(len(bad.body) + _FAILURE_BYTES for bad in chunk.failures)
+        held += 0 if chunk.documents is None else chunk.documents.nbytes
+        if held > MAX_STANDARD_BYTES:
+            return [_refused(interchange, _too_large(interchange), number=0, recoverable=chunk.recoverable)]
+        chunks.append(chunk)
+    return chunks
+
+
+def _too_large(interchange: Interchange) -> PipelineFailure:
+    again = f"what follows document {interchange.after:,} of it" if interchange.after else "the file"
+    return PipelineFailure(
+        f"The documents of the interchange have more than {MAX_STANDARD_BYTES:,} bytes together.",
+        why="What is resumed is published as a whole, and held in memory until all of it has passed.",
+        hint=f"Save its message, send {again} to its location again, and terminate the instance.",
+    )
 
 
 def refused(pipeline: Disassembles, interchange: Interchange, failure: MessageFailure, progress: Progress) -> Chunk:
@@ -150,7 +187,7 @@ def _held(batches: Iterator[Disassembled]) -> Iterator[Disassembled]:
 
 
 def _recoverable(pipeline: Disassembles, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
-    number, last = progress.next_chunk, progress.last_document
+    number, last, bad = progress.next_chunk, progress.last_document, progress.bad
     pending: tuple[pa.Table, tuple[BadDocument, ...], Decoded | None] | None = None
     batches = foreseen(
         pipeline.disassemble(
@@ -170,6 +207,7 @@ def _recoverable(pipeline: Disassembles, interchange: Interchange, progress: Pro
             number=number,
             documents=documents,
             failures=failures,
+            bad=len(failures),
             decoded=decoded,
             recoverable=True,
             last_document=last,
@@ -187,7 +225,7 @@ def _recoverable(pipeline: Disassembles, interchange: Interchange, progress: Pro
             resumable = number == 0 and last == 0
             yield _refused(interchange, failure, number=number, recoverable=True, resumable=resumable, last=last)
             return
-        if batch is None and pending is None and progress.next_chunk:
+        if batch is None and pending is None and progress.begun:
             less = _nothing_left(progress)
             yield _refused(interchange, less, number=number, recoverable=True, resumable=False, last=last)
             return
@@ -204,14 +242,41 @@ def _recoverable(pipeline: Disassembles, interchange: Interchange, progress: Pro
         if pending is not None:
             yield chunk(*pending, is_last=False)
             number += 1
+        # Bad ones are counted from the beginning, or from where those of an interchange that is resumed begin.
+        since = 0 if progress.next_chunk else progress.last_document
+        excess = _too_many(failures, pipeline.bad_documents, before=bad, since=since, last=last)
+        if excess is not None:
+            yield _refused(interchange, excess, number=number, recoverable=True, last=last)
+            return
+        bad += len(failures)
         pending = (documents, failures, batch.decoded)
+
+
+def _too_many(
+    failures: Sequence[BadDocument], limit: int | None, *, before: int, since: int, last: int
+) -> PipelineFailure | None:
+    """Why the chunk with these failures is not published, nor anything after it: a file of another format would become
+    as many suspended instances as it has lines. ``before`` them there were so many bad ones after document ``since``;
+    ``last`` is the last document that came in."""
+    if not failures or limit is None or before + len(failures) <= limit:
+        return None
+    # More than the limit were there before if it was lowered meanwhile.
+    count = max(limit, before) + 1
+    number = failures[count - before - 1].number
+    among = f"documents {since + 1:,} to {number:,}" if since else f"first {number:,} documents"
+    kept = f"What follows document {last:,} was not published" if last else "Nothing of it was published"
+    return PipelineFailure(
+        f"{count:,} of the {among} are bad, and bad_documents allows {limit:,}.",
+        why=f"{kept}. The first bad one there: {failures[0].failure.what}",
+        hint="If it is of another format, terminate it. If not, mend it or raise bad_documents, and resume it.",
+    )
 
 
 def _nothing_left(progress: Progress) -> PipelineFailure:
     """Only what has more documents is published in several chunks; so its pipeline has been changed meanwhile."""
     return PipelineFailure(
         f"The pipeline finds no document after the first {progress.last_document:,}, but there were more.",
-        why="Those are published. Then it was changed, and takes the interchange apart in another way now.",
+        why="Those are published. Then it or the interchange was changed, which is taken apart in another way now.",
         hint="See what of it was published, and send the rest again.",
     )
 

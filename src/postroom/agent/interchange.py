@@ -24,6 +24,8 @@ class Interchange:
     context: Context = field(default_factory=Context)
     kept: KeptDocument | None = None
     """It is a document that was suspended alone."""
+    after: int = 0
+    """It is the rest of an interchange: the documents up to this number came in before the others were refused."""
 
 
 #: The keys of what every received message has promoted, whatever its pipeline does.

@@ -20,6 +20,8 @@ from postroom.system_properties import BTS
 #: One of ``Form``.
 KeptForm = Property("Form", str, namespace=SUSPENDED_NAMESPACE)
 KeptDisassembler = Property("Disassembler", int, namespace=SUSPENDED_NAMESPACE)
+#: Of an interchange: the last document that came in before the rest was refused.
+KeptAfter = Property("After", int, namespace=SUSPENDED_NAMESPACE)
 
 _ORIGINATOR = (BTS.OriginatorSID.key, BTS.OriginatorPID.key)
 
@@ -64,4 +66,5 @@ def taken_up(message: Message, stored: Context) -> Interchange:
         body=Bytes(b"") if message.body is None else message.body.body,
         context=Context(written=shared, predicates=context.predicates),
         kept=kept,
+        after=int(str(context.get(KeptAfter, 0))),
     )

@@ -20,7 +20,7 @@ import psycopg
 
 from postroom.agent.authentication import authenticated
 from postroom.agent.batch import Batch
-from postroom.agent.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, Progress, chunks_of, refused
+from postroom.agent.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, Progress, chunks_of, held_chunks, refused
 from postroom.agent.interchange import Interchange
 from postroom.agent.reports import Unroutable
 from postroom.agent.routing import RoutingTable, StaleRouting
@@ -203,20 +203,20 @@ class Receiver:
 def receive_again(
     connection: Connection, routing: RoutingTable, location: ReceiveLocation, interchange: Interchange
 ) -> set[str]:
-    """A resumed interchange, inside the caller's transaction: all of it, or the failure is raised; StaleRouting if the
-    subscriptions changed meanwhile. Returns the hosts to wake after the commit."""
+    """A resumed interchange, or a document that was suspended alone, inside the caller's transaction. What fails as a
+    whole is raised; of a recoverable interchange bad documents are suspended alone, as when it came (RCV-13).
+    StaleRouting if the subscriptions changed meanwhile. Returns the hosts to wake after the commit."""
     pipeline = taken_up_by(location.pipeline, location.maps, interchange.kept)
     routing.catch_up(connection)
-    chunks = [authenticated(location, chunk, routing.login) for chunk in chunks_of(pipeline, interchange, Progress())]
-    for chunk in chunks:
-        if chunk.refusal is not None:
-            raise chunk.refusal
-        if chunk.failures:
-            raise chunk.failures[0].failure
-    # What fails here is the caller's to route or to suspend, because the message is in the MessageBox already.
-    location = replace(location, route_failures=False)
+    chunks = [authenticated(location, chunk, routing.login) for chunk in held_chunks(pipeline, interchange)]
+    if chunks[-1].refusal is not None:
+        raise chunks[-1].refusal
+    fails_as_a_whole = not chunks[0].recoverable
+    if fails_as_a_whole:
+        # What fails here is the caller's to route or to suspend, because the message is in the MessageBox already.
+        location = replace(location, route_failures=False)
     batch = Batch(connection, location, pipeline.content_type, chunks, routing)
-    if batch.reports:
+    if batch.reports and fails_as_a_whole:
         raise Unroutable(batch.reports[0].description, batch.reports[0].context)
     batch.write_messages(connection)
     version, message_log, part_log = _lock(connection)
@@ -229,10 +229,13 @@ def receive_again(
 def read_progress(connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Progress]:
     """How far each interchange was published before, by its receipts."""
     rows = connection.execute(
-        "SELECT unit, last_chunk, last_document, done FROM read_receipts(%s)",
+        "SELECT unit, last_chunk, last_document, bad, done FROM read_receipts(%s)",
         (list(interchange_ids),),
     )
-    known = {unit: Progress(next_chunk=chunk + 1, last_document=last, done=done) for unit, chunk, last, done in rows}
+    known = {
+        unit: Progress(next_chunk=chunk + 1, last_document=last, bad=bad, done=done)
+        for unit, chunk, last, bad, done in rows
+    }
     return {one: known.get(one, Progress()) for one in interchange_ids}
 
 
@@ -241,12 +244,12 @@ def _groups(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
     group: list[Chunk] = []
     rows = size = 0
     for chunk in chunks:
-        more = chunk.bytes
-        if group and (rows + chunk.rows > CHUNK_ROWS or size + more > CHUNK_BYTES):
+        more, documents = chunk.bytes, chunk.rows + len(chunk.failures)
+        if group and (rows + documents > CHUNK_ROWS or size + more > CHUNK_BYTES):
             yield group
             group, rows, size = [], 0, 0
         group.append(chunk)
-        rows += chunk.rows
+        rows += documents
         size += more
     if group:
         yield group
@@ -260,8 +263,8 @@ def _lock(connection: Connection) -> tuple[int, int, int]:
 
 def _outcome(chunk: Chunk) -> dict[str, int | bool]:
     outcome: dict[str, int | bool] = {"last": chunk.last_document, "done": chunk.is_last}
-    if chunk.failures:
-        outcome["bad"] = len(chunk.failures)
+    if chunk.bad:
+        outcome["bad"] = chunk.bad
     return {**outcome, "dropped": chunk.dropped} if chunk.dropped else outcome
 
 

@@ -115,6 +115,7 @@ def _chunk(pipeline: Rows, unit: RowUnit, batch: pa.RecordBatch, first: int, num
         number=number,
         documents=pa.Table.from_batches([read.messages]),
         failures=read.failures,
+        bad=len(read.failures),
         decoded=Decoded(body=source, context=unit.context, content_type=pipeline.body_content_type),
         recoverable=True,
         last_document=first + batch.num_rows - 1,

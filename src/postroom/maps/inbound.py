@@ -38,6 +38,10 @@ class MappedPipeline:
         return bool(self._pipeline.recoverable)
 
     @property
+    def bad_documents(self) -> int | None:
+        return self._pipeline.bad_documents
+
+    @property
     def content_type(self) -> str:
         return self._pipeline.content_type
 

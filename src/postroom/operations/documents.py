@@ -77,7 +77,8 @@ def documents_of(
     """Every document, also those that would not be published. ``extra`` is added to every context, in place of what the
     pipeline promotes."""
     login = _login_of(connection, where)
-    for chunk in chunks_of(taken_up_by(where.pipeline, where.maps, interchange.kept), interchange, Progress()):
+    pipeline = taken_up_by(where.pipeline, where.maps, interchange.kept)
+    for chunk in chunks_of(pipeline, interchange, Progress(last_document=interchange.after)):
         stamped = stamp(where, interchange, chunk.context)
         dropped = np.zeros(chunk.rows, dtype=bool)
         if where.authentication == "drop" and chunk.documents is not None:

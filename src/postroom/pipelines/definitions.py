@@ -12,6 +12,9 @@
 A definition is a frozen value. Building one never fails because of what it says: ``problems()`` lists everything that
 is wrong with it, in words, so that the loader of an application can show all problems of all definitions at once. A
 definition with problems must not be run. (An argument of the wrong Python type is refused at once, by pydantic.)
+
+Those that can be ``recoverable`` have a limit: of an interchange with more than ``bad_documents`` bad documents the
+rest is suspended as one (None: no limit).
 """
 
 from __future__ import annotations
@@ -32,6 +35,9 @@ from postroom.system_properties import BTS
 
 if TYPE_CHECKING:
     from postroom.pipelines.disassembled import Disassembled
+
+#: How many documents of one recoverable interchange may be bad, unless its pipeline says otherwise.
+BAD_DOCUMENTS = 1_000
 
 
 class Definition(BaseModel):
@@ -96,6 +102,7 @@ class PassThrough(Definition):
     kind: Literal["pass-through"] = "pass-through"
     content_type: ClassVar[str] = "application/octet-stream"
     recoverable: ClassVar[bool] = False
+    bad_documents: ClassVar[int | None] = BAD_DOCUMENTS
 
 
 class Json(Promoting):
@@ -121,10 +128,11 @@ class Json(Promoting):
     message_type: str | None = None
     split: str | None = None
     recoverable: bool = False
+    bad_documents: int | None = BAD_DOCUMENTS
 
     def problems(self) -> list[str]:
         found = super().problems() + json_path.problems(self.promotions) + type_problems(self.message_type)
-        found += json_path.split_problems(self.split)
+        found += json_path.split_problems(self.split) + limit_problems(self.bad_documents)
         if self.recoverable and self.split is None:
             found.append("recoverable is for several documents in one interchange; say where they are with split.")
         return found
@@ -142,9 +150,11 @@ class JsonLines(Promoting):
     content_type: ClassVar[str] = "application/json"
     message_type: str | None = None
     recoverable: bool = True
+    bad_documents: int | None = BAD_DOCUMENTS
 
     def problems(self) -> list[str]:
-        return super().problems() + json_path.problems(self.promotions) + type_problems(self.message_type)
+        found = super().problems() + json_path.problems(self.promotions) + type_problems(self.message_type)
+        return found + limit_problems(self.bad_documents)
 
 
 class Xml(Promoting):
@@ -167,6 +177,7 @@ class Xml(Promoting):
     namespaces: Mapping[str, str] = Field(default_factory=dict)
     split: str | None = None
     recoverable: ClassVar[bool] = False
+    bad_documents: ClassVar[int | None] = BAD_DOCUMENTS
 
     def problems(self) -> list[str]:
         from postroom.pipelines import xml_path
@@ -189,15 +200,17 @@ class XmlReceive(Definition):
     schemas: Schemas
     allow_unrecognized: bool = False
     recoverable: bool = False
+    bad_documents: int | None = BAD_DOCUMENTS
 
     @property
     def promotes(self) -> tuple[Property, ...]:
         return self.schemas.properties
 
     def problems(self) -> list[str]:
-        if len(self.schemas) or self.allow_unrecognized:
-            return []
-        return ["There are no schemas, so that every message would be refused."]
+        found = limit_problems(self.bad_documents)
+        if not len(self.schemas) and not self.allow_unrecognized:
+            found.append("There are no schemas, so that every message would be refused.")
+        return found
 
 
 def _frozen(header: bool | Sequence[str]) -> bool | tuple[str, ...]:
@@ -227,9 +240,11 @@ class Csv(Promoting):
     encoding: str = "utf-8"
     message_type: str | None = None
     recoverable: bool = True
+    bad_documents: int | None = BAD_DOCUMENTS
 
     def problems(self) -> list[str]:
-        return super().problems() + csv_format.problems(self) + type_problems(self.message_type)
+        found = super().problems() + csv_format.problems(self) + type_problems(self.message_type)
+        return found + limit_problems(self.bad_documents)
 
 
 def _line_end(end: str) -> str:
@@ -267,6 +282,7 @@ class FlatFile(Promoting):
     encoding: str = "utf-8"
     output: Literal["xml", "json"] = "xml"
     recoverable: bool = True
+    bad_documents: int | None = BAD_DOCUMENTS
 
     @property
     def document_type(self) -> str:
@@ -274,7 +290,8 @@ class FlatFile(Promoting):
         return f"application/{self.output}"
 
     def problems(self) -> list[str]:
-        return super().problems() + flat_layout.problems(self) + type_problems(self.message_type)
+        found = super().problems() + flat_layout.problems(self) + type_problems(self.message_type)
+        return found + limit_problems(self.bad_documents)
 
 
 class FlatDocument(FlatFile):
@@ -283,6 +300,13 @@ class FlatDocument(FlatFile):
 
 #: The pipelines that are one disassembler; ``kind`` tells which.
 Format = PassThrough | Json | JsonLines | Xml | XmlReceive | Csv | FlatFile
+
+
+def limit_problems(bad_documents: int | None) -> list[str]:
+    """What is wrong with a limit on bad documents; None is no limit."""
+    if bad_documents is None or bad_documents >= 0:
+        return []
+    return [f"bad_documents is {bad_documents}, but must be 0 or more."]
 
 
 def type_problems(message_type: str | None) -> list[str]:

@@ -102,6 +102,7 @@ class ResumedPipeline:
     somebody may have mended it with several documents."""
 
     recoverable: ClassVar[bool] = False
+    bad_documents: ClassVar[int | None] = None
     content_type: ClassVar[str] = Receive.content_type
 
     def __init__(self, pipeline: ReceivePipeline, kept: KeptDocument) -> None:

@@ -21,7 +21,7 @@ from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAda
 
 from postroom.errors import DefinitionError, PipelineFailure
 from postroom.pipelines.components.contract import Component, Decoder, Disassembler, PartyResolver, Validator
-from postroom.pipelines.definitions import Definition, Format
+from postroom.pipelines.definitions import BAD_DOCUMENTS, Definition, Format, limit_problems
 from postroom.pipelines.imported_files import imported_files
 from postroom.pipelines.rows import Rows
 from postroom.pipelines.shipped_files import NO_FILES, Files, ShippedFiles
@@ -62,7 +62,9 @@ class Receive(Definition):
 
     Of ``disassemble`` the first whose probe accepts runs alone; without any the interchange is one message. Of the
     other stages all run, in order. ``recoverable`` says whether a bad document is suspended alone; left out, it is so
-    if all disassemblers say so. ``seconds`` is how long one call of a component may take.
+    if all disassemblers say so. ``bad_documents`` is how many may be bad before the rest of an interchange is suspended
+    as one; left out, it is the least that a disassembler says. ``seconds`` is how long one call of a component may
+    take.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
@@ -74,14 +76,19 @@ class Receive(Definition):
     validators: Stage = Field(default=(), alias="validate")
     resolvers: Stage = Field(default=(), alias="resolve_party")
     recoverable: bool | None = None
+    bad_documents: int | None = BAD_DOCUMENTS
     seconds: float = 60.0
     files: Files = NO_FILES
 
     @model_validator(mode="after")
-    def _settle_recoverable(self) -> Receive:
+    def _settle(self) -> Receive:
         if self.recoverable is None:
             said = [isinstance(one, Format | Disassembler) and one.recoverable for one in self.disassemblers]
             object.__setattr__(self, "recoverable", bool(said) and all(said))
+        if "bad_documents" not in self.model_fields_set:
+            limits = [one.bad_documents if isinstance(one, Format) else BAD_DOCUMENTS for one in self.disassemblers]
+            least = min((one for one in limits if one is not None), default=None if limits else BAD_DOCUMENTS)
+            object.__setattr__(self, "bad_documents", least)
         return self
 
     @property
@@ -113,6 +120,7 @@ class Receive(Definition):
                 found += [f"{stage}, component {number}: {text}" for text in _problems(stage, one)]
         if not self.seconds > 0:
             found.append(f"seconds is {self.seconds!r}, but must be more than 0.")
+        found += limit_problems(self.bad_documents)
         return found + _promotion_problems(self.disassemblers)
 
     def packing_problems(self, folder: Path) -> list[str]:

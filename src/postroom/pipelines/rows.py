@@ -34,6 +34,8 @@ class Rows(Promoting):
     column: str | None = None
     message_type: str | None = None
     recoverable: bool = True
+    #: The reader has a limit for the rows of a file. Through here comes one that was bad and is resumed.
+    bad_documents: ClassVar[int | None] = None
     columns: tuple[str, ...] = ()
 
     @property

@@ -6,12 +6,13 @@ import errno
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import psycopg
 import pytest
 
-from postroom.agent.chunks import Chunk, Progress, chunks_of
+from postroom.agent.chunks import Chunk, Progress, chunks_of, held_chunks
 from postroom.agent.interchange import Interchange
 from postroom.errors import Unavailable
 from postroom.message import FRAGMENT_SIZE, Body, Bytes, Context
@@ -26,6 +27,7 @@ class Stumbling:
 
     def __init__(self, error: Exception, *, recoverable: bool) -> None:
         self.recoverable = recoverable
+        self.bad_documents = None
         self._error = error
 
     def disassemble(self, body: Body, *, context: Context = Context(), **size: Any) -> Iterator[Disassembled]:  # noqa: B008
@@ -95,3 +97,119 @@ def test_a_standard_interchange_that_memory_cannot_hold_is_refused(monkeypatch: 
     assert "recoverable" in chunk.refusal.hint
     (whole,) = chunks_of(JsonLines(recoverable=True), interchange, Progress())
     assert whole.rows == 1_000
+
+
+def of_lines(body: bytes, progress: Progress | None = None, *, bad_documents: int | None = 3) -> list[Chunk]:
+    interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(body), context=Context())
+    return list(chunks_of(JsonLines(bad_documents=bad_documents), interchange, progress or Progress()))
+
+
+GOOD, BAD = b'{"n": 1}\n', b"x\n"
+
+
+def test_bad_documents_up_to_the_limit_are_suspended_alone() -> None:
+    (chunk,) = of_lines(GOOD + BAD * 3 + GOOD)
+    assert chunk.refusal is None
+    assert (chunk.rows, len(chunk.failures), chunk.bad) == (2, 3, 3)
+
+
+def test_an_interchange_with_more_is_refused_as_one_and_says_how_many_they_are() -> None:
+    (chunk,) = of_lines(GOOD + BAD * 2 + GOOD + BAD * 40)
+    assert chunk.refusal is not None
+    assert chunk.refusal.what == "4 of the first 6 documents are bad, and bad_documents allows 3."
+    assert chunk.refusal.why.startswith("Nothing of it was published. The first bad one there: Line 2")
+    assert "raise bad_documents, and resume it" in chunk.refusal.hint
+    assert chunk.is_last
+    assert chunk.resumable
+    assert not chunk.failures
+    assert chunk.rows == 0
+
+
+@pytest.mark.parametrize("limit", [None, 42])
+def test_who_wants_to_have_them_all_alone_raises_the_limit(limit: int | None) -> None:
+    (chunk,) = of_lines(GOOD + BAD * 42, bad_documents=limit)
+    assert (chunk.rows, len(chunk.failures)) == (1, 42)
+
+
+def test_with_no_bad_document_allowed_one_refuses_all() -> None:
+    (chunk,) = of_lines(GOOD + BAD, bad_documents=0)
+    assert chunk.refusal is not None
+    assert chunk.refusal.what == "1 of the first 2 documents are bad, and bad_documents allows 0."
+    (chunk,) = of_lines(GOOD * 2, bad_documents=0)
+    assert chunk.rows == 2
+
+
+def test_what_stands_in_earlier_chunks_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroom.agent.chunks.CHUNK_ROWS", 4)
+    first, second, rest = of_lines(GOOD * 3 + BAD + GOOD * 3 + BAD + GOOD + BAD * 2 + GOOD * 9)
+    assert [(one.rows, one.bad, one.is_last) for one in (first, second)] == [(3, 1, False), (3, 1, False)]
+    assert rest.refusal is not None
+    assert rest.refusal.what == "4 of the first 11 documents are bad, and bad_documents allows 3."
+    assert rest.refusal.why.startswith("What follows document 8 was not published.")
+    assert (rest.number, rest.last_document, rest.is_last) == (2, 8, True)
+    assert rest.resumable, "it goes on after document 8"
+
+
+def test_the_count_goes_on_where_an_attempt_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever an attempt ends, the next one refuses the same documents for the same reason."""
+    monkeypatch.setattr("postroom.agent.chunks.CHUNK_ROWS", 2)
+    body = (GOOD + BAD) * 9
+    whole = of_lines(body)
+    assert [one.bad for one in whole] == [1, 1, 1, 0]
+    bad = 0
+    for done, following in pairwise(whole):
+        bad += done.bad
+        progress = Progress(next_chunk=done.number + 1, last_document=done.last_document, bad=bad)
+        again = of_lines(body, progress)
+        assert [one.number for one in again] == [one.number for one in whole[following.number :]]
+        assert again[-1].refusal is not None
+        assert whole[-1].refusal is not None
+        assert again[-1].refusal.what == whole[-1].refusal.what
+
+
+def test_a_limit_that_was_lowered_meanwhile_holds_for_the_bad_documents_that_follow() -> None:
+    begun = Progress(next_chunk=1, last_document=9, bad=9)
+    (chunk,) = of_lines(BAD * 9 + GOOD, begun)
+    assert (chunk.rows, chunk.refusal) == (1, None)
+    (chunk,) = of_lines(BAD * 9 + GOOD + BAD, begun)
+    assert chunk.refusal is not None
+    assert chunk.refusal.what == "10 of the first 11 documents are bad, and bad_documents allows 3."
+
+
+def test_what_is_resumed_has_to_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroom.agent.chunks.MAX_STANDARD_BYTES", 10_000)
+    monkeypatch.setattr("postroom.agent.chunks.CHUNK_ROWS", 10)
+    pipeline = JsonLines(bad_documents=None)
+
+    def held(body: bytes) -> Chunk:
+        interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(body), context=Context())
+        return held_chunks(pipeline, interchange)[-1]
+
+    assert held(GOOD * 50).refusal is None
+    for body in (GOOD * 1_000, BAD * 50):
+        refusal = held(body).refusal
+        assert refusal is not None
+        assert "more than 10,000 bytes together" in refusal.what
+        assert "send the file to its location again" in refusal.hint
+
+
+@pytest.mark.parametrize("pipeline", [JsonLines(bad_documents=3), JsonLines(recoverable=False)])
+def test_the_rest_of_an_interchange_goes_on_where_it_was_refused(pipeline: JsonLines) -> None:
+    """Also if its pipeline is standard by now: the first ones came in, and must not come in again."""
+    rest = Interchange(interchange_id=uuid.uuid4(), body=Bytes(GOOD * 9), context=Context(), after=6)
+    (chunk,) = held_chunks(pipeline, rest)
+    assert chunk.documents is not None
+    assert chunk.documents["number"].to_pylist() == [7, 8, 9]
+    (nothing,) = held_chunks(pipeline, replace(rest, body=Bytes(GOOD * 6)))
+    assert nothing.refusal is not None
+    assert "no document after the first 6" in nothing.refusal.what
+
+
+def test_what_is_bad_in_the_rest_is_counted_from_there() -> None:
+    rest = Interchange(interchange_id=uuid.uuid4(), body=Bytes(BAD * 6 + GOOD + BAD * 4), context=Context(), after=6)
+    (chunk,) = held_chunks(JsonLines(bad_documents=3), rest)
+    assert chunk.refusal is not None
+    assert chunk.refusal.what == "4 of the documents 7 to 11 are bad, and bad_documents allows 3."
+    assert chunk.refusal.why.startswith("What follows document 6 was not published.")
+    (chunk,) = held_chunks(JsonLines(bad_documents=4), rest)
+    assert (chunk.rows, chunk.bad) == (1, 4)

@@ -25,6 +25,7 @@ DEFINITIONS: list[ReceivePipeline] = [
     Json(promote={Region: "region", Total: r"totals.net\.eur"}, message_type="order"),
     Json(),
     JsonLines(promote={Due: "due"}, recoverable=False),
+    JsonLines(bad_documents=None),
     Xml(promote={Region: "/o:order/o:region"}, namespaces={"o": "urn:orders"}, split="/o:orders/o:order"),
     Csv(promote={Region: "region"}, delimiter=";", quote=None, header=("region", "total"), encoding="latin-1"),
     Csv(promote={Region: "region"}),
@@ -49,6 +50,7 @@ def test_a_property_is_stored_by_its_key_and_the_number_of_its_type() -> None:
         "message_type": None,
         "split": None,
         "recoverable": False,
+        "bad_documents": 1_000,
     }
 
 
@@ -76,6 +78,38 @@ def test_what_is_recoverable() -> None:
     ]
 
 
+def test_how_many_documents_may_be_bad_where_an_earlier_version_has_not_said() -> None:
+    lines: dict[str, object] = {"kind": "json-lines", "promote": [], "message_type": None, "recoverable": True}
+    assert load_pipeline(lines) == JsonLines()
+    assert load_pipeline(lines).bad_documents == 1_000
+    stored = {"kind": "receive", "disassemblers": [lines], "recoverable": True, "seconds": 60.0}
+    assert load_pipeline(stored).bad_documents == 1_000
+
+
+@pytest.mark.parametrize(
+    ("disassemblers", "allowed"),
+    [
+        ([], 1_000),
+        ([JsonLines(bad_documents=5), Csv()], 5),
+        ([JsonLines(bad_documents=None), Csv(bad_documents=5_000)], 5_000),
+        ([JsonLines(bad_documents=None)], None),
+    ],
+)
+def test_a_pipeline_allows_the_least_that_its_disassemblers_allow(
+    disassemblers: list[ReceivePipeline], allowed: int | None
+) -> None:
+    definition = pipelines.Receive(disassemble=disassemblers)
+    assert definition.bad_documents == allowed
+    assert load_pipeline(definition.model_dump(mode="json")).bad_documents == allowed
+    for said in (7, None):
+        own = pipelines.Receive(disassemble=disassemblers, bad_documents=said)
+        assert own.bad_documents == said
+        assert load_pipeline(own.model_dump(mode="json")).bad_documents == said
+    assert pipelines.Receive(disassemble=disassemblers, bad_documents=-1).problems() == [
+        "bad_documents is -1, but must be 0 or more."
+    ]
+
+
 @pytest.mark.parametrize(
     ("definition", "problem"),
     [
@@ -94,6 +128,9 @@ def test_what_is_recoverable() -> None:
         (JsonLines(promote={Region: " "}), "The path of Orders.Region is empty."),
         (JsonLines(promote={BTS.ReceivePortName: "port"}), "BTS.ReceivePortName is set by the engine"),
         (JsonLines(promote={Region: "a", Property("Orders.Region", int): "b"}), "Orders.Region is promoted twice"),
+        (JsonLines(bad_documents=-1), "bad_documents is -1, but must be 0 or more."),
+        (Csv(bad_documents=-1), "bad_documents is -1, but must be 0 or more."),
+        (Json(split="$", recoverable=True, bad_documents=-2), "bad_documents is -2, but must be 0 or more."),
         (Xml(promote={Region: ""}), "The path of Orders.Region is empty."),
         (Xml(promote={Region: "/order["}), "'/order[' of Orders.Region cannot be read"),
         (Xml(promote={Region: "/o:order"}), "undefined namespace prefix"),

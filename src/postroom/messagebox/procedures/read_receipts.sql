@@ -1,10 +1,11 @@
--- How far some units were published before: their last chunk, the last document in it, whether that was all, and what
--- the first chunk's receipt says.
+-- How far some units were published before: their last chunk, the last document in it, how many were bad, whether that
+-- was all, and what the first chunk's receipt says.
 -- Index: receipts' primary key.
 CREATE OR REPLACE FUNCTION messagebox.read_receipts(p_units uuid[])
-RETURNS TABLE (unit uuid, last_chunk integer, last_document bigint, done boolean, outcome jsonb)
+RETURNS TABLE (unit uuid, last_chunk integer, last_document bigint, bad bigint, done boolean, outcome jsonb)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
-    SELECT r.unit, max(r.chunk), max((r.outcome->>'last')::bigint), bool_or((r.outcome->>'done')::boolean),
+    SELECT r.unit, max(r.chunk), max((r.outcome->>'last')::bigint),
+           coalesce(sum((r.outcome->>'bad')::bigint), 0)::bigint, bool_or((r.outcome->>'done')::boolean),
            (array_agg(r.outcome ORDER BY r.chunk))[1]
       FROM receipts r
      WHERE r.unit = ANY (p_units)

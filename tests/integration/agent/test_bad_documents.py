@@ -1,0 +1,209 @@
+"""A recoverable interchange with too many bad documents: the rest is refused as one (RCV-13, RCV-14, ADR 0159)."""
+
+from __future__ import annotations
+
+import uuid
+from decimal import Decimal
+
+import pytest
+
+from postroom import pipelines
+from postroom.agent import chunks, receiving
+from postroom.agent.receiving import Receiver, read_progress, receive_again
+from postroom.agent.routing import RoutingTable
+from postroom.errors import PipelineFailure
+from postroom.messagebox.check import check
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import connect, transaction
+from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.pipelines import ReceivePipeline
+from postroom.system_properties import BTS
+from tests.support.box import PROMOTE, Box, Region, Total, interchange
+from tests.support.taking import resume_now, take
+
+GOOD, BAD = b'{"region": "EU", "total": 1}\n', b"x\n"
+RECORD = pipelines.Delimited(["region", pipelines.Field("total", Decimal)], delimiter=";")
+
+
+def lines(bad_documents: int | None = 3) -> pipelines.JsonLines:
+    return pipelines.JsonLines(promote=PROMOTE, bad_documents=bad_documents)
+
+
+def suspended_bodies(box: Box) -> list[bytes]:
+    rows = box.connection.execute(
+        "SELECT p.body FROM suspended_queue q JOIN spool s USING (message_id)"
+        " JOIN parts p ON p.part_id = s.body_part_id ORDER BY q.seq"
+    )
+    return [bytes(body) for (body,) in rows]
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "wrong"),
+    [
+        (pipelines.JsonLines(promote=PROMOTE), BAD * 1_001),
+        (pipelines.Csv(promote={Region: "region", Total: "total"}), b"region,total\n" + b"EU,much\n" * 1_001),
+        (
+            pipelines.FlatFile(message_type="Order", record=RECORD, promote={Total: "total"}),
+            b"EU;much\n" * 1_001,
+        ),
+        (
+            pipelines.Json(promote=PROMOTE, split="$", recoverable=True),
+            b"[" + b",".join([b'{"total": "much"}'] * 1_001) + b"]",
+        ),
+        (pipelines.Receive(disassemble=[pipelines.JsonLines(promote=PROMOTE)]), b'{"total": "much"}\n' * 1_001),
+    ],
+    ids=["json-lines", "csv", "flat-file", "json", "receive"],
+)
+def test_a_file_of_another_format_becomes_one_suspended_instance(
+    box: Box, pipeline: ReceivePipeline, wrong: bytes
+) -> None:
+    box.add_port("All", "BTS.ReceivePortName == 'OrdersIn'")
+    [received] = box.receive(box.add_location(pipeline), wrong)
+    assert (received.published, received.suspended) == (0, 1)
+    assert box.suspended() == [("PIPELINE", True)]
+    assert suspended_bodies(box) == [wrong], "it is kept whole"
+    why = box.one("SELECT error_description FROM suspended_queue")
+    assert why.startswith("1,001 of the first 1,001 documents are bad, and bad_documents allows 1,000.")
+    assert box.count("spool") == 1
+
+
+def test_up_to_the_limit_they_are_suspended_alone(box: Box) -> None:
+    box.add_port("All", "BTS.ReceivePortName == 'OrdersIn'")
+    [received] = box.receive(box.add_location(lines()), GOOD + BAD * 3 + GOOD)
+    assert (received.published, received.suspended) == (2, 3)
+
+
+def test_other_interchanges_of_the_transaction_are_published(box: Box) -> None:
+    box.add_port("All", "BTS.ReceivePortName == 'OrdersIn'")
+    results = box.receive(box.add_location(lines()), GOOD, BAD * 9, GOOD * 2)
+    assert [(one.published, one.suspended) for one in results] == [(1, 0), (0, 1), (2, 0)]
+
+
+def test_at_a_port_that_routes_failures_there_is_one_error_message(box: Box) -> None:
+    box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'")
+    location = box.add_location(lines(), route_failures=True)
+    [received] = box.receive(location, BAD * 9)
+    assert (received.published, received.suspended, received.routed) == (0, 0, 1)
+    assert box.queued() == {"Errors": 1}
+    assert box.one("SELECT body FROM parts") == BAD * 9
+
+
+def test_wherever_an_attempt_ends_the_next_one_comes_to_the_same(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The count is in the receipts: a process that dies between two chunks does not begin with none."""
+    for module in (chunks, receiving):
+        monkeypatch.setattr(module, "CHUNK_ROWS", 4)
+    box.add_port("All", "BTS.ReceivePortName == 'OrdersIn'")
+    location = box.add_location(lines())
+    body = (GOOD * 3 + BAD) * 3 + GOOD * 3 + BAD + GOOD * 40
+    one = interchange(body)
+    attempts = 0
+    with connect(box.url, user=box.host().role_name) as connection:
+        finished = False
+        while not finished:
+            # Every attempt is held back after its first transaction, and another process goes on.
+            [received] = Receiver(connection, RoutingTable()).receive(location, [one], pace=lambda: False)
+            attempts += 1
+            finished = not received.unfinished
+        [again] = Receiver(connection, RoutingTable()).receive(location, [one])
+        progress = read_progress(connection, [one.interchange_id])[one.interchange_id]
+    assert attempts == 3, "what is refused goes with the last that is published"
+    assert (again.published, again.suspended) == (0, 0)
+    assert (progress.bad, progress.last_document, progress.done) == (3, 12, True)
+    assert box.queued() == {"All": 9}
+    assert sorted(suspended_bodies(box)) == sorted([b"x", b"x", b"x", body])
+    why = box.one("SELECT error_description FROM suspended_queue WHERE instance_id = %s", the_whole(box))
+    assert why.startswith("4 of the first 16 documents are bad, and bad_documents allows 3.")
+    assert "What follows document 12 was not published." in why
+
+
+# -- resuming ----------------------------------------------------------------------------------------------------------
+
+
+def the_whole(box: Box) -> uuid.UUID:
+    """The instance that is no document."""
+    found: uuid.UUID = box.one(
+        "SELECT instance_id FROM suspended_queue JOIN spool USING (message_id)"
+        " WHERE NOT context -> 'promoted' ? 'BTS#InterchangeSequenceNumber'"
+    )
+    return found
+
+
+def allow(box: Box, bad_documents: int | None) -> None:
+    """Somebody raises the limit of the location."""
+    box.connection.execute(
+        "UPDATE receive_locations SET pipeline = pipeline || jsonb_build_object('bad_documents', %s::int)",
+        (bad_documents,),
+    )
+
+
+def take_up(box: Box, location: ReceiveLocation, body: bytes) -> None:
+    """The interchange, resumed in a transaction of a host."""
+    with connect(box.url, user=box.host().role_name) as connection:
+        resumed = interchange(body)
+        transaction(connection, lambda inside: receive_again(inside, RoutingTable(), location, resumed))
+
+
+def test_with_a_higher_limit_it_is_resumed_as_if_it_came_now(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    location = box.add_location(lines())
+    body = GOOD + BAD * 4 + GOOD + b'{"region": "US"}'
+    with pytest.raises(PipelineFailure, match="4 of the first 5 documents are bad, and bad_documents allows 3"):
+        take_up(box, location, body)
+    assert (box.queued(), box.suspended()) == ({}, [])
+    box.receive(location, body)
+    allow(box, 4)
+    published = resume_now(box, the_whole(box))
+    assert [message.context[BTS.InterchangeSequenceNumber] for message in published] == [1, 6]
+    assert suspended_bodies(box) == [b"x"] * 4 + [b'{"region": "US"}']
+    assert sorted(box.suspended()) == [("PIPELINE", True)] * 4 + [("ROUTING", False), ("ROUTING", True)]
+    run_all_jobs_once(box.connection)
+    assert check(box.connection) == []
+
+
+@pytest.mark.parametrize("raised", [True, False], ids=["a higher limit", "a mended file"])
+def test_of_one_that_had_begun_what_follows_is_published(
+    box: Box, monkeypatch: pytest.MonkeyPatch, raised: bool
+) -> None:
+    for module in (chunks, receiving):
+        monkeypatch.setattr(module, "CHUNK_ROWS", 4)
+    box.add_port("Europe", "Region == 'EU'")
+    body = GOOD * 3 + BAD + GOOD + BAD * 3
+    [received] = box.receive(box.add_location(lines()), body)
+    assert (received.published, received.suspended) == (3, 2)
+    first = take(box)
+    assert [message.context[BTS.InterchangeSequenceNumber] for message in first] == [1, 2, 3]
+    if raised:
+        allow(box, None)
+        rest = resume_now(box, the_whole(box))
+        assert suspended_bodies(box) == [b"x"] * 4
+    else:
+        rest = resume_now(box, the_whole(box), body=GOOD * 3 + BAD + GOOD * 3)
+        assert suspended_bodies(box) == [b"x"]
+    assert [message.context[BTS.InterchangeSequenceNumber] for message in rest] == ([5] if raised else [5, 6, 7])
+    # They are of the same interchange, and nothing of how it was suspended is left on them.
+    assert {one.context[BTS.InterchangeID] for one in rest} == {str(received.interchange_id)}
+    assert not [key for one in rest for key in one.context.written if "Suspended" in key]
+    run_all_jobs_once(box.connection)
+    assert check(box.connection) == []
+
+
+def test_its_bad_documents_are_error_messages_where_failures_are_routed(box: Box) -> None:
+    box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'")
+    box.add_port("Europe", "Region == 'EU'")
+    take_up(box, box.add_location(lines(), route_failures=True), GOOD + BAD)
+    assert box.queued() == {"Europe": 1, "Errors": 1}
+    assert box.suspended() == []
+
+
+def test_what_is_too_large_to_be_resumed_at_once_stays_where_it_is(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its documents would be held in memory by the host."""
+    box.add_port("Europe", "Region == 'EU'")
+    location = box.add_location(lines())
+    monkeypatch.setattr(chunks, "MAX_STANDARD_BYTES", 20_000)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 10)
+    take_up(box, location, GOOD * 100)
+    assert box.queued() == {"Europe": 100}
+    with pytest.raises(PipelineFailure, match="more than 20,000 bytes together") as raised:
+        take_up(box, location, GOOD * 1_000)
+    assert "send the file to its location again" in raised.value.hint
+    assert box.queued() == {"Europe": 100}
