@@ -15,7 +15,8 @@ from postroom import Schedule
 from postroom.clock import system_clock
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.operations import locations
-from postroom.spark.intake.claim import Claim
+from postroom.spark.intake import claim as claims
+from postroom.spark.intake.claim import Claim, ClaimState
 from postroom.spark.intake.rounds import in_rounds
 from postroom.spark.intake.taking_in import to_serve
 from postroom.spark.receive.task import ReceiveTask
@@ -63,6 +64,22 @@ def test_what_another_process_has_left_is_published_first(
     claimer = make_claimer(now, most_outstanding=5)
     assert in_rounds(claimer, lambda: task.receive(claimed()), settle=timedelta(), stopping=threading.Event())
     assert box.queued() == {"Everything": 7}
+
+
+def test_what_was_put_aside_is_tried_again_by_the_next_run_and_what_was_taken_away_forgotten(
+    box: Box, folder: Path, now: ReceiveLocation, make_claimer: MakeClaimer, task: ReceiveTask, claimed: Claimed
+) -> None:
+    put(folder, 3)
+    first = make_claimer(now)
+    assert first.scan().claimed == 3
+    for claim in claimed():
+        claims.hold(box.connection, claim, ClaimState.FAILED, "It is broken.")
+    next(first.private_folder.iterdir()).unlink()
+    first.release()
+    again = make_claimer(now)
+    assert in_rounds(again, lambda: task.receive(claimed()), settle=timedelta(), stopping=threading.Event())
+    assert box.queued() == {"Everything": 2}
+    assert box.one("SELECT count(*) FROM claims") == 0
 
 
 def test_what_cannot_be_published_does_not_keep_it_from_ending(

@@ -283,8 +283,13 @@ class Claimer:
                 claims.forget(self._connection, [claim.interchange_id])
             case ClaimState.FAILED if exists and not first:
                 self._report(f"{claim.path} could not be received; it is tried again at the next start.")
+            case ClaimState.FAILED if not exists:
+                claims.forget(self._connection, [claim.interchange_id])
             case _:
                 claims.settle_again(self._connection, [claim.interchange_id])
+                # At once, and not when somebody looks for those that settle again: a run that ends with what is there
+                # would be over by then.
+                self._watch_moved(claim.path)
 
     def _listed(self) -> dict[uuid.UUID, Path]:
         there = {}
