@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.errors import PostroomError
+import psycopg
+
+from postroom.errors import PostroomError, Unavailable
 from postroom.messagebox.configuration import Host, host_named, receive_locations
 from postroom.messagebox.connection import connect
 from postroom.messagebox.permission import refusals_told, require_host
@@ -50,7 +52,7 @@ def run_pipeline(
 
     ``watcher`` is told of the progress of bulk files, with ``once``; without one the log tells.
     ``as_role`` logs in as the host's own role, where the server trusts that; otherwise the URL says who logs in.
-    Raises NotFound, NotAllowed or Unavailable if it cannot start, and Unavailable if Spark dies.
+    Raises NotFound, NotAllowed or Unavailable if it cannot start, and Unavailable if Spark or the MessageBox dies.
     """
     stopping = stop or threading.Event()
     with refusals_told(), connect(url, application_name="postroom pipeline") as connection:
@@ -70,6 +72,8 @@ def run_pipeline(
             raise
         except Exception as error:
             if not stopping.wait(_SIGNAL_SECONDS):
+                if isinstance(error, psycopg.OperationalError):
+                    raise _without_messagebox(error) from error
                 raise
             if once:
                 raise ended_early() from error
@@ -96,6 +100,14 @@ def _run_on_spark(
     return PipelineProcess(session, host, login=login, home=home).run(stop)
 
 
+def _without_messagebox(error: psycopg.OperationalError) -> Unavailable:
+    return Unavailable(
+        "The MessageBox does not answer any more.",
+        why=reason_of(error),
+        hint="Run it again when it does; it goes on where it was, and nothing comes twice.",
+    )
+
+
 class _Ended(Exception):
     """Spark did not start, because it was told to end meanwhile."""
 
@@ -114,7 +126,7 @@ def _session(
         raise
     try:
         yield session
-    except PostroomError:
+    except (PostroomError, psycopg.OperationalError):
         raise
     except Exception as error:
         if not stop.wait(_SIGNAL_SECONDS) and has_died(session, within=_DEATH_SECONDS):
