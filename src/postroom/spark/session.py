@@ -30,6 +30,7 @@ from postroom.errors import StateError, Unavailable
 from postroom.private_folder import private_folder, remove_private_folder
 from postroom.spark.java import find_java
 from postroom.spark.local_cluster import make_spark_home
+from postroom.spark.py4j_log import quieten_py4j
 from postroom.spark.settings import (
     DRIVER_LOG4J,
     driver_options,
@@ -77,7 +78,7 @@ def create_session(
 
     if SparkContext._gateway is not None:
         raise StateError("This process has a Spark session already.", hint="End it before you create another.")
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection
+    quieten_py4j()
     _remove_left_over()
     if is_submitted():
         return _join(master, settings or {})

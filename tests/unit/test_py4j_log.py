@@ -1,0 +1,37 @@
+"""A JVM that has gone is worth a line in the log, not a traceback."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from postroom.spark.py4j_log import quieten_py4j
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    root, own = logging.getLogger(), logging.getLogger("py4j")
+    filters, level = list(root.filters), own.level
+    yield
+    root.filters[:] = filters
+    own.setLevel(level)
+
+
+def test_what_py4j_says_is_one_line_and_what_others_say_is_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
+    quieten_py4j()
+    quieten_py4j()
+    say = """
+import logging
+try:
+    raise ConnectionError("nobody answers")
+except ConnectionError:
+    logging.exception("while sending %s", "a command")
+"""
+    for path in ("site-packages/py4j/java_gateway.py", "site-packages/other/other.py"):
+        exec(compile(say, path, "exec"), {})
+    ours, others = caplog.records
+    assert (ours.getMessage(), ours.exc_info) == ("while sending a command nobody answers", None)
+    assert others.getMessage() == "while sending a command"
+    assert others.exc_info
