@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from postroom.adapters import SparkReader
-from postroom.adapters.spark_reader.columns import Column
+from postroom.adapters.spark_schema import Column
 from postroom.pipelines import Rows
 
 if TYPE_CHECKING:

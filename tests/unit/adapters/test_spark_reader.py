@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from postroom import adapters
-from postroom.adapters.spark_reader.columns import read_columns
+from postroom.adapters.spark_schema import read_columns
 from postroom.errors import DefinitionError
 from postroom.values import ValueType
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
+from postroom.adapters.spark_schema import read_columns
 from postroom.errors import BadValue
 from postroom.properties import Property
 from postroom.values import ValueType
@@ -88,13 +89,6 @@ def column_problems(columns: Sequence[SinkColumn], others: Sequence[str]) -> lis
 
 
 def parsed_names(ddl: str) -> list[str]:
-    """The names of the columns in a schema as Spark writes it; nested fields are not columns."""
-    names = []
-    depth = 0
-    begins = True
-    for token in re.findall(r"`(?:[^`]|``)+`|[<>(),:]|[^\s<>(),:`]+", ddl):
-        if begins and depth == 0:
-            names.append(token.strip("`").replace("``", "`"))
-        begins = token == "," and depth == 0
-        depth += (token in "<(") - (token in ">)")
-    return names
+    """The names of the columns in a schema as Spark writes it; nested fields are not columns. ValueError says what is
+    wrong with it."""
+    return [column.name for column in read_columns(ddl, called="parse")] if ddl.strip() else []

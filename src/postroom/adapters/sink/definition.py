@@ -6,6 +6,7 @@ import os
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -62,6 +63,13 @@ class SinkDefinition(AdapterDefinition):
         return tuple(column.as_property() for column in self.columns)
 
     @property
+    def _parsed(self) -> list[str]:
+        """The columns out of bodies; none as long as ``parse`` has a problem."""
+        with suppress(ValueError):
+            return parsed_names(self.parse or "")
+        return []
+
+    @property
     @abstractmethod
     def guarantee(self) -> str:
         """What is promised of every message, in one line."""
@@ -73,10 +81,13 @@ class SinkDefinition(AdapterDefinition):
             found.append(f"max_messages is {self.max_messages}, but must be between 1 and {_MOST_MESSAGES:,}.")
         if not 0 <= self.interval <= _LONGEST_INTERVAL:
             found.append(f"interval is {self.interval:g} seconds, but must be between 0 and {_LONGEST_INTERVAL:g}.")
-        if self.parse is not None:
-            parsed = parsed_names(self.parse)
-            if not parsed:
-                found.append('parse is empty; write the columns in the body, such as "id BIGINT, total DECIMAL(12,2)".')
+        if self.parse is not None and not self.parse.strip():
+            found.append('parse is empty; write the columns in the body, such as "id BIGINT, total DECIMAL(12,2)".')
+        elif self.parse is not None:
+            try:
+                parsed = parsed_names(self.parse)
+            except ValueError as error:
+                return [*found, str(error)]
             taken = {name.lower() for name in (*others, *(column.name for column in self.columns))}
             found += [
                 f"parse has the column {name!r}, which is there already." for name in parsed if name.lower() in taken
@@ -157,7 +168,7 @@ class SparkSink(SinkDefinition):
             found += path_problems("path", self.path)
         elif self.is_files:
             found.append(f"the format {self.format!r} needs a path: adapters.SparkSink({self.format!r}, 'out/lake').")
-        names = {column.name for column in self.columns} | {*FIXED_COLUMNS, *parsed_names(self.parse or "")}
+        names = {column.name for column in self.columns} | {*FIXED_COLUMNS, *self._parsed}
         found += [
             f"partition_by names {name!r}, which is no column. Give the property, or add it to columns."
             for name in self.partition_by
@@ -245,7 +256,7 @@ class SparkTable(SinkDefinition):
             )
         taken = {name.lower() for name in ("url", "dbtable", "query")}
         found += [f"option {name!r} is Postroom's to set." for name in self.options if name.lower() in taken]
-        names = (*(column.name for column in self.columns), *parsed_names(self.parse or ""))
+        names = (*(column.name for column in self.columns), *self._parsed)
         found += [f"column {name!r}: the name is Postroom's own." for name in names if name.lower() in _STAGED]
         return found
 

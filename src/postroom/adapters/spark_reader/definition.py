@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from postroom.adapters.definition import AdapterDefinition
 from postroom.adapters.file.definition import File
-from postroom.adapters.spark_reader.columns import Column, read_columns
+from postroom.adapters.spark_schema import Column, read_columns
 
 Option = str | bool | int | float
 

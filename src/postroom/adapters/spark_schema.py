@@ -75,26 +75,26 @@ class Column:
         return self.type == "binary" or self.holds is ValueType.STR
 
 
-def read_columns(schema: str) -> tuple[Column, ...]:
-    """The columns of a schema; ValueError says what is wrong with it."""
+def read_columns(schema: str, *, called: str = "schema") -> tuple[Column, ...]:
+    """The columns of a schema; ValueError says what is wrong with it, which is ``called`` so where it stands."""
     columns = []
     for text in _pieces(schema):
         found = _COLUMN.fullmatch(text)
         if found is None:
             raise ValueError(
-                f"schema: {text.strip()!r} is not a column; write its name and its type, as in 'id bigint'."
+                f"{called}: {text.strip()!r} is not a column; write its name and its type, as in 'id bigint'."
             )
         name = found["plain"] or found["quoted"].replace("``", "`")
         columns.append(Column(name=name, type=" ".join(found["type"].lower().split())))
     for column in columns:
         if not _is_known(column):
             raise ValueError(
-                f"schema: the column {column.name!r} has the type {column.type!r}, which Spark does not have."
+                f"{called}: the column {column.name!r} has the type {column.type!r}, which Spark does not have."
             )
     names = [column.name.lower() for column in columns]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"schema: there are two columns named {name!r}.")
+            raise ValueError(f"{called}: there are two columns named {name!r}.")
     return tuple(columns)
 
 
