@@ -43,6 +43,7 @@ def _conditions(command: Command) -> Command:
             click.option("--port", metavar="NAME", help="Of this send port, group, receive port or location."),
             click.option("--error", metavar="CODE", help="With this error code, such as DELIVERY."),
             click.option("--message", type=click.UUID, help="That refer to this message."),
+            click.option("--interchange", type=click.UUID, help="Whose messages came of this interchange."),
         )
     ):
         command = option(command)
@@ -215,6 +216,7 @@ def terminate(frame: Frame, /, ids: tuple[uuid.UUID, ...], everything: bool, yes
     Examples:
       postroom instance terminate 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
       postroom instance terminate --all --state not-resumable --yes
+      postroom instance terminate --all --state suspended --interchange 767d8066-85c8-cc9d-2b7e-f0560eed4a98
     """
     from postroom.operations import instance_changes
 
@@ -280,6 +282,7 @@ def _query(conditions: dict[str, Any], *, limit: int | None = None) -> InstanceQ
         port=conditions["port"],
         error_code=conditions["error"],
         message_id=conditions["message"],
+        interchange_id=conditions["interchange"],
         limit=limit,
     )
 

@@ -100,6 +100,7 @@ class InstanceQuery:
     port: str | None = None
     error_code: str | None = None
     message_id: uuid.UUID | None = None
+    interchange_id: uuid.UUID | None = None
     limit: int | None = None
 
     def parameters(self) -> dict[str, Any]:
@@ -110,6 +111,7 @@ class InstanceQuery:
             "port": self.port,
             "error": self.error_code,
             "message": self.message_id,
+            "interchange": self.interchange_id,
             "after": None,
             "direction": -1,
             "limit": self.limit,

@@ -16,6 +16,8 @@ from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect, transaction
 from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.operations.instance_changes import resume_all, terminate_all
+from postroom.operations.instances import InstanceQuery, InstanceState, count_instances, list_instances
 from postroom.pipelines import ReceivePipeline
 from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Region, Total, interchange
@@ -207,3 +209,18 @@ def test_what_is_too_large_to_be_resumed_at_once_stays_where_it_is(box: Box, mon
         take_up(box, location, GOOD * 1_000)
     assert "send the file to its location again" in raised.value.hint
     assert box.queued() == {"Europe": 100}
+
+
+def test_all_that_one_interchange_has_left_behind_is_dealt_with_at_once(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    location = box.add_location(lines())
+    wrong, other, good = box.receive(location, BAD * 3 + GOOD, BAD, GOOD)
+    of_wrong = InstanceQuery(interchange_id=wrong.interchange_id, states=[InstanceState.SUSPENDED])
+    assert len(list_instances(box.connection, of_wrong)) == 3
+    assert [one.count for one in count_instances(box.connection, of_wrong, "error")] == [3]
+    assert len(list_instances(box.connection, InstanceQuery(interchange_id=wrong.interchange_id))) == 4
+    assert len(list_instances(box.connection, InstanceQuery(interchange_id=good.interchange_id))) == 1
+    assert terminate_all(box.connection, of_wrong) == 3
+    assert resume_all(box.connection, InstanceQuery(interchange_id=other.interchange_id)) == 1
+    assert list_instances(box.connection, InstanceQuery(interchange_id=uuid.uuid4())) == []
+    assert (box.suspended(), box.queued()) == ([], {"Europe": 2})

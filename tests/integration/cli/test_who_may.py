@@ -25,6 +25,7 @@ EVERYBODY_SEES: Commands = [
     ("host", "show", "Main"),
     ("instance", "list"),
     ("instance", "list", "--group-by", "port"),
+    ("instance", "list", "--interchange", "767d8066-85c8-cc9d-2b7e-f0560eed4a98"),
     ("instance", "show", "INSTANCE"),
     ("jobs", "list"),
     ("location", "list"),

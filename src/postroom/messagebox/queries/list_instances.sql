@@ -20,6 +20,7 @@ SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id, coalesce(p
    AND (%(port)s::text IS NULL OR %(port)s IN (p.name, l.name, r.name, s.service_name, s.group_name))
    AND (%(error)s::text IS NULL OR i.error_code = %(error)s)
    AND (%(message)s::uuid IS NULL OR i.message_id = %(message)s)
+   AND (%(interchange)s::uuid IS NULL OR is_of_interchange(i.message_id, %(interchange)s))
    -- One that has several messages (task 4) is told of by its first one, or by the one that is asked for.
    AND (i.task <> 4 OR %(message)s::uuid IS NOT NULL OR NOT EXISTS (
             SELECT 1 FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 4 AND e.seq < i.seq))
