@@ -33,9 +33,9 @@ def decode(decoder: components.Decoder, content: bytes | Body) -> bytes:
     return b"".join(batch.decoded.body.chunks())
 
 
-def archive(files: dict[str, bytes]) -> bytes:
+def archive(files: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
     written = io.BytesIO()
-    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as file:
+    with zipfile.ZipFile(written, "w", method) as file:
         for name, content in files.items():
             file.writestr(name, content)
     return written.getvalue()
@@ -47,6 +47,7 @@ GOOD: list[tuple[components.Decoder, bytes, bytes]] = [
     (components.Gzip(), gzip.compress(TEXT) + b"\0" * 10, TEXT),
     (components.Gzip(), gzip.compress(b""), b""),
     (components.Zip(), archive({"orders.csv": TEXT}), TEXT),
+    (components.Zip(), archive({"orders.csv": TEXT}, zipfile.ZIP_STORED), TEXT),
     (components.Zip(entry="*.csv"), archive({"readme.txt": b"", "orders.csv": TEXT}), TEXT),
     (components.Base64(), base64.encodebytes(TEXT), TEXT),
     (components.Base64(), b"", b""),
@@ -215,6 +216,39 @@ def test_an_archive_grows_by_what_has_come_in_and_not_by_what_it_says(monkeypatc
         struct.pack_into("<I", forged, at, 1 << 31)
     with pytest.raises(PipelineFailure, match="more than 200 times its size"):
         decode(components.Zip(entry="a"), bytes(forged))
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_however_it_is_compressed_an_archive_takes_little_memory(method: int) -> None:
+    bomb = Message.of(archive({"a": bytes(48 << 20)}, method))
+    tracemalloc.start()
+    try:
+        with pytest.raises(PipelineFailure) as failure:
+            components.Zip(max_size=1 << 20).decode(bomb)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    is_read = method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    assert ("more than 1,048,576 bytes" in failure.value.what) is is_read
+    assert (failure.value.hint.startswith("Send it deflated")) is not is_read
+
+
+def test_the_directory_of_an_archive_takes_little_memory() -> None:
+    one = archive({"a": b""})
+    at, end = one.index(b"PK\x01\x02"), one.index(b"PK\x05\x06")
+    directory = one[at:end] * 100_000
+    forged = bytearray(one[:at] + directory + one[end:])
+    struct.pack_into("<I", forged, at + len(directory) + 12, len(directory))
+    message = Message.of(bytes(forged))
+    tracemalloc.start()
+    try:
+        with pytest.raises(PipelineFailure, match="The archive has a directory of 4,700,000 bytes"):
+            components.Zip().decode(message)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(PipelineFailure, match="100,000 files"):
+        components.Zip(max_entries=10_000).decode(message)
 
 
 def test_a_full_disk_is_not_told_as_a_damaged_archive(monkeypatch: pytest.MonkeyPatch) -> None:

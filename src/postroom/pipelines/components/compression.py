@@ -23,6 +23,11 @@ MAX_RATIO = 200
 #: Below this size nobody is harmed by any ratio.
 _HARMLESS = 16 << 20
 
+#: zipfile reads other methods, too, but decompresses a piece of them as a whole: 400 bytes of bzip2 are 300 MB.
+_IN_PIECES = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+#: What the directory of an archive may have for each file.
+_ENTRY_SIZE = 1 << 10
+
 _AGAIN = "Send the file again; it may have been cut short on its way."
 
 
@@ -108,8 +113,10 @@ class Zip(_Expanding):
         assert message.body is not None
         body = message.body.body
         try:
-            with zipfile.ZipFile(cast(IO[bytes], BodyFile(body))) as archive:
+            with zipfile.ZipFile(cast(IO[bytes], _Archive(body, max_entries=self.max_entries))) as archive:
                 entry = self._chosen(archive)
+                if entry.compress_type not in _IN_PIECES:
+                    raise NotImplementedError(f"Its method is {entry.compress_type}, not 0 (stored) or 8 (deflated)")
                 with archive.open(entry, pwd=self._password(entry)) as file:
                     pieces = iter(lambda: file.read(CHUNK_SIZE), b"")
                     # The sizes in the directory are what the sender says they are: only what comes out counts, and
@@ -139,11 +146,7 @@ class Zip(_Expanding):
     def _chosen(self, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
         entries = [one for one in archive.infolist() if not one.is_dir()]
         if len(entries) > self.max_entries:
-            raise PipelineFailure(
-                f"The archive has {len(entries):,} files.",
-                why=f"This pipeline looks at no more than {self.max_entries:,}.",
-                hint="If it is meant to be so, raise max_entries of the component.",
-            )
+            raise _too_many(f"{len(entries):,} files", self.max_entries)
         found = [one for one in entries if fnmatch.fnmatchcase(one.filename, self.entry)]
         if len(found) != 1:
             names = ", ".join(one.filename for one in entries[:10]) or "none"
@@ -166,3 +169,25 @@ class Zip(_Expanding):
                 hint='Name the environment variable that has it: components.Zip(password="ORDERS_ZIP_PASSWORD").',
             )
         return password.encode()
+
+
+class _Archive(BodyFile):
+    """The directory of an archive is read in one piece, and becomes objects of ten times its size: it has a limit. All
+    else is read in small pieces."""
+
+    def __init__(self, body: Body, *, max_entries: int) -> None:
+        super().__init__(body)
+        self._max_entries = max_entries
+
+    def read(self, size: int = -1, /) -> bytes | None:
+        if size > max(CHUNK_SIZE, self._max_entries * _ENTRY_SIZE):
+            raise _too_many(f"a directory of {size:,} bytes", self._max_entries)
+        return super().read(size)
+
+
+def _too_many(what: str, max_entries: int) -> PipelineFailure:
+    return PipelineFailure(
+        f"The archive has {what}.",
+        why=f"This pipeline looks at no more than {max_entries:,} files.",
+        hint="If it is meant to be so, raise max_entries of the component.",
+    )
