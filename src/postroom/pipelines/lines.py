@@ -40,13 +40,17 @@ def line_blocks(body: Body, size: BatchSize, *, end: bytes = b"\n") -> Iterator[
             unfinished_size += len(rest)
             if unfinished_size > MAX_DOCUMENT_SIZE:
                 raise too_large(f"Line {first_line + len(lines)} has {unfinished_size:,} bytes or more", "line")
-        while len(lines) >= size.rows or held >= size.bytes:
-            block = LineBlock(first_line=first_line, offset=offset, lines=lines[: size.rows])
+        taken = 0
+        while len(lines) - taken >= size.rows or held >= size.bytes:
+            block = LineBlock(first_line=first_line, offset=offset, lines=lines[taken : taken + size.rows])
             yield block
+            taken += len(block.lines)
+            length = sum(map(len, block.lines)) + len(block.lines)
             first_line += len(block.lines)
-            offset += sum(map(len, block.lines)) + len(block.lines)
-            lines = lines[size.rows :]
-            held = sum(map(len, lines))
+            offset += length
+            held -= length
+        # Once for all blocks of a piece: it may have a million lines.
+        del lines[:taken]
     if unfinished:
         lines.append(b"".join(unfinished))
     if lines:

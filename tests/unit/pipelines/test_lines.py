@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import BadValue
+from postroom.message import CHUNK_SIZE
 from postroom.pipelines.disassembled import BatchSize
 from postroom.pipelines.lines import line_blocks
 
@@ -44,6 +46,19 @@ def test_however_it_is_cut_the_lines_are_the_same(pieces: list[bytes], rows: int
         number += len(block.lines)
         # What was held, then the line that goes over the size, then the rest of the piece that its end was read in.
         assert sum(map(len, block.lines)) <= 2 * size + max(map(len, block.lines))
+
+
+def test_the_time_for_short_lines_goes_with_their_number() -> None:
+    """In terms of another reading of the same lines, so that a busy machine does not matter; the least of three."""
+
+    def seconds(rows: int) -> float:
+        began = time.thread_time()
+        blocks = sum(1 for _ in line_blocks(Pieces([b"\n" * CHUNK_SIZE]), BatchSize(rows=rows, bytes=1 << 30)))
+        assert blocks == CHUNK_SIZE // rows
+        return time.thread_time() - began
+
+    in_few, in_many = (min(seconds(rows) for _ in range(3)) for rows in (CHUNK_SIZE // 2, CHUNK_SIZE // 1024))
+    assert in_many < 10 * in_few
 
 
 def test_a_batch_must_be_able_to_hold_something() -> None:
