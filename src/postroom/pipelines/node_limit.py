@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from postroom.errors import PipelineFailure
 
-#: Tags and attributes of XML, or values and lists of JSON. As a tree these take half a gigabyte.
+#: Elements, texts and attributes of XML, values and lists of JSON, or fields of a row. As a tree these take half a
+#: gigabyte (130 bytes each); an envelope that is opened takes a second tree for what is inside.
 MAX_NODES = 4_000_000
 
-#: What each node has at least one of. What stands in texts, and is no node, counts too.
-XML_MARKS = (b"<", b'="', b"='")
-JSON_MARKS = (b",", b"[", b"{")
+#: What every node has at least one of, and for how many nodes each counts; what stands in texts counts too. In XML a tag
+#: that ends an element is none, nor is the nothing between two tags; an attribute is two, itself and its text.
+XML_MARKS = {b"<": 1, b"</": -1, b">": 1, b"><": -1, b"=": 2}
+JSON_MARKS = {b",": 1, b"[": 1, b"{": 1}
 
 
-def refuse_many_nodes(document: bytes, marks: Sequence[bytes]) -> None:
+def refuse_many_nodes(document: bytes, marks: Mapping[bytes, int]) -> None:
     """Raises PipelineFailure for a document that is too much to be read as a tree; looked at before it is one."""
     # Every node takes a byte, so that small documents need not be looked at.
     if len(document) <= MAX_NODES:
         return
-    found = sum(map(document.count, marks))
+    found = sum(nodes * document.count(mark) for mark, nodes in marks.items())
     if found > MAX_NODES:
         raise PipelineFailure(
             f"The document has about {found:,} nodes, more than a pipeline reads into.",
-            why=f"There may be {MAX_NODES:,}: tags and attributes, or values, because all of them are held in memory.",
+            why=f"There may be {MAX_NODES:,}: elements, texts and attributes, or values, because all of them are held in "
+            "memory.",
             hint="Split it before it is sent, or receive it with the PassThrough pipeline.",
         )

@@ -6,9 +6,10 @@ inner one counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import count
+from typing import Any, NamedTuple
 
 from lxml import etree
 
@@ -29,12 +30,13 @@ from postroom.values import Value
 MAX_ENVELOPES = 16
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Found:
-    """A document in an envelope, with what the envelopes around it gave."""
+class _Found(NamedTuple):
+    """An element of the interchange, with what the envelopes around it gave."""
 
     element: etree._Element
-    inherited: Mapping[str, Value] = field(default_factory=dict)
+    inherited: Mapping[str, Value]
+    #: False as long as it may be an envelope itself.
+    is_document: bool = False
 
 
 def disassemble(pipeline: XmlReceive, body: Body, size: BatchSize) -> Iterator[Disassembled]:
@@ -48,7 +50,7 @@ def disassemble(pipeline: XmlReceive, body: Body, size: BatchSize) -> Iterator[D
     schema = _schema_of(pipeline, root)
     if schema is None or not schema.envelope:
         rows = Rows(promotes=pipeline.promotes)
-        values = {} if schema is None else schema_promotion(schema).values(root, _closed_in(closed, root, 0))
+        values = {} if schema is None else schema_promotion(schema).values(root, _closed_in(closed, root, lambda: 0))
         _add(rows, pipeline, 1, content, root, values, 0)
         yield rows.finish()
     else:
@@ -71,8 +73,8 @@ def _empty(pipeline: XmlReceive) -> Disassembled:
 def _open(
     pipeline: XmlReceive, content: bytes, root: etree._Element, closed: SelfClosed, size: BatchSize
 ) -> Iterator[Disassembled]:
-    positions = {element: position for position, element in enumerate(root.iter("*"))}
-    found = list(_documents(pipeline, root, {}, closed, positions))
+    found = _documents(pipeline, root, closed)
+    positions = _Positions(root, found)
     written = WrittenDocuments()
     rows = Rows(promotes=pipeline.promotes)
     for number, one in enumerate(found, 1):
@@ -81,7 +83,7 @@ def _open(
             # Read again as a subscriber will: alone, with this element as its root.
             alone = read_tree(document)
             schema = _schema_of(pipeline, alone)
-            own = _closed_in(closed, alone, positions[one.element])
+            own = _closed_in(closed, alone, positions.first(one.element))
             values = {} if schema is None else schema_promotion(schema).values(alone, own)
             offset = written.place(document)
             _add(rows, pipeline, number, document, alone, {**one.inherited, **values}, offset)
@@ -94,40 +96,61 @@ def _open(
         yield rows.finish(written.body)
 
 
-def _documents(
-    pipeline: XmlReceive,
-    element: etree._Element,
-    inherited: Mapping[str, Value],
-    closed: SelfClosed,
-    positions: Mapping[etree._Element, int],
-    depth: int = 1,
-) -> Iterator[_Found]:
-    """The documents in an envelope, in their order; an element that is no envelope is a document itself."""
-    schema = pipeline.schemas.find(message_type_of(element))
-    if schema is None or not schema.envelope:
-        yield _Found(element=element, inherited=inherited)
-        return
-    if depth > MAX_ENVELOPES:
-        raise PipelineFailure(
-            f"More than {MAX_ENVELOPES} envelopes stand in each other.",
-            why="Every envelope in another is read once more, so that their depth has a limit.",
-            hint="Send the documents in fewer envelopes.",
-        )
+def _documents(pipeline: XmlReceive, root: etree._Element, closed: SelfClosed) -> list[_Found]:
+    """The documents in an envelope, in their order.
+
+    Envelopes are opened one depth after the other, and what is read for one of them is gone before the next: held for
+    all depths at once, it would be many times the size of the interchange."""
+    found = [_Found(root, {})]
+    for depth in count(1):
+        positions = _Positions(root, found)
+        inside: list[_Found] = []
+        for one in found:
+            if one.is_document:
+                inside.append(one)
+                continue
+            schema = pipeline.schemas.find(message_type_of(one.element))
+            if schema is None or not schema.envelope:
+                inside.append(_Found(one.element, one.inherited, True))
+                continue
+            if depth > MAX_ENVELOPES:
+                raise PipelineFailure(
+                    f"More than {MAX_ENVELOPES} envelopes stand in each other.",
+                    why="Every envelope in another is read once more, so that their depth has a limit.",
+                    hint="Send the documents in fewer envelopes.",
+                )
+            values, holders = _opened(schema, one.element, closed, positions)
+            inherited = {**one.inherited, **values}
+            inside += [_Found(child, inherited) for holder in holders for child in _children(schema, holder)]
+        found = inside
+        if all(one.is_document for one in found):
+            break
+    return found
+
+
+def _opened(
+    schema: Schema, element: etree._Element, closed: SelfClosed, positions: _Positions
+) -> tuple[Mapping[str, Value], Sequence[etree._Element]]:
+    """What an envelope gives to its documents, and the elements of the interchange that hold them."""
     # Paths begin at the root, and an envelope inside of another is not the root of anything but itself.
     alone = element if element.getparent() is None else read_tree(write_document(element))
-    values = schema_promotion(schema).values(alone, _closed_in(closed, alone, positions[element]))
-    # The same elements of the whole document.
-    holders = None if alone is element else dict(zip(alone.iter("*"), element.iter("*"), strict=True))
-    for place in _body(schema, alone):
-        holder = place if holders is None else holders[place]
-        if any(text and text.strip() for text in (holder.text, *(child.tail for child in holder))):
-            raise PipelineFailure(
-                f"The body of the envelope {schema.message_type!r} has text between its documents.",
-                why="The documents of an envelope are elements; this text would be lost.",
-                hint="Correct the envelope, or the body_xpath of its schema.",
-            )
-        for child in holder.iterchildren(tag=etree.Element):
-            yield from _documents(pipeline, child, {**inherited, **values}, closed, positions, depth + 1)
+    values = schema_promotion(schema).values(alone, _closed_in(closed, alone, positions.first(element)))
+    places = _body(schema, alone)
+    if alone is element:
+        return values, places
+    wanted = set(places)
+    same = {place: own for place, own in zip(alone.iter("*"), element.iter("*"), strict=True) if place in wanted}
+    return values, [same[place] for place in places]
+
+
+def _children(schema: Schema, holder: etree._Element) -> Iterator[etree._Element]:
+    if any(text and text.strip() for text in (holder.text, *(child.tail for child in holder))):
+        raise PipelineFailure(
+            f"The body of the envelope {schema.message_type!r} has text between its documents.",
+            why="The documents of an envelope are elements; this text would be lost.",
+            hint="Correct the envelope, or the body_xpath of its schema.",
+        )
+    return holder.iterchildren(tag=etree.Element)
 
 
 def _body(schema: Schema, envelope: etree._Element) -> list[etree._Element]:
@@ -155,11 +178,29 @@ def _schema_of(pipeline: XmlReceive, root: etree._Element) -> Schema | None:
     return schema
 
 
-def _closed_in(closed: SelfClosed, root: etree._Element, first: int) -> IsSelfClosed:
+class _Positions:
+    """Where some elements stand among all those of the interchange, if anybody asks. Only these are held: each element
+    that Python knows of takes more memory than libxml2 needs for it."""
+
+    def __init__(self, root: etree._Element, found: Sequence[_Found]) -> None:
+        self._root = root
+        self._found = found
+
+    def first(self, element: etree._Element) -> Callable[[], int]:
+        return lambda: self._of[element]
+
+    @cached_property
+    def _of(self) -> Mapping[etree._Element, int]:
+        wanted = {one.element for one in self._found}
+        return {element: position for position, element in enumerate(self._root.iter("*")) if element in wanted}
+
+
+def _closed_in(closed: SelfClosed, root: etree._Element, first: Callable[[], int]) -> IsSelfClosed:
     """For a document whose root is the element at the position ``first`` of the interchange."""
 
     def is_self_closed(element: etree._Element) -> bool:
-        return closed.has(first + list(root.iter("*")).index(element))
+        inside = next(index for index, one in enumerate(root.iter("*")) if one is element)
+        return closed.has(first() + inside)
 
     return is_self_closed
 

@@ -23,33 +23,32 @@ class SelfClosed:
 
     def has(self, position: int) -> bool:
         """Whether the element at this position among all elements was written self-closed."""
-        return position in self._positions
+        return bool(self._flags[position])
 
     @cached_property
-    def _positions(self) -> frozenset[int]:
+    def _flags(self) -> bytes:
+        """One for each element: of a document of many, numbers would take much more."""
         text = self._text().removeprefix("\ufeff")
         content = text[match.end() if (match := _DECLARATION.match(text)) else 0 :].encode()
-        found: set[int] = set()
+        flags = bytearray()
         open_elements: list[int] = []
-        count = 0
 
         def start(name: str, attributes: object) -> None:
-            nonlocal count
-            open_elements.append(count)
-            count += 1
+            open_elements.append(len(flags))
+            flags.append(False)
 
         def end(name: str) -> None:
             position = open_elements.pop()
             # At the end of <f/> the parser stands behind it, at that of <f></f> before </f>.
             at = parser.CurrentByteIndex
             if content[at - 2 : at] == b"/>":
-                found.add(position)
+                flags[position] = True
 
         parser = expat.ParserCreate("utf-8")
         parser.StartElementHandler = start
         parser.EndElementHandler = end
         parser.Parse(content, True)
-        return frozenset(found)
+        return bytes(flags)
 
     def _text(self) -> str:
         encoding = self._root.getroottree().docinfo.encoding or "UTF-8"
