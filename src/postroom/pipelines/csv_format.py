@@ -40,6 +40,10 @@ class RowFormat:
         """Whether ``text``, which ends with a line, ends inside a quoted field. Exact for what is well-formed."""
         return False
 
+    def most_fields(self, row: str) -> int:
+        """How many fields a row may have at most; told without reading them."""
+        return 1
+
     def fields(self, row: str) -> list[Field] | None:
         """The fields of a row without its line end, or None if it is malformed."""
         return [row]
@@ -76,6 +80,9 @@ class CsvFormat(RowFormat):
         if self._escaped is not None:
             text = self._escaped.sub("", text)
         return text.count(self.quote) % 2 == 1
+
+    def most_fields(self, row: str) -> int:
+        return row.count(self.delimiter) + 1
 
     def fields(self, row: str) -> list[Field] | None:
         if (self.quote is None or self.quote not in row) and (self._escape is None or self._escape not in row):

@@ -11,6 +11,7 @@ from postroom.message import Body
 from postroom.pipelines.csv_format import Field, RowFormat
 from postroom.pipelines.disassembled import BatchSize
 from postroom.pipelines.lines import line_blocks
+from postroom.pipelines.node_limit import MAX_NODES
 
 #: How far a quoted field may run over line ends before its quote counts as never closed.
 MAX_QUOTED_SPAN = 1 << 20
@@ -79,6 +80,9 @@ class CsvReader:
     def _row(self, lines: list[_Line], format: RowFormat) -> Row:
         first = lines[0]
         text = first.text if len(lines) == 1 else "".join(line.text for line in lines)
+        # A field takes a byte at least, so that short rows need not be looked at.
+        if len(text) > MAX_NODES and (most := format.most_fields(text)) > MAX_NODES:
+            return _bad(first, b"".join(line.raw for line in lines), _too_many_fields(first, most))
         fields = format.fields(format.bare(text))
         if fields is None:
             return _bad(first, first.raw, _malformed(first, format))
@@ -129,6 +133,14 @@ def _malformed(line: _Line, format: RowFormat) -> PipelineFailure:
         f"Line {line.number}: a quote stands where it may not.",
         why=f"Only a whole field can be quoted, and a {format.quote} inside it is doubled.",
         hint=f"{_HINT} If quotes mean nothing in this format, define it with quote=None.",
+    )
+
+
+def _too_many_fields(line: _Line, most: int) -> PipelineFailure:
+    return PipelineFailure(
+        f"Line {line.number}: the row has about {most:,} fields, more than a pipeline reads into.",
+        why=f"There may be {MAX_NODES:,}, because all of them are held in memory.",
+        hint=_HINT,
     )
 
 

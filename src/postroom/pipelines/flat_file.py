@@ -16,8 +16,12 @@ from postroom.pipelines.flat_document import json_writer, xml_writer
 from postroom.pipelines.flat_layout import HEADER, Delimited, Positional
 from postroom.pipelines.flat_promotion import FlatPromotion
 from postroom.pipelines.flat_record import RecordReader, Text, format_of, in_line
+from postroom.pipelines.node_limit import MAX_NODES
 from postroom.pipelines.written_documents import WrittenDocuments
 from postroom.values import Value
+
+#: A line takes as much memory as so many fields, beside its own.
+_LINE_NODES = 4
 
 
 def disassemble(pipeline: FlatFile, body: Body, size: BatchSize) -> Iterator[Disassembled]:
@@ -67,15 +71,22 @@ class _Documents:
             yield from ([row] for row in records)
             return
         group: list[Row] = []
-        held = 0
+        held = nodes = 0
         for row in records:
             if group and self._record.is_tagged(row):
                 yield group
-                group, held = [], 0
+                group, held, nodes = [], 0, 0
             group.append(row)
             held += len(row.raw)
+            nodes += len(row.fields) + _LINE_NODES
             if held > MAX_DOCUMENT_SIZE:
                 raise too_large(f"Line {group[0].line}: the record and its lines have {held:,} bytes", "document")
+            if nodes > MAX_NODES:
+                raise PipelineFailure(
+                    f"Line {group[0].line}: the record and its lines have more fields than a pipeline reads into.",
+                    why=f"There may be {MAX_NODES:,}, each line {_LINE_NODES} more; all of them are held in memory.",
+                    hint="Split it before it is sent, or receive it with the PassThrough pipeline.",
+                )
         if group:
             yield group
 

@@ -10,8 +10,8 @@ from postroom.errors import PipelineFailure
 #: gigabyte (130 bytes each); an envelope that is opened takes a second tree for what is inside.
 MAX_NODES = 4_000_000
 
-#: What every node has at least one of, and for how many nodes each counts; what stands in texts counts too. In XML a tag
-#: that ends an element is none, nor is the nothing between two tags; an attribute is two, itself and its text.
+#: What every node has at least one of, and for how many nodes each counts; what stands in texts counts too. In XML a
+#: tag that ends an element is none, nor is the nothing between two tags; an attribute is two, itself and its text.
 XML_MARKS = {b"<": 1, b"</": -1, b">": 1, b"><": -1, b"=": 2}
 JSON_MARKS = {b",": 1, b"[": 1, b"{": 1}
 
@@ -25,7 +25,6 @@ def refuse_many_nodes(document: bytes, marks: Mapping[bytes, int]) -> None:
     if found > MAX_NODES:
         raise PipelineFailure(
             f"The document has about {found:,} nodes, more than a pipeline reads into.",
-            why=f"There may be {MAX_NODES:,}: elements, texts and attributes, or values, because all of them are held in "
-            "memory.",
+            why=f"There may be {MAX_NODES:,}: elements, texts, attributes, or values; all of them are held in memory.",
             hint="Split it before it is sent, or receive it with the PassThrough pipeline.",
         )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+import tracemalloc
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Bytes, FileSlice
-from postroom.pipelines import Csv
+from postroom.pipelines import Csv, Delimited, FlatFile
 from postroom.pipelines.csv_reader import MAX_QUOTED_SPAN
+from postroom.pipelines.node_limit import MAX_NODES
 from postroom.properties import Property
 from tests.unit.pipelines.conftest import Receive, Received
 
@@ -296,3 +298,27 @@ def test_whatever_comes_every_byte_is_in_one_row(interchange: bytes, has_quotes:
     rows = b"".join(came[number] for number in sorted(came))
     lines = interchange.removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True)
     assert rows.replace(b"\r", b"").replace(b"\n", b"") == b"".join(lines).replace(b"\r", b"").replace(b"\n", b"")
+
+
+@pytest.mark.parametrize("pipeline", [Csv(), FlatFile(message_type="row", record=Delimited(["a", "b"], delimiter=","))])
+def test_a_row_of_very_many_fields_is_not_taken_apart(pipeline: Csv | FlatFile) -> None:
+    content = Bytes(b"a,b\n" + b"," * (MAX_NODES + 1) + b"\n1,2\n")
+    list(pipeline.disassemble(Bytes(b"a,b\n1,2\n")))  # so that everything is imported
+    tracemalloc.start()
+    try:
+        [batch] = pipeline.disassemble(content)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    [bad] = batch.failures
+    assert bad.failure.what == "Line 2: the row has about 4,000,002 fields, more than a pipeline reads into."
+    assert bad.body.endswith(b"," * (MAX_NODES + 1) + b"\n")
+    assert b"".join(batch.messages["body"].to_pylist()).endswith((b"1,2\n", b"<a>1</a><b>2</b></row>"))
+    assert peak < 10 * MAX_NODES  # the row itself, a few times; each field would take 16 bytes more
+
+
+def test_delimiters_in_quotes_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroom.pipelines.csv_reader.MAX_NODES", 4)
+    [batch] = Csv().disassemble(Bytes(b'a,b\n"1\n,,,,",2\n3,4\n'))
+    assert [(bad.number, bad.body) for bad in batch.failures] == [(1, b'a,b\n"1\n,,,,",2\n')]
+    assert batch.messages["body"].to_pylist() == [b"a,b\n3,4\n"]

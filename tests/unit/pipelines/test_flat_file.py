@@ -384,6 +384,21 @@ def test_a_long_file_passes_in_bounded_memory() -> None:
     assert peak < 1 << 19  # its documents have twice as much
 
 
+def test_the_lines_of_a_record_are_not_held_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a kilobyte each, however short they are."""
+    pipeline = FlatFile(
+        message_type="Order",
+        record=Delimited(["number"], delimiter=";", tag="O"),
+        lines={"Line": Delimited(["item"], delimiter=";", tag="L")},
+    )
+    monkeypatch.setattr("postroom.pipelines.flat_file.MAX_NODES", 60)
+    content = b"O;1\n" + b"L;\n" * 9
+    [batch] = pipeline.disassemble(Bytes(content * 3))
+    assert batch.messages.num_rows == 3
+    with pytest.raises(PipelineFailure, match="Line 11: the record and its lines have more fields than"):
+        list(pipeline.disassemble(Bytes(content + content + b"L;\n")))
+
+
 @settings(max_examples=60)
 @given(
     st.lists(
