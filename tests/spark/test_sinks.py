@@ -9,13 +9,17 @@ from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from runpy import run_path
 from typing import TYPE_CHECKING
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from postroom import Application, Throttling, adapters, pipelines
 from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.agent.chunks import CHUNK_ROWS
+from postroom.maps import Python
+from postroom.maps.port_maps import PortMaps
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import host_named
@@ -28,6 +32,7 @@ from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.sinks.files import HadoopTarget, LocalTarget, name_of
 from postroom.spark.sinks.running_sinks import Sinks
+from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Priority, Region, Total
 from tests.support.file_location import add_file_location
 from tests.support.load import set_load
@@ -235,3 +240,34 @@ def test_a_sink_gets_its_turn_while_tasks_that_receive_are_held_back(
         stopping.set()
         thread.join()
     assert session.read.parquet(str(tmp_path / "lake")).select("message_id").distinct().count() == 2 * CHUNK_ROWS + 2
+
+
+DEADLY = """
+import os
+
+from postroom.message import Message
+
+
+def to_row(message: Message) -> bytes:
+    if b"poison" in message.data:
+        os._exit(3)
+    return message.data
+"""
+
+
+def test_a_message_that_ends_its_worker_is_suspended_alone(
+    session: SparkSession, box: Box, login: Login, tmp_path: Path
+) -> None:
+    """As a crash in a library of C would, or the operating system when memory is short."""
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    to_row = run_path(str(tmp_path / "deadly.py"), run_name="deadly")["to_row"]
+    maps = PortMaps.packed([Python(to_row, source="order", target="row")], tmp_path)
+    add_sink(box, SparkSink("parquet", "lake"), retry_count=0)
+    box.connection.execute("UPDATE send_ports SET maps = %s", (Jsonb(maps.model_dump(mode="json")),))
+    promoted = {Region: "EU", BTS.MessageType: "order"}
+    box.agent().publish([Message.of(body, promoted=promoted) for body in (b"a", b"poison", b"z")])
+    assert drain(session, box, login, tmp_path) == 2
+    rows = session.read.parquet(str(tmp_path / "lake")).collect()
+    assert sorted(bytes(row["body"]) for row in rows) == [b"a", b"z"]
+    assert box.suspended() == [("DELIVERY_REFUSED", True)]
+    assert "The worker that made its row died" in box.one("SELECT error_description FROM suspended_queue")

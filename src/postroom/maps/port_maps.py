@@ -110,6 +110,12 @@ def _in_words(error: DefinitionError | PipelineFailure) -> str:
     return " ".join(text for text in (error.what, error.why, error.hint) if text)
 
 
+def longest_seconds(stored: Mapping[str, Any]) -> float:
+    """The longest time that one of the stored maps may take for a message; 0 if there is none. Nothing is loaded."""
+    settings = [one.get("settings") or {} for one in stored.get("maps") or ()]
+    return max((float(one.get("seconds", Map.model_fields["seconds"].default)) for one in settings), default=0.0)
+
+
 def load_maps(stored: Mapping[str, Any]) -> PortMaps:
     """The maps that ``model_dump(mode="json")`` made ``stored`` of."""
     try:

@@ -56,6 +56,10 @@ class SinkQueue:
         self._open = f"SELECT * FROM open_sink_batch_{host}(%s, %s, %s)"
         self._messages = f"SELECT * FROM read_sink_messages_{host}(%s, %s, %s::bigint[])"
         self._close = f"SELECT close_sink_batch_{host}(%s, %s)"
+        self._hold = f"SELECT hold_sink_batch_{host}(%s, %s)"
+        self._note = f"SELECT note_sink_message_{host}(%s, %s, %s)"
+        self._forget = f"SELECT forget_sink_note_{host}(%s, %s)"
+        self._noted = f"SELECT noted_sink_messages_{host}(%s)"
 
     def waiting(self, connection: Connection, now: datetime | None = None) -> set[uuid.UUID]:
         """The ports that have messages waiting, or a batch that has not ended."""
@@ -86,6 +90,30 @@ class SinkQueue:
         except psycopg.Error as error:
             raise as_claim_lost(error) from error
         return [SinkMessage(ClaimedMessage(batch_id, *row[:-1]), row[-1]) for row in rows]
+
+    def hold(self, connection: Connection, batch_id: uuid.UUID, attempt: int) -> None:
+        """Nobody takes the batch over before the caller's transaction has ended; ClaimLost if somebody has."""
+        try:
+            connection.execute(self._hold, (batch_id, attempt))
+        except psycopg.Error as error:
+            raise as_claim_lost(error) from error
+
+    def note(self, connection: Connection, batch_id: uuid.UUID, attempt: int, seq: int) -> int:
+        """A task begins with this message alone. Returns how often that was noted; ClaimLost if the attempt is over."""
+        try:
+            row = connection.execute(self._note, (batch_id, attempt, seq)).fetchone()
+        except psycopg.Error as error:
+            raise as_claim_lost(error) from error
+        return int(row[0]) if row else 0
+
+    def forget_note(self, connection: Connection, batch_id: uuid.UUID, seq: int) -> None:
+        """Whoever began with this message is alive."""
+        connection.execute(self._forget, (batch_id, seq))
+
+    def noted(self, connection: Connection, batch: SinkBatch) -> int:
+        """How many messages of the batch were begun with and have not come to an end: their workers may have died."""
+        row = connection.execute(self._noted, (batch.batch_id,)).fetchone()
+        return int(row[0]) if row else 0
 
     def complete(self, connection: Connection, batch: SinkBatch) -> int:
         """What is left in the batch is written: it goes, with the batch. Returns how many messages that were."""

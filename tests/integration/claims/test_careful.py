@@ -11,9 +11,9 @@ import pytest
 
 from postroom.agent.receiving import Receiver
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.spark.careful import MOST_BEGUN
 from postroom.spark.intake.claim import Claim
 from postroom.spark.intake.claims import Claimer
-from postroom.spark.receive.careful import MOST_BEGUN
 from postroom.spark.receive.task import ReceiveTask
 from tests.integration.claims.conftest import MovedClock
 from tests.integration.claims.test_claiming import scan_until_settled

@@ -23,10 +23,10 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.throttling import Pace, store_thresholds
 from postroom.spark import executor
+from postroom.spark.careful import MOST_BEGUN
 from postroom.spark.intake.inbox_numbering import InboxNumbering
 from postroom.spark.intake.rounds import in_rounds
 from postroom.spark.login import Login
-from postroom.spark.receive.careful import MOST_BEGUN
 from postroom.spark.receive.inbox_source import InboxReader
 from postroom.spark.receive.inbox_task import InboxTask
 from postroom.system_properties import BTS

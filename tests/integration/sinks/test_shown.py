@@ -15,6 +15,7 @@ from postroom.operations.sinks import SinkListing, guarantee_of, list_sinks
 from postroom.operations.stored_in_words import in_words
 from tests.support.box import Box, Region
 from tests.support.sinks import add_sink, drain_of, port_of, publish, written
+from tests.support.waiting import wait_until
 
 
 def shown(box: Box) -> SinkListing:
@@ -44,6 +45,8 @@ def test_how_a_sink_is_getting_on(box: Box, tmp_path: Path) -> None:
         one = shown(box)
         assert (one.state, one.reason) == ("failing", "The batch could not be written. the disk is gone")
         assert one.retrying == 1
+    # The session ends a moment after its connection.
+    wait_until(lambda: shown(box).state == "not running", what="the end of the process")
     one = shown(box)
     assert (one.state, one.reason, one.written) == ("not running", None, 0)
     assert one.last_batch_at is not None

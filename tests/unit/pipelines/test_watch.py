@@ -13,7 +13,7 @@ from postroom.message import Bytes
 from postroom.pipelines import JsonLines, Xml, formats, stages
 from postroom.pipelines.watch import Watch, left_behind
 from postroom.pipelines.xml_promotion import xml_promotion
-from postroom.spark.receive import careful
+from postroom.spark import careful
 from tests.support.waiting import wait_until
 from tests.unit.pipelines.conftest import Receive as Run
 

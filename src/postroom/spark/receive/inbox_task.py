@@ -22,9 +22,10 @@ from postroom.errors import PipelineFailure
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.inbox import HandedOver
+from postroom.spark.careful import GRACE
 from postroom.spark.executor import Executor, drop_executor, executor_for, pace_of
 from postroom.spark.login import Login
-from postroom.spark.receive.careful import GRACE, begin_carefully, in_worker
+from postroom.spark.receive.careful import begin_carefully, in_worker
 from postroom.spark.receive.tally import publish_or_put_aside, suspend, tally_of
 
 _log = logging.getLogger(__name__)

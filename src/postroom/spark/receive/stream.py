@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.spark.careful import GRACE
 from postroom.spark.intake.taking_in import takes_files
 from postroom.spark.login import Login
-from postroom.spark.receive.careful import GRACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -22,12 +22,13 @@ from postroom.agent.receiving import Received, read_progress
 from postroom.errors import PipelineFailure
 from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.spark.careful import GRACE
 from postroom.spark.executor import Executor, drop_executor, executor_for, pace_of
 from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim, ClaimState
 from postroom.spark.intake.finishing import finish, is_unchanged
 from postroom.spark.login import Login
-from postroom.spark.receive.careful import GRACE, begin_carefully, in_worker
+from postroom.spark.receive.careful import begin_carefully, in_worker
 from postroom.spark.receive.tally import publish_or_put_aside, suspend, tally_of
 from postroom.system_properties import FILE
 

@@ -3,6 +3,7 @@
 | step | if the process dies before its end | if it runs twice |
 |---|---|---|
 | open the batch | the batch is there for whoever opens it next, or not | the same messages, one attempt older |
+| put aside what cannot be a row | it is in the batch, or it is not | it is not there any more |
 | write it | files that nobody looks at, rows that will be merged | the same rows |
 | publish it (files) | the directory is there, or it is not | a directory that is there stays |
 | complete it | the batch is opened again, and found to be written | the batch is gone |
@@ -35,6 +36,8 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_DESCRIPTION = 8000
 _BATCH_OF_A_LOST_PORT = 1_000
+#: How often a batch is opened to find the messages in it that end their workers.
+MOST_ATTEMPTS = 10
 
 _AGAIN = "It is tried again by the port's policy. The log of the pipeline has the whole account."
 _NO_MORE = "Mend the sink and resume the instance. The log of the pipeline has the whole account."
@@ -60,6 +63,8 @@ class Drained:
     written: int
     failure: str | None = None
     """Why it could not be written; its messages are tried again later, or suspended."""
+    searching: bool = False
+    """Messages in it end the workers that make their rows, and are being found: it is to be opened again at once."""
     newest: int = 0
     """The highest number in the queue among its messages."""
 
@@ -83,6 +88,8 @@ class Drain:
         while not stopping.is_set():
             drained = self.drain_once(connection, port_id)
             written += drained.written if drained else 0
+            if drained is not None and drained.searching:
+                continue
             if drained is None or drained.failure is not None or drained.newest >= last:
                 break
         return written
@@ -123,7 +130,12 @@ class Drain:
         except ClaimLost:
             raise
         except Exception as error:
-            if self._writer.has_died() or not self._is_given_up(sink, batch):
+            if self._writer.has_died():
+                raise
+            if batch.attempt < MOST_ATTEMPTS and self.queue.noted(connection, batch):
+                _log.warning("%s: a worker died; which message it is about is being found", port.name if port else "")
+                return Drained(messages=len(batch.seqs), written=0, failure=reason_of(error), searching=True)
+            if not self._is_given_up(sink, batch):
                 raise
             failure = self._fail(connection, batch, sink, port, error)
             return Drained(messages=len(batch.seqs), written=0, failure=failure)

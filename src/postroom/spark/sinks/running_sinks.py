@@ -123,6 +123,8 @@ class Sinks:
         drained = self._drain.drain_once(connection, port_id)
         if drained is None:
             return False
+        if drained.searching:
+            return True
         self.counts["written"] += drained.written
         _log.info("%s: %d messages written", port.name if port else port_id, drained.written)
         interval = float(port.adapter.get("interval", 0.0)) if port else 0.0

@@ -51,8 +51,7 @@ class StagingTask:
 
         context = TaskContext.get()
         number = 0 if context is None else context.taskAttemptId()
-        for connection, seqs in self.task.chunks(batches):
-            rows, messages = self.task.read(connection, seqs)
+        for _, rows, messages in self.task.pieces(batches):
             columns = [pa.array([number] * len(messages), pa.int64()), pa.array([one.seq for one in messages])]
             yield pa.RecordBatch.from_arrays([*rows.columns, *columns], schema=self.schema)
 

@@ -115,8 +115,7 @@ class TableTask:
     table: Table
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for connection, seqs in self.task.chunks(batches):
-            rows, messages = self.task.read(connection, seqs)
+        for connection, rows, messages in self.task.pieces(batches):
             with self.table.connected() as target:
                 written = self._merge(target, rows.to_pylist(), messages, connection)
             yield pa.RecordBatch.from_pylist([{"written": written}], schema=_WRITTEN)

@@ -1,7 +1,8 @@
 """What a task does for a batch of a sink: reads its share of the messages and makes rows of them.
 
 It may run again, and twice at once, after any interruption: reading changes nothing, and a message whose row cannot be
-made leaves the batch once, suspended or as an error message.
+made leaves the batch once, suspended or as an error message. So does one that ends the worker, which is found by notes
+when the task runs again (ADR 0161).
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ import pyarrow as pa
 from postroom.agent.error_reports import Failure, type_in
 from postroom.agent.failed_messages import FailedMessages
 from postroom.clock import system_clock
-from postroom.errors import MessageFailure
+from postroom.errors import DeliveryRefused, MessageFailure
 from postroom.maps.outbound import OutboundMaps
+from postroom.maps.port_maps import longest_seconds
 from postroom.message import Message
 from postroom.messagebox.bodies import message_of
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues, StoredPart, Suspension
 from postroom.messagebox.sink_batches import SinkMessage, SinkQueue
+from postroom.pipelines.stages import FORMAT_SECONDS
+from postroom.spark.careful import GRACE, begin_carefully, in_worker
 from postroom.spark.login import Login
 from postroom.spark.sinks.blame import failure_of
 from postroom.spark.sinks.rows import RowFormat
@@ -60,29 +64,69 @@ class SinkTask:
     rows: RowFormat
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for connection, seqs in self.chunks(batches):
-            rows, _ = self.read(connection, seqs)
+        for _, rows, _ in self.pieces(batches):
             yield rows
 
-    def chunks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Connection, list[int]]]:
-        """The pieces that this task was given, each with the task's connection; none is made for no piece."""
-        connection: Connection | None = None
-        try:
-            for batch in batches:
-                for seqs in batch.column("seqs").to_pylist():
-                    connection = connection or self.login.connect("sink")
-                    yield connection, seqs
-        finally:
-            if connection is not None:
-                connection.close()
+    def pieces(
+        self, batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[tuple[Connection, pa.RecordBatch, list[ClaimedMessage]]]:
+        """The rows of each piece that this task was given, and the messages behind them, with the task's connection;
+        none is made for no piece."""
+        with in_worker((longest_seconds(self.port.maps) or FORMAT_SECONDS) + GRACE) as is_another_attempt:
+            # A batch that was opened before may have ended the worker, or the process, that had it.
+            careful = is_another_attempt or self.attempt > 1
+            connection: Connection | None = None
+            try:
+                for batch in batches:
+                    for seqs in batch.column("seqs").to_pylist():
+                        connection = connection or self.login.connect("sink")
+                        yield connection, *self.read(connection, seqs, careful=careful)
+            finally:
+                if connection is not None:
+                    connection.close()
 
-    def read(self, connection: Connection, seqs: Sequence[int]) -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
-        """The rows of some messages, and the messages behind them. What cannot be a row is put aside."""
+    def read(
+        self, connection: Connection, seqs: Sequence[int], *, careful: bool = False
+    ) -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
+        """The rows of some messages, and the messages behind them. What cannot be a row is put aside. ``careful`` after
+        a failure: it may have been one of the messages that ended the worker."""
         queue = SinkQueue(self.host)
-        reader = _Reader(connection, queue.queues)
+        given = queue.messages(connection, self.batch_id, self.attempt, seqs)
+        if not careful:
+            return self._rows(connection, given)
+        made = [self._carefully(connection, queue, one) for one in given]
+        rows = pa.concat_batches([rows for rows, _ in made]) if made else self._rows(connection, [])[0]
+        return rows, [message for _, messages in made for message in messages]
+
+    def _carefully(
+        self, connection: Connection, queue: SinkQueue, one: SinkMessage
+    ) -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
+        seq = one.claimed.seq
+
+        def refuse() -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
+            self.put_aside(connection, one.claimed, _ended_workers())
+            return self._rows(connection, [])
+
+        def take_back() -> None:
+            with self.login.connect("sink") as another:
+                queue.forget_note(another, self.batch_id, seq)
+
+        made = begin_carefully(
+            note=lambda: queue.note(connection, self.batch_id, self.attempt, seq),
+            work=lambda: self._rows(connection, [one]),
+            refuse=refuse,
+            take_back=take_back,
+        )
+        queue.forget_note(connection, self.batch_id, seq)
+        return made
+
+    def _rows(
+        self, connection: Connection, given: Sequence[SinkMessage]
+    ) -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
+        reader = _Reader(connection, HostQueues(self.host))
         maps = OutboundMaps(self.port.maps)
         found: list[tuple[SinkMessage, Message]] = []
-        for one in queue.messages(connection, self.batch_id, self.attempt, seqs):
+        for one in given:
             try:
                 message = message_of(one.claimed, reader)
                 found.append((one, maps.mapped(message) if maps else message))
@@ -95,17 +139,22 @@ class SinkTask:
         return rows, [one.claimed for n, (one, _) in enumerate(found) if n not in gone]
 
     def put_aside(self, connection: Connection, claimed: ClaimedMessage, failure: MessageFailure) -> None:
-        """The message leaves the batch: suspended, or as an error message where the port routes failures."""
-        queues = HostQueues(self.host)
-        description = str(failure)[:_LONGEST_DESCRIPTION]
+        """The message leaves the batch: suspended, or as an error message where the port routes failures. ClaimLost if
+        the batch was taken over: another attempt, which may have written it, says what becomes of it."""
         _log.warning("%s: message %s cannot be written: %s", self.port.name, claimed.message_id, failure.what)
+        transaction(connection, lambda connection: self._leave(connection, claimed, failure))
+
+    def _leave(self, connection: Connection, claimed: ClaimedMessage, failure: MessageFailure) -> None:
+        queue = SinkQueue(self.host)
+        description = str(failure)[:_LONGEST_DESCRIPTION]
+        queue.hold(connection, self.batch_id, self.attempt)
         try:
-            if self.port.route_failures and self._routed(connection, queues, claimed, failure.code, description):
+            if self.port.route_failures and self._routed(connection, queue.queues, claimed, failure.code, description):
                 return
         except ClaimLost:
             return  # another attempt of this task has done it
         suspension = Suspension(code=failure.code, description=description, adapter=self.port.kind, uri=self.port.uri)
-        queues.suspend(connection, self.batch_id, {claimed.seq: suspension})
+        queue.queues.suspend(connection, self.batch_id, {claimed.seq: suspension})
 
     def _routed(
         self, connection: Connection, queues: HostQueues, claimed: ClaimedMessage, code: str, description: str
@@ -141,6 +190,15 @@ class _Reader:
         return self._queues.fragments(
             self._connection, claimed.claim_id, claimed.message_id, part_id, start=start, count=count
         )
+
+
+def _ended_workers() -> DeliveryRefused:
+    return DeliveryRefused(
+        "The worker that made its row died, whenever it was tried.",
+        why="A worker dies if a library crashes, if it uses more memory than there is, or if it does not answer for"
+        " longer than the maps of the port may take; the log of the pipeline may tell which.",
+        hint="Correct the message or the map, and resume the instance.",
+    )
 
 
 def chunks(seqs: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:

@@ -1,0 +1,208 @@
+"""A message whose row ends the worker that makes it is found after a few attempts, and suspended alone (ADR 0161)."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from postroom.adapters import AnySink, SparkSink
+from postroom.errors import DeliveryRefused
+from postroom.maps import Xslt
+from postroom.maps.outbound import OutboundMaps
+from postroom.maps.port_maps import PortMaps
+from postroom.message import Message
+from postroom.messagebox.check import check
+from postroom.messagebox.queues import ClaimLost
+from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
+from postroom.operations import instance_changes
+from postroom.pipelines.stages import FORMAT_SECONDS
+from postroom.spark.careful import GRACE, MOST_BEGUN
+from postroom.spark.login import Login
+from postroom.spark.sinks import drain, task
+from postroom.spark.sinks.rows import RowFormat
+from postroom.spark.sinks.task import SinkPort, SinkTask
+from tests.integration.sinks.test_steps import ids_in, sink_of
+from tests.support.box import Box
+from tests.support.sinks import InProcess, Killed, add_sink, drain_of, port_of, publish, written
+
+FailWith = Callable[[BaseException | None], None]
+
+
+@pytest.fixture
+def fail_with(monkeypatch: pytest.MonkeyPatch) -> FailWith:
+    """What becomes of whoever makes the row of a poison."""
+    raised: list[BaseException | None] = [Killed("its worker")]
+
+    def mapped(maps: OutboundMaps, message: Message) -> Message:
+        assert message.body is not None
+        if raised[0] is not None and b"".join(message.body.body.chunks()) == b"poison":
+            raise raised[0]
+        return message
+
+    monkeypatch.setattr(OutboundMaps, "mapped", mapped)
+    monkeypatch.setattr(OutboundMaps, "__bool__", lambda _: True)
+    return lambda error: raised.__setitem__(0, error)
+
+
+@pytest.fixture
+def four_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Spark does: the process outlives its workers, the task runs again and knows it, and at last the job fails."""
+    write = InProcess.write
+
+    def attempts(self: InProcess, sink: AnySink, batch: SinkBatch, given: SinkTask) -> None:
+        for careful in (False, True, True, True):
+            monkeypatch.setattr(task, "in_worker", lambda _, careful=careful: nullcontext(careful))
+            with suppress(Killed):
+                return write(self, sink, batch, given)
+        raise RuntimeError("Python worker exited unexpectedly (crashed)")
+
+    monkeypatch.setattr(InProcess, "write", attempts)
+
+
+def notes(box: Box) -> list[int]:
+    return [begun for (begun,) in box.connection.execute("SELECT begun FROM sink_notes ORDER BY seq").fetchall()]
+
+
+@pytest.mark.parametrize("kind", ["files", "table", "other"])
+def test_what_ended_two_workers_by_itself_is_suspended_and_the_others_are_written(
+    box: Box, kind: str, tmp_path: Path, fail_with: FailWith
+) -> None:
+    sink = sink_of(kind, box).model_copy(update={"max_messages": 10})
+    add_sink(box, sink)
+    first, bad, last = publish(box, b"a", b"poison", b"z")
+    with pytest.raises(Killed):
+        written(drain_of(box, tmp_path), box)
+    assert notes(box) == [], "a first attempt writes nothing down"
+    for attempt in range(1, MOST_BEGUN + 1):
+        with pytest.raises(Killed):
+            written(drain_of(box, tmp_path), box)
+        assert notes(box) == [attempt], "of that message alone"
+    assert written(drain_of(box, tmp_path), box) == 2
+    assert ids_in(box, sink, tmp_path) == Counter([first, last])
+    assert box.suspended() == [("DELIVERY_REFUSED", True)]
+    assert "The worker that made its row died" in box.one("SELECT error_description FROM suspended_queue")
+    assert (notes(box), box.count("sink_batches")) == ([], 0)
+    # Corrected and resumed it is in a later batch, and begins from nothing.
+    fail_with(None)
+    instance_changes.resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"))
+    assert written(drain_of(box, tmp_path), box) == 1
+    assert ids_in(box, sink, tmp_path) == Counter([first, bad, last])
+    assert check(box.connection) == []
+
+
+def test_one_of_them_is_found_by_the_attempts_of_one_job(
+    box: Box, tmp_path: Path, fail_with: FailWith, four_attempts: None
+) -> None:
+    """And goes where failures go."""
+    sink = SparkSink("parquet", "lake")
+    add_sink(box, sink, route_failures=True)
+    box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'")
+    first, _, last = publish(box, b"a", b"poison", b"z")
+    assert written(drain_of(box, tmp_path), box) == 2
+    assert ids_in(box, sink, tmp_path) == Counter([first, last])
+    assert (box.queued(), box.suspended()) == ({"Errors": 1}, [])
+
+
+@pytest.mark.parametrize("at_most", [drain.MOST_ATTEMPTS, 1])
+def test_several_of_them_are_found_without_the_retries_of_the_others(
+    box: Box,
+    tmp_path: Path,
+    fail_with: FailWith,
+    four_attempts: None,
+    monkeypatch: pytest.MonkeyPatch,
+    at_most: int,
+) -> None:
+    """The batch stays, and is opened again at once, while something is found; but not for ever."""
+    monkeypatch.setattr(drain, "MOST_ATTEMPTS", at_most)
+    sink = SparkSink("parquet", "lake")
+    add_sink(box, sink, retry_count=0)
+    first, _, middle, _, last = publish(box, b"a", b"poison", b"b", b"poison", b"c")
+    count = drain_of(box, tmp_path).drain_what_waits(box.connection, port_of(box), threading.Event())
+    found = [code for code, _ in box.suspended()]
+    if at_most > 1:
+        assert (count, found) == (3, ["DELIVERY_REFUSED"] * 2)
+        assert ids_in(box, sink, tmp_path) == Counter([first, middle, last])
+    else:
+        assert (count, found) == (0, ["DELIVERY", "DELIVERY_REFUSED", "DELIVERY", "DELIVERY", "DELIVERY"])
+        assert ids_in(box, sink, tmp_path) == Counter()
+    assert (notes(box), box.count("sink_batches")) == ([], 0)
+    assert check(box.connection) == []
+
+
+def opened(box: Box, home: Path) -> tuple[SinkBatch, SinkTask]:
+    """A batch with one poison, and what a task of it runs."""
+    add_sink(box, SparkSink("parquet", "lake"))
+    publish(box, b"a", b"poison")
+    some = drain_of(box, home)
+    batch = some.queue.open(box.connection, port_of(box), limit=10)
+    assert batch is not None
+    return batch, SinkTask(
+        login=Login(url=box.url, user=box.host().role_name),
+        host="Default",
+        port=SinkPort(name="Lake", kind="spark_sink", uri="lake", route_failures=False),
+        batch_id=batch.batch_id,
+        attempt=batch.attempt,
+        rows=RowFormat(columns=(), body="binary"),
+    )
+
+
+def test_an_attempt_that_the_worker_survives_does_not_count(box: Box, tmp_path: Path, fail_with: FailWith) -> None:
+    batch, task = opened(box, tmp_path)
+    fail_with(psycopg.OperationalError("the connection is lost"))
+    for _ in range(2 * MOST_BEGUN):
+        with pytest.raises(psycopg.OperationalError):
+            task.read(box.connection, batch.seqs, careful=True)
+    assert notes(box) == []
+    # Without memory the next one may not survive.
+    fail_with(MemoryError())
+    with pytest.raises(MemoryError):
+        task.read(box.connection, batch.seqs, careful=True)
+    assert notes(box) == [1]
+    fail_with(None)
+    rows, messages = task.read(box.connection, batch.seqs, careful=True)
+    assert (rows.num_rows, [one.seq for one in messages]) == (2, list(batch.seqs))
+    assert (notes(box), box.suspended()) == ([], [])
+
+
+def test_who_has_lost_a_batch_neither_notes_nor_puts_aside(box: Box, tmp_path: Path, fail_with: FailWith) -> None:
+    """A task that runs on while another attempt writes the same messages."""
+    batch, late = opened(box, tmp_path)
+    [_, poison] = SinkQueue("Default").messages(box.connection, batch.batch_id, batch.attempt, batch.seqs)
+    assert drain_of(box, tmp_path).queue.open(box.connection, port_of(box), limit=10) is not None
+    with pytest.raises(ClaimLost):
+        late.put_aside(box.connection, poison.claimed, DeliveryRefused("It cannot be a row."))
+    with pytest.raises(ClaimLost):
+        SinkQueue("Default").note(box.connection, batch.batch_id, batch.attempt, batch.seqs[0])
+    assert (notes(box), box.suspended(), box.count("work_queue")) == ([], [], 2)
+
+
+@pytest.mark.parametrize(("seconds", "longest"), [((), FORMAT_SECONDS), ((5.0, 120.0), 120.0)])
+def test_a_worker_may_be_silent_for_as_long_as_the_slowest_map_may_take(
+    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: tuple[float, ...], longest: float
+) -> None:
+    (tmp_path / "map.xslt").write_text('<a xsl:version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform"/>')
+    maps = [Xslt("map.xslt", source=f"{n}", target="a", seconds=each) for n, each in enumerate(seconds)]
+    told: list[float] = []
+
+    def in_worker(seconds: float) -> nullcontext[bool]:
+        told.append(seconds)
+        return nullcontext(False)
+
+    monkeypatch.setattr(task, "in_worker", in_worker)
+    port = SinkPort(
+        name="Lake",
+        kind="spark_sink",
+        uri="lake",
+        route_failures=False,
+        maps=PortMaps.packed(maps, tmp_path).model_dump(mode="json"),
+    )
+    _, given = opened(box, tmp_path)
+    assert list(replace(given, port=port).pieces(iter(()))) == []
+    assert told == [longest + GRACE]
