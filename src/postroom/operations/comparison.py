@@ -18,6 +18,7 @@ from postroom.application import (
 from postroom.application.conflicts import shown
 from postroom.application.file_names import file_name_problems
 from postroom.application.http_ports import http_port_problems
+from postroom.application.shared_tables import shared_table_problems
 from postroom.application.watched_folders import watched_folder_problems
 from postroom.errors import Problem
 from postroom.filters.authorisation import NOTHING_TO_SHOW, ApplicationProperties
@@ -54,6 +55,7 @@ def problems_of_part(definition: ApplicationDefinition, deployed: Deployed, home
         *http_port_problems(definition, deployed.others),
         *file_name_problems(definition, deployed.others, home),
         *watched_folder_problems(definition, deployed.others, home),
+        *shared_table_problems(definition, deployed.others),
         *_type_problems(definition, deployed),
         *_authentication_problems(definition, deployed),
         *_kind_problems(definition, deployed),

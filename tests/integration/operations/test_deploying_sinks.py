@@ -63,3 +63,14 @@ def test_a_port_is_a_sink_or_not_for_good(connection: Connection) -> None:
 def test_a_problem_of_a_sink_is_one_of_the_application() -> None:
     with pytest.raises(DefinitionRefused, match="needs a path"):
         orders(adapters.SparkSink("parquet")).definition()
+
+
+def test_a_table_has_one_port(connection: Connection) -> None:
+    table = adapters.SparkTable("postgresql://etl@warehouse/orders", "lake.orders")
+    deploy(connection, orders(table))
+    deploy(connection, orders(table))
+    bills = Application("bills")
+    bills.property(Region)
+    bills.send_port("Bills", table, filter=Region == "EU")
+    with pytest.raises(DefinitionRefused, match=r"'Lake' writes into the same table 'lake\.orders'"):
+        deploy(connection, bills)

@@ -1,0 +1,48 @@
+"""A table has one send port."""
+
+from __future__ import annotations
+
+from postroom import Application, Property
+from postroom.adapters import SparkSink, SparkTable
+from postroom.application.shared_tables import shared_table_problems
+
+Region = Property("Orders.Region", str)
+ORDERS = SparkTable("postgresql://etl:secret@warehouse/orders", "lake.orders")
+
+
+def problems(new: Application, *deployed: Application) -> list[str]:
+    return [problem.text for problem in shared_table_problems(new.definition(), [one.definition() for one in deployed])]
+
+
+def application(name: str, *sinks: SparkTable | SparkSink) -> Application:
+    app = Application(name)
+    app.property(Region)
+    for number, sink in enumerate(sinks):
+        app.send_port(f"{name}{number}", sink, filter=Region == f"{number}")
+    return app
+
+
+def test_two_ports_do_not_write_into_one_table() -> None:
+    [said] = problems(application("a", ORDERS, ORDERS))
+    assert said.startswith("send port 'a1': 'a0' writes into the same table 'lake.orders', which has one row for each")
+    [said] = problems(application("b", ORDERS), application("a", ORDERS))
+    assert said.startswith("send port 'b0': 'a0' writes")
+    another_login = SparkTable("postgres://else@warehouse/orders", "lake.orders", body="none")
+    [said] = problems(application("a", ORDERS, another_login))
+    assert "secret" not in said
+    unqualified = SparkTable("postgresql://x", "orders"), SparkTable("postgresql://x", "public.orders")
+    assert len(problems(application("a", *unqualified))) == 1
+    derby = SparkTable("jdbc:derby:lake", "ORDERS"), SparkTable("jdbc:derby:lake", "orders", options={"user": "etl"})
+    assert len(problems(application("a", *derby))) == 1
+
+
+def test_tables_of_their_own_and_shared_folders_are_fine() -> None:
+    others = (
+        SparkTable("postgresql://etl@warehouse/orders", "lake.bills"),
+        SparkTable("postgresql://b/x", "lake.orders"),
+    )
+    databases = [SparkTable(f"jdbc:sqlserver://db;databaseName={name}", "dbo.orders") for name in ("a", "b")]
+    folders = SparkSink("parquet", "lake"), SparkSink("parquet", "lake")
+    assert problems(application("a", ORDERS, *others, *databases, *folders)) == []
+    # Applied again it is its own.
+    assert problems(application("a", ORDERS), application("a", ORDERS)) == []
