@@ -27,7 +27,7 @@ from postroom.spark.reasons import reason_of
 from postroom.spark.receive.stream import TALLIED, TALLY, in_words, start_stream
 from postroom.spark.serving import served_now
 from postroom.spark.session import has_died
-from postroom.spark.sinks.running_sinks import Sinks
+from postroom.spark.sinks.running_sinks import Sinks, served_by_another
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,9 +110,10 @@ class PipelineOnce:
             work = taking_in(connection, location, self._home, system_clock)
             settle = timedelta(seconds=float(location.adapter.get("settle", 0)))
             publish = partial(self._publish_once, location, stopping, watcher)
-            if not in_rounds(work, publish, settle=settle, stopping=stopping):
-                _log.warning("%s is served by another process", location.name)
+            is_ours = in_rounds(work, publish, settle=settle, stopping=stopping)
             work.release()
+        if not is_ours:
+            raise served_by_another(location.name)
 
     def _publish_once(self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None) -> None:
         if location.adapter["kind"] == "spark_reader" and not is_row_stream(location):

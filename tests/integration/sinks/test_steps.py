@@ -109,10 +109,10 @@ def test_what_is_published_meanwhile_is_for_the_next_time(box: Box, tmp_path: Pa
 
     with connect(box.url, user=box.host().role_name) as connection:
         drain = drain_of(box, tmp_path, more)
-        assert drain.drain_what_waits(connection, port_of(box), threading.Event()) == 4
+        assert drain.drain_what_waits(connection, port_of(box), threading.Event()).written == 4
         assert box.queued() == {"Lake": 3}
-        assert drain_of(box, tmp_path).drain_what_waits(connection, port_of(box), threading.Event()) == 3
-        assert drain.drain_what_waits(connection, port_of(box), threading.Event()) == 0
+        assert drain_of(box, tmp_path).drain_what_waits(connection, port_of(box), threading.Event()).written == 3
+        assert drain.drain_what_waits(connection, port_of(box), threading.Event()).written == 0
 
 
 def _dies(*_: object) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -57,7 +57,7 @@ class BatchWriter(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Drained:
-    """What became of a batch: how many messages it had, and how many of them are written now."""
+    """What became of a batch, or of several: how many messages it had, and how many of them are written now."""
 
     messages: int
     written: int
@@ -80,19 +80,23 @@ class Drain:
         self._reports: dict[uuid.UUID, SinkReport] = {}
         self.queue = SinkQueue(host.name)
 
-    def drain_what_waits(self, connection: Connection, port_id: uuid.UUID, stopping: threading.Event) -> int:
+    def drain_what_waits(self, connection: Connection, port_id: uuid.UUID, stopping: threading.Event) -> Drained:
         """Batch after batch, until what waits now is written or a batch cannot be; what comes meanwhile is for the next
-        time. Returns how many messages were written."""
+        time. Returns what became of all of them together."""
         last = self.queue.newest(connection)
-        written = 0
+        total = Drained(messages=0, written=0)
         while not stopping.is_set():
             drained = self.drain_once(connection, port_id)
-            written += drained.written if drained else 0
-            if drained is not None and drained.searching:
-                continue
-            if drained is None or drained.failure is not None or drained.newest >= last:
+            if drained is None:
                 break
-        return written
+            if drained.searching:
+                continue
+            total = replace(
+                drained, messages=total.messages + drained.messages, written=total.written + drained.written
+            )
+            if drained.failure is not None or drained.newest >= last:
+                break
+        return total
 
     def drain_once(self, connection: Connection, port_id: uuid.UUID) -> Drained | None:
         """Writes one batch; None if nothing waits.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from postroom.errors import PostroomError
+from postroom.errors import PostroomError, StateError
 from postroom.messagebox.configuration import Host, send_ports
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.running_sinks import sinks_are_served
@@ -51,7 +51,8 @@ class Sinks:
         #: How many messages were written, since the start.
         self.counts: Counter[str] = Counter()
         self._login = login
-        self._drain = Drain(SparkWriter(session, home), host, login=login, home=home)
+        self._writer = SparkWriter(session, home)
+        self._drain = Drain(self._writer, host, login=login, home=home)
         self._host = host
         self._served_by: int | None = None
         self._threads: dict[uuid.UUID, threading.Thread] = {}
@@ -74,27 +75,41 @@ class Sinks:
                 self._threads[port_id].start()
 
     def drain_all(self, connection: Connection, stopping: threading.Event) -> list[PostroomError]:
-        """What waits now, sink by sink, until it is written or a batch cannot be; what went wrong beyond what is tried
-        again later."""
+        """What waits now, sink by sink, until it is written or a batch cannot be. One that cannot go on does not hold
+        up the others; returns what was wrong."""
         problems: list[PostroomError] = []
         self._say_that_they_are_served(connection)
         for port_id in sorted(self._drain.queue.waiting(connection)):
+            if stopping.is_set():
+                break
+            port = next(iter(send_ports(connection, ids=[port_id])), None)
             try:
-                with self._login.connect("sink") as own:
-                    self._drain_to_the_end(own, port_id, stopping)
+                self._drain_to_the_end(port_id, port.name if port else str(port_id), stopping)
             except PostroomError as error:
-                _log.warning("sink %s: %s", port_id, reason_of(error))
+                _log.warning("%s", str(error).replace("\n", " "))
                 problems.append(error)
         return problems
 
-    def _drain_to_the_end(self, connection: Connection, port_id: uuid.UUID, stopping: threading.Event) -> None:
-        if not _lock(connection, port_id):
-            _log.warning("sink %s is drained by another process", port_id)
-            return
-        port = next(iter(send_ports(connection, ids=[port_id])), None)
-        written = self._drain.drain_what_waits(connection, port_id, stopping)
-        self.counts["written"] += written
-        _log.info("%s: %d messages written", port.name if port else port_id, written)
+    def _drain_to_the_end(self, port_id: uuid.UUID, name: str, stopping: threading.Event) -> None:
+        """Raises what is to be told of the sink, and what is wrong for all of them."""
+        with self._login.connect("sink") as connection:
+            if not _lock(connection, port_id):
+                raise served_by_another(name)
+            try:
+                drained = self._drain.drain_what_waits(connection, port_id, stopping)
+            except (PostroomError, psycopg.OperationalError):
+                raise  # the latter: the MessageBox is away
+            except Exception as error:
+                if self._writer.has_died():
+                    raise
+                _log.warning("%s", name, exc_info=error)
+                raise _not_written(name, reason_of(error), "The batch stays as it is, and is written again.") from error
+        self.counts["written"] += drained.written
+        _log.info("%s: %d messages written", name, drained.written)
+        if drained.failure is not None:
+            raise _not_written(
+                name, drained.failure, "Its messages are tried again by the port's policy, or suspended when that ends."
+            )
 
     def stop(self) -> None:
         """Lets batches that are being written finish, for a while; what does not is written again later."""
@@ -142,6 +157,19 @@ class Sinks:
         if session != self._served_by:
             sinks_are_served(connection, self._host.host_id)
             self._served_by = session
+
+
+def served_by_another(name: str) -> StateError:
+    """What `postroom pipeline run --once` says of a receive location or a sink that it could not serve."""
+    return StateError(
+        f"{name} is served by another process.",
+        why="What is there for it is that one's work.",
+        hint="See postroom pipeline show. End the other process, or leave it to that one.",
+    )
+
+
+def _not_written(name: str, why: str, hint: str) -> StateError:
+    return StateError(f"{name}: not everything could be written.", why=why, hint=hint)
 
 
 def _lock(connection: Connection, port_id: uuid.UUID) -> bool:
