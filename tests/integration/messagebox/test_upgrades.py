@@ -7,13 +7,7 @@ import uuid
 
 from postroom.agent.receiving import read_progress
 from postroom.messagebox.migrate import is_current, migrate
-from postroom.messagebox.statements import names_in
 from tests.support.box import Box
-
-
-def test_no_two_migrations_have_one_number() -> None:
-    numbers = [name.rpartition("/")[2].partition("_")[0] for name in names_in("schema")]
-    assert len(set(numbers)) == len(numbers)
 
 
 def test_a_function_that_returns_more_by_now_is_made_anew(box: Box) -> None:

@@ -287,3 +287,8 @@ def test_a_map_that_cannot_be_loaded_fails_the_interchange(folder: Path) -> None
     batches = received_by(ORDERS.model_dump(mode="json"), stored).disassemble(Bytes(b"<orders/>"), context=Context())
     with pytest.raises(PipelineFailure, match="Gone cannot be loaded"):
         next(batches)
+
+
+def test_with_maps_as_many_documents_may_be_bad_as_without() -> None:
+    assert MappedPipeline(JsonLines(bad_documents=7), {}).bad_documents == 7
+    assert MappedPipeline(JsonLines(bad_documents=None), {}).bad_documents is None
