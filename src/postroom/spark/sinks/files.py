@@ -168,8 +168,13 @@ class HadoopTarget:
 
     def is_there(self, batch: SinkBatch) -> bool:
         path, system = self._open(self._entry(batch))
-        # One that a crash cut short does not count: its last character is missing.
-        return bool(system.exists(path)) and bool(system.getFileStatus(path).getLen() == len(self._line(batch)))
+        if not system.exists(path):
+            return False
+        # One that a crash cut short does not count: its last character is missing. A store that encrypts or pads what
+        # it is given tells another length; there it has to be read.
+        if system.getFileStatus(path).getLen() == len(self._line(batch)):
+            return True
+        return _is_whole(self._read(path, system), batch)
 
     def staging(self, batch: SinkBatch) -> str:
         return f"{self._uri}/{self._directory(batch)}"
@@ -196,6 +201,21 @@ class HadoopTarget:
         finally:
             stream.close()
 
+    def _read(self, path: Any, system: Any) -> bytes:
+        from py4j.java_gateway import is_instance_of
+        from py4j.protocol import Py4JJavaError
+
+        stream = system.open(path)
+        try:
+            return bytes(stream.readAllBytes())
+        except Py4JJavaError as error:
+            name = "org.apache.hadoop.fs.ChecksumException"
+            if not is_instance_of(self._session._sc._gateway, error.java_exception, name):
+                raise
+            return b""  # the end of it is missing
+        finally:
+            stream.close()
+
     def _remove(self, batch: SinkBatch, attempts: range) -> None:
         """What lost attempts have written; nobody counts it, but it takes room."""
         for attempt in attempts:
@@ -216,6 +236,15 @@ class HadoopTarget:
         jvm: Any = self._session._jvm
         path = jvm.org.apache.hadoop.fs.Path(uri)
         return path, path.getFileSystem(self._session._jsc.hadoopConfiguration())
+
+
+def _is_whole(entry: bytes, batch: SinkBatch) -> bool:
+    """Whether this is what the log says of the batch, by whichever attempt, to its last character."""
+    try:
+        said = json.loads(entry)
+        return entry.endswith(b"\n") and bool(said["batch"] == name_of(batch))
+    except (ValueError, TypeError, KeyError):
+        return False
 
 
 def _given_up_by(final: Path) -> int | None:

@@ -1,0 +1,76 @@
+"""The entry of a batch in the log of a store that Hadoop reaches, as stores of several kinds show it."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from postroom.messagebox.sink_batches import SinkBatch
+from postroom.spark.sinks.files import HadoopTarget, log_entry
+
+BATCH = SinkBatch(batch_id=uuid.UUID(int=7), number=3, attempt=2, sink={}, seqs=(1,), sizes=(1,), tries=(0,))
+OTHER = SinkBatch(batch_id=uuid.UUID(int=8), number=3, attempt=2, sink={}, seqs=(1,), sizes=(1,), tries=(0,))
+WHOLE = log_entry(BATCH, "batch=000000000003-00000000000000000000000000000007-000001")
+
+
+class Store:
+    """A file system of Hadoop, its only file and the stream that reads it: has ``content``, and says that it has
+    ``length``."""
+
+    def __init__(self, content: bytes | None, length: int) -> None:
+        self.content = content
+        self.length = length
+        self.opened = 0
+
+    def exists(self, path: str) -> bool:
+        return self.content is not None
+
+    def getFileStatus(self, path: str) -> Store:
+        return self
+
+    def getLen(self) -> int:
+        return self.length
+
+    def open(self, path: str) -> Store:
+        self.opened += 1
+        return self
+
+    def readAllBytes(self) -> bytes | None:
+        return self.content
+
+    def close(self) -> None:
+        self.opened -= 1
+
+
+class Target(HadoopTarget):
+    def __init__(self, store: Store) -> None:
+        session: Any = None
+        super().__init__(session, "s3a://lake")
+        self._store = store
+
+    def _open(self, uri: str) -> tuple[Any, Any]:
+        return uri, self._store
+
+
+@pytest.mark.parametrize(
+    ("content", "length", "there"),
+    [
+        (None, 0, False),
+        (WHOLE, len(WHOLE), True),
+        (WHOLE, 4096, True),
+        (WHOLE[:-1], len(WHOLE) - 1, False),
+        (WHOLE[:-1], 4096, False),
+        (WHOLE[:20], 20, False),
+        (b"", 0, False),
+        (b"[]\n", 4096, False),
+        (b"\xff\n", 4096, False),
+        (log_entry(OTHER, "batch=elsewhere"), 4096, False),
+    ],
+)
+def test_a_batch_is_there_when_its_entry_is_whole(content: bytes | None, length: int, there: bool) -> None:
+    """Whatever length the store tells: one that encrypts or pads tells another one."""
+    store = Store(content, length)
+    assert Target(store).is_there(BATCH) is there
+    assert store.opened == 0, "what was opened is closed"
