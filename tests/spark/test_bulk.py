@@ -150,6 +150,54 @@ def test_bad_rows_are_suspended_alone_as_they_came(box: Box, folder: Path, recei
     assert sorted(body for (body,) in kept) == sorted([*bad[:3], b"20,%s,12.00,1" % (b"x" * 300)])
 
 
+def suspended_bodies(box: Box) -> list[tuple[bytes, str]]:
+    found = box.connection.execute(
+        "SELECT p.body, error_description FROM suspended_queue q JOIN spool USING (message_id)"
+        "  JOIN parts p ON p.part_id = body_part_id"
+    )
+    return sorted((bytes(body), said.split("\n")[0]) for body, said in found)
+
+
+@pytest.mark.usefixtures("small_splits")
+def test_rows_that_are_not_in_the_encoding_are_suspended_with_their_own_bytes(
+    box: Box, folder: Path, receive: Receive
+) -> None:
+    """In whichever split they are; a row that really has U+FFFD is as good as any other."""
+    box.add_port("Everything", "exists(Total)")
+    rows = [b"%d,%s,%d.50,%d" % (n, b"M\xfcnchen" if n % 97 == 0 else b"EU", n, n % 7) for n in range(1_000)]
+    rows[5] = "5,really \ufffd,5.50,5".encode()
+    rows[6] = b"6,EU,no num\xfcber,5"
+    location = add_bulk_location(box, folder, options={"header": True})
+    content = b"id,region,total,priority\r\n\r\n" + b"\r\n".join(rows) + b"\r\n"
+    (folder / "latin.csv").write_bytes(content)
+    counts = receive(location)
+    destroyed = [row for row in rows if b"\xfc" in row]
+    assert (counts["rows"], counts["bad"], counts["published"]) == (1_000, len(destroyed), 1_000 - len(destroyed))
+    kept = suspended_bodies(box)
+    assert [body for body, _ in kept] == sorted(destroyed)
+    assert all("is not UTF-8" in said for _, said in kept)
+    assert "really \ufffd" in [body["region"] for body in bodies_of_good_rows(box)]
+
+
+def test_json_and_text_that_are_not_utf8(box: Box, folder: Path, receive: Receive) -> None:
+    box.add_port("Everything", "exists(BTS.ReceivePortName)")
+    line = b'{"id": 1, "region": "M\xfcnchen", "total": 1.5, "priority": 1}'
+    json_lines = add_bulk_location(box, folder / "json", format="json", name="json")
+    (folder / "json").mkdir()
+    (folder / "json" / "a.json").write_bytes(line + b"\n" + line.replace(b"\xfc", "ü".encode()))
+    assert receive(json_lines)["published"] == 1
+    text: dict[str, Any] = {"schema": None, "format": "text"}
+    promoting = add_bulk_location(
+        box, folder / "text", name="text", pipeline=pipelines.Rows(promote={Region: "value"}), **text
+    )
+    as_they_are = add_bulk_location(box, folder / "raw", name="raw", pipeline=pipelines.Rows(), **text)
+    for location, published in ((promoting, 1), (as_they_are, 2)):
+        (folder / location.name).mkdir()
+        (folder / location.name / "a.txt").write_bytes(b"M\xfcnchen\nM\xc3\xbcnchen\n")
+        assert receive(location)["published"] == published
+    assert [body for body, _ in suspended_bodies(box)] == [b"M\xfcnchen", line]
+
+
 def test_too_many_bad_rows_stop_the_location_until_somebody_says_otherwise(
     box: Box, folder: Path, receive: Receive
 ) -> None:

@@ -1,7 +1,9 @@
 """Rows that a reader made, as a pipeline's messages: whole columns at a time.
 
 The batch that comes in has a column ``body``, one named ``value0``, ``value1``, … for each promotion in its order, and
-where the reader can tell, a column ``bad`` with the text of the rows that it could not read, null for the others.
+where the reader can tell, a column ``bad`` with the bytes of the rows that it could not read, null for the others. A
+column ``undecoded`` names the encoding in which a row has bytes that are no characters; then ``bad`` has the row's own
+bytes, unless they are lost.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from postroom.pipelines.rows import Rows
 from postroom.properties import Property
 from postroom.values import MAX_PROMOTED_LENGTH, ValueType
 
-BODY, BAD = "body", "bad"
+BODY, BAD, UNDECODED = "body", "bad", "undecoded"
 
 #: Python's years, 1 to 9999, in microseconds since 1970.
 _FIRST_INSTANT, _LAST_INSTANT = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -49,9 +51,10 @@ def read_rows(pipeline: Rows, batch: pa.RecordBatch, first_number: int) -> RowMe
     """The rows of ``batch``, numbered from ``first_number``."""
     numbers = np.arange(first_number, first_number + batch.num_rows)
     reasons: dict[int, PipelineFailure] = {}
-    if BAD in batch.schema.names:
-        for row in np.flatnonzero(pc.is_valid(batch[BAD]).to_numpy(zero_copy_only=False)).tolist():
-            reasons[row] = _unreadable(pipeline, int(numbers[row]))
+    for row in _valid_rows(batch, UNDECODED):
+        reasons[row] = _undecoded(pipeline, int(numbers[row]), batch[UNDECODED][row].as_py(), batch[BAD][row].is_valid)
+    for row in _valid_rows(batch, BAD):
+        reasons.setdefault(row, _unreadable(pipeline, int(numbers[row])))
     columns = []
     for position, (prop, path) in enumerate(pipeline.promotions.entries):
         column, wrong = _promoted(prop, batch[value_name(position)])
@@ -72,6 +75,13 @@ def read_rows(pipeline: Rows, batch: pa.RecordBatch, first_number: int) -> RowMe
         numbers = numbers[good.to_numpy()]
     messages, large = _messages(pipeline, numbers, bodies, columns)
     return RowMessages(messages=messages, failures=failures, large=large)
+
+
+def _valid_rows(batch: pa.RecordBatch, name: str) -> list[int]:
+    if name not in batch.schema.names:
+        return []
+    rows: list[int] = np.flatnonzero(pc.is_valid(batch[name]).to_numpy(zero_copy_only=False)).tolist()
+    return rows
 
 
 def _messages(
@@ -99,8 +109,9 @@ def _promoted(prop: Property, column: pa.Array) -> tuple[pa.Array, npt.NDArray[n
     wrong = None
     match prop.value_type:
         case ValueType.STR:
-            column = column.cast(wanted)
+            column, undecoded = _text(column)
             wrong = pc.or_(pc.greater(pc.utf8_length(column), MAX_PROMOTED_LENGTH), pc.match_substring(column, "\0"))
+            wrong = pc.or_(pc.fill_null(wrong, False), undecoded)
         case ValueType.DECIMAL if pa.types.is_integer(column.type):
             column = column.cast(pa.int64()).cast(pa.decimal128(19, 0)).cast(wanted)
         case ValueType.FLOAT:
@@ -116,6 +127,19 @@ def _promoted(prop: Property, column: pa.Array) -> tuple[pa.Array, npt.NDArray[n
     if wrong is None:
         return column, np.zeros(len(column), dtype=bool)
     return column, pc.fill_null(wrong, False).to_numpy(zero_copy_only=False)
+
+
+def _text(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The column without what is no text, and which rows that was in: some readers pass on bytes as they are."""
+    data = column.cast(pa.binary())
+    try:
+        return data.cast(pa.string()), pa.array(np.zeros(len(column), dtype=bool))
+    except pa.ArrowInvalid:
+        texts = [None if one is None else one.decode(errors="replace") for one in data.to_pylist()]
+        undecoded = [
+            text is not None and text.encode() != one for text, one in zip(texts, data.to_pylist(), strict=True)
+        ]
+        return pa.array(texts, pa.string()), pa.array(undecoded, pa.bool_())
 
 
 def _as_it_came(batch: pa.RecordBatch, row: int) -> bytes:
@@ -134,11 +158,27 @@ def _unreadable(pipeline: Rows, number: int) -> PipelineFailure:
     )
 
 
+def _undecoded(pipeline: Rows, number: int, encoding: str, is_as_it_came: bool) -> PipelineFailure:
+    lost = " What they were could not be found again; this is the row as Spark has read it, with U+FFFD in their place."
+    mend = "; or resume the instance with the message that it should have become" if says_all(pipeline) else ""
+    return PipelineFailure(
+        f"Row {number} is not {encoding}.",
+        why=f"It has bytes that are no characters in that encoding.{'' if is_as_it_came else lost}",
+        hint=f"Tell the reader how its files are written, options={{'encoding': ...}}, and send the row again{mend}.",
+    )
+
+
 def _wrong(prop: Property, path: str, number: int, value: pa.Scalar) -> PipelineFailure:
     # Arrow can write instants that Python cannot.
-    text = "" if prop.sensitive else f" It is {value.cast(pa.string()).as_py()[:100]!r}."
+    text = "" if prop.sensitive else f" It is {_shown(value)[:100]!r}."
     failure = cannot_promote(prop, path, f"A {prop.value_type.python_type.__name__} property cannot have it.{text}")
     return PipelineFailure(f"Row {number}: {failure.what}", why=failure.why, hint=failure.hint)
+
+
+def _shown(value: pa.Scalar) -> str:
+    text = value.cast(pa.string())
+    # Which need not be text, although Arrow has it as such.
+    return str(text.cast(pa.binary()).as_py().decode(errors="replace"))
 
 
 def _no_body(pipeline: Rows, number: int) -> PipelineFailure:

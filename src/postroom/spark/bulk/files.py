@@ -22,6 +22,7 @@ from postroom.messagebox.connection import Connection
 from postroom.spark.bulk.job_failure import is_about_files
 from postroom.spark.bulk.reading import Reading, read_files, session_for
 from postroom.spark.bulk.task import TALLY_SCHEMA, BulkTask, rows_pipeline
+from postroom.spark.bulk.undecoded import TextEncoding
 from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim, ClaimState
 from postroom.spark.intake.finishing import finish, is_unchanged
@@ -171,6 +172,8 @@ class BulkFiles:
             login=self._login,
             location=location,
             origins={claim.interchange_id: str(self._folder / claim.name) for claim in group},
+            paths={claim.interchange_id: claim.path for claim in group},
+            encoding=TextEncoding.of(reading.format, reading.options, rows_pipeline(location)),
             paced=self._paced,
         )
         context = self._session.sparkContext

@@ -170,7 +170,8 @@ def row_columns(frame: DataFrame, pipeline: Rows) -> list[Column]:
         body = f.to_json(row, _JSON_OPTIONS)
     columns = [body.cast("binary").alias(BODY)]
     columns += [named(path).alias(value_name(i)) for i, (_, path) in enumerate(pipeline.promotions.entries)]
-    return [*columns, named(CORRUPT).alias(BAD)] if CORRUPT in frame.columns else columns
+    # As bytes: what could not be read need not be text.
+    return [*columns, named(CORRUPT).cast("binary").alias(BAD)] if CORRUPT in frame.columns else columns
 
 
 def named(name: str) -> Column:

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ from postroom.messagebox.connection import Connection
 from postroom.pipelines import Rows, load_pipeline
 from postroom.properties import Property
 from postroom.spark.bulk.reading import FILE, LENGTH, START
+from postroom.spark.bulk.undecoded import TextEncoding, with_undecoded
 from postroom.spark.executor import drop_executor, executor_for, pace_of
 from postroom.spark.intake import claim as claims
 from postroom.spark.login import Login
@@ -72,6 +74,10 @@ class BulkTask:
     location: ReceiveLocation
     origins: Mapping[uuid.UUID, str] = field(repr=False)
     """Where each file was picked up, by its interchange id."""
+    paths: Mapping[uuid.UUID, Path] = field(default_factory=dict, repr=False)
+    """Where each file is now."""
+    encoding: TextEncoding | None = None
+    """How their text is read, if it is."""
     paced: bool = True
     """Whether it slows down while too much waits in the MessageBox."""
 
@@ -106,7 +112,7 @@ class BulkTask:
                 self.location,
                 rows_pipeline(self.location),
                 RowUnit(unit_id=unit_id, context=context),
-                split.batches,
+                self._checked(split),
                 progress=progress,
                 bad_content_type=_BAD_CONTENT_TYPES.get(reader.format, "application/octet-stream"),
                 limit=limit,
@@ -118,6 +124,12 @@ class BulkTask:
         except BaseException:
             drop_executor(self.login)
             raise
+
+    def _checked(self, split: Split) -> Iterator[pa.RecordBatch]:
+        if self.encoding is None or split.interchange_id not in self.paths:
+            return split.batches
+        path = self.paths[split.interchange_id]
+        return with_undecoded(self.encoding, path, split.start, split.length, split.batches)
 
     def _begin(self, connection: Connection, unit_id: uuid.UUID, split: Split) -> bool:
         row = connection.execute(

@@ -1,0 +1,168 @@
+"""Rows whose characters Spark's reader has destroyed are found again in the bytes of their file; without Spark."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom import Property, pipelines
+from postroom.pipelines.row_batch import RowMessages, read_rows
+from postroom.spark.bulk.split_lines import lines_of_split
+from postroom.spark.bulk.undecoded import TextEncoding, with_undecoded
+
+Note = Property("Orders.Note", str)
+ROWS = pipelines.Rows(promote={Note: "note"}, body="csv").settled(("note",), None)
+LATIN = "müd".encode("iso-8859-1")
+
+
+def as_spark_reads(*lines: bytes, bad: tuple[int, ...] = ()) -> pa.RecordBatch:
+    texts = [line.decode(errors="replace") for line in lines]
+    return pa.RecordBatch.from_pydict(
+        {
+            "body": pa.array([text.encode() for text in texts]),
+            "value0": texts,
+            "bad": pa.array([text.encode() if row in bad else None for row, text in enumerate(texts)], pa.binary()),
+        }
+    )
+
+
+def received(
+    encoding: TextEncoding | None, path: Path, *batches: pa.RecordBatch, start: int = 0, length: int | None = None
+) -> RowMessages:
+    assert encoding is not None
+    length = path.stat().st_size if length is None else length
+    checked = list(with_undecoded(encoding, path, start, length, iter(batches)))
+    assert [one.num_rows for one in checked] == [one.num_rows for one in batches]
+    tables = [pa.Table.from_batches([one]) for one in checked]
+    table = pa.concat_tables(tables, promote_options="default").combine_chunks()
+    return read_rows(ROWS, table.to_batches()[0], 1)
+
+
+def of_csv(**options: str) -> TextEncoding | None:
+    return TextEncoding.of("csv", options, ROWS)
+
+
+def test_a_row_that_is_not_utf8_is_bad_and_keeps_its_bytes(tmp_path: Path) -> None:
+    lines = [b"note", b"", b"good", LATIN, b"#" + LATIN, "really \ufffd".encode(), b"\t ", b"bad " + LATIN, b"good"]
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\r\n".join(lines))
+    read = [lines[2], lines[3], lines[5]], [lines[7], lines[8]]
+    found = received(
+        of_csv(header="true", comment="#"), path, as_spark_reads(*read[0]), as_spark_reads(*read[1], bad=(0,))
+    )
+    assert [(one.number, one.body) for one in found.failures] == [(2, LATIN), (4, b"bad " + LATIN)]
+    failure = found.failures[0].failure
+    assert (failure.what, "options={'encoding': ...}" in failure.hint) == ("Row 2 is not UTF-8.", True)
+    assert found.messages["number"].to_pylist() == [1, 3, 5]
+
+
+def test_a_file_without_such_rows_is_not_opened(tmp_path: Path) -> None:
+    found = received(of_csv(), tmp_path / "not there", as_spark_reads(b"good", "ü".encode()), length=1)
+    assert found.failures == ()
+
+
+@pytest.mark.parametrize(
+    "options", [{"multiLine": "true"}, {"lineSep": "||"}, {"encoding": "no such"}, {"header": "true"}]
+)
+def test_a_row_whose_bytes_are_not_found_is_kept_as_it_was_read(tmp_path: Path, options: dict[str, str]) -> None:
+    """With a header that is none, the lines are not those of the rows."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(LATIN + b"\ngood")
+    found = received(of_csv(**options), path, as_spark_reads(LATIN, b"good"))
+    [bad] = found.failures
+    assert bad.body == "m\ufffdd".encode()
+    assert "could not be found again" in bad.failure.why
+    assert found.messages["number"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("options", "content"),
+    [
+        ({"multiLine": "true"}, "a \ufffd\nb"),
+        ({"encoding": "UTF-16LE", "lineSep": "\n"}, "a \ufffd\nb"),
+        ({"encoding": "utf-8"}, "a \ufffd\nb"),
+    ],
+)
+def test_a_row_that_really_has_the_character_passes(tmp_path: Path, options: dict[str, str], content: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(content.encode(options.get("encoding", "utf-8")))
+    found = received(of_csv(**options), path, as_spark_reads(*content.encode().split(b"\n")))
+    assert found.failures == ()
+
+
+def test_a_file_that_is_gone_and_one_that_is_compressed(tmp_path: Path) -> None:
+    found = received(of_csv(), tmp_path / "gone", as_spark_reads(LATIN), length=1)
+    assert [one.body for one in found.failures] == ["m\ufffdd".encode()]
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"good\n" + LATIN + b"\n"))
+    found = received(of_csv(), path, as_spark_reads(b"good", LATIN))
+    assert [one.body for one in found.failures] == [LATIN]
+    path.write_bytes(path.read_bytes()[:-10])
+    assert len(received(of_csv(), path, as_spark_reads(b"good", LATIN)).failures) == 1
+
+
+def test_other_encodings_have_bytes_that_are_none_of_their_characters_too(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(LATIN + b"\ngood")
+    found = received(of_csv(charset="US-ASCII"), path, as_spark_reads(LATIN, b"good"))
+    assert [(one.body, one.failure.what) for one in found.failures] == [(LATIN, "Row 1 is not US-ASCII.")]
+
+
+def test_json_tells_by_itself_and_keeps_its_bytes(tmp_path: Path) -> None:
+    batch = as_spark_reads(b"{}", b"{}", "\ufffd".encode())
+    batch = batch.set_column(2, "bad", pa.array([b'{"a":"' + LATIN + b'"}', b"{", None], pa.binary()))
+    found = received(TextEncoding.of("json", {}, ROWS), tmp_path / "not opened", batch, length=1)
+    assert [(one.body, one.failure.what) for one in found.failures] == [
+        (b'{"a":"' + LATIN + b'"}', "Row 1 is not UTF-8."),
+        (b"{", "Row 2 does not fit the schema."),
+    ]
+    assert TextEncoding.of("json", {"multiLine": "true", "encoding": "UTF-8"}, ROWS) == TextEncoding()
+
+
+def test_a_line_of_text_passes_as_it_is_unless_something_else_is_made_of_it(tmp_path: Path) -> None:
+    as_it_is = pipelines.Rows().settled(("value",), "value")
+    assert TextEncoding.of("text", {}, as_it_is) is None
+    assert TextEncoding.of("parquet", {}, ROWS) is None
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"good\n\n" + LATIN + b"\n")
+    batch = as_spark_reads(b"good", b"", LATIN).drop_columns(["bad"])
+    found = received(TextEncoding.of("text", {}, ROWS), path, batch)
+    assert [(one.number, one.body) for one in found.failures] == [(3, LATIN)]
+
+
+def test_a_promoted_value_that_is_no_text_makes_its_row_bad() -> None:
+    """A reader of bytes as they are passes on whatever is there."""
+    raw = _raw([b"EU", LATIN, None])
+    batch = pa.RecordBatch.from_pydict({"body": pa.array([b"EU", LATIN, b"x"]), "value0": raw})
+    found = read_rows(ROWS, batch, 1)
+    assert [(one.number, one.body) for one in found.failures] == [(2, LATIN)]
+    assert "'m\ufffdd'" in found.failures[0].failure.why
+    assert found.messages[Note.key].to_pylist() == ["EU", None]
+
+
+def _raw(values: list[bytes | None]) -> pa.Array:
+    """A column of strings that nobody has looked at."""
+    binary = pa.array(values, pa.binary())
+    return pa.Array.from_buffers(pa.string(), len(values), binary.buffers(), binary.null_count)
+
+
+@given(
+    content=st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\r\n", b""]), max_size=30).map(b"".join),
+    size=st.integers(1, 12),
+    separator=st.sampled_from([None, b"c"]),
+)
+def test_splits_have_every_line_once(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, size: int, separator: bytes | None
+) -> None:
+    path = tmp_path_factory.mktemp("lines") / "a"
+    path.write_bytes(content)
+    splits = [list(lines_of_split(path, start, size, separator)) for start in range(0, len(content), size)]
+    expected = content.splitlines() if separator is None else content.split(separator)
+    if separator is not None and expected[-1] == b"":
+        expected.pop()
+    assert [line for lines in splits for line in lines] == expected
