@@ -65,6 +65,8 @@ class HttpRequests:
             return _later("The MessageBox cannot be reached.", _AWAY_SECONDS)
         except psycopg.errors.InsufficientPrivilege:
             return _later("This receive location has moved to another host.", _AWAY_SECONDS)
+        except psycopg.errors.ForeignKeyViolation:
+            return refusal(404, f"There is no receive location at {request.path} any more.")
 
     def _current_throttle(self) -> Throttle | None:
         if not self._throttle.is_due():

@@ -110,6 +110,11 @@ _INVARIANTS = (
         hint="A running host gives them back within seconds: start one, or run 'postroom jobs run'.",
     ),
     _Invariant(
+        name="taken_in_without_location",
+        says="Files or interchanges were taken in for receive locations that are gone; nobody publishes them.",
+        hint="Declare the location again under the name that it had, and apply: its pipeline goes on with them.",
+    ),
+    _Invariant(
         name="instances_twice",
         says="Service instances stand in the queues more than once.",
         hint=_LOST,

@@ -76,7 +76,7 @@ def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path) -
             *_send_ports(definition, deployed, home),
             *group_steps(definition, deployed),
         ),
-        problems=(*problems_of_part(definition, deployed, home), *_removal_problems(definition, deployed)),
+        problems=(*problems_of_part(definition, deployed, home), *removal_problems(definition, deployed)),
     )
 
 
@@ -112,17 +112,23 @@ def _type_problems(definition: ApplicationDefinition, deployed: Deployed) -> Ite
                 )
 
 
-def _removal_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
+def leaving_locations(definition: ApplicationDefinition, deployed: Deployed) -> dict[str, str | None]:
+    """The locations that are not declared any more, or with an adapter of another kind: that one."""
     kept = {location.name: location.adapter.kind for port in definition.receive_ports for location in port.locations}
-    for name, location in deployed.locations.items():
-        kind, new_kind = location.adapter["kind"], kept.get(name)
+    return {name: kept.get(name) for name, one in deployed.locations.items() if one.adapter["kind"] != kept.get(name)}
+
+
+def removal_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
+    """What a location has taken in, its own pipeline has to finish."""
+    for name, new_kind in leaving_locations(definition, deployed).items():
         count = deployed.unfinished_files.get(name, 0)
-        if count and kind != new_kind:
+        if count:
             what = "removed" if new_kind is None else f"of the kind {new_kind!r}"
-            thing = "interchange" if kind == "http_receive" else "file"
+            thing = "interchange" if deployed.locations[name].adapter["kind"] == "http_receive" else "file"
             taken = f"one {thing} that it has taken is" if count == 1 else f"{count} {thing}s that it has taken are"
             yield Problem(
-                f"location {name!r} is to be {what}, but {taken} not published yet. Let the pipeline finish first.",
+                f"location {name!r} is to be {what}, but {taken} not published yet. Let the pipeline finish first; "
+                "'postroom pipeline show' tells what it has put aside.",
                 definition.place.file,
                 definition.place.line,
             )

@@ -10,8 +10,10 @@ Whatever an operator decided stays: a port that exists keeps its state, a locati
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
+from psycopg import errors as pg
 from psycopg.types.json import Jsonb
 
 from postroom.application import (
@@ -36,7 +38,13 @@ from postroom.messagebox.migrate import create_host
 from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import deploy_property
 from postroom.messagebox.throttling import store_thresholds
-from postroom.operations.comparison import compare, host_statements, problems_of_part
+from postroom.operations.comparison import (
+    compare,
+    host_statements,
+    leaving_locations,
+    problems_of_part,
+    removal_problems,
+)
 from postroom.operations.declared_fields import location_fields, send_port_fields
 from postroom.operations.deployed import Deployed, nothing_deployed, read_deployed
 from postroom.operations.enlistment import (
@@ -99,14 +107,34 @@ def apply(connection: Connection, definition: ApplicationDefinition, *, home: Pa
         connection.execute("SELECT pg_advisory_xact_lock(7001, 0)")
         deployed = read_deployed(connection, definition.name)
         decided = compare(definition, deployed, home)
-        if decided.problems:
-            raise DefinitionRefused(f"The application {definition.name!r}", decided.problems)
+        problems = decided.problems or _taken_in_since(connection, definition, deployed)
+        if problems:
+            raise DefinitionRefused(f"The application {definition.name!r}", problems)
         if decided.changes:
             connection.execute("SELECT change_routing()")
             _Deployment(connection, definition, deployed, decided, home).carry_out()
         return decided
 
     return transaction(connection, work)
+
+
+def _taken_in_since(
+    connection: Connection, definition: ApplicationDefinition, deployed: Deployed
+) -> tuple[Problem, ...]:
+    """Keeps locations that go from taking in anything more, and counts again what they have. Whoever takes in for them
+    at this moment is not waited for: no message is published meanwhile."""
+    leaving = leaving_locations(definition, deployed)
+    if not leaving:
+        return ()
+    busy: dict[str, int] = {}
+    for name in sorted(leaving):
+        try:
+            with connection.transaction():
+                connection.execute("SELECT FROM receive_locations WHERE name = %s FOR UPDATE NOWAIT", (name,))
+        except pg.LockNotAvailable:
+            busy[name] = 1
+    counted: dict[str, int] = dict(connection.execute(statement("queries/unfinished_files")).fetchall())
+    return tuple(removal_problems(definition, replace(deployed, unfinished_files=busy | counted)))
 
 
 class _Deployment:
@@ -181,7 +209,7 @@ class _Deployment:
                 unenlist_port(self._connection, port)
             self._connection.execute("DELETE FROM send_ports WHERE id = %s", (port.port_id,))
         for step in self._plan.of(Kind.LOCATION, Action.REMOVE):
-            self._connection.execute("DELETE FROM receive_locations WHERE name = %s", (step.name,))
+            self._connection.execute(statement("queries/remove_receive_location"), {"name": step.name})
 
     def _remove_groups_and_members(self) -> None:
         declared = {group.name: group for group in self._definition.send_port_groups}

@@ -15,7 +15,7 @@ from postroom.agent.receiving import Receiver
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.executor import drop_executor
 from postroom.spark.intake import claim as claims
-from postroom.spark.intake.claim import Claim
+from postroom.spark.intake.claim import Claim, ClaimState
 from postroom.spark.intake.claims import Claimer
 from postroom.spark.login import Login
 from postroom.spark.receive.task import ReceiveTask
@@ -316,3 +316,17 @@ def test_a_file_without_documents_is_finished_with_and_named_in_the_log(
     assert "nightly: monday.jsonl is empty (2 bytes)" in caplog.text
     assert not [path for path in folder.rglob("*.jsonl") if path.is_file()]
     assert box.count("claims") == 0
+
+
+def test_an_attempt_that_was_given_up_does_not_bring_back_what_another_has_published(
+    claimer: Claimer, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
+) -> None:
+    (folder / "a.json").write_bytes(ORDER)
+    claim_all(claimer, clock)
+    [claim] = claimed()
+    claims.hold(box.connection, claim, ClaimState.PUBLISHED, "It is kept aside.")
+    claims.hold(box.connection, claim, ClaimState.FAILED, "It could not be received.")
+    claims.hold(box.connection, claim, ClaimState.MISSING, "It is gone.")
+    claims.settle_again(box.connection, [claim.interchange_id])
+    assert states(box) == [ClaimState.PUBLISHED]
+    assert box.one("SELECT problem FROM claims") == "It is kept aside."

@@ -259,6 +259,20 @@ def test_a_location_that_belongs_to_another_host_now_takes_nothing(box: Box, loc
     assert box.count("inbox") == 0
 
 
+def test_404_if_the_location_is_removed_at_the_same_moment(box: Box, location: ReceiveLocation) -> None:
+    statuses: list[int] = []
+    with listening(box, location) as http:
+        asking = threading.Thread(target=lambda: statuses.append(ask(http)[0].status))
+        with box.connection.transaction():
+            box.connection.execute("DELETE FROM receive_locations")
+            asking.start()
+            waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+            wait_until(lambda: box.one(waits) == 1, what="the request waits for the removal")
+        asking.join()
+    assert statuses == [404]
+    assert box.count("inbox") == 0
+
+
 def test_many_at_once(box: Box, location: ReceiveLocation) -> None:
     answers: list[int] = []
     with listening(box, location) as http:

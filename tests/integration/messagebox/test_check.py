@@ -45,6 +45,12 @@ DAMAGES = {
         "transient_rows_left_behind"
     },
     "UPDATE work_queue SET claim_id = gen_random_uuid(), claimed_by = 4711": {"claims_of_the_dead"},
+    "ALTER TABLE claims DROP CONSTRAINT claims_location;"
+    " INSERT INTO claims (interchange_id, location_id, name, path)"
+    " VALUES (gen_random_uuid(), gen_random_uuid(), 'a', 'in/a')": {"taken_in_without_location"},
+    "ALTER TABLE inbox DROP CONSTRAINT inbox_location;"
+    " INSERT INTO inbox (interchange_id, location_id, context, size)"
+    " VALUES (gen_random_uuid(), gen_random_uuid(), '{}', 0)": {"taken_in_without_location"},
     "INSERT INTO default_q (host_id, message_id, service_class, instance_id, priority)"
     " SELECT 1, message_id, 4, instance_id, 5 FROM work_queue": {
         "instances_twice",

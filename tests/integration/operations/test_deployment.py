@@ -281,7 +281,7 @@ def test_a_location_with_files_in_hand_is_not_removed(connection: Connection) ->
     )
     with pytest.raises(DefinitionRefused, match="one file that it has taken is not published yet"):
         deploy(connection, orders(location=None))
-    connection.execute("UPDATE claims SET state = 3")
+    connection.execute("UPDATE claims SET state = 3, path = '/in/.postroom/kept/a.json'")
     deploy(connection, orders(location=None))
     assert receive_locations(connection) == []
 

@@ -107,11 +107,14 @@ def complete_in_order(
         return {interchange_id for (interchange_id,) in rows}
 
 
-def settle_again(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
-    """Takes claims back from the stream, or brings back what was held: as if they had just come."""
+def settle_again(
+    connection: Connection, interchange_ids: Iterable[uuid.UUID], state: ClaimState = ClaimState.CLAIMED
+) -> None:
+    """Takes claims back from the stream, or brings back what was held: as if they had just come. Only those in this
+    state: somebody else may have come further with them."""
     connection.execute(
-        "UPDATE claims SET state = 1, number = NULL, place = NULL WHERE interchange_id = ANY (%s)",
-        (list(interchange_ids),),
+        "UPDATE claims SET state = 1, number = NULL, place = NULL WHERE interchange_id = ANY (%s) AND state = %s",
+        (list(interchange_ids), int(state)),
     )
 
 
@@ -153,10 +156,12 @@ def take_back_begun(connection: Connection, interchange_id: uuid.UUID) -> None:
 
 
 def hold(connection: Connection, claim: Claim, state: ClaimState, problem: str) -> None:
-    """Keeps a claim that cannot go on, with what is wrong and where its file is now."""
+    """Keeps a claim that cannot go on, with what is wrong and where its file is now. What another attempt has published
+    stays so."""
     connection.execute(
-        "UPDATE claims SET state = %s, problem = %s, path = %s WHERE interchange_id = %s",
-        (int(state), problem, str(claim.path), claim.interchange_id),
+        "UPDATE claims SET state = %(state)s, problem = %(problem)s, path = %(path)s"
+        " WHERE interchange_id = %(id)s AND (state IN (1, 2) OR %(state)s = 3)",
+        {"state": int(state), "problem": problem, "path": str(claim.path), "id": claim.interchange_id},
     )
 
 

@@ -286,7 +286,7 @@ class Claimer:
             case ClaimState.FAILED if not exists:
                 claims.forget(self._connection, [claim.interchange_id])
             case _:
-                claims.settle_again(self._connection, [claim.interchange_id])
+                claims.settle_again(self._connection, [claim.interchange_id], found.state)
                 # At once, and not when somebody looks for those that settle again: a run that ends with what is there
                 # would be over by then.
                 self._watch_moved(claim.path)

@@ -1,0 +1,173 @@
+"""A receive location is removed while something is taken in for it, at the same moment (ORS-11): neither is lost."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg import errors as pg
+
+from postroom import Application, adapters
+from postroom.adapters import AnyAdapter
+from postroom.errors import DefinitionRefused
+from postroom.message import Context
+from postroom.messagebox import inbox
+from postroom.messagebox.check import find_violations
+from postroom.messagebox.configuration import hosts, receive_locations
+from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.migrate import migrate
+from postroom.operations import deployment
+from postroom.operations.comparison import compare
+from postroom.spark.intake import claim as claims
+from postroom.spark.intake.claim import ClaimState
+from tests.support.deploying import deploy
+from tests.support.waiting import wait_until
+
+ADAPTERS: dict[str, AnyAdapter] = {
+    "file": adapters.File("in"),
+    "interchange": adapters.HttpReceive("/orders", port=8080),
+}
+TakeIn = Callable[[Connection], None]
+
+
+def declared(*kinds: str) -> Application:
+    app = Application("orders")
+    for kind in kinds:
+        app.receive_port(f"{kind}In").location(kind, ADAPTERS[kind])
+    return app
+
+
+@pytest.fixture(params=ADAPTERS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def take_in(connection: Connection, kind: str) -> TakeIn:
+    """What the location does when something comes."""
+    deploy(connection, declared(kind))
+    (location,) = receive_locations(connection)
+
+    def take(other: Connection) -> None:
+        if kind == "file":
+            claims.begin(other, location.location_id, [(uuid.uuid4(), "a.json", Path("/in/.postroom/x/a.json"))])
+        else:
+            inbox.hand_over(other, location.location_id, uuid.uuid4(), Context(), [b"{}"])
+
+    return take
+
+
+@pytest.fixture
+def other(connection: Connection, database: str, take_in: TakeIn) -> Iterator[Connection]:
+    """A session of the location's host."""
+    with connect(database, user=hosts(connection)[0].role_name) as session:
+        yield session
+
+
+def count(connection: Connection) -> int:
+    found = connection.execute("SELECT (SELECT count(*) FROM claims) + (SELECT count(*) FROM inbox)").fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+def test_what_came_after_the_comparison_keeps_the_location(
+    connection: Connection, other: Connection, kind: str, take_in: TakeIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def meanwhile(*given: Any) -> Any:
+        decided = compare(*given)
+        take_in(other)
+        return decided
+
+    monkeypatch.setattr(deployment, "compare", meanwhile)
+    with pytest.raises(DefinitionRefused, match=f"to be removed, but one {kind} that it has taken is not published"):
+        deploy(connection, declared())
+    assert count(other) == 1
+
+
+def test_what_is_not_committed_yet_keeps_the_location_and_is_not_waited_for(
+    connection: Connection, other: Connection, kind: str, take_in: TakeIn
+) -> None:
+    connection.execute("SET lock_timeout = '10s'")
+    with other.transaction():
+        take_in(other)
+        with pytest.raises(
+            DefinitionRefused, match=f"to be removed, but one {kind} that it has taken is not published"
+        ):
+            deploy(connection, declared())
+    assert count(other) == 1
+    with pytest.raises(DefinitionRefused, match=f"but one {kind}"):
+        deploy(connection, declared())
+
+
+def test_what_comes_after_the_removal_is_refused(connection: Connection, other: Connection, take_in: TakeIn) -> None:
+    refused: list[Exception] = []
+
+    def come() -> None:
+        try:
+            take_in(other)
+        except pg.ForeignKeyViolation as error:
+            refused.append(error)
+
+    coming = threading.Thread(target=come)
+    with connection.transaction():
+        deploy(connection, declared())
+        coming.start()
+        waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = %s"
+        pid = other.info.backend_pid
+        wait_until(lambda: connection.execute(waits, (pid,)).fetchone() == (1,), what="it waits for the removal")
+    coming.join()
+    assert len(refused) == 1
+    assert count(connection) == 0
+    assert find_violations(connection) == []
+
+
+@pytest.mark.parametrize("kind", ["file"], indirect=True)
+@pytest.mark.parametrize(
+    ("state", "path", "keeps"),
+    [
+        (ClaimState.PUBLISHED, "/in/.postroom/x/a.json", True),
+        (ClaimState.PUBLISHED, "/in/.postroom/kept/a.json", False),
+        (ClaimState.MISSING, "/in/.postroom/x/a.json", False),
+        (ClaimState.FAILED, "/in/.postroom/x/a.json", True),
+    ],
+)
+def test_what_is_put_aside_keeps_the_location_and_what_is_done_with_goes(
+    connection: Connection, other: Connection, take_in: TakeIn, state: ClaimState, path: str, keeps: bool
+) -> None:
+    take_in(other)
+    connection.execute("UPDATE claims SET state = %s, path = %s", (int(state), path))
+    if keeps:
+        with pytest.raises(DefinitionRefused, match="one file"):
+            deploy(connection, declared())
+    else:
+        deploy(connection, declared())
+    assert count(connection) == int(keeps)
+    assert len(receive_locations(connection)) == int(keeps)
+
+
+def test_what_was_left_without_its_location_is_kept_told_of_and_found_again(
+    connection: Connection, other: Connection, database: str, kind: str, take_in: TakeIn
+) -> None:
+    # As a MessageBox from before.
+    for table in ("claims", "inbox"):
+        connection.execute(f"ALTER TABLE {table} DROP CONSTRAINT {table}_location")
+    connection.execute("DELETE FROM schema_version WHERE name LIKE '%locations_of_claims'")
+    connection.execute("UPDATE schema_version SET procedures = 'of before'")
+    take_in(other)
+    connection.execute("DELETE FROM receive_locations")
+    migrate(database)
+    assert count(connection) == 1
+    (violation,) = find_violations(connection)
+    assert (violation.invariant, violation.count) == ("taken_in_without_location", 1)
+    assert kind in violation.examples[0]
+    assert count(other) == 0, "nobody would see it"
+    deploy(connection, declared(kind))
+    assert count(other) == 1
+    assert find_violations(connection) == []
+    if kind == "file":
+        claims.settle_all_again(other, receive_locations(connection)[0].location_id)
