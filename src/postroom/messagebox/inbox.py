@@ -151,9 +151,12 @@ def give_back(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> N
 
 
 def note_begun(connection: Connection, interchange_id: uuid.UUID) -> int:
-    """Writes down that a task is about to begin on a row alone. Returns how often that was so, 0 if it is done."""
+    """Writes down that a task is about to begin on a row alone. Returns how often that was so
+    since PostgreSQL was started, 0 if it is done."""
     row = connection.execute(
-        "UPDATE inbox SET begun = begun + 1 WHERE interchange_id = %s RETURNING begun", (interchange_id,)
+        "UPDATE inbox SET begun = CASE WHEN begun_under = pg_postmaster_start_time() THEN begun ELSE 0 END + 1,"
+        "       begun_under = pg_postmaster_start_time() WHERE interchange_id = %s RETURNING begun",
+        (interchange_id,),
     ).fetchone()
     return 0 if row is None else int(row[0])
 

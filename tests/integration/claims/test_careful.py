@@ -12,6 +12,7 @@ import pytest
 from postroom.agent.receiving import Receiver
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.careful import MOST_BEGUN
+from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim
 from postroom.spark.intake.claims import Claimer
 from postroom.spark.receive.task import ReceiveTask
@@ -114,3 +115,13 @@ def test_an_attempt_that_the_worker_survives_does_not_count(
     task.receive(claimed(), careful=True)
     assert box.queued() == {"Everything": 3}
     assert box.suspended() == []
+
+
+def test_notes_from_before_a_restart_of_postgresql_do_not_count(
+    box: Box, claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed
+) -> None:
+    drop(claimer, clock, folder)
+    poison = claimed()[1].interchange_id
+    assert [claims.note_begun(box.connection, poison) for _ in range(MOST_BEGUN)] == [1, 2]
+    box.connection.execute("UPDATE claims SET begun_under = begun_under - interval '1 hour'")
+    assert [claims.note_begun(box.connection, poison) for _ in range(MOST_BEGUN)] == [1, 2]

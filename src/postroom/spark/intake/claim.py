@@ -143,9 +143,12 @@ def _lock_order(connection: Connection, location_id: uuid.UUID) -> None:
 
 
 def note_begun(connection: Connection, interchange_id: uuid.UUID) -> int:
-    """Writes down that a task is about to begin on a file alone. Returns how often that was so, 0 if it is done."""
+    """Writes down that a task is about to begin on a file alone. Returns how often that was so
+    since PostgreSQL was started, 0 if it is done."""
     row = connection.execute(
-        "UPDATE claims SET begun = begun + 1 WHERE interchange_id = %s RETURNING begun", (interchange_id,)
+        "UPDATE claims SET begun = CASE WHEN begun_under = pg_postmaster_start_time() THEN begun ELSE 0 END + 1,"
+        "       begun_under = pg_postmaster_start_time() WHERE interchange_id = %s RETURNING begun",
+        (interchange_id,),
     ).fetchone()
     return 0 if row is None else int(row[0])
 
