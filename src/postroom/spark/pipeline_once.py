@@ -16,6 +16,7 @@ import psycopg
 from postroom.clock import system_clock
 from postroom.errors import PostroomError, StateError, Unavailable
 from postroom.messagebox.configuration import Host, ReceiveLocation
+from postroom.messagebox.running_sinks import sinks_are_served
 from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.once import Watcher, receive_once
 from postroom.spark.bulk.row_stream import start_row_stream
@@ -23,6 +24,7 @@ from postroom.spark.intake import claim as claims
 from postroom.spark.intake.rounds import in_rounds
 from postroom.spark.intake.taking_in import is_row_stream, taking_in
 from postroom.spark.login import Login
+from postroom.spark.once_report import OnceReport
 from postroom.spark.reasons import reason_of
 from postroom.spark.receive.stream import TALLIED, TALLY, in_words, start_stream
 from postroom.spark.serving import served_now
@@ -31,6 +33,7 @@ from postroom.spark.sinks.running_sinks import Sinks, served_by_another
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +58,8 @@ class PipelineOnce:
         what was wrong is raised when all have had their turn."""
         problems: list[PostroomError] = []
         with self._login.connect("pipeline") as connection:
+            # They have their turn when everything is taken in.
+            sinks_are_served(connection, self._host.host_id)
             for location in served_now(connection, self._host):
                 if not stopping.is_set():
                     problems += self._once(location, stopping, watcher)
@@ -109,32 +114,54 @@ class PipelineOnce:
         with self._login.connect("claims") as connection:
             work = taking_in(connection, location, self._home, system_clock)
             settle = timedelta(seconds=float(location.adapter.get("settle", 0)))
-            publish = partial(self._publish_once, location, stopping, watcher)
-            is_ours = in_rounds(work, publish, settle=settle, stopping=stopping)
+            report = OnceReport(connection, location.location_id)
+            publish = partial(self._publish_round, location, stopping, watcher, report)
+            try:
+                is_ours = in_rounds(work, publish, settle=settle, stopping=stopping)
+            finally:
+                report.end()
             work.release()
         if not is_ours:
             raise served_by_another(location.name)
 
-    def _publish_once(self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None) -> None:
-        if location.adapter["kind"] == "spark_reader" and not is_row_stream(location):
-            receiving = BulkFiles(self._session, location, login=self._login, home=self._home, paced=False)
-            try:
-                receive_once(receiving, login=self._login, stopping=stopping, watcher=watcher)
-            finally:
-                self._counts.update(receiving.counts)
-            return
+    def _publish_round(
+        self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None, report: OnceReport
+    ) -> None:
+        counts: Counter[str] = Counter()
+        report.begin()
+        try:
+            if location.adapter["kind"] == "spark_reader" and not is_row_stream(location):
+                receiving = BulkFiles(self._session, location, login=self._login, home=self._home, paced=False)
+                counts = receiving.counts
+                receive_once(receiving, login=self._login, stopping=stopping, watcher=watcher, reporter=report.see)
+            else:
+                self._run_stream(location, stopping, counts, report)
+        finally:
+            self._counts.update(counts)
+            report.end_round(counts)
+
+    def _run_stream(
+        self, location: ReceiveLocation, stopping: threading.Event, counts: Counter[str], report: OnceReport
+    ) -> None:
         start = start_row_stream if is_row_stream(location) else start_stream
         query = start(self._session, location, login=self._login, home=self._home, once=True)
         while not query.awaitTermination(1):
+            report.count(_counted(query))
             if stopping.is_set():
                 query.stop()
+        counts.update(_counted(query))
         error = query.exception()
         if error is not None:
             raise Unavailable(f"{location.name} could not be received.", why=reason_of(error)) from error
-        for progress in query.recentProgress:
-            if progress.observedMetrics:
-                tally = progress.observedMetrics[TALLY]
-                self._counts.update({name: int(tally[name] or 0) for name in TALLIED})
+
+
+def _counted(query: StreamingQuery) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for progress in query.recentProgress:
+        if progress.observedMetrics:
+            tally = progress.observedMetrics[TALLY]
+            counts.update({name: int(tally[name] or 0) for name in TALLIED})
+    return counts
 
 
 def ended_early() -> PostroomError:

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ from postroom.agent.row_units import ReceivedRows, RowUnit, receive_rows
 from postroom.errors import PipelineFailure, StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, connect, transaction
+from postroom.spark.bulk.counting import RowCounts
 from postroom.spark.bulk.task import BulkTask, Split
 from postroom.spark.executor import drop_executor
 from postroom.spark.login import Login
@@ -47,7 +49,14 @@ def location(box: Box, tmp_path: Path) -> ReceiveLocation:
     return add_bulk_location(box, tmp_path, pipeline=ROWS, bad_rows=2)
 
 
-def batch(*numbers: int, region: str = "EU", bad: int = 0) -> pa.RecordBatch:
+class Told(SimpleNamespace):
+    """A row of Spark's, as far as it matters here."""
+
+    def asDict(self) -> dict[str, object]:  # noqa: N802
+        return vars(self)
+
+
+def batch(*numbers: int, region: str = "EU", bad: int = 0, start: int = 0) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(
         {
             "body": [b"row %d" % number for number in numbers],
@@ -55,7 +64,7 @@ def batch(*numbers: int, region: str = "EU", bad: int = 0) -> pa.RecordBatch:
             "value1": pa.array(numbers, pa.int32()),
             "bad": pa.array(["bad line"] * bad + [None] * (len(numbers) - bad), pa.string()),
             "file": [str(uuid.UUID(int=1))] * len(numbers),
-            "start": pa.array([0] * len(numbers), pa.int64()),
+            "start": pa.array([start] * len(numbers), pa.int64()),
             "length": pa.array([100] * len(numbers), pa.int64()),
         }
     )
@@ -214,6 +223,22 @@ def test_the_tally_is_what_the_driver_gets_to_know(task: BulkTask) -> None:
             "unfinished": False,
         }
     ]
+
+
+def test_rows_are_counted_although_the_job_that_published_them_has_failed(box: Box, task: BulkTask) -> None:
+    file = uuid.UUID(int=1)
+    task.receive(split(0, batch(1, 2, 3)))  # by an earlier process
+    counting = RowCounts()
+    counting.begin(box.connection, [file])
+    task.receive(split(50, batch(4, 5, 6, bad=1)))  # nobody is told
+    counting.begin(box.connection, [file])
+    [told] = task(iter([batch(7, 8, bad=1, start=100)]))
+    counting.add(Told(**told.to_pylist()[0]))  # type: ignore[arg-type]
+    assert counting.catch_up(box.connection, file) == 8
+    expected = {"rows": 5, "bad": 2, "published": 3, "suspended": 2}
+    assert {name: counting.counts[name] for name in expected} == expected
+    assert counting.catch_up(box.connection, file, is_done=True) == 8
+    assert counting.counts["rows"] == 5
 
 
 def test_a_host_cannot_begin_with_the_file_of_another(box: Box, task: BulkTask) -> None:

@@ -7,23 +7,29 @@ import threading
 import uuid
 import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from postroom.adapters import SparkSink
 from postroom.agent.routing import RoutingTable
 from postroom.errors import StateError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark import pipeline_process, serving
+from postroom.messagebox.running_locations import LocationReport
+from postroom.operations.locations import LocationListing, list_locations
+from postroom.operations.sinks import list_sinks
+from postroom.spark import pipeline_once, pipeline_process, serving
+from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.progress import BulkProgress
 from postroom.spark.bulk.running_bulk import RunningBulk
 from postroom.spark.executor import drop_executor, executor_for
 from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim, ClaimState
 from postroom.spark.login import Login
+from postroom.spark.once_report import OnceReport
 from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.receive import running_location
@@ -32,6 +38,7 @@ from postroom.spark.receive.stream import TALLIED, TALLY
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
 from tests.support.file_location import add_file_location
+from tests.support.sinks import add_sink
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -298,6 +305,36 @@ def test_a_bulk_location_tells_of_all_that_its_jobs_have_counted(box: Box, login
     running._files.counts["published"] = 100
     running._files.is_busy = False
     assert (running._progress().rows, running._progress().remaining) == (100, 0)
+
+
+def test_once_tells_how_far_it_has_come(
+    box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And that the sinks will have their turn."""
+    add_bulk_location(box, tmp_path / "in")
+    add_sink(box, SparkSink("parquet", "lake"))
+    seen = BulkProgress(location="bulk", rows=90, bad=3, rate=5.4, files_left=1, bytes_left=7, bytes_total=70)
+    shown: list[LocationListing] = []
+
+    def receive(files: BulkFiles, *, reporter: Callable[[BulkProgress], None], **_: object) -> None:
+        shown.extend(list_locations(box.connection))
+        assert [one.state for one in list_sinks(box.connection)] == ["waiting"]
+        reporter(seen)
+        files.counts.update(published=100, suspended=3)
+
+    ends = OnceReport.end_round
+
+    def end_round(report: OnceReport, counts: Mapping[str, int]) -> None:
+        report._report = LocationReport()  # which would wait for a second
+        ends(report, counts)
+        shown.extend(list_locations(box.connection))
+
+    monkeypatch.setattr(pipeline_once, "receive_once", receive)
+    monkeypatch.setattr(OnceReport, "end_round", end_round)
+    PipelineOnce(NO_SESSION, box.host(), login=login, home=tmp_path).run(threading.Event())
+    told = [(one.state, one.published, one.rate, one.remaining) for one in shown]
+    assert told == [("receiving", 0, 0, None), ("receiving", 100, 5, 7)]
+    assert box.count("management.running_locations") == 0
 
 
 def test_a_worker_that_connects_again_keeps_nothing_of_before(box: Box, login: Login) -> None:

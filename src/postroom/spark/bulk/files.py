@@ -10,15 +10,18 @@ import json
 import logging
 import threading
 import uuid
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import psycopg
 
 from postroom.adapters import SparkReader
 from postroom.agent.receiving import read_progress
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
+from postroom.spark.bulk.counting import RowCounts
 from postroom.spark.bulk.job_failure import is_about_files
 from postroom.spark.bulk.reading import Reading, read_files, session_for
 from postroom.spark.bulk.task import TALLY_SCHEMA, BulkTask, rows_pipeline
@@ -37,9 +40,6 @@ _log = logging.getLogger(__name__)
 #: Files that are read by one job: none of them is taken away before all are published.
 _MOST_FILES, _MOST_BYTES = 500, 256 << 20
 
-#: What is counted.
-COUNTED = ("files", "rows", "bad", "published", "suspended", "routed", "empty")
-
 #: The pool that bulk jobs share, so that the small batches of other locations do not wait for them to end.
 _POOL = "bulk"
 
@@ -52,8 +52,9 @@ class BulkFiles:
         self, session: SparkSession, location: ReceiveLocation, *, login: Login, home: Path, paced: bool = True
     ) -> None:
         self.location = location
+        self._rows = RowCounts()
         #: What is COUNTED, since the start.
-        self.counts: Counter[str] = Counter()
+        self.counts = self._rows.counts
         #: Why nothing more is read, once a file has had too many bad rows.
         self.stopped_by = ""
         self._session = session
@@ -139,9 +140,13 @@ class BulkFiles:
     # -- publishing --------------------------------------------------------------------------------------------
 
     def _publish(self, connection: Connection, group: Sequence[Claim]) -> None:
+        self._rows.begin(connection, [claim.interchange_id for claim in group])
         try:
             tallies = self._run(group)
         except Exception as error:
+            with suppress(psycopg.Error):
+                for claim in group:
+                    self._rows.catch_up(connection, claim.interchange_id)
             if self._cancelled.is_set() or not is_about_files(error):
                 raise
             if len(group) > 1:
@@ -193,15 +198,13 @@ class BulkFiles:
 
     def _settle(self, connection: Connection, group: Sequence[Claim], tallies: Sequence[Row]) -> None:
         """Every split is published, or a file has too many bad rows, or the rest of it has to wait."""
-        rows = Counter[str]()
         stopped, unfinished = set(), set()
         for tally in tallies:
-            rows[tally.interchange_id] += tally.rows
+            self._rows.add(tally)
             if tally.stopped:
                 stopped.add(tally.interchange_id)
             if tally.unfinished:
                 unfinished.add(tally.interchange_id)
-            self.counts.update({name: tally[name] for name in COUNTED if name in tally.asDict()})
         whole = [claim for claim in group if str(claim.interchange_id) not in stopped | unfinished]
         for claim in whole:
             self._mark_done(connection, claim)
@@ -212,8 +215,7 @@ class BulkFiles:
 
     def _mark_done(self, connection: Connection, claim: Claim) -> None:
         """The receipt of the whole: whoever finds the file again need not read it."""
-        row = connection.execute("SELECT row_count FROM split_progress(%s)", ([claim.interchange_id],)).fetchone()
-        count = row[0] if row is not None else 0
+        count = self._rows.catch_up(connection, claim.interchange_id, is_done=True)
         if not count:
             self.counts["empty"] += 1
             _log.warning("%s: %s has no rows (%d bytes)", self.location.name, claim.name, claim.size)
@@ -228,6 +230,7 @@ class BulkFiles:
             _log.warning("%s: %s", self.location.name, problem)
 
     def _stop(self, connection: Connection, claim: Claim) -> None:
+        self._rows.catch_up(connection, claim.interchange_id)
         why = claims.problem_of(connection, claim.interchange_id)
         if why is None:
             return  # somebody else has the file now

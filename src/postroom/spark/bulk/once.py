@@ -25,9 +25,15 @@ Watcher = Callable[[BulkProgress], None]
 
 
 def receive_once(
-    files: BulkFiles, *, login: Login, stopping: threading.Event, watcher: Watcher | None = None
+    files: BulkFiles,
+    *,
+    login: Login,
+    stopping: threading.Event,
+    watcher: Watcher | None = None,
+    reporter: Watcher | None = None,
 ) -> Counter[str]:
-    """Publishes all that is claimed; what it COUNTED. The caller holds the location's lock.
+    """Publishes all that is claimed; what it COUNTED. The caller holds the location's lock. The log, or else the
+    ``watcher``, is told of progress, and the ``reporter`` too.
 
     Raises Unavailable if it cannot go on, StateError if a file has too many bad rows."""
     location = files.location
@@ -41,7 +47,12 @@ def receive_once(
         except Exception as error:
             errors.append(error)
 
-    watcher = watcher or _LogNowAndThen()
+    watchers = [watcher or _LogNowAndThen(), *([reporter] if reporter else [])]
+
+    def tell(progress: BulkProgress) -> None:
+        for one in watchers:
+            one(progress)
+
     meter = BulkMeter(location.name, location.location_id)
     thread = threading.Thread(target=work, name=f"jobs of {location.name}", daemon=True)
     with login.connect("progress") as connection:
@@ -51,11 +62,11 @@ def receive_once(
                 with suppress(Exception):
                     files.cancel()
             else:
-                watcher(meter.look(connection, time.monotonic()))
+                tell(meter.look(connection, time.monotonic()))
             thread.join(_LOOK_SECONDS)
         # What was published since the meter last saw a file, it cannot see: a file that is done has no row.
         last = meter.look(connection, time.monotonic())
-        watcher(replace(last, rows=max(last.rows, files.counts["rows"]), bad=max(last.bad, files.counts["bad"])))
+        tell(replace(last, rows=max(last.rows, files.counts["rows"]), bad=max(last.bad, files.counts["bad"])))
     if errors and not stopping.is_set():
         raise Unavailable(f"{location.name} could not be received.", why=reason_of(errors[0])) from errors[0]
     if files.stopped_by:

@@ -1,0 +1,66 @@
+"""What `postroom pipeline run --once` says of the receive location that it is at, for `postroom pipeline show`."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+import psycopg
+
+from postroom.clock import Clock, system_clock
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.running_locations import LocationProgress, LocationReport
+from postroom.spark.bulk.progress import BulkProgress
+from postroom.spark.receive.rate import Rate
+
+
+class OnceReport:
+    """Tells of one location, in as many rounds as it takes. Used by one thread."""
+
+    def __init__(self, connection: Connection, location_id: uuid.UUID, *, clock: Clock = system_clock) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._report = LocationReport()
+        self._progress = LocationProgress(location_id=location_id)
+        self._rate = Rate()
+        self._earlier: Counter[str] = Counter()
+
+    def begin(self) -> None:
+        """A round of publishing begins."""
+        self._tell(self._progress)
+
+    def see(self, progress: BulkProgress) -> None:
+        """How far the bulk files of this round have come."""
+        self._count(progress.rows - progress.bad, progress.bad, rate=round(progress.rate), left=progress.bytes_left)
+
+    def count(self, counts: Mapping[str, int]) -> None:
+        """What the stream of this round has published by now."""
+        published = counts.get("published", 0)
+        self._rate.add(self._earlier["published"] + published - self._progress.rows)
+        self._count(published, counts.get("suspended", 0), rate=self._rate.per_second())
+
+    def end_round(self, counts: Mapping[str, int]) -> None:
+        """This is certain, and what comes is more."""
+        self._count(counts.get("published", 0), counts.get("suspended", 0), rate=self._progress.rate)
+        self._earlier.update(counts)
+
+    def end(self) -> None:
+        with suppress(psycopg.Error):
+            self._report.end(self._connection, self._progress.location_id)
+
+    def _count(self, published: int, suspended: int, *, rate: float, left: int | None = None) -> None:
+        rows = self._earlier["published"] + published
+        progress = replace(self._progress, rows=rows, suspended=self._earlier["suspended"] + suspended, rate=rate)
+        if rows != self._progress.rows:
+            progress = replace(progress, last_batch_at=self._clock())
+        if left is not None:
+            progress = replace(progress, remaining=left, remaining_unit="bytes")
+        self._tell(progress)
+
+    def _tell(self, progress: LocationProgress) -> None:
+        self._progress = progress
+        with suppress(psycopg.Error):  # whoever needs the connection will notice
+            self._report.tell(self._connection, progress)
