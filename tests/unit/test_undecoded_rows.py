@@ -102,8 +102,10 @@ def test_a_file_that_is_gone_and_one_that_is_compressed(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"good\n" + LATIN + b"\n"))
     found = received(of_csv(), path, as_spark_reads(b"good", LATIN))
     assert [one.body for one in found.failures] == [LATIN]
-    path.write_bytes(path.read_bytes()[:-10])
-    assert len(received(of_csv(), path, as_spark_reads(b"good", LATIN)).failures) == 1
+    whole = path.read_bytes()
+    for broken in (whole[:-10], whole[:10] + b"\xff" * 20, b"no gzip"):
+        path.write_bytes(broken)
+        assert len(received(of_csv(), path, as_spark_reads(b"good", LATIN)).failures) == 1
 
 
 def test_other_encodings_have_bytes_that_are_none_of_their_characters_too(tmp_path: Path) -> None:

@@ -51,9 +51,9 @@ def read_rows(pipeline: Rows, batch: pa.RecordBatch, first_number: int) -> RowMe
     """The rows of ``batch``, numbered from ``first_number``."""
     numbers = np.arange(first_number, first_number + batch.num_rows)
     reasons: dict[int, PipelineFailure] = {}
-    for row in _valid_rows(batch, UNDECODED):
+    for row in rows_with(batch, UNDECODED):
         reasons[row] = _undecoded(pipeline, int(numbers[row]), batch[UNDECODED][row].as_py(), batch[BAD][row].is_valid)
-    for row in _valid_rows(batch, BAD):
+    for row in rows_with(batch, BAD):
         reasons.setdefault(row, _unreadable(pipeline, int(numbers[row])))
     columns = []
     for position, (prop, path) in enumerate(pipeline.promotions.entries):
@@ -77,7 +77,8 @@ def read_rows(pipeline: Rows, batch: pa.RecordBatch, first_number: int) -> RowMe
     return RowMessages(messages=messages, failures=failures, large=large)
 
 
-def _valid_rows(batch: pa.RecordBatch, name: str) -> list[int]:
+def rows_with(batch: pa.RecordBatch, name: str) -> list[int]:
+    """Which rows have something in a column; none if there is no such column."""
     if name not in batch.schema.names:
         return []
     rows: list[int] = np.flatnonzero(pc.is_valid(batch[name]).to_numpy(zero_copy_only=False)).tolist()

@@ -8,6 +8,7 @@ and its own bytes are what is kept of it (ADR 0163). Rows without it cost no mor
 from __future__ import annotations
 
 import codecs
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroom.pipelines import Rows
-from postroom.pipelines.row_batch import BAD, BODY, UNDECODED
+from postroom.pipelines.row_batch import BAD, BODY, UNDECODED, rows_with
 from postroom.spark.bulk.reading import FILE
 from postroom.spark.bulk.split_lines import can_be_cut, lines_of_split, open_plain
 
@@ -26,8 +27,8 @@ _REPLACED = "\ufffd"
 _BLOCK = 1 << 20
 #: What Java trims.
 _BLANK = bytes(range(33))
-#: A file that is cut short raises the second.
-_CANNOT_BE_READ = (OSError, EOFError)
+#: A compressed file that is cut short raises the second, and one that is broken the third.
+_CANNOT_BE_READ = (OSError, EOFError, zlib.error)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,11 +116,10 @@ def _destroyed(encoding: TextEncoding, finder: _Finder, first: int, batch: pa.Re
     """The rows, by their place in the batch, with their own bytes where these are found."""
     found: dict[int, bytes | None] = {}
     if encoding.reader_tells:
-        if BAD in batch.schema.names:
-            for row in np.flatnonzero(pc.is_valid(batch[BAD]).to_numpy(zero_copy_only=False)).tolist():
-                data = batch[BAD][row].as_py()
-                if encoding.decodes(data) is False:
-                    found[row] = data
+        for row in rows_with(batch, BAD):
+            data = batch[BAD][row].as_py()
+            if encoding.decodes(data) is False:
+                found[row] = data
         return found
     for row in _with_replaced(batch):
         data, is_destroyed = finder.look(first + row)
