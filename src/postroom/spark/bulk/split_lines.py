@@ -37,7 +37,8 @@ def can_be_cut(path: Path) -> bool:
 
 
 def lines_of_split(path: Path, start: int, length: int, separator: bytes | None) -> Iterator[bytes]:
-    """Without their ends. ``separator`` is one byte; None: whatever ends a line. Raises OSError, EOFError, zlib.error."""
+    """Without their ends. ``separator`` is one byte; None: whatever ends a line. Raises OSError, EOFError or
+    zlib.error."""
     with open_plain(path) as stream:
         if path.suffix in _COMPRESSED:
             start, length = 0, 1 << 62  # it is one split, of which Spark tells the compressed length
