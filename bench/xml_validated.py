@@ -24,7 +24,7 @@ from postroom.spark.login import Login
 from postroom.spark.receive.stream import start_stream
 from postroom.spark.session import open_session
 
-_FILES, _DOCUMENTS = 8, 2_000
+_FILES, _DOCUMENTS = 16, 2_000
 _LINES = 15
 _NAMESPACE = "http://example.org/orders"
 _XSD = f"""\
