@@ -70,8 +70,8 @@ class _Chaos:
                     _PATIENCE,
                     what=f"{moment:,} orders to be published",
                 )
-                acts[what]()
                 self._say(f"{besieged.published():,} published as the {_NAMES[what]}")
+                acts[what]()
                 if number == len(self._plan) // 2:
                     wait_until(lambda: besieged.stored(kept.numbers) == 0, _PATIENCE, what="the first to be cleaned up")
                     besieged.bring_again(kept)
