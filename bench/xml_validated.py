@@ -63,7 +63,7 @@ def measure() -> Result:
             login = Login(url=box.url, user=box.host.role_name)
             query = start_stream(session, box.location, login=login, home=box.home)
             try:
-                pairs = in_turn(lambda: stream(box, envelopes, len(documents)), lambda: _bare(box.home))
+                pairs = in_turn(lambda: stream(box, envelopes, len(documents)), lambda: _bare(box.home), rounds=9)
             finally:
                 query.stop()
     ratio, spread = ratio_of(pairs)

@@ -18,8 +18,8 @@ JSON_MARKS = {b",": 1, b"[": 1, b"{": 1}
 
 def refuse_many_nodes(document: bytes, marks: Mapping[bytes, int]) -> None:
     """Raises PipelineFailure for a document that is too much to be read as a tree; looked at before it is one."""
-    # Every node takes a byte, so that small documents need not be looked at.
-    if len(document) <= MAX_NODES:
+    # Every node takes two bytes at least (`1,`, `[]`, ` a=""`), so that small documents need not be looked at.
+    if len(document) <= 2 * MAX_NODES:
         return
     found = sum(nodes * document.count(mark) for mark, nodes in marks.items())
     if found > MAX_NODES:
