@@ -287,7 +287,8 @@ def test_a_file_that_cannot_be_archived_stays_and_is_tried_again(
 
 
 def test_an_empty_task_warms_the_worker_up(task: ReceiveTask, box: Box) -> None:
-    sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postroom receive'"
+    sessions = """SELECT count(*) FROM pg_stat_activity
+                   WHERE application_name = 'postroom receive' AND datname = current_database()"""
     assert list(task(iter([]))) == []
     assert list(task(iter([]))) == []
     assert box.one(sessions) == 1
