@@ -116,7 +116,7 @@ class Zip(_Expanding):
             with zipfile.ZipFile(cast(IO[bytes], _Archive(body, max_entries=self.max_entries))) as archive:
                 entry = self._chosen(archive)
                 if entry.compress_type not in _IN_PIECES:
-                    raise NotImplementedError(f"Its method is {entry.compress_type}, not 0 (stored) or 8 (deflated)")
+                    raise _cannot_be_read(f"Its method is {entry.compress_type}, not 0 (stored) or 8 (deflated).")
                 with archive.open(entry, pwd=self._password(entry)) as file:
                     pieces = iter(lambda: file.read(CHUNK_SIZE), b"")
                     # The sizes in the directory are what the sender says they are: only what comes out counts, and
@@ -130,12 +130,8 @@ class Zip(_Expanding):
                 raise
             why = f"{str(error) or 'It ends too early'}."
             raise PipelineFailure("The content is not a zip archive, or damaged.", why=why, hint=_AGAIN) from None
-        except NotImplementedError as error:
-            raise PipelineFailure(
-                "The archive is compressed or encrypted in a way that cannot be read.",
-                why=f"{error}.",
-                hint="Send it deflated, and encrypted in the traditional way or not at all.",
-            ) from None
+        except NotImplementedError as error:  # what zipfile raises for ways that it does not know
+            raise _cannot_be_read(f"{error}.") from None
         except RuntimeError as error:  # what zipfile raises for passwords
             raise PipelineFailure(
                 "The archive cannot be opened with the password of this pipeline.",
@@ -169,6 +165,14 @@ class Zip(_Expanding):
                 hint='Name the environment variable that has it: components.Zip(password="ORDERS_ZIP_PASSWORD").',
             )
         return password.encode()
+
+
+def _cannot_be_read(why: str) -> PipelineFailure:
+    return PipelineFailure(
+        "The archive is compressed or encrypted in a way that cannot be read.",
+        why=why,
+        hint="Send it deflated, and encrypted in the traditional way or not at all.",
+    )
 
 
 class _Archive(BodyFile):
