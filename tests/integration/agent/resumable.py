@@ -1,0 +1,314 @@
+"""What is suspended on its way in and resumed: interchanges of every format, and pipelines that refuse a document at a
+stage of one's choice."""
+
+from __future__ import annotations
+
+import email.message
+import gzip
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+
+from psycopg.types.json import Jsonb
+
+from postroom import pipelines
+from postroom.agent.interchange import Interchange
+from postroom.agent.receiving import Received, Receiver
+from postroom.agent.routing import RoutingTable
+from postroom.maps import Map
+from postroom.maps.port_maps import PortMaps
+from postroom.message import Bytes, Context, Message
+from postroom.messagebox.check import check
+from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from postroom.messagebox.connection import connect
+from postroom.pipelines import Delimited, Field, Positional, components
+from postroom.pipelines.components.contract import Consumed
+from postroom.properties import DistinguishedField, Property
+from postroom.schemas import PromotedField, Schema, Schemas, WrittenField
+from postroom.system_properties import BTS
+from tests.support.box import Box, Region, Total
+
+Sender = Property("Orders.Sender", str)
+REFUSED, NOTHING = "stop", "(nothing)"
+
+
+class Alone(components.Decoder):
+    """Has a document suspended alone that cannot be mapped."""
+
+    def decode(self, message: Message) -> Message:
+        return message.with_context(message.context.write(BTS.SuspendMessageOnMappingFailure, True))
+
+
+class Blocks(components.Disassembler):
+    """Documents that say nothing of what is promoted; the first line is about all of them."""
+
+    @property
+    def promotes(self) -> tuple[Property, ...]:
+        return (Region, Sender, Total)
+
+    def disassemble(self, message: Message) -> Iterator[Message | components.Suspend]:
+        sender, *lines = message.data.splitlines()
+        if not sender.startswith(b"FROM "):
+            raise ValueError("this is no interchange")
+        for line in lines:
+            if line == b"?":
+                yield components.Suspend(body=sender + b"\n" + line, reason="there is a question mark")
+                continue
+            region, _, text = line.partition(b" ")
+            promoted = {BTS.MessageType: "order", Region: region.decode(), Sender: sender.decode(), Total: len(text)}
+            yield Message.of(text, promoted=promoted)
+
+
+class Refusing(components.Validator):
+    word: str
+    recoverable: bool = True
+
+    def validate_message(self, message: Message) -> None:
+        if self.word.encode() in message.data:
+            raise ValueError(f"it has the word {self.word}")
+
+
+class Consuming(components.Validator):
+    """Lets everything go."""
+
+    def validate_message(self, message: Message) -> Consumed:
+        return components.CONSUMED
+
+
+class Named(components.PartyResolver):
+    """Knows nobody who writes that word."""
+
+    word: str
+
+    def resolve(self, message: Message) -> str | None:
+        return None if self.word.encode() in message.data else "Contoso"
+
+
+class ToInvoice(Map):
+    word: str
+
+    @property
+    def promotes(self) -> tuple[Property, ...]:
+        return (Total,)
+
+    def transform(self, message: Message) -> Message:
+        if self.word.encode() in message.data:
+            raise ValueError(f"it has the word {self.word}")
+        context = message.context.promote(Total, Decimal("7.5"))
+        return message.with_body(Bytes(b"<invoice>%b</invoice>" % message.data)).with_context(context)
+
+
+def at(*names: str) -> str:
+    return "".join(f"/*[local-name()='{name}' and namespace-uri()='']" for name in names)
+
+
+def promoted(prop: Property, *path: str) -> PromotedField:
+    return PromotedField(key=prop.key, type=int(prop.value_type), path=at(*path))
+
+
+Note = DistinguishedField(at("order", "note"))
+ENVELOPE = Schemas(
+    schemas=(
+        Schema(
+            message_type="orders",
+            envelope=True,
+            body=at("orders", "body"),
+            promoted=(promoted(Sender, "orders", "sender"), promoted(Region, "orders", "region")),
+        ),
+        Schema(
+            message_type="order",
+            promoted=(promoted(Region, "order", "region"), promoted(Total, "order", "total")),
+            distinguished=(WrittenField(path=Note.name),),
+        ),
+    )
+)
+FLAT = pipelines.FlatFile(
+    message_type="urn:orders#Order",
+    header=Delimited(["sender"], tag="HDR"),
+    record=Delimited(["region", Field("total", Decimal), "note"]),
+    trailer=Delimited([Field("count", int)], tag="TRL"),
+    count="count",
+    promote={Region: "region", Total: "total", Sender: "header.sender"},
+)
+RECORDS = b"HDR,Acme\nEU,12.50,good\nEU,013,stop & go\nTRL,2\n"
+ORDER = b'<ns0:Order xmlns:ns0="urn:orders"><region>%b</region><total>13</total><note>stop &amp; go</note></ns0:Order>'
+PATHS = {Region: "region", Total: "total"}
+JSON = [b'{"region": "EU", "total": 12.50}', b'{"region": "EU", "total": 13, "note": "stop"}']
+MENDED_JSON = b'{"region": "US",\n "total": 13, "note": "stop"}'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """An interchange of two documents, of which the second has the word that some refuse."""
+
+    disassemblers: tuple[object, ...]
+    content: bytes
+    body: bytes
+    """What is kept of the second."""
+    mended: bytes
+    """The same, from another region."""
+    decoders: tuple[object, ...] = ()
+    message_type: str = "order"
+    content_type: str = "application/json"
+    keeps: dict[Property, object] = field(default_factory=dict)
+    """What a mended one has that does not stand in it; and its region, if it is not read from it."""
+
+
+def case(disassembler: object, content: bytes, body: bytes, mended: bytes, **more: object) -> Case:
+    return Case(disassemblers=(disassembler,), content=content, body=body, mended=mended, **more)  # type: ignore[arg-type]
+
+
+def mail(content: bytes) -> bytes:
+    made = email.message.EmailMessage()
+    made.set_content("See the attachments.")
+    made.add_attachment(content, maintype="application", subtype="json", filename="orders.json")
+    made.add_attachment(b"(a picture)", maintype="image", subtype="png", filename="map.png")
+    return made.as_bytes()
+
+
+LINES = case(pipelines.JsonLines(promote=PATHS, message_type="order"), b"\n".join(JSON), JSON[1], MENDED_JSON)
+CASES = {
+    "flat-xml": case(
+        FLAT,
+        RECORDS,
+        ORDER % b"EU",
+        ORDER % b"US",
+        message_type="urn:orders#Order",
+        content_type="application/xml",
+        keeps={Sender: "Acme"},
+    ),
+    "flat-json": case(
+        FLAT.model_copy(update={"output": "json"}),
+        RECORDS,
+        b'{"region":"EU","total":13,"note":"stop & go"}',
+        b'{"total": 13, "region": "US", "note": "stop"}',
+        message_type="urn:orders#Order",
+        keeps={Sender: "Acme"},
+    ),
+    "flat-lines": case(
+        pipelines.FlatFile(
+            message_type="order",
+            record=Positional([Field("region", width=2), Field("total", Decimal, width=4)], tag="O"),
+            lines={"Line": Positional([Field("item", width=4)], tag="L")},
+            promote={Region: "region", Total: "total"},
+        ),
+        b"OEU12.5\nLnone\nOEU0013\nLstop\nLmore\n",
+        b"<order><region>EU</region><total>13</total><Line><item>stop</item></Line><Line><item>more</item></Line></order>",
+        b"<order><region>US</region><total>13</total><Line><item>stop</item></Line></order>",
+        content_type="application/xml",
+    ),
+    "csv": case(
+        pipelines.Csv(promote=PATHS, message_type="order", delimiter=";"),
+        b"region;total;note\r\nEU;12.50;good\r\nEU;13;stop\r\n",
+        b"region;total;note\r\nEU;13;stop\r\n",
+        b"total;note;region\n13;stop;US\n",
+        content_type="text/csv",
+    ),
+    "csv-names": case(
+        pipelines.Csv(promote=PATHS, message_type="order", header=["region", "total", "note"]),
+        b"EU,12.50,good\nEU,13,stop\n",
+        b"EU,13,stop\n",
+        b"US,13,stop\n",
+        content_type="text/csv",
+    ),
+    "json-lines": LINES,
+    "json-path": case(
+        pipelines.Json(promote=PATHS, message_type="order", split="batch.orders", recoverable=True),
+        b'{"batch": {"orders": [%b, %b]}}' % (JSON[0], JSON[1]),
+        JSON[1],
+        MENDED_JSON,
+    ),
+    "json-array": case(
+        pipelines.Json(promote=PATHS, message_type="order", split="$", recoverable=True),
+        b"[%b, %b]" % (JSON[0], JSON[1]),
+        JSON[1],
+        MENDED_JSON,
+    ),
+    "xml-split": case(
+        pipelines.Xml(promote={Region: "/order/region", Total: "/order/@total"}, split="/orders/order"),
+        b'<orders><order total="12.50"><region>EU</region></order>'
+        b'<order total="13"><region>EU</region>stop</order></orders>',
+        b'<order total="13"><region>EU</region>stop</order>',
+        b'<order total="13"><region>US</region>stop</order>',
+        content_type="application/xml",
+    ),
+    "xml-envelope": case(
+        pipelines.XmlReceive(schemas=ENVELOPE, recoverable=True),
+        b"<orders><sender>Acme</sender><region>EU</region><body><order><region>CH</region></order>"
+        b"<order><total>13</total><note>stop</note></order></body></orders>",
+        b"<order><total>13</total><note>stop</note></order>",
+        b"<order><region>US</region><total>13</total><note>stop, mended</note></order>",
+        content_type="application/xml",
+        keeps={Sender: "Acme", Note: "stop, mended"},
+    ),
+    "own": case(
+        Blocks(),
+        b"FROM Acme\nEU good\nEU stop\n",
+        b"stop",
+        b"stop, mended",
+        content_type="application/octet-stream",
+        keeps={Sender: "FROM Acme", Region: "EU"},
+    ),
+    "pass-through": Case(
+        disassemblers=(),
+        content=b"stop",
+        body=b"stop",
+        mended=b"mended",
+        message_type="",
+        content_type="application/octet-stream",
+        keeps={Region: None},
+    ),
+    "second-of-two": replace(
+        LINES,
+        disassemblers=(FLAT, *LINES.disassemblers, pipelines.Csv(promote={Region: "region"})),
+        decoders=(components.Gzip(),),
+        content=gzip.compress(LINES.content),
+    ),
+    "mail": replace(LINES, decoders=(components.Mime(body_type="application/json"),), content=mail(LINES.content)),
+}
+
+
+def pipeline(case: Case, stage: str | None) -> pipelines.Receive:
+    """That refuses the second document at this stage, or at none."""
+    return pipelines.Receive(
+        decode=[Alone(), *case.decoders],
+        disassemble=case.disassemblers,
+        validate=[Refusing(word=REFUSED if stage == "validate" else NOTHING)],
+        resolve_party=[Named(word=REFUSED if stage == "authenticate" else NOTHING)],
+        recoverable=True,
+    )
+
+
+def change(box: Box, case: Case, stage: str | None, *, mapped: bool) -> ReceiveLocation:
+    """Applies the definition that refuses at this stage."""
+    maps = [ToInvoice(source=case.message_type, target="invoice", word=REFUSED if stage == "map" else NOTHING)]
+    box.connection.execute(
+        "UPDATE receive_locations SET pipeline = %s, maps = %s",
+        (
+            Jsonb(pipeline(case, stage).model_dump(mode="json")),
+            Jsonb(PortMaps(maps=maps).model_dump(mode="json") if mapped else {}),
+        ),
+    )
+    [location] = receive_locations(box.connection)
+    return location
+
+
+def receive(box: Box, location: ReceiveLocation, content: bytes) -> Received:
+    context = Context().write(BTS.OriginatorSID, "anna").write(BTS.SourceParty, "test")
+    interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(content), context=context)
+    with connect(box.url, user=box.host().role_name) as connection:
+        (received,) = Receiver(connection, RoutingTable()).receive(location, [interchange])
+    assert check(box.connection) == []
+    return received
+
+
+def suspended(box: Box) -> tuple[uuid.UUID, bytes, str]:
+    """The instance of the last document that is suspended, its body, and the interchange that it came with."""
+    row = box.connection.execute(
+        "SELECT q.instance_id, p.body, s.context->'written'->>'BTS#InterchangeID' FROM suspended_queue q"
+        " JOIN spool s USING (message_id) JOIN parts p ON p.part_id = s.body_part_id"
+        " ORDER BY (s.context->'promoted'->>'BTS#InterchangeSequenceNumber')::int DESC LIMIT 1"
+    ).fetchone()
+    assert row is not None
+    return row[0], row[1], row[2]
