@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -120,13 +120,9 @@ def _serve(session: str, url: str, host: str, home: Path) -> None:
         for _ in sys.stdin:
             done = [one for one in query.recentProgress if one.batchId > last and one.numInputRows]
             last = max([last, *(one.batchId for one in done)])
-            sys.stdout.write(json.dumps([_durations(one.durationMs) for one in done]) + "\n")
+            sys.stdout.write(json.dumps([dict(one.durationMs) for one in done]) + "\n")
             sys.stdout.flush()
         query.stop()
-
-
-def _durations(told: Mapping[str, int]) -> dict[str, int]:
-    return dict(told)
 
 
 @contextmanager
