@@ -18,48 +18,56 @@ from postroom.errors import PostroomError
 
 COMMANDS: dict[str, Lazy] = {
     "demo": Lazy(
-        "postroom.cli.demo:demo",
+        "postroom.cli.commands.demo:demo",
         "Run the example application on a few hundred orders, show what arrives where, and check it.",
     ),
     "up": Lazy(
-        "postroom.cli.up:up",
+        "postroom.cli.commands.up:up",
         "Deploy an application and run it until Ctrl-C: database, pipelines and hosts, each restarted after a crash.",
     ),
     "plan": Lazy(
-        "postroom.cli.applications:plan", "Show what applying an application would change, and change nothing."
+        "postroom.cli.commands.applications:plan", "Show what applying an application would change, and change nothing."
     ),
     "apply": Lazy(
-        "postroom.cli.applications:apply",
+        "postroom.cli.commands.applications:apply",
         "Bring the MessageBox to what an application declares: all of it, or nothing.",
     ),
     "publish": Lazy(
-        "postroom.cli.publish:publish", "Publish each file as one message, all of them or none; - is standard input."
+        "postroom.cli.commands.publish:publish",
+        "Publish each file as one message, all of them or none; - is standard input.",
     ),
     "explain": Lazy(
-        "postroom.cli.explain:explain",
+        "postroom.cli.commands.explain:explain",
         "Show where a message goes and why: every subscriber, the nearest misses first.",
     ),
-    "host": Lazy("postroom.cli.hosts:host", "Run hosts, and look at them."),
+    "host": Lazy("postroom.cli.commands.hosts:host", "Run hosts, and look at them."),
     "pipeline": Lazy(
-        "postroom.cli.pipeline:pipeline", "Run the receive locations and sinks of a host on Spark, and look at them."
+        "postroom.cli.commands.pipeline:pipeline",
+        "Run the receive locations and sinks of a host on Spark, and look at them.",
     ),
-    "port": Lazy("postroom.cli.ports:port", "List, enlist, start, stop and unenlist send ports."),
-    "group": Lazy("postroom.cli.groups:group", "List, enlist, start, stop and unenlist send port groups."),
-    "location": Lazy("postroom.cli.locations:location", "List, enable, disable and schedule receive locations."),
+    "port": Lazy("postroom.cli.commands.ports:port", "List, enlist, start, stop and unenlist send ports."),
+    "group": Lazy("postroom.cli.commands.groups:group", "List, enlist, start, stop and unenlist send port groups."),
+    "location": Lazy(
+        "postroom.cli.commands.locations:location", "List, enable, disable and schedule receive locations."
+    ),
     "subscription": Lazy(
-        "postroom.cli.subscriptions:subscription", "Look at subscriptions, and try messages against them."
+        "postroom.cli.commands.subscriptions:subscription", "Look at subscriptions, and try messages against them."
     ),
-    "instance": Lazy("postroom.cli.instances:instance", "List, resume, suspend and terminate service instances."),
-    "message": Lazy("postroom.cli.messages:message", "Look at stored messages, and save them."),
-    "queue": Lazy("postroom.cli.queues:queue", "Look at the queues of the hosts."),
-    "jobs": Lazy("postroom.cli.jobs:jobs", "Look at the housekeeping jobs, and run them."),
+    "instance": Lazy(
+        "postroom.cli.commands.instances:instance", "List, resume, suspend and terminate service instances."
+    ),
+    "message": Lazy("postroom.cli.commands.messages:message", "Look at stored messages, and save them."),
+    "queue": Lazy("postroom.cli.commands.queues:queue", "Look at the queues of the hosts."),
+    "jobs": Lazy("postroom.cli.commands.jobs:jobs", "Look at the housekeeping jobs, and run them."),
     "check": Lazy(
-        "postroom.cli.jobs:check", "Verify what must always hold in a MessageBox, and name what violates it."
+        "postroom.cli.commands.jobs:check", "Verify what must always hold in a MessageBox, and name what violates it."
     ),
-    "role": Lazy("postroom.cli.roles:role", "See who may do what, and give logins their roles."),
-    "application": Lazy("postroom.cli.applications:application", "Look at the applications that were applied."),
+    "role": Lazy("postroom.cli.commands.roles:role", "See who may do what, and give logins their roles."),
+    "application": Lazy(
+        "postroom.cli.commands.applications:application", "Look at the applications that were applied."
+    ),
     "version": Lazy(
-        "postroom.cli.version:version",
+        "postroom.cli.commands.version:version",
         "Show the versions of Postroom and of what it runs on: Python, Spark, the embedded PostgreSQL, and Java.",
     ),
 }

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from postroom.cli.commands.ports import change_states
 from postroom.cli.frame import Frame, frame_options, pass_frame
 from postroom.cli.lazy import Noun
 from postroom.cli.opening import opened
 from postroom.cli.output import Format, show_record, show_rows, to_json
-from postroom.cli.ports import change_states
 
 if TYPE_CHECKING:
     from postroom.messagebox.configuration import SendPortGroup

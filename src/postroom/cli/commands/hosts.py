@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from postroom.cli.commands.host_run import run
 from postroom.cli.frame import Frame, frame_options, pass_frame
-from postroom.cli.host_run import run
 from postroom.cli.lazy import Noun
 from postroom.cli.opening import opened
 from postroom.cli.output import Format, show_record, show_rows, to_json
