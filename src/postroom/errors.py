@@ -19,8 +19,8 @@
     ├── PublishFailed          a publish was refused as a whole; carries a result per item
     └── Unavailable            the MessageBox (or Java, or Spark) cannot be reached now; trying again may help
 
-An error has a stable code (docs/errors.md), says what happened with which value, and what to do. Whether trying
-again can help is a property of the type, and the type decides retries.
+An error has a stable code (docs/reference/errors.md), says what happened with which value, and what to do. Whether a
+retry can help is a property of the type, and the type decides retries.
 """
 
 from __future__ import annotations

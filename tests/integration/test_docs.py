@@ -13,7 +13,7 @@ from postroom.messagebox.connection import Connection, connect
 from postroom.operations.deployment import apply
 from tests.support.pages import ROOT, blocks, pages
 
-TABLES = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+TABLES = (ROOT / "docs" / "reference" / "tables.md").read_text(encoding="utf-8")
 EXAMPLE = ROOT / "examples" / "orders" / "app.py"
 
 

@@ -177,6 +177,6 @@ def test_the_page_for_notebooks_is_true(
 ) -> None:
     monkeypatch.setenv("POSTROOM_DATABASE", filled.url)
     names: dict[str, object] = {"__name__": "example", "spark": session}
-    for block in blocks(ROOT / "docs" / "history.md", "python"):
+    for block in blocks(ROOT / "docs" / "how-to" / "history.md", "python"):
         exec(compile(block.text, str(block), "exec"), names)
     assert "PORT_STOPPED" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""What Spark's readers do unless they are told otherwise, as docs/bulk.md says: rows that nobody would call bad."""
+"""The defaults of Spark's readers, as docs/how-to/bulk-files.md describes them: rows that are not reported as bad."""
 
 from __future__ import annotations
 

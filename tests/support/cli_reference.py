@@ -1,6 +1,6 @@
 """The reference of the command line, from the commands themselves.
 
-python -m tests.support.cli_reference          # write docs/cli.md again
+python -m tests.support.cli_reference          # write docs/reference/cli.md again
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import click
 from postroom.cli.exit_codes import ExitCode
 from postroom.cli.main import cli
 
-PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
 _HEAD = """\
 # The command line

@@ -14,7 +14,7 @@ from postroom.properties import Property
 from postroom.system_properties import BTS, FILE, HTTP, ErrorReport
 
 ROOT = Path(__file__).parents[2]
-PROPERTIES = ROOT / "docs" / "properties.md"
+PROPERTIES = ROOT / "docs" / "reference" / "properties.md"
 
 _FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<info>.*)$")
 _LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)[^)]*\)")
@@ -135,7 +135,7 @@ SET_BY = {
     "BTS.IsDynamicSend": "the context that a dynamic send port's adapter sees, written",
     "BTS.OutboundTransportLocation": f"{_SENDING}; for a dynamic send port the publisher",
     "BTS.OutboundTransportType": f"{_SENDING}; for a dynamic send port the publisher",
-    "BTS.OriginatorPID": "every message: `Guest`, or the party that a trusted host says ([security.md](security.md)); "
+    "BTS.OriginatorPID": "every message: `Guest`, or the party that a [trusted host](../how-to/security.md) names; "
     "promoted where a party resolver or a program has promoted it, and no filter sees it otherwise",
     "BTS.OriginatorSID": "every message: the login that published it, or the account that a trusted host says; "
     "like the party",
@@ -151,7 +151,7 @@ SET_BY = {
     "ErrorReport.ErrorType": f"{_ERROR}, promoted: `FailedMessage`",
     "ErrorReport.FailureAdapter": f"{_ERROR}, written: the kind of the adapter",
     "ErrorReport.FailureCategory": f"{_ERROR}, promoted: always 0",
-    "ErrorReport.FailureCode": f"{_ERROR}, promoted; see [errors.md](errors.md#codes-of-error-messages)",
+    "ErrorReport.FailureCode": f"{_ERROR}, promoted; see [error codes](errors.md#codes-of-error-messages)",
     "ErrorReport.FailureInstanceID": f"{_ERROR}, written: the instance that would have been suspended",
     "ErrorReport.FailureMessageID": f"{_ERROR}, written: the message that failed",
     "ErrorReport.FailureTime": f"{_ERROR}, written",

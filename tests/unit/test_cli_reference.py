@@ -1,4 +1,4 @@
-"""docs/cli.md is what the commands say of themselves."""
+"""docs/reference/cli.md is what the commands say of themselves."""
 
 from __future__ import annotations
 

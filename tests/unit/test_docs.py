@@ -36,7 +36,7 @@ from tests.support.pages import (
 )
 
 EXAMPLE = ROOT / "examples" / "orders" / "app.py"
-BEHAVIOUR = ROOT / "docs" / "behaviour.md"
+BEHAVIOUR = ROOT / "docs" / "reference" / "behaviour.md"
 
 #: Places that belong to a machine and not to the product. The system account and the socket folders are the product's.
 _MACHINE_PATHS = re.compile(r"/(?:work|home|Users|opt|mnt)/\w|/tmp/(?!postroom)|\.\./shared|localhost:\d")
@@ -212,7 +212,7 @@ def test_the_table_says_what_the_engine_stamps() -> None:
 
 
 def test_every_decision_is_in_the_index() -> None:
-    folder = ROOT / "docs" / "adr"
+    folder = ROOT / "docs" / "explanation" / "decisions"
     index = (folder / "README.md").read_text(encoding="utf-8")
     found = sorted(folder.glob("[0-9]*.md"))
     numbers = [page.name[:4] for page in found]
@@ -227,7 +227,7 @@ def test_every_decision_is_in_the_index() -> None:
 
 
 def test_every_argument_of_a_definition_is_told() -> None:
-    page = (ROOT / "docs" / "applications.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "applications.md").read_text(encoding="utf-8")
     kinds = [*get_args(adapters.AnyAdapter), *get_args(pipelines.ReceivePipeline)]
     for kind in kinds:
         assert kind.__name__ in page, f"{kind.__name__} is not on the page"
@@ -245,7 +245,7 @@ def test_every_argument_of_a_definition_is_told() -> None:
 
 
 def test_every_argument_of_the_client_is_told() -> None:
-    page = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "client.md").read_text(encoding="utf-8")
     for function in (postroom.connect, Client.publish):
         for name in inspect.signature(function).parameters:
             assert f"| `{name}` |" in page or name == "self", f"{name} is not on the page"
@@ -254,7 +254,7 @@ def test_every_argument_of_the_client_is_told() -> None:
 
 
 def test_every_advisory_lock_is_listed() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     used = {
         number
         for path in (ROOT / "src").rglob("*")
@@ -280,7 +280,7 @@ def test_figures_come_from_measurements() -> None:
     """Rates are told by bench/RESULTS.md; a page may tell one only as what was measured for a decision."""
     rate = re.compile(r"\d[\d,.]* ?(?:messages|rows|orders)/s|\d[\d,.]* (?:messages|orders) (?:a|per) second")
     for page in pages():
-        if "adr" in page.parts:
+        if "decisions" in page.parts:
             continue
         told = [line for line in prose(page) if rate.search(line)]
         assert not told, f"{page.name} tells a rate: {told}"

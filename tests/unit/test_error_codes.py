@@ -1,4 +1,4 @@
-"""docs/errors.md has every code that there is, and no other."""
+"""docs/reference/errors.md has every code that there is, and no other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from postroom.operations.conditions import OWN_CODES
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "postroom"
-PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
 
 DOCUMENTED_ERRORS = re.findall(r"^\| `([A-Z_]+)` \| (\w+) \| (\d+) \|", PAGE, re.MULTILINE)
 DOCUMENTED = set(re.findall(r"^\| `([A-Z_]+)` \|", PAGE, re.MULTILINE))

@@ -3,7 +3,7 @@
     parse("Region == 'EU'", [Region])        # the same as Region == "EU"
     format_filter(Region == "EU")            # "Orders.Region == 'EU'"
 
-The two are inverse to each other. docs/filter-language.md is the reference; the grammar:
+The two are inverse to each other. docs/reference/filter-language.md is the reference; the grammar:
 
     filter     = all { "or" all }
     all        = term { "and" term }

@@ -13,7 +13,7 @@ from postroom.messagebox.connection import Connection
 
 _HINT = (
     "Use a --database URL with a login that may, or have an administrator give it a role that may:"
-    " postroom role grant ROLE LOGIN (docs/security.md tells what administrators, operators and hosts may)"
+    " postroom role grant ROLE LOGIN (docs/how-to/security.md tells what administrators, operators and hosts may)"
 )
 
 

@@ -9,7 +9,7 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.operations.instances import InstanceQuery
 
-#: Why an instance can be suspended: what failed, and what nothing was raised for; docs/errors.md tells of them.
+#: The codes of suspended instances, with and without an error behind them; docs/reference/errors.md lists them.
 OWN_CODES = frozenset({*FAILURE_CODES, "PORT_STOPPED", "PORT_GONE", "OPERATOR", "NO_RECEIVER"})
 
 

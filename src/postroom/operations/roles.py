@@ -1,4 +1,4 @@
-"""Who may do what: the roles of a MessageBox and the logins that have them (SEC-13, docs/security.md)."""
+"""Who may do what: the roles of a MessageBox and the logins that have them (SEC-13, docs/how-to/security.md)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from postroom.errors import BadFilter
 from postroom.filters.expression import Comparable, Filter, Operator
 from postroom.filters.text import format_filter, parse
 
-PAGE = (Path(__file__).parents[3] / "docs" / "filter-language.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "filter-language.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:

@@ -1,4 +1,4 @@
--- What administrators and operators may do (SEC-13; docs/security.md has the table). Everything is taken back first.
+-- What administrators and operators may do (SEC-13; docs/how-to/security.md has the table). Everything is taken back first.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messagebox FROM __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
 REVOKE ALL ON ALL TABLES IN SCHEMA messagebox, management FROM __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
 GRANT USAGE ON SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;

@@ -173,7 +173,7 @@ class HistoryReader(DataSourceReader):
                 raise NotAllowed(
                     f"The login may not read the {self._table.name}.",
                     why=str(error).strip().partition("\n")[0],
-                    hint="Messages and contexts are for administrators, queues also for operators (docs/security.md).",
+                    hint="Administrators may read messages and contexts, operators queues (docs/how-to/security.md).",
                 ) from error
         return [Range(start, end) for start, end in zip([None, *bounds], [*bounds, None], strict=True)]
 
