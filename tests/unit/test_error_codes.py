@@ -13,7 +13,7 @@ import pytest
 
 from postroom.cli.exit_codes import exit_code
 from postroom.errors import DefinitionRefused, MessageFailure, PostroomError, PublishFailed
-from postroom.operations.conditions import OWN_CODES
+from postroom.operations.instances import ERROR_CODES
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "postroom"
@@ -88,8 +88,8 @@ def test_every_code_that_an_instance_can_have_can_be_asked_for() -> None:
         for code, name in error_classes().items()
         if issubclass(_class(name), MessageFailure) and _class(name) is not MessageFailure
     }
-    assert (raised | codes_of_instances()) - OWN_CODES == set()
-    assert OWN_CODES <= DOCUMENTED
+    assert (raised | codes_of_instances()) - ERROR_CODES == set()
+    assert ERROR_CODES <= DOCUMENTED
 
 
 def _class(name: str) -> type[PostroomError]:

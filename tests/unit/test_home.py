@@ -10,32 +10,32 @@ import pytest
 from postroom.cli.exit_codes import ExitCode
 from postroom.cli.main import main
 from postroom.errors import StateError
-from postroom.operations.home import held_home
+from postroom.operations.running import lock_home
 
 
-def test_a_home_is_made_and_held_by_one(tmp_path: Path) -> None:
+def test_a_home_folder_is_created_and_locked_by_one_process(tmp_path: Path) -> None:
     home = tmp_path / "some" / "home"
     with (
-        held_home(home),
-        pytest.raises(StateError, match=f"is up already, as process {os.getpid()}"),
-        held_home(home),
+        lock_home(home),
+        pytest.raises(StateError, match=f"is already running as process {os.getpid()}"),
+        lock_home(home),
     ):
         pass
-    with held_home(home):
+    with lock_home(home):
         pass
 
 
-def test_a_second_up_says_who_was_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_up_names_the_running_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     app = tmp_path / "app.py"
     app.write_text("from postroom import Application\napp = Application('orders')\n")
-    with held_home(tmp_path):
+    with lock_home(tmp_path):
         code = main(["up", str(app), "--home", str(tmp_path)])
     assert code == ExitCode.STATE
-    assert f"is up already, as process {os.getpid()}" in capsys.readouterr().err
+    assert f"is already running as process {os.getpid()}" in capsys.readouterr().err
     assert not (tmp_path / ".postroom" / "postgres").exists()
 
 
-def test_a_home_that_cannot_be_made_is_said_to_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_home_folder_that_cannot_be_created_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     app = tmp_path / "app.py"
     app.write_text("from postroom import Application\napp = Application('orders')\n")
     assert main(["up", str(app), "--home", str(tmp_path / "app.py" / "home")]) in (ExitCode.STATE, ExitCode.USAGE)

@@ -18,7 +18,7 @@ from postroom.message import Body, Bytes, Part
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.statements import statement
 from postroom.messagebox.writing import Cause, write_part
-from postroom.operations.instances import Instance, InstanceQuery, InstanceState, in_pieces, instance_with_id
+from postroom.operations.instances import Instance, InstanceQuery, InstanceState, instance_with_id, iterate_batches
 
 _SUSPENDED = (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE)
 _CAN_BE_SUSPENDED = (InstanceState.READY_TO_RUN, InstanceState.DEHYDRATED)
@@ -47,7 +47,7 @@ def resume_all(connection: Connection, query: InstanceQuery) -> int:
     """Resumes every instance that meets the query and can be resumed; returns how many did."""
     wake_up = WakeUp(connection)
     resumed = 0
-    for ids in in_pieces(connection, _among(query, [InstanceState.SUSPENDED])):
+    for ids in iterate_batches(connection, _among(query, [InstanceState.SUSPENDED])):
         hosts = transaction(connection, partial(_resume, ids=ids))
         resumed += len(hosts)
         wake_up.send(set(hosts.values()))
@@ -62,7 +62,7 @@ def suspend(connection: Connection, instance_id: uuid.UUID) -> None:
 
 def suspend_all(connection: Connection, query: InstanceQuery) -> int:
     """Suspends every instance that meets the query and is not being worked on; returns how many were."""
-    pieces = in_pieces(connection, _among(query, _CAN_BE_SUSPENDED))
+    pieces = iterate_batches(connection, _among(query, _CAN_BE_SUSPENDED))
     return sum(_call(connection, "suspend_instances", ids) for ids in pieces)
 
 
@@ -74,7 +74,7 @@ def terminate(connection: Connection, instance_id: uuid.UUID) -> None:
 
 def terminate_all(connection: Connection, query: InstanceQuery) -> int:
     """Terminates every instance that meets the query and is not being worked on; returns how many were."""
-    pieces = in_pieces(connection, _among(query, _CAN_BE_TERMINATED))
+    pieces = iterate_batches(connection, _among(query, _CAN_BE_TERMINATED))
     return sum(_call(connection, "terminate_instances", ids) for ids in pieces)
 
 

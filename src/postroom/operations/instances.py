@@ -1,16 +1,17 @@
-"""Service instances: what there is, and why it is suspended (INS-01, 11)."""
+"""Service instances: list them, count them, and count the queues that they wait in (INS-01, 11)."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any, Literal
 
-from postroom.errors import NotFound
-from postroom.messagebox.configuration import ServiceClass
+from postroom.agent.error_reports import FAILURE_CODES
+from postroom.errors import NotFound, nearest
+from postroom.messagebox.configuration import ServiceClass, host_named
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.writing import Cause, Task
@@ -18,9 +19,13 @@ from postroom.messagebox.writing import Cause, Task
 #: What instances can be counted by.
 GroupedBy = Literal["host", "port", "error", "reason", "adapter", "uri"]
 
-#: As many as belong into one transaction, and as many as one look finds, which reads the queues whole.
-_AT_A_TIME = 1_000
-_FOUND_AT_A_TIME = 20_000
+#: Why an instance can be suspended: the codes of failures, and those of states that no error is raised for. See
+#: docs/reference/errors.md.
+ERROR_CODES = frozenset({*FAILURE_CODES, "PORT_STOPPED", "PORT_GONE", "OPERATOR", "NO_RECEIVER"})
+
+#: Instances changed in one transaction, and instances read by one query. A query reads the queues whole.
+_BATCH_SIZE = 1_000
+_READ_SIZE = 20_000
 
 
 class InstanceState(IntEnum):
@@ -120,7 +125,7 @@ class InstanceQuery:
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceCount:
-    """So many instances in one state that agree in what they are counted by."""
+    """The number of instances in one state with one value of the field that they are grouped by."""
 
     state: InstanceState
     value: str | None
@@ -129,13 +134,24 @@ class InstanceCount:
     newest: datetime
 
 
+@dataclass(frozen=True, kw_only=True)
+class QueueCount:
+    """The number of instances of one host in one state, and how long the oldest has waited."""
+
+    host: str
+    state: InstanceState
+    count: int
+    oldest: datetime | None
+    age: timedelta | None
+
+
 def list_instances(connection: Connection, query: InstanceQuery) -> list[Instance]:
-    """The instances that meet the query, the latest first."""
+    """Return the instances that match the query, the latest first."""
     return _read(connection, query.parameters())
 
 
 def instance_with_id(connection: Connection, instance_id: uuid.UUID) -> Instance:
-    """The instance, or NotFound."""
+    """Return the instance. Raise NotFound if there is none with that id."""
     found = _read(connection, InstanceQuery(limit=1).parameters() | {"ids": [instance_id]})
     if not found:
         raise NotFound(
@@ -147,7 +163,7 @@ def instance_with_id(connection: Connection, instance_id: uuid.UUID) -> Instance
 
 
 def count_instances(connection: Connection, query: InstanceQuery, by: GroupedBy) -> list[InstanceCount]:
-    """How many instances meet the query, the largest group first."""
+    """Count the instances that match the query, the largest group first."""
     rows = connection.execute(statement("queries/count_instances"), query.parameters() | {"by": by})
     return [
         InstanceCount(state=InstanceState(state), value=value, count=count, oldest=oldest, newest=newest)
@@ -155,14 +171,46 @@ def count_instances(connection: Connection, query: InstanceQuery, by: GroupedBy)
     ]
 
 
-def in_pieces(connection: Connection, query: InstanceQuery) -> Iterator[list[uuid.UUID]]:
-    """The ids of the instances that meet the query now, the first ones first, as many as belong into one transaction.
+def count_queues(connection: Connection) -> list[QueueCount]:
+    """Count the instances in every queue of every host. Empty queues are included."""
+    rows = connection.execute(statement("queries/count_queues"))
+    return [
+        QueueCount(host=host, state=InstanceState(state), count=count, oldest=oldest, age=age)
+        for host, state, count, oldest, age in rows
+    ]
 
-    An instance keeps its number when it is resumed, so that one that fails again at once is not met twice."""
+
+def check_names(connection: Connection, query: InstanceQuery) -> None:
+    """Raise NotFound if the host, port or error code of the query does not exist.
+
+    An unknown name is a typing error, not an empty result."""
+    if query.host is not None:
+        host_named(connection, query.host)
+    if query.port is not None:
+        names = [name for (name,) in connection.execute(statement("queries/list_service_names"))]
+        if query.port not in names:
+            what = f"There is no send port, send port group, receive port or receive location {query.port!r}."
+            raise NotFound(what, hint=nearest(query.port, names, "There are", none="none; run postroom apply first"))
+    if query.error_code is not None and query.error_code not in (codes := sorted(_read_error_codes(connection))):
+        raise NotFound(
+            f"There is no error code {query.error_code!r}.", hint=nearest(query.error_code, codes, "There are")
+        )
+
+
+def _read_error_codes(connection: Connection) -> set[str]:
+    # An adapter may define codes of its own.
+    rows = connection.execute("SELECT DISTINCT error_code FROM suspended_queue WHERE error_code IS NOT NULL")
+    return {*ERROR_CODES, *(code for (code,) in rows)}
+
+
+def iterate_batches(connection: Connection, query: InstanceQuery) -> Iterator[list[uuid.UUID]]:
+    """Yield the ids of the instances that match the query, the oldest first, in batches of one transaction each.
+
+    A resumed instance keeps its number, so an instance that fails again at once is not returned twice."""
     remaining = query.limit
     after = None
     while remaining is None or remaining > 0:
-        limit = _FOUND_AT_A_TIME if remaining is None else min(_FOUND_AT_A_TIME, remaining)
+        limit = _READ_SIZE if remaining is None else min(_READ_SIZE, remaining)
         parameters = replace(query, limit=limit).parameters() | {"direction": 1, "after": after}
         found = _read(connection, parameters)
         if not found:
@@ -170,7 +218,7 @@ def in_pieces(connection: Connection, query: InstanceQuery) -> Iterator[list[uui
         after = found[-1].seq
         remaining = None if remaining is None else remaining - len(found)
         ids = [instance.instance_id for instance in found]
-        yield from (ids[start : start + _AT_A_TIME] for start in range(0, len(ids), _AT_A_TIME))
+        yield from (ids[start : start + _BATCH_SIZE] for start in range(0, len(ids), _BATCH_SIZE))
 
 
 def _read(connection: Connection, parameters: dict[str, Any]) -> list[Instance]:

@@ -1,17 +1,20 @@
-"""The housekeeping jobs: what they did last, and running them now."""
+"""Housekeeping: the jobs, their last runs, and the consistency check."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 
+from postroom.messagebox.check import Violation, check
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.jobs import JobRun, jobs, run_all_jobs_once
+
+__all__ = ["JobListing", "Violation", "check", "list_jobs", "run_jobs"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobListing:
-    """A job and its last run; without times if it never ran."""
+    """A job and its last run. A job that never ran has no times."""
 
     name: str
     interval_seconds: float
@@ -24,7 +27,7 @@ class JobListing:
 
 
 def list_jobs(connection: Connection) -> list[JobListing]:
-    """Every job, in the order in which they run."""
+    """Return every job, in the order in which they run."""
     rows = connection.execute(
         "SELECT name, runs, started_at, finished_at, rows_last, rows_total, error FROM job_runs"
     ).fetchall()
@@ -41,5 +44,5 @@ def list_jobs(connection: Connection) -> list[JobListing]:
 
 
 def run_jobs(connection: Connection) -> list[JobRun]:
-    """Runs every job once, now, after those that another host is running."""
+    """Run every job once, after waiting for a round that another host is running."""
     return run_all_jobs_once(connection)

@@ -1,28 +1,30 @@
-"""A deployed application on its database: what `postroom up` and the demo have in common."""
+"""Deploy an application and prepare a supervisor for it: the part that `postroom up` and the demo share."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from postroom.application.definition import ApplicationDefinition
+from postroom.errors import StateError
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import migrate
 from postroom.messagebox.permission import refusals_told
 from postroom.operations.deployment import apply
-from postroom.operations.home import held_home
 from postroom.operations.receiving import make_watched_folders
 from postroom.operations.supervisor import Say, SparkOptions, Supervisor
 
 
 @contextmanager
-def deployed(
+def deploy_and_supervise(
     definition: ApplicationDefinition, home: Path, *, database: str | None, spark: SparkOptions, say: Say
 ) -> Iterator[Supervisor]:
-    """The application applied to its MessageBox, and a supervisor that is ready to run what it needs."""
-    with held_home(home):
+    """Apply the application to its MessageBox and yield a supervisor that is ready to run."""
+    with lock_home(home):
         if database is not None:
             yield _apply(definition, database, home, None, spark, say)
             return
@@ -47,3 +49,35 @@ def _apply(
                 say(problem)
     say(f"Application {definition.name} is deployed")
     return Supervisor(url, home, server=server, spark=spark, say=say)
+
+
+@contextmanager
+def lock_home(home: Path) -> Iterator[None]:
+    """Lock the home folder for this process. Create it if it is missing.
+
+    Raise StateError if another process has locked it, or if it cannot be used. The kernel releases the lock when the
+    process ends, however it ends."""
+    path = home / ".postroom" / "up.pid"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+")
+    except OSError as error:
+        raise StateError(
+            f"The home folder {home} cannot be used.",
+            why=f"{error.strerror or error}: {error.filename}.",
+            hint="Choose another --home, or run this as the owner of that folder.",
+        ) from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise StateError(
+                f"{home} is already running as process {file.read().strip() or 'unknown'}.",
+                why="One 'postroom up' runs everything in a home folder.",
+                hint="Stop that process first. To change what it runs, use: postroom apply APP",
+            ) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield

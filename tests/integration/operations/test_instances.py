@@ -30,11 +30,11 @@ from postroom.operations.instances import (
     InstanceQuery,
     InstanceState,
     count_instances,
+    count_queues,
     instance_with_id,
     list_instances,
 )
 from postroom.operations.messages import message_with_id, part_named, read_part
-from postroom.operations.queues import count_queues
 from tests.support.box import PROMOTE, Box, Region, Total, interchange
 from tests.support.waiting import PATIENCE
 

@@ -20,11 +20,10 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.running_locations import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.service_subscriptions import SubscriptionState
 from postroom.operations import locations, ports
-from postroom.operations.check import check
 from postroom.operations.hosts import host_instances, list_hosts
 from postroom.operations.instance_changes import resume, terminate
 from postroom.operations.instances import InstanceQuery, list_instances
-from postroom.operations.jobs import list_jobs, run_jobs
+from postroom.operations.jobs import check, list_jobs, run_jobs
 from postroom.operations.messages import (
     list_messages,
     message_with_id,

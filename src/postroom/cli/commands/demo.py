@@ -44,7 +44,7 @@ def demo(frame: Frame, app: Path, keep: bool) -> None:
     from postroom.errors import NotFound, StateError
     from postroom.messagebox.embedded import EmbeddedServer, server_folder
     from postroom.operations.demo import Demo
-    from postroom.operations.running import deployed
+    from postroom.operations.running import deploy_and_supervise
     from postroom.operations.supervisor import SparkOptions
 
     if not app.exists():
@@ -65,7 +65,7 @@ def demo(frame: Frame, app: Path, keep: bool) -> None:
     live.say(f"Running {app} in {home}; PostgreSQL and Spark take a few seconds to start")
     try:
         spark = SparkOptions(master="local[2]")
-        with deployed(definition, home, database=None, spark=spark, say=live.say) as supervisor, live:
+        with deploy_and_supervise(definition, home, database=None, spark=spark, say=live.say) as supervisor, live:
             expected, actual, differences = Demo(supervisor, supervisor.url, home, live.show).run()
     finally:
         if not keep:

@@ -81,8 +81,7 @@ def list_(frame: Frame, /, limit: int, group_by: GroupedBy | None, **conditions:
       postroom instance list --state suspended --port Europe
       postroom instance list --group-by reason
     """
-    from postroom.operations.conditions import check_names
-    from postroom.operations.instances import count_instances, list_instances
+    from postroom.operations.instances import check_names, count_instances, list_instances
 
     with opened(frame) as connection:
         check_names(connection, _query(conditions))
@@ -250,7 +249,7 @@ def _operate(
     done: str,
     question: str,
 ) -> None:
-    from postroom.operations.conditions import check_names
+    from postroom.operations.instances import check_names
     from postroom.operations.several import all_or_none
 
     if bool(ids) == everything:

@@ -85,7 +85,7 @@ def check(frame: Frame) -> None:
     from dataclasses import asdict
 
     from postroom.errors import PostroomError
-    from postroom.operations.check import check as find_violations
+    from postroom.operations.jobs import check as find_violations
 
     with opened(frame) as connection:
         violations = find_violations(connection)

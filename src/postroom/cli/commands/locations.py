@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,10 +10,12 @@ from postroom.cli.frame import Frame, frame_options, pass_frame
 from postroom.cli.lazy import Noun
 from postroom.cli.opening import opened
 from postroom.cli.output import show_rows, tell_below
+from postroom.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from postroom.application import Schedule
     from postroom.messagebox.connection import Connection
 
 _SCHEDULED = ["location", "schedule"]
@@ -127,7 +129,6 @@ def schedule(frame: Frame, /, names: tuple[str, ...], always: bool, **said: str 
       postroom location schedule drop --always
     """
     from postroom.operations import locations
-    from postroom.operations.schedules import schedule_from
     from postroom.operations.several import all_or_none
 
     given = {name: value for name, value in said.items() if value is not None and (name, value) != ("zone", "UTC")}
@@ -138,7 +139,7 @@ def schedule(frame: Frame, /, names: tuple[str, ...], always: bool, **said: str 
             rows = [{"location": name, "schedule": locations.scheduled(connection, name)} for name in names]
         show_rows([{**one, "schedule": str(one["schedule"] or "always")} for one in rows], _SCHEDULED, frame.output)
         return
-    when = None if always else schedule_from(given)
+    when = None if always else _parse_schedule(given)
     with opened(frame) as connection:
         all_or_none(connection, names, lambda connection, name: locations.schedule(connection, name, when))
     now = "always" if when is None else str(when)
@@ -151,3 +152,31 @@ def _change(frame: Frame, names: tuple[str, ...], change: Callable[[Connection, 
     with opened(frame) as connection:
         all_or_none(connection, names, change)
     show_rows([{"location": name, "now": done} for name in names], ["location", "now"], frame.output)
+
+
+def _parse_schedule(options: Mapping[str, str | int]) -> Schedule:
+    """Build a schedule from the command's options. Lists are separated by commas, the ends of a window by a dash."""
+    from postroom.application import Schedule
+
+    fields: dict[str, Any] = dict(options)
+    if "window" in options:
+        fields["window"] = [part.strip() for part in str(options["window"]).split("-")]
+    if "weekdays" in options:
+        fields["weekdays"] = _split_list(options["weekdays"])
+    if "month_weekdays" in options:
+        fields["month_weekdays"] = [item.split() for item in _split_list(options["month_weekdays"])]
+    for name in ("month_days", "months"):
+        if name in options:
+            fields[name] = [-1 if item == "last" else _parse_number(name, item) for item in _split_list(options[name])]
+    return Schedule(**fields)
+
+
+def _split_list(text: str | int) -> list[str]:
+    return [item.strip() for item in str(text).lower().split(",")]
+
+
+def _parse_number(field: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise DefinitionError(f"{field}: {text!r} is not a number.", hint="Write, for example, 1,15.") from None

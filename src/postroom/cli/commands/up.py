@@ -26,7 +26,7 @@ def up(frame: Frame, app: Path, master: str | None, settings: dict[str, str]) ->
     import threading
 
     from postroom.application.load import load
-    from postroom.operations.running import deployed
+    from postroom.operations.running import deploy_and_supervise
     from postroom.operations.supervisor import SparkOptions
 
     def say(what: str) -> None:
@@ -39,7 +39,7 @@ def up(frame: Frame, app: Path, master: str | None, settings: dict[str, str]) ->
         # Not in the handler itself: the main thread may be inside the event's own lock at this moment.
         signal.signal(number, lambda *_: threading.Thread(target=stop.set, daemon=True).start())
     spark = SparkOptions(master=master, settings=settings)
-    with deployed(definition, home, database=frame.database, spark=spark, say=say) as supervisor:
+    with deploy_and_supervise(definition, home, database=frame.database, spark=spark, say=say) as supervisor:
         say(f"{definition.name} is up in {home}; Ctrl-C ends it.")
         supervisor.run(stop)
     say("Everything has ended.")
