@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql.datasource import EqualTo, Filter
 
 import postroom.spark
-from postroom.errors import DefinitionError, NotAllowed, NotFound, Unavailable
+from postroom.errors import BadFilter, DefinitionError, NotAllowed, NotFound, Unavailable
 from postroom.message import Message
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import group_role
 from postroom.spark.history.data_source import History, HistoryReader, Range, login_of
 from postroom.spark.history.tables import TABLES
+from postroom.spark.history.where import parse_where
 from postroom.spark.login import Login
 from tests.conftest import NOT_DURABLE
 from tests.support.box import Box, Priority, Region
@@ -30,20 +31,19 @@ def reader_of(
     table: str,
     columns: list[str] | None = None,
     *,
-    filters: list[Filter] | None = None,
+    where: str | None = None,
     partitions: int = 8,
     max_body: int = 1000,
     user: str | None = None,
 ) -> HistoryReader:
-    reader = HistoryReader(
+    return HistoryReader(
         login=Login(url=box.url, user=user),
         table=TABLES[table],
         columns=columns or [one.split()[0] for one in TABLES[table].schema().split(", ")],
+        where=None if where is None else parse_where(where, TABLES[table]),
         partitions=partitions,
         max_body=max_body,
     )
-    assert list(reader.pushFilters(filters or [])) == []
-    return reader
 
 
 def rows_of(reader: HistoryReader) -> list[dict[str, object]]:
@@ -72,10 +72,10 @@ def test_messages_with_bodies_where_they_are_asked_for(filled: Box) -> None:
 
 def test_contexts_by_property_with_what_is_sensitive_hidden(filled: Box) -> None:
     filled.connection.execute("UPDATE properties SET sensitive = true WHERE key = %s", (Region.key,))
-    rows = rows_of(reader_of(filled, "contexts", filters=[EqualTo(("kind",), "promoted")]))
+    rows = rows_of(reader_of(filled, "contexts", where="kind == 'promoted'"))
     told = {(row["property"], row["value_type"], row["value"]) for row in rows}
     assert told >= {(Region.key, "str", "(hidden)"), (Priority.key, "int", "7")}
-    everybody = rows_of(reader_of(filled, "contexts", filters=[EqualTo(("property",), "BTS#OriginatorPID")]))
+    everybody = rows_of(reader_of(filled, "contexts", where="property == 'BTS#OriginatorPID'"))
     assert [row["value"] for row in everybody] == ["Guest", "Guest"]
 
 
@@ -144,21 +144,124 @@ def test_what_is_meant_has_to_be_there(tmp_path: Path) -> None:
     assert login_of({"user": "olga"}, {"url": "postgresql:///box"}) == Login(url="postgresql:///box", user="olga")
 
 
+def test_where_selects_rows_by_columns_of_every_kind(filled: Box) -> None:
+    [small] = rows_of(reader_of(filled, "messages", where="size < 1000"))
+    one = f"message_id == '{str(small['message_id']).upper()}' and exists(content_type) and parts == 1"
+    assert rows_of(reader_of(filled, "messages", where=one)) == [small]
+    assert rows_of(reader_of(filled, "messages", where="parts & 2 or published_at < '2020-01-01T00:00:00Z'")) == []
+    assert len(rows_of(reader_of(filled, "queues", where="attempt >= 0 and seq > 0 and state == 'suspended'"))) == 2
+    # A port may have any name.
+    assert rows_of(reader_of(filled, "queues", where="service == 'x\\' OR true --'")) == []
+
+
+def test_where_and_ranges_apply_together(filled: Box) -> None:
+    reader = reader_of(filled, "queues", ["seq"], where="service == 'Europe' or service == 'Nobody'")
+    first, second = sorted(int(str(row["seq"])) for row in rows_of(reader))
+    read = [row for batch in reader.read(Range(str(second), None)) for row in batch.to_pylist()]
+    assert read == [{"seq": second}] != [{"seq": first}]
+
+
 @pytest.fixture
-def table(session: SparkSession, filled: Box) -> DataFrame:
+def registered(session: SparkSession) -> Iterator[SparkSession]:
+    """The session with the format, and with push-down enabled as a user of other data sources may have it."""
+    setting = "spark.sql.python.filterPushdown.enabled"
+    session.conf.set(setting, "true")
     postroom.spark.register(session)
-    return session.read.format("postroom").option("url", filled.url).load("messages")
+    yield session
+    session.conf.unset(setting)
 
 
-def test_a_notebook_reads_joins_and_filters(session: SparkSession, filled: Box, table: DataFrame) -> None:
+@pytest.fixture
+def table(registered: SparkSession, filled: Box) -> DataFrame:
+    return registered.read.format("postroom").option("url", filled.url).load("messages")
+
+
+def test_a_notebook_reads_joins_and_filters(registered: SparkSession, filled: Box, table: DataFrame) -> None:
     soon = datetime.now(UTC) + timedelta(days=1)
     small = table.where(table.size < 1000).where(table.published_at < soon).select("message_id", "size")
     assert [row["size"] for row in small.collect()] == [8]
-    contexts = session.read.format("postroom").option("url", filled.url).load("contexts")
+    contexts = registered.read.format("postroom").option("url", filled.url).load("contexts")
     regions = contexts.where("property = 'Orders#Region'").join(small, "message_id")
     assert [row["value"] for row in regions.collect()] == ["EU"]
-    plan = small._jdf.queryExecution().executedPlan().toString()
-    assert "Filter (" not in plan, plan
+
+
+def test_registering_leaves_the_settings_of_the_session_alone(session: SparkSession) -> None:
+    before = session.conf.get("spark.sql.python.filterPushdown.enabled")
+    postroom.spark.register(session)
+    assert session.conf.get("spark.sql.python.filterPushdown.enabled") == before == "false"
+
+
+def test_a_filter_on_a_dataframe_does_not_change_the_dataframe(table: DataFrame) -> None:
+    assert table.count() == 2
+    small, large = table.where("size < 1000"), table.where("size >= 1000")
+    assert [row["size"] for row in small.collect()] == [8]
+    assert [row["size"] for row in large.collect()] == [300_000]
+    assert [row["size"] for row in small.collect()] == [8]
+    assert table.count() == 2
+
+
+def test_two_filters_of_one_dataframe_can_be_united_and_joined(table: DataFrame) -> None:
+    small, large = table.where("size < 1000"), table.where("size >= 1000")
+    assert sorted(row["size"] for row in small.union(large).collect()) == [8, 300_000]
+    assert small.crossJoin(large).count() == 1
+    left, right = table.where("size < 1000").alias("left"), table.alias("right")
+    joined = left.join(right, "parts").selectExpr("left.size AS one", "right.size AS other")
+    assert sorted((row["one"], row["other"]) for row in joined.collect()) == [(8, 8), (8, 300_000)]
+    assert table.join(table.where("size < 1000").select("message_id"), "message_id").count() == 1
+
+
+def test_a_cached_filter_does_not_change_the_dataframe(table: DataFrame) -> None:
+    small = table.where("size < 1000").cache()
+    try:
+        assert (small.count(), table.count(), table.where("size >= 1000").count(), small.count()) == (1, 2, 1, 1)
+    finally:
+        small.unpersist()
+
+
+def test_a_temporary_view_can_be_filtered_again_and_again(registered: SparkSession, table: DataFrame) -> None:
+    table.createOrReplaceTempView("stored")
+    try:
+        counts = [
+            registered.sql(f"SELECT count(*) AS n FROM stored {where}").collect()[0]["n"]
+            for where in ("WHERE size < 1000", "", "WHERE size >= 1000", "WHERE size IS NULL", "")
+        ]
+        assert counts == [1, 2, 1, 0, 2]
+        both = "SELECT size FROM stored WHERE size < 1000 UNION ALL SELECT size FROM stored WHERE size >= 1000"
+        assert sorted(row["size"] for row in registered.sql(both).collect()) == [8, 300_000]
+    finally:
+        registered.catalog.dropTempView("stored")
+
+
+def test_a_view_in_sql_takes_where_as_an_option(registered: SparkSession, filled: Box) -> None:
+    registered.sql(
+        "CREATE TEMPORARY VIEW waiting USING postroom"
+        f" OPTIONS (table 'queues', url '{filled.url}', where \"service == 'Europe' and attempt >= 0\")"
+    )
+    try:
+        counts = [
+            registered.sql(f"SELECT count(*) AS n FROM waiting {where}").collect()[0]["n"]
+            for where in ("", "WHERE state = 'active'", "")
+        ]
+        assert counts == [2, 0, 2]
+    finally:
+        registered.catalog.dropTempView("waiting")
+
+
+def test_each_dataframe_has_its_own_where(registered: SparkSession, filled: Box) -> None:
+    reader = registered.read.format("postroom").option("url", filled.url)
+    small = reader.option("where", "size < 1000").load("messages")
+    large = reader.option("where", "size >= 1000").load("messages")
+    assert [row["size"] for row in small.collect()] == [8]
+    assert [row["size"] for row in large.where("size > 0").collect()] == [300_000]
+    assert sorted(row["size"] for row in small.union(large).collect()) == [8, 300_000]
+
+
+def test_a_where_that_cannot_be_read_is_an_error_of_load(registered: SparkSession, filled: Box) -> None:
+    with pytest.raises(BadFilter, match="no column colour"):
+        History({"path": "queues", "where": "colour == 'red'"}).schema()
+    reader = registered.read.format("postroom").option("url", filled.url).option("where", "size < ")
+    with pytest.raises(Exception, match="The filter ends where a value is expected"):
+        reader.load("messages")
 
 
 def test_columns_are_chosen_by_a_schema_too(session: SparkSession, filled: Box) -> None:

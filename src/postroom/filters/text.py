@@ -28,11 +28,14 @@ from postroom.values import Value, ValueType, value_from_text, value_to_text
 _OPERATORS = {operator.symbol: operator for operator in Operator if operator is not Operator.EXISTS}
 _COMPARISONS = "==, !=, <, <=, >, >= or &"
 _MAX_DEPTH = 100
+_UNKNOWN = "What programs or other applications promote has to be declared: app.property(...)."
 
 
-def parse(text: str, properties: Iterable[Comparable]) -> Filter:
-    """The filter that ``text`` says over ``properties``; BadFilter points at the character that is wrong."""
-    return _Parser(text, properties).parse()
+def parse(text: str, properties: Iterable[Comparable], *, noun: str = "property", unknown: str = _UNKNOWN) -> Filter:
+    """Parse ``text`` as a filter over ``properties``; BadFilter points at the character that is wrong.
+
+    ``noun`` is what its errors call a property, and ``unknown`` the hint for a name that resembles none."""
+    return _Parser(text, properties, noun, unknown).parse()
 
 
 def format_filter(filter: Filter) -> str:
@@ -74,8 +77,10 @@ def _is_dotted(prefix: str) -> bool:
 
 
 class _Parser:
-    def __init__(self, text: str, properties: Iterable[Comparable]) -> None:
+    def __init__(self, text: str, properties: Iterable[Comparable], noun: str, unknown: str) -> None:
         self._text = text
+        self._noun = noun
+        self._unknown = unknown
         # A word at a time: what is wrong first is told first.
         self._source = tokens(text)
         self._tokens: list[Token] = []
@@ -114,7 +119,7 @@ class _Parser:
             return self._exists()
         if token.kind is not Kind.NAME:
             hint = "There is no not; write the opposite comparison." if token.text == "not" else ""
-            raise self._unexpected(token, "a property, exists(...) or a parenthesis", hint)
+            raise self._unexpected(token, f"a {self._noun}, exists(...) or a parenthesis", hint)
         return self._comparison(token)
 
     def _in_parentheses(self, opening: Token) -> Filter:
@@ -127,8 +132,8 @@ class _Parser:
         return inside
 
     def _exists(self) -> Filter:
-        self._expect(Kind.OPEN, "( and a property")
-        property = self._property(self._expect(Kind.NAME, "a property"))
+        self._expect(Kind.OPEN, f"( and a {self._noun}")
+        property = self._property(self._expect(Kind.NAME, f"a {self._noun}"))
         self._expect(Kind.CLOSE, "a closing parenthesis")
         return property.exists()
 
@@ -147,7 +152,7 @@ class _Parser:
             raise self._unexpected(token, "a value", "Text values stand in quotes, as in 'EU'." if token.text else "")
         if operator is Operator.BITAND and property.value_type is not ValueType.INT:
             named = property.value_type.python_type.__name__
-            what = f"{property.dotted} is of type {named}, and a bitwise AND needs an int property"
+            what = f"{property.dotted} is of type {named}, and a bitwise AND needs an int {self._noun}"
             raise error_at(self._text, token.start, what, "To join two comparisons write and.")
         if property.value_type is ValueType.STR and token.kind is not Kind.STRING:
             hint = f"Put the value in quotes: '{token.text}'."
@@ -173,12 +178,14 @@ class _Parser:
         if found:
             full = sorted(f"{format_property(each)} ({each.value_type.python_type.__name__})" for each in found)
             raise error_at(
-                self._text, token.start, f"{token.text} could be {' or '.join(full)}", "Write the property's full name."
+                self._text,
+                token.start,
+                f"{token.text} could be {' or '.join(full)}",
+                f"Write the {self._noun}'s full name.",
             )
         near = difflib.get_close_matches(word, [name for name in self._named if "#" not in name], n=3, cutoff=0.7)
-        declare = "What programs or other applications promote has to be declared: app.property(...)."
-        hint = f"Did you mean {' or '.join(near)}?" if near else declare
-        raise error_at(self._text, token.start, f"There is no property {token.text}", hint)
+        hint = f"Did you mean {' or '.join(near)}?" if near else self._unknown
+        raise error_at(self._text, token.start, f"There is no {self._noun} {token.text}", hint)
 
     def _peek(self) -> Token:
         if self._next == len(self._tokens):

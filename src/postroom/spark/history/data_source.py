@@ -1,30 +1,29 @@
 """What is in the MessageBox as tables for notebooks: ``spark.read.format("postroom").load("messages")``.
 
-A task reads a range of a table with a cursor on the server, a few rows at a time, so that its memory stays flat
-whatever the size of the table. Spark hands over filters. It does not say which columns it needs, so those that are
-wanted are named by the reader.
-"""
+A task reads a range of a table with a server-side cursor, a few rows at a time. Its memory stays flat whatever the size
+of the table. The options ``columns`` and ``where`` say which columns and rows PostgreSQL sends.
 
-# Spark calls the methods by these names.
-# ruff: noqa: N802
+The reader does not implement ``pushFilters``: Spark 4.3 keeps a reader that took filters for every later query over the
+same DataFrame, which then misses rows (docs/history.md).
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import psycopg
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from postroom.errors import DefinitionError, NotAllowed, NotFound, Unavailable
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.statements import statement
-from postroom.spark.history.filters import Condition, condition
 from postroom.spark.history.tables import TABLES, HistoryTable
+from postroom.spark.history.where import Condition, parse_where
 from postroom.spark.login import Login
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ _MAX_BODY = 1_048_576
 _ROWS_AT_A_TIME = 1_000
 #: Each may have a body of the largest size that is read.
 _BODIES_AT_A_TIME = 64
-_OPTIONS = ("table", "path", "url", "home", "user", "columns", "partitions", "maxBody")
+_OPTIONS = ("table", "path", "url", "home", "user", "columns", "where", "partitions", "maxBody")
 
 
 def register_history(
@@ -47,8 +46,7 @@ def register_history(
     home: str | os.PathLike[str] | None = None,
     user: str | None = None,
 ) -> None:
-    """Makes the format ``postroom`` known to a session, with the MessageBox that is meant unless a reader says
-    otherwise, and lets Spark hand filters over to it."""
+    """Register the format ``postroom`` with a session; the arguments are the defaults of its options."""
     # Spark plans in a process of its own, which has neither this one's environment nor its current folder.
     given = {
         "url": url or (None if home else os.environ.get("POSTROOM_DATABASE")),
@@ -57,7 +55,6 @@ def register_history(
     }
     registered = type("History", (History,), {"defaults": {name: text for name, text in given.items() if text}})
     session.dataSource.register(registered)
-    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 
 
 class History(DataSource):
@@ -65,8 +62,8 @@ class History(DataSource):
 
     Options: ``table`` (or the argument of ``load``): messages, contexts or queues. ``url`` of the MessageBox, or
     ``home``, the folder whose embedded one runs, and ``user`` to log in as (default: what was registered). ``columns``,
-    divided by commas: those to read (default: all but bodies). ``partitions``: at most so many tasks. ``maxBody``: a
-    longer body is null.
+    separated by commas: those to read (default: all but bodies). ``where``: a filter over the table's columns, which
+    PostgreSQL applies. ``partitions``: maximum number of tasks. ``maxBody``: a longer body is null.
     """
 
     #: What was said when the format was registered.
@@ -79,6 +76,7 @@ class History(DataSource):
     def schema(self) -> str:
         columns = self.options.get("columns")
         names = None if columns is None else [name.strip() for name in columns.split(",")]
+        self._where()  # an error belongs to load(), not to the first query
         return self._table().schema(names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -86,6 +84,7 @@ class History(DataSource):
             login=login_of(self.options, self.defaults),
             table=self._table(),
             columns=schema.fieldNames(),
+            where=self._where(),
             partitions=self._number("partitions", _PARTITIONS),
             max_body=self._number("maxBody", _MAX_BODY),
         )
@@ -102,6 +101,10 @@ class History(DataSource):
             what = f"There is no table {name!r}." if name else "No table is named."
             raise NotFound(what, hint=f'Write load("messages"); the tables are {", ".join(TABLES)}.')
         return TABLES[name]
+
+    def _where(self) -> Condition | None:
+        text = self.options.get("where")
+        return None if text is None else parse_where(text, self._table())
 
     def _number(self, option: str, default: int) -> int:
         text = str(self.options.get(option, default))
@@ -145,7 +148,14 @@ class HistoryReader(DataSourceReader):
     """Plans in a process of its own beside the driver, reads in the tasks."""
 
     def __init__(
-        self, *, login: Login, table: HistoryTable, columns: Sequence[str], partitions: int, max_body: int
+        self,
+        *,
+        login: Login,
+        table: HistoryTable,
+        columns: Sequence[str],
+        where: Condition | None = None,
+        partitions: int,
+        max_body: int,
     ) -> None:
         table.schema(columns)  # names those that are not there
         self._login = login
@@ -153,15 +163,7 @@ class HistoryReader(DataSourceReader):
         self._columns = tuple(columns)
         self._partitions = partitions
         self._max_body = max_body
-        self._conditions: list[Condition] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        for filter in filters:
-            found = condition(filter, self._table)
-            if found is None:
-                yield filter
-            else:
-                self._conditions.append(found)
+        self._where = where
 
     def partitions(self) -> Sequence[InputPartition]:
         with self._login.connect("history") as connection:
@@ -201,7 +203,7 @@ class HistoryReader(DataSourceReader):
         if "%(max_body)s" in source:
             source = source.replace("%(max_body)s", "%s")
             given.append(self._max_body)
-        conditions = list(self._conditions)
+        conditions = [] if self._where is None else [self._where]
         for operator, bound in ((">=", range_.start), ("<", range_.end)):
             if bound is not None:
                 conditions.append((f"place {operator} %s::{self._table.place}", [bound]))

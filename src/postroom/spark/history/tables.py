@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 
 import pyarrow as pa
@@ -17,19 +18,21 @@ _ROWS_A_TASK = 50_000
 
 
 class ColumnKind(Enum):
-    """What a column holds: Spark's type, Arrow's, and how it is selected."""
+    """What a column holds: Spark's type, Arrow's, how it is selected, and the Python type of the values that a filter
+    compares it with, or None."""
 
-    ID = ("string", pa.string(), "{}::text")
-    TEXT = ("string", pa.string(), "{}")
-    INT = ("int", pa.int32(), "{}")
-    LONG = ("bigint", pa.int64(), "{}")
-    TIME = ("timestamp", pa.timestamp("us", tz="UTC"), "{}")
-    BYTES = ("binary", pa.binary(), "{}")
+    ID = ("string", pa.string(), "{}::text", str)
+    TEXT = ("string", pa.string(), "{}", str)
+    INT = ("int", pa.int32(), "{}", int)
+    LONG = ("bigint", pa.int64(), "{}", int)
+    TIME = ("timestamp", pa.timestamp("us", tz="UTC"), "{}", datetime)
+    BYTES = ("binary", pa.binary(), "{}", None)
 
-    def __init__(self, spark: str, arrow: pa.DataType, selected: str) -> None:
+    def __init__(self, spark: str, arrow: pa.DataType, selected: str, compared: type | None) -> None:
         self.spark = spark
         self.arrow = arrow
         self.selected = selected
+        self.compared = compared
 
 
 @dataclass(frozen=True, kw_only=True)
