@@ -6,9 +6,9 @@ import uuid
 
 from postroom.clock import Clock
 from postroom.hosts.service import Service
-from postroom.hosts.thread_connections import Connect, LazyConnection
 from postroom.hosts.work_in_hand import WorkInHand
 from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 
 

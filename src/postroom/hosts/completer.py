@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -10,12 +9,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 
+from postroom.background_loop import BackgroundLoop
 from postroom.clock import Clock
-from postroom.hosts.loop import Loop
 from postroom.hosts.outcomes import Outcome, Verdict
-from postroom.hosts.thread_connections import Connect, LazyConnection
 from postroom.hosts.work_in_hand import WorkInHand
-from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, Suspension
 
 _AT_A_TIME = 1000
@@ -48,24 +46,23 @@ class Completer:
         self._outcomes: deque[tuple[ClaimedMessage, Outcome]] = deque()
         self._batch: list[tuple[ClaimedMessage, Outcome]] = []
         self._idle = False
-        self._wake = threading.Event()
         #: How many messages came to which end: completed, settled, released, retried, suspended, discarded.
         self.counts: Counter[str] = Counter()
-        self.loop = Loop("complete", self._step, interrupt=self._wake.set)
+        self.loop = BackgroundLoop("complete", self._step)
 
     def store(self, claimed: ClaimedMessage, outcome: Outcome) -> None:
         """Takes note; returns at once."""
         self._outcomes.append((claimed, outcome))
         if self._idle:
-            self._wake.set()
+            self.loop.wake()
 
     def close(self) -> None:
         self._connection.close()
 
-    def _step(self) -> None:
+    def _step(self) -> float:
         self._batch = self._batch or self._take()
         if not self._batch:
-            return
+            return _PATIENCE
         self.counts += self._write(_by_claim(self._batch))
         settled, self._batch = self._batch, []
         self._work.settle([claimed.seq for claimed, _ in settled])
@@ -73,15 +70,15 @@ class Completer:
             self._scheduled(min(delays))
         if self._settled is not None:
             self._settled()
+        return 0.0
 
     def _take(self) -> list[tuple[ClaimedMessage, Outcome]]:
         if not self._outcomes:
-            self._wake.clear()
             self._idle = True
             # Asked again, because a thread may have looked at the flag just before it was set.
             if not self._outcomes:
-                self._wake.wait(_PATIENCE)
-            self._idle = False
+                return []
+        self._idle = False
         return [self._outcomes.popleft() for _ in range(min(len(self._outcomes), _AT_A_TIME))]
 
     def _write(self, claims: dict[uuid.UUID, _Outcomes]) -> Counter[str]:

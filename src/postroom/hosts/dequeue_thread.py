@@ -6,15 +6,14 @@ import logging
 import threading
 from datetime import timedelta
 
+from postroom.backoff import Backoff
 from postroom.hosts.completer import Completer
 from postroom.hosts.service import Service
 from postroom.hosts.thread_connections import ThreadConnections
 from postroom.hosts.work_in_hand import WorkInHand
 from postroom.messagebox.queues import ClaimedMessage, Retry
 
-#: After a defect: a second, twice as long each time, four minutes at most.
-_FIRST_DELAY = timedelta(seconds=1)
-_DOUBLINGS = 8
+_BACKOFF = Backoff(first=1.0, longest=256.0)
 _log = logging.getLogger(__name__)
 
 
@@ -54,7 +53,7 @@ def _later(claimed: ClaimedMessage, error: Exception) -> Retry:
     """A service answers for its messages; what it lets through is a defect of its own. The message is kept, and comes
     back, but not at once: it would be back before anybody could do something about it, again and again."""
     return Retry(
-        delay=_FIRST_DELAY * 2 ** min(claimed.attempt, _DOUBLINGS),
+        delay=timedelta(seconds=_BACKOFF.delay(claimed.attempt + 1)),
         code="UNEXPECTED",
         description=f"The host could not handle the message.\n{type(error).__name__}: {error}\n"
         "The traceback is in the host's log.",

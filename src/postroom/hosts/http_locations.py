@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 import ssl
-import threading
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.http.server import HttpServer, Limits
+from postroom.background_loop import BackgroundLoop
 from postroom.hosts.http_requests import HttpRequests, Locations
-from postroom.hosts.loop import Loop
 from postroom.hosts.shared_connections import SharedConnections
-from postroom.hosts.thread_connections import Connect, LazyConnection
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.throttling import ThrottleWatch
 
 _log = logging.getLogger(__name__)
@@ -64,8 +63,7 @@ class HttpLocations:
         self._connections = SharedConnections(connect, _CONNECTIONS)
         self._open: dict[Listener, _Open] = {}
         self._problems: dict[Listener, str] = {}
-        self._wake = threading.Event()
-        self.loop = Loop("http locations", self._step, interrupt=self._wake.set)
+        self.loop = BackgroundLoop("http locations", self._step)
 
     def close(self, within: float) -> None:
         """Ends every listener; what is under way is answered. To be called after the loop has ended."""
@@ -79,9 +77,9 @@ class HttpLocations:
         """Where it listens now."""
         return sorted(each.server.port for each in self._open.values())
 
-    def _step(self) -> None:
+    def _step(self) -> float:
         self.follow(receive_locations(self._configuration.get(), host_id=self._host_id))
-        self._wake.wait(_LOOK_SECONDS)
+        return _LOOK_SECONDS
 
     def follow(self, deployed: list[ReceiveLocation]) -> None:
         """Serves these locations from now on."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 
-from postroom.hosts.loop import Loop
-from postroom.hosts.thread_connections import Connect, LazyConnection
+from postroom.background_loop import BackgroundLoop
+from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.jobs import JobSettings, jobs, run_due_jobs
 
 _log = logging.getLogger(__name__)
@@ -19,14 +18,13 @@ class JobLoop:
         self._connection = LazyConnection(connect)
         self._jobs = jobs(settings)
         self._tick = min(job.interval for job in self._jobs).total_seconds() / 2
-        self._wake = threading.Event()
-        self.loop = Loop("jobs", self._step, interrupt=self._wake.set)
+        self.loop = BackgroundLoop("jobs", self._step)
 
     def close(self) -> None:
         self._connection.close()
 
-    def _step(self) -> None:
+    def _step(self) -> float:
         for run in run_due_jobs(self._connection.get(), self._jobs):
             if run.error:
                 _log.warning("job %s failed: %s", run.name, run.error)
-        self._wake.wait(self._tick)
+        return self._tick

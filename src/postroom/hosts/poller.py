@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
 
+from postroom.background_loop import BackgroundLoop
 from postroom.hosts.claimer import Claimer
-from postroom.hosts.loop import Loop
 from postroom.hosts.work_in_hand import WorkInHand
 from postroom.messagebox.configuration import Dequeuing
 
@@ -28,14 +27,12 @@ class Poller:
         self._interval = dequeuing.polling_interval
         self._work = work
         self._claimer, self._helper = new_claimer(), new_claimer()
-        self._wake = threading.Event()
         self._woken_at = 0.0
-        self._backlog = threading.Event()
+        self._has_backlog = False
         name = dequeuing.service_class.name.lower()
-        self._loops = (
-            Loop(f"poll {name}", self._poll, interrupt=self._wake.set),
-            Loop(f"help {name}", self._help, interrupt=self._backlog.set),
-        )
+        self._polling = BackgroundLoop(f"poll {name}", self._poll)
+        self._helping = BackgroundLoop(f"help {name}", self._help)
+        self._loops = (self._polling, self._helping)
 
     def start(self) -> None:
         for loop in self._loops:
@@ -55,31 +52,34 @@ class Poller:
 
     @property
     def stopping(self) -> bool:
-        return self._loops[0].stopping
+        return self._polling.stopping
 
     def wake(self) -> None:
         """There may be something to do."""
         self._woken_at = time.monotonic()
-        self._wake.set()
+        self._polling.wake()
 
     def due_in(self, delay: timedelta) -> None:
         """Something was scheduled: what is due before the next regular poll is not to wait for it."""
         if delay <= self._interval:
             self.wake()
 
-    def _poll(self) -> None:
+    def _poll(self) -> float:
         room, generation = self._work.wait_for_room(_PATIENCE)
         if room and not self.stopping:
-            self._wake.clear()
             claimed = self._claimer.claim(room, generation)
             if claimed == room:
-                self._backlog.set()
+                self._has_backlog = True
+                self._helping.wake()
             elif claimed == 0:
                 just_woken = time.monotonic() - self._woken_at < _AFTER_WAKE_UP
-                self._wake.wait(_AFTER_WAKE_UP if just_woken else self._interval.total_seconds())
+                return _AFTER_WAKE_UP if just_woken else self._interval.total_seconds()
+        return 0.0
 
-    def _help(self) -> None:
-        if self._backlog.wait(_PATIENCE):
-            room, generation = self._work.wait_for_room(_PATIENCE, when_empty=True)
-            if room and not self.stopping and self._helper.claim(room, generation) < room:
-                self._backlog.clear()
+    def _help(self) -> float:
+        if not self._has_backlog:
+            return _PATIENCE
+        room, generation = self._work.wait_for_room(_PATIENCE, when_empty=True)
+        if room and not self.stopping and self._helper.claim(room, generation) < room:
+            self._has_backlog = False
+        return 0.0

@@ -18,11 +18,10 @@ import psycopg
 from psycopg import sql
 
 from postroom.agent.wake_up import channel_of
-from postroom.hosts.loop import Loop
+from postroom.background_loop import BackgroundLoop
 from postroom.hosts.pooler import backend_pid, check_session, refuse_transaction_pooler
-from postroom.hosts.thread_connections import Connect
 from postroom.messagebox.configuration import Host
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connect, Connection
 from postroom.messagebox.queues import HostQueues
 
 _log = logging.getLogger(__name__)
@@ -86,7 +85,7 @@ class Registration:
         self.host_instance = 0
         #: How often the lock was lost and taken again.
         self.returns = 0
-        self.loop = Loop("registration", self._step, interrupt=self._interrupt)
+        self.loop = BackgroundLoop("registration", self._step, interrupt=self._interrupt)
 
     def register(self) -> int:
         """A new number, with its lock. Refuses a connection on which a session lock would not hold."""
@@ -119,13 +118,14 @@ class Registration:
     def _interrupt(self) -> None:
         os.write(self._interrupter, b"x")
 
-    def _step(self) -> None:
+    def _step(self) -> float:
         if self._connection is None:
             self._register_again()
             self.returns += 1
             self._on_back()
         try:
             self._watch(self._connection)
+            return 0.0
         except BaseException:
             self._on_lost()
             connection, self._connection = self._connection, None

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from postroom.hosts.outcomes import Outcome
-from postroom.hosts.thread_connections import Connect, ThreadConnections
+from postroom.hosts.thread_connections import ThreadConnections
 from postroom.messagebox.configuration import Host
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connect, Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from postroom.messagebox.service_subscriptions import ServiceSubscriptions
 

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 import psycopg
 
 from postroom.errors import Unavailable
-from postroom.hosts.thread_connections import Connect, LazyConnection
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connect, Connection, LazyConnection
 
 
 class SharedConnections:

@@ -14,9 +14,10 @@ from postroom.hosts.in_order import InOrder
 from postroom.hosts.instance_work import InstanceWork
 from postroom.hosts.poller import Poller
 from postroom.hosts.service import Service
-from postroom.hosts.thread_connections import Connect, ThreadConnections
+from postroom.hosts.thread_connections import ThreadConnections
 from postroom.hosts.work_in_hand import WorkInHand
 from postroom.messagebox.configuration import Dequeuing
+from postroom.messagebox.connection import Connect
 from postroom.messagebox.queues import HostQueues
 
 _log = logging.getLogger(__name__)

@@ -4,41 +4,18 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
 
 import psycopg
 
 from postroom.errors import Unavailable
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connect, Connection, LazyConnection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, StoredPart
-
-Connect = Callable[[], Connection]
 
 
 class ReadInterrupted(Unavailable):
     """The MessageBox was lost in the middle of reading a message; nothing is wrong with the message."""
 
     code = "READ_INTERRUPTED"
-
-
-class LazyConnection:
-    """A connection that is opened when it is asked for, and again when it broke."""
-
-    def __init__(self, connect: Connect) -> None:
-        self._connect = connect
-        self._connection: Connection | None = None
-
-    def get(self) -> Connection:
-        if self._connection is None or self._connection.closed:
-            self._connection = self._connect()
-        return self._connection
-
-    def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(psycopg.Error):
-                connection.close()
 
 
 class ThreadConnections:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import random
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from postroom.backoff import Backoff
 from postroom.errors import DefinitionError, Unavailable
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+Connect = Callable[[], Connection]
 T = TypeVar("T")
 
 _OPTIONS = "-c search_path=messagebox,management,pg_temp -c client_min_messages=warning"
@@ -28,6 +30,7 @@ _SETTINGS = {
 #: A whole transaction is tried again after these: another one was in the way, and nothing of ours was kept.
 _TRY_AGAIN = (pg.DeadlockDetected, pg.SerializationFailure)
 _ATTEMPTS = 8
+_BACKOFF = Backoff(first=0.005, longest=0.64)
 
 
 def connect(
@@ -89,12 +92,31 @@ def _read_address(url: str) -> dict[str, Any]:
 
 def transaction(connection: Connection, work: Callable[[Connection], T]) -> T:
     """Runs ``work`` in one transaction, again from its start after a deadlock or a serialisation failure."""
-    for attempt in range(_ATTEMPTS):
+    for attempt in range(1, _ATTEMPTS + 1):
         try:
             with connection.transaction():
                 return work(connection)
         except _TRY_AGAIN:
-            if attempt == _ATTEMPTS - 1:
+            if attempt == _ATTEMPTS:
                 raise
-            time.sleep(random.uniform(0, 0.01 * 2**attempt))
+            time.sleep(_BACKOFF.delay(attempt))
     raise AssertionError("unreachable")
+
+
+class LazyConnection:
+    """A connection that is opened when it is first needed, and again after it was closed or broke."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._connection: Connection | None = None
+
+    def get(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = self._connect()
+        return self._connection
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psycopg
 
+from postroom.backoff import Backoff
 from postroom.errors import Unavailable
 from postroom.messagebox.configuration import hosts, receive_locations, send_ports
 from postroom.messagebox.connection import connect
@@ -30,7 +31,7 @@ _LOOK_SECONDS = 0.2
 _LOOK_FOR_HOSTS_SECONDS = 5.0
 _LOOK_AT_LOCATIONS_SECONDS = 1.0
 _STOP_SECONDS = 30.0
-_LONGEST_PAUSE = 30.0
+_BACKOFF = Backoff(first=1.0, longest=30.0)
 #: A process that ran this long before it ended is started again without a pause.
 _RAN_WELL_SECONDS = 60.0
 
@@ -89,7 +90,8 @@ class _Child:
         self._forget()
         if time.monotonic() - self.started > _RAN_WELL_SECONDS:
             self.failures = 0
-        self.not_before = time.monotonic() + (min(2.0**self.failures, _LONGEST_PAUSE) - 1 if self.failures else 0.0)
+        # The first restart is immediate.
+        self.not_before = time.monotonic() + _BACKOFF.delay(self.failures)
         self.failures += 1
         return code
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
 
+from postroom.background_loop import BackgroundLoop
+from postroom.backoff import Backoff
 from postroom.clock import Clock, system_clock
-from postroom.errors import PostroomError
+from postroom.errors import PostroomError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import LazyConnection
 from postroom.messagebox.running_locations import LocationProgress
 from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.progress import BulkMeter, BulkProgress
@@ -30,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.2
 _PROGRESS_SECONDS, _TELL_SECONDS = 2.0, 10.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_BACKOFF = Backoff(first=0.5, longest=30.0)
 _DRAIN_SECONDS = 30.0
 
 
@@ -51,8 +54,8 @@ class RunningBulk(RunningLocation):
         self._answered = True  # by nobody: there is no query that would have to
         self._files = BulkFiles(session, location, login=login, home=home)
         self.counts = self._files.counts
-        self._publisher = threading.Thread(target=self._publish, name=f"jobs of {location.name}", daemon=True)
-        self._ending = threading.Event()
+        self._jobs = BackgroundLoop(f"jobs of {location.name}", self._publish, backoff=_BACKOFF)
+        self._jobs_connection = LazyConnection(partial(login.connect, "bulk"))
         self._meter = BulkMeter(location.name, location.location_id)
         self._seen: BulkProgress | None = None
         self._look_at = self._tell_at = 0.0
@@ -60,13 +63,13 @@ class RunningBulk(RunningLocation):
 
     def start(self) -> None:
         super().start()
-        self._publisher.start()
+        self._jobs.start()
         _log.info("%s: receiving", self.location.name)
 
     def check(self, *, may_start: bool = True) -> None:
         """Tells how far it has come. A location that has stopped claims nothing more."""
-        if self._files.stopped_by:
-            self._stopping.set()
+        if self._files.stopped_by and not self._intake_loop.stopping:
+            self._stop_intake()
         now = time.monotonic()
         if self._files.is_busy and now >= self._look_at:
             self._look_at = now + _PROGRESS_SECONDS
@@ -79,16 +82,16 @@ class RunningBulk(RunningLocation):
     def stop(self, *, drain: bool = False) -> None:
         """Claims nothing more and ends the job; with ``drain``, after what is claimed has been published, unless that
         takes too long: what is not published is read by the next process from where this one was."""
-        self._stopping.set()
-        self._thread.join()
+        self._stop_intake()
         if drain:
             self._wait_until_published()
-        self._ending.set()
-        while self._publisher.is_alive():
+        self._jobs.stop()
+        while not self._jobs.join(0.0):
             # Again and again: the job may be about to begin.
             with suppress(Exception):  # Spark may be gone, and the job with it
                 self._files.cancel()
-            self._publisher.join(0.5)
+            self._jobs.join(0.5)
+        self._jobs_connection.close()
 
     def _wait_until_published(self) -> None:
         deadline = time.monotonic() + _DRAIN_SECONDS
@@ -114,23 +117,20 @@ class RunningBulk(RunningLocation):
 
     # -- the jobs ----------------------------------------------------------------------------------------------
 
-    def _publish(self) -> None:
-        pause = _FIRST_PAUSE
-        while not self._ending.is_set():
-            try:
-                with self._login.connect("bulk") as connection:
-                    while not self._ending.is_set():
-                        if self._has_to_wait() or not self._files.receive(connection):
-                            self._ending.wait(_LOOK_SECONDS)
-                        else:
-                            self._file_at = time.monotonic()
-                            self._last_batch_at = self._clock()
-                        pause, self._failure = _FIRST_PAUSE, None
-            except Exception as error:
-                if self._ending.is_set():
-                    return
-                expected = isinstance(error, psycopg.OperationalError | PostroomError)
-                self._failure = text = reason_of(error) if expected else f"a job failed: {reason_of(error)}"
-                _log.warning("%s: %s", self.location.name, text)
-                self._ending.wait(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+    def _publish(self) -> float:
+        """Receive one file. Return the seconds until the next one is looked for."""
+        try:
+            if self._has_to_wait() or not self._files.receive(self._jobs_connection.get()):
+                self._failure = None
+                return _LOOK_SECONDS
+        except Exception as error:
+            self._jobs_connection.close()
+            self._failure = reason_of(error)
+            if isinstance(error, psycopg.OperationalError | PostroomError):
+                raise
+            self._failure = f"a job failed: {self._failure}"
+            raise Unavailable("A job failed.", why=reason_of(error)) from error
+        self._failure = None
+        self._file_at = time.monotonic()
+        self._last_batch_at = self._clock()
+        return 0.0

@@ -9,18 +9,21 @@ import time
 from collections import Counter
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
 
+from postroom.background_loop import BackgroundLoop
+from postroom.backoff import Backoff
 from postroom.clock import Clock, system_clock
 from postroom.errors import PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, LazyConnection
 from postroom.messagebox.running_locations import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.throttling import Throttle
-from postroom.spark.intake.taking_in import is_drained, is_row_stream, taking_in
+from postroom.spark.intake.taking_in import TakingIn, is_drained, is_row_stream, taking_in
 from postroom.spark.login import Login
 from postroom.spark.reasons import reason_of
 from postroom.spark.receive.rate import Rate
@@ -34,7 +37,9 @@ _log = logging.getLogger(__name__)
 
 _LOOK_EVERY = timedelta(milliseconds=100)
 _SHORTEST_LOOK = 0.02
-_FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_CLAIM_PAUSE = 0.5, 30.0, 5.0
+#: Between two looks whether another process has released the location.
+_STANDBY_SECONDS = 1.0
+_QUERY_BACKOFF, _INTAKE_BACKOFF = Backoff(first=0.5, longest=30.0), Backoff(first=0.5, longest=5.0)
 _DRAIN_SECONDS = 30.0
 _BATCH_SECONDS, _TALLY_SECONDS = 5.0, 20.0
 
@@ -62,24 +67,25 @@ class RunningLocation:
         self._home = home
         self._clock = clock
         self._trigger = trigger
-        self._stopping = threading.Event()
         self._hurrying = threading.Event()
         self._active = threading.Event()
-        self._thread = threading.Thread(target=self._take_in, name=f"taking in for {location.name}", daemon=True)
+        self._intake_loop = BackgroundLoop(f"intake of {location.name}", self._take_in, backoff=_INTAKE_BACKOFF)
+        self._intake_connection = LazyConnection(partial(login.connect, "claims"))
+        self._intake: TakingIn | None = None
+        self._report = LocationReport()
         self._query: StreamingQuery | None = None
         self._answered = False
         self._counted = -1
         self._looked_at = ""
         self._start_at = 0.0
-        self._pause = _FIRST_PAUSE
-        self._claim_pause = _FIRST_PAUSE
+        self._query_failures = 0
         self._rate = Rate()
         self._failure: str | None = None
         self._claim_failure: str | None = None
         self._last_batch_at: datetime | None = None
 
     def start(self) -> None:
-        self._thread.start()
+        self._intake_loop.start()
 
     @property
     def is_starting(self) -> bool:
@@ -104,8 +110,7 @@ class RunningLocation:
 
     def stop(self, *, drain: bool = False) -> None:
         """Takes in nothing more and ends the query; with ``drain``, after what was taken in has been published."""
-        self._stopping.set()
-        self._thread.join()
+        self._stop_intake()
         if drain and self._query is not None:
             self._wait_until_published()
         self._stop_query()
@@ -136,8 +141,8 @@ class RunningLocation:
     def _try_later(self, failure: str) -> None:
         self._failure = failure
         _log.warning("%s: %s", self.location.name, failure)
-        self._start_at = time.monotonic() + self._pause
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        self._query_failures += 1
+        self._start_at = time.monotonic() + _QUERY_BACKOFF.delay(self._query_failures)
 
     def _stop_query(self) -> None:
         if self._query is None:
@@ -183,7 +188,7 @@ class RunningLocation:
                 tally = progress.observedMetrics[TALLY]
                 done = {name: int(tally[name] or 0) for name in TALLIED}
                 self.counts.update(done)
-                self._pause = _FIRST_PAUSE
+                self._query_failures = 0
                 self._failure = None
                 if any(done.values()):
                     self._rate.add(done["published"])
@@ -192,40 +197,43 @@ class RunningLocation:
 
     # -- taking in ---------------------------------------------------------------------------------------------
 
-    def _take_in(self) -> None:
-        report = LocationReport()
-        while not self._stopping.is_set():
-            try:
-                with self._login.connect("claims") as connection:
-                    try:
-                        self._take_in_over(connection, report)
-                    except psycopg.Error:
-                        raise  # there is nobody to tell
-                    except Exception as error:
-                        self._claim_failure = f"nothing can be taken in: {reason_of(error)}"
-                        report.tell(connection, self._progress())
-                        raise
-            except Exception as error:
-                # Whatever it is, the next location must not suffer, and this one is tried again.
-                expected = isinstance(error, psycopg.OperationalError | PostroomError | OSError)
-                text = str(error).strip().replace("\n", " ")
-                _log.warning("%s: %s", self.location.name, text, exc_info=None if expected else error)
-                self._stopping.wait(self._claim_pause)
-                self._claim_pause = min(2 * self._claim_pause, _LONGEST_CLAIM_PAUSE)
+    def _take_in(self) -> float:
+        """Scan once. Return the seconds until the next scan."""
+        try:
+            return self._scan(self._intake_connection.get())
+        except Exception:
+            self._intake = None
+            self._intake_connection.close()
+            raise
 
-    def _take_in_over(self, connection: Connection, report: LocationReport) -> None:
-        work = taking_in(connection, self.location, self._home, self._clock)
-        while not self._stopping.is_set():
-            scan = work.scan()
-            self._claim_pause = _FIRST_PAUSE
-            self._claim_failure = None
-            (self._active.set if scan.active else self._active.clear)()
-            if scan.active:
-                report.tell(connection, self._progress())
-            wait = work.next_look(_LOOK_EVERY) if scan.active else 10 * _LOOK_EVERY
-            self._stopping.wait(max(wait.total_seconds(), _SHORTEST_LOOK))
-        report.end(connection, self.location.location_id)
-        work.release()
+    def _scan(self, connection: Connection) -> float:
+        try:
+            if self._intake is None:
+                self._intake = taking_in(connection, self.location, self._home, self._clock)
+            scan = self._intake.scan()
+        except psycopg.Error:
+            raise  # the failure cannot be reported over this connection
+        except Exception as error:
+            self._claim_failure = f"nothing can be taken in: {reason_of(error)}"
+            self._report.tell(connection, self._progress())
+            raise
+        self._claim_failure = None
+        if not scan.active:
+            self._active.clear()
+            return _STANDBY_SECONDS
+        self._active.set()
+        self._report.tell(connection, self._progress())
+        return max(self._intake.next_look(_LOOK_EVERY).total_seconds(), _SHORTEST_LOOK)
+
+    def _stop_intake(self) -> None:
+        self._intake_loop.stop()
+        self._intake_loop.join()
+        if self._intake is not None:
+            with suppress(psycopg.Error, PostroomError):
+                self._report.end(self._intake_connection.get(), self.location.location_id)
+                self._intake.release()
+        self._intake = None
+        self._intake_connection.close()
 
     def _progress(self) -> LocationProgress:
         state, reason = LocationState.RECEIVING if self._answered else LocationState.STARTING, None
