@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from postroom.messagebox.configuration import receive_locations
 from postroom.messagebox.connection import connect
+from postroom.spark.intake import archiving, finishing
 from postroom.spark.intake import claim as claims
 from postroom.spark.intake import claims as claiming
-from postroom.spark.intake import finishing
 from postroom.spark.intake.claims import Claimer
 from postroom.spark.login import Login
 from postroom.spark.receive import task as receive_task
 from postroom.spark.receive.task import ReceiveTask
 from tests.support.dying import die, then_die
+from tests.support.file_systems import refuse_links_into
 
 #: Where it dies: what is put in the place of what.
 POINTS: dict[str, Callable[[], None]] = {
@@ -32,11 +35,25 @@ POINTS: dict[str, Callable[[], None]] = {
     "after the claim is forgotten": lambda: setattr(claims, "forget", then_die(claims.forget)),
     "before the archive has the file": lambda: setattr(os, "link", die),
     "while the archive and the location have it": lambda: setattr(os, "link", then_die(os.link)),
-    "before the archive is synced": lambda: setattr(finishing, "_sync", die),
+    "before the archive is synced": lambda: setattr(archiving, "sync_folder", die),
+    "after the original is removed, with a copy in the archive": lambda: setattr(finishing, "sync_folder", die),
+    "while the file is copied to the archive": lambda: setattr(shutil, "copyfileobj", _copy_half_and_die),
+    "after the file is copied to the archive": lambda: setattr(shutil, "copystat", then_die(shutil.copystat)),
 }
 
+#: Those that are passed only if the archive is on another file system.
+COPY_POINTS = frozenset(point for point in POINTS if "cop" in point)
 
-def main(url: str, user: str, location_name: str, home: str, point: str) -> None:
+
+def _copy_half_and_die(reader: BinaryIO, writer: BinaryIO, *_: object) -> None:
+    writer.write(reader.read(10))
+    writer.flush()
+    die()
+
+
+def main(url: str, user: str, location_name: str, home: str, point: str, archive_elsewhere: str = "") -> None:
+    if archive_elsewhere:
+        refuse_links_into(Path(archive_elsewhere))
     with connect(url, user=user) as connection:
         [location] = [one for one in receive_locations(connection) if one.name == location_name]
         claimer = Claimer(connection, location, Path(home))

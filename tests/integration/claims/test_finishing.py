@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -13,15 +17,18 @@ import pytest
 from postroom import pipelines
 from postroom.agent.receiving import Receiver
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Connection, connect
 from postroom.spark.executor import drop_executor
 from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim, ClaimState
 from postroom.spark.intake.claims import Claimer
+from postroom.spark.intake.finishing import finish
 from postroom.spark.login import Login
 from postroom.spark.receive.task import ReceiveTask
 from tests.integration.claims.conftest import MakeClaimer, MovedClock
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
+from tests.support.file_systems import folder_on_another_file_system, refuse_links_into
 from tests.support.waiting import wait_until
 
 Claimed = Callable[[], list[Claim]]
@@ -249,11 +256,7 @@ def test_an_archived_file_never_takes_the_place_of_another(
     links: bool,
 ) -> None:
     if not links:
-
-        def refuse(*_: object, **__: object) -> None:
-            raise OSError(errno.EXDEV, "Invalid cross-device link")
-
-        monkeypatch.setattr(os, "link", refuse)
+        refuse_links_into(archive, monkeypatch)
     bodies = [b'{"region": "EU", "n": %d}' % number for number in range(3)]
     for body in bodies:
         (folder / "daily.json").write_bytes(body)
@@ -263,6 +266,83 @@ def test_an_archived_file_never_takes_the_place_of_another(
     assert (archive / "daily.json").read_bytes() == bodies[0]
     assert all(path.suffix == ".json" for path in archive.iterdir())
     assert box.count("claims") == 0
+
+
+RACES = 60
+
+
+@pytest.fixture
+def other_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with folder_on_another_file_system(tmp_path, monkeypatch) as folder:
+        yield folder
+
+
+@pytest.fixture
+def finish_at_once(box: Box, other_archive: Path) -> Iterator[Callable[[Claim, Claim], None]]:
+    """Finishes two claims at the same time, each in a thread and over a session of its own."""
+    start = Barrier(2)
+
+    def finish_one(connection: Connection, claim: Claim) -> list[str]:
+        start.wait()
+        return finish(connection, [claim], other_archive)
+
+    with ThreadPoolExecutor(2) as threads, ExitStack() as stack:
+        connections = [stack.enter_context(connect(box.url, user=box.host().role_name)) for _ in range(2)]
+
+        def finish_both(*both: Claim) -> None:
+            assert list(threads.map(finish_one, connections, both)) == [[], []]
+            assert not any(claim.path.exists() for claim in both)
+
+        yield finish_both
+
+
+def test_two_archived_files_of_one_name_are_both_kept_on_another_file_system(
+    tmp_path: Path, other_archive: Path, finish_at_once: Callable[[Claim, Claim], None]
+) -> None:
+    for race in range(RACES):
+        files = [published_file(tmp_path, name=f"{race}.json", body=b"%d" % number) for number in range(2)]
+        finish_at_once(*files)
+        assert sorted(path.read_bytes() for path in other_archive.iterdir()) == [b"0", b"1"], f"race {race}"
+        for path in other_archive.iterdir():
+            path.unlink()
+
+
+def test_two_attempts_at_one_file_archive_it_once_on_another_file_system(
+    tmp_path: Path, other_archive: Path, finish_at_once: Callable[[Claim, Claim], None]
+) -> None:
+    for race in range(RACES):
+        claim = published_file(tmp_path, name="daily.json", body=b"%d" % race)
+        finish_at_once(claim, claim)
+        [archived] = other_archive.iterdir()
+        assert (archived.name, archived.read_bytes()) == ("daily.json", b"%d" % race)
+        archived.unlink()
+
+
+def test_an_archive_without_hard_links_has_the_interchange_id_in_the_names(
+    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    archive = tmp_path / "archive"
+    claims_of_one_name = [published_file(tmp_path, name="daily.json", body=b"%d" % number) for number in range(2)]
+    for claim in [*claims_of_one_name, *claims_of_one_name]:
+        assert finish(box.connection, [claim], archive) == []
+    assert {path.name: path.read_bytes() for path in archive.iterdir()} == {
+        f"daily.{claim.interchange_id}.json": b"%d" % number for number, claim in enumerate(claims_of_one_name)
+    }
+
+
+def published_file(tmp_path: Path, *, name: str, body: bytes) -> Claim:
+    """A claimed file whose messages are committed."""
+    interchange_id = uuid.uuid4()
+    path = tmp_path / f"{interchange_id}~{name}"
+    path.write_bytes(body)
+    status = path.lstat()
+    return Claim(
+        interchange_id=interchange_id, name=name, path=path, size=status.st_size, modified_ns=status.st_mtime_ns
+    )
 
 
 def test_a_file_that_cannot_be_archived_stays_and_is_tried_again(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,10 +17,11 @@ from postroom.spark.intake.claims import Claimer
 from postroom.spark.login import Login
 from postroom.spark.receive.task import ReceiveTask
 from tests.integration.claims.conftest import MovedClock
-from tests.integration.claims.dies import POINTS, main
+from tests.integration.claims.dies import COPY_POINTS, POINTS, main
 from tests.support.box import Box
 from tests.support.dying import run_and_die
 from tests.support.file_location import add_file_location
+from tests.support.file_systems import refuse_links_into
 from tests.support.waiting import wait_until
 
 FILES = 4
@@ -63,17 +65,33 @@ def test_killed(point: str, box: Box, tmp_path: Path, folder: Path) -> None:
     assert box.suspended() == []
 
 
-@pytest.mark.parametrize("point", [point for point in POINTS if "archive" in point])
-def test_killed_while_archiving(point: str, box: Box, tmp_path: Path, folder: Path) -> None:
+ARCHIVE_POINTS = [point for point in POINTS if "archive" in point]
+
+
+@pytest.mark.parametrize(
+    ("point", "elsewhere"),
+    [
+        *((point, False) for point in ARCHIVE_POINTS if point not in COPY_POINTS),
+        *((point, True) for point in ARCHIVE_POINTS),
+    ],
+)
+def test_killed_while_archiving(
+    point: str, elsewhere: bool, box: Box, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The archive has each original once, complete, also if it is on another file system."""
     box.add_port("Everything", "exists(Region)")
     archive = tmp_path / "archive"
     location = add_file_location(box, folder, settle=0, archive=archive)
     for number in range(FILES):
         (folder / f"{number}.json").write_bytes(order(number))
-    run_and_die(main, box.url, box.host().role_name, location.name, str(tmp_path), point)
+    run_and_die(
+        main, box.url, box.host().role_name, location.name, str(tmp_path), point, str(archive) if elsewhere else ""
+    )
+    if elsewhere:
+        refuse_links_into(archive, monkeypatch)
     run_to_the_end(box, location, tmp_path, folder)
     assert box.queued() == {"Everything": FILES}
-    assert {path.name: path.read_bytes() for path in archive.iterdir()} == {
+    assert {path.name: path.read_bytes() for path in archive.iterdir() if path.suffix != ".tmp"} == {
         f"{number}.json": order(number) for number in range(FILES)
     }
 
@@ -131,3 +149,17 @@ def test_what_does_not_belong_into_the_private_folder_is_reported(claimer: Claim
     [problem] = claimer.scan().problems
     assert "notes.txt" in problem
     assert (claimer.private_folder / "notes.txt").exists()
+
+
+def test_temporary_files_of_a_crash_are_removed_from_the_archive_when_they_are_old(
+    box: Box, tmp_path: Path, folder: Path
+) -> None:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    location = add_file_location(box, folder, settle=0, archive=archive)
+    old, young = archive / ".postroom-old.tmp", archive / ".postroom-young.tmp"
+    for path in (old, young):
+        path.write_bytes(b"half")
+    os.utime(old, (1_000_000_000, 1_000_000_000))
+    run_to_the_end(box, location, tmp_path, folder)
+    assert list(archive.iterdir()) == [young]

@@ -26,8 +26,7 @@ def make_folder(folder: Path) -> None:
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     for path in reversed(missing):
         path.mkdir(exist_ok=True)
-        with _descriptor(path.parent) as parent:
-            os.fsync(parent)
+        sync_folder(path.parent)
 
 
 @contextmanager
@@ -37,6 +36,12 @@ def opened_folder(folder: Path) -> Iterator[int]:
         make_folder(folder)
     with _descriptor(folder) as descriptor:
         yield descriptor
+
+
+def sync_folder(folder: Path) -> None:
+    """Return when the names in the folder are on disk."""
+    with _descriptor(folder) as descriptor:
+        os.fsync(descriptor)
 
 
 @contextmanager
@@ -51,7 +56,7 @@ def temporary_name(folder: int) -> Iterator[str]:
 
 
 def remove_left_over(folder: Path, *, before: datetime) -> None:
-    """Removes hidden files of ours that a crash left behind; ``before`` must be so long ago that nobody writes them."""
+    """Remove temporary files that a crash left behind: those that nobody has written to since ``before``."""
     for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
         with suppress(FileNotFoundError):
             if path.lstat().st_mtime < before.timestamp():

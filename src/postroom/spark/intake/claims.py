@@ -26,7 +26,7 @@ from pathlib import Path
 
 from postroom.adapters import watched_folder
 from postroom.adapters.file.definition import PRIVATE_FOLDER
-from postroom.adapters.file.folder import make_folder
+from postroom.adapters.file.folder import make_folder, remove_left_over
 from postroom.agent.receiving import read_progress
 from postroom.clock import Clock, system_clock
 from postroom.messagebox.configuration import ReceiveLocation
@@ -44,6 +44,7 @@ MOST_OUTSTANDING = 5_000
 
 _AT_A_TIME = 500
 _RECOVER_EVERY = timedelta(seconds=2)
+_LEFT_OVER_AFTER = timedelta(days=1)
 _ID_LENGTH = 36
 _LONGEST_NAME = 255
 
@@ -258,6 +259,8 @@ class Claimer:
         if self._recovered_at is None or not timedelta() <= now - self._recovered_at < _RECOVER_EVERY:
             # What is there is listed before the rows are read: a task removes a file first and then its row.
             there = self._listed()
+            if first and self._archive is not None:
+                remove_left_over(self._archive, before=now - _LEFT_OVER_AFTER)
             for found in claims.unfinished(self._connection, self._location_id):
                 self._mend(found, first=first)
             self._adopt(there)

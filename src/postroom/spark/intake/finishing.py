@@ -3,23 +3,18 @@ that was published."""
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import Path
 
-from postroom.adapters.file.folder import make_folder
+from postroom.adapters.file.folder import sync_folder
 from postroom.messagebox.connection import Connection
 from postroom.spark.intake import claim as claims
+from postroom.spark.intake.archiving import add_to_archive, remove_marker
 from postroom.spark.intake.claim import Claim, ClaimState
 
 #: Beside the folders of the locations, for files that somebody wrote to after they were published.
 KEPT_FOLDER = "kept"
-
-_NO_LINK = {errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 
 
 def finish(connection: Connection, published: Sequence[Claim], archive: Path | None) -> list[str]:
@@ -60,12 +55,24 @@ def _take_away(claim: Claim, archive: Path | None) -> Path | None:
             return _keep(claim)
         if archive is None:
             claim.path.unlink()
+            return None
+        copied = add_to_archive(claim, archive)
+        kept = None
+        if is_unchanged(claim):
+            claim.path.unlink()
         else:
-            _archive(claim, archive)
+            kept = _keep(claim)  # a copy may lack what was written during the copy
+        if copied:
+            # A machine that crashes must not bring the original back without the marker: it would be archived again.
+            sync_folder(claim.path.parent)
+            remove_marker(claim, archive)
+        return kept
     except FileNotFoundError:
         # Dealt with before a crash, or by another attempt of the same task.
         if claim.path.exists():
             raise
+        if archive is not None:
+            remove_marker(claim, archive)
     return None
 
 
@@ -75,64 +82,3 @@ def _keep(claim: Claim) -> Path:
     kept = folder / claim.path.name
     claim.path.rename(kept)
     return kept
-
-
-def _archive(claim: Claim, archive: Path) -> None:
-    """Under its own name, or if that is taken, with the interchange id in it. On disk before the claim is forgotten."""
-    make_folder(archive)
-    with claim.path.open("rb") as file:
-        os.fsync(file.fileno())
-    for target in (archive / claim.name, archive / _unique_name(claim)):
-        try:
-            _move(claim.path, target)
-            break
-        except FileExistsError:
-            if target.samefile(claim.path):
-                claim.path.unlink()  # a crash came between the new name and the end of the old one
-                break
-    else:
-        raise FileExistsError(errno.EEXIST, f"{target} is there already")
-    _sync(archive)
-
-
-def _unique_name(claim: Claim) -> str:
-    name = PurePath(claim.name)
-    # Room for the id: a name may have 255 bytes.
-    stem = name.stem.encode()[:160].decode(errors="ignore")
-    return f"{stem}.{claim.interchange_id}{name.suffix[:32]}"
-
-
-def _move(source: Path, target: Path) -> None:
-    """To a name that must be free, which a plain rename does not ask."""
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError as error:
-        if error.errno not in _NO_LINK:
-            raise
-        _copy(source, target)
-    source.unlink()
-
-
-def _copy(source: Path, target: Path) -> None:
-    """To another file system, or to one without links."""
-    if target.exists():
-        raise FileExistsError(errno.EEXIST, f"{target} is there already")
-    unfinished = target.with_name(f".postroom-{source.name[:36]}.tmp")
-    try:
-        with source.open("rb") as reader, unfinished.open("wb") as writer:
-            shutil.copyfileobj(reader, writer, 1 << 20)
-            writer.flush()
-            os.fsync(writer.fileno())
-        shutil.copystat(source, unfinished)
-        unfinished.rename(target)
-    finally:
-        with suppress(FileNotFoundError):
-            unfinished.unlink()
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

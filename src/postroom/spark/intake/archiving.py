@@ -1,0 +1,100 @@
+"""Add the originals of published files to an archive folder.
+
+A file gets its name in the archive by a hard link, which never replaces another file, so that two processes that
+archive files of the same name at the same time keep both. A file from another file system is copied first:
+
+    copy under a temporary name ─► link as marker ─► link as its own name ─► remove the original ─► remove the marker
+
+The marker is a hidden name with the interchange id, and stands for a complete copy. An attempt that finds it after a
+crash continues with that copy, and recognises its own file in the archive by the inode.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path, PurePath
+
+from postroom.adapters.file.folder import make_folder, opened_folder, sync_folder, temporary_name
+from postroom.spark.intake.claim import Claim
+
+_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+_COPY_SIZE = 1 << 20
+
+
+def add_to_archive(claim: Claim, archive: Path) -> bool:
+    """Add a claimed file to the archive under its own name, or with its interchange id if that name is taken.
+
+    The original stays; the archived file is on disk when this returns. Repeating it adds nothing. Returns True if the
+    file was copied from another file system: call ``remove_marker`` when the original is gone.
+    """
+    make_folder(archive)
+    with claim.path.open("rb") as file:
+        os.fsync(file.fileno())
+    copied = False
+    try:
+        _link(claim.path, claim, archive)
+    except OSError as error:
+        if error.errno != errno.EXDEV and error.errno not in _NO_HARD_LINKS:
+            raise
+        _link_copy(claim, archive)
+        copied = True
+    sync_folder(archive)
+    return copied
+
+
+def remove_marker(claim: Claim, archive: Path) -> None:
+    """Remove the marker of a copy whose original is gone."""
+    _marker(claim, archive).unlink(missing_ok=True)
+
+
+def _link(file: Path, claim: Claim, archive: Path) -> None:
+    """Give a file its name in the archive."""
+    for target in (archive / claim.name, archive / _unique_name(claim)):
+        try:
+            os.link(file, target, follow_symlinks=False)
+            return
+        except FileExistsError:
+            if os.path.samestat(target.lstat(), file.lstat()):
+                return  # an earlier attempt has done it
+    raise FileExistsError(errno.EEXIST, f"{target} exists already")
+
+
+def _link_copy(claim: Claim, archive: Path) -> None:
+    marker = _marker(claim, archive)
+    if not marker.exists():
+        with opened_folder(archive) as folder, temporary_name(folder) as name:
+            temporary = archive / name
+            with claim.path.open("rb") as reader, temporary.open("xb") as writer:
+                shutil.copyfileobj(reader, writer, _COPY_SIZE)
+                writer.flush()
+                shutil.copystat(claim.path, temporary)
+                os.fsync(writer.fileno())
+            try:
+                os.link(temporary, marker)
+            except FileExistsError:
+                pass  # another attempt has copied the same file
+            except OSError as error:
+                if error.errno not in _NO_HARD_LINKS:
+                    raise
+                # No other file can have this name, so that replacing it is safe.
+                temporary.replace(archive / _unique_name(claim))
+                return
+        # Another attempt may have archived and removed the original during the copy, and its marker. This raises
+        # FileNotFoundError then, before the file gets a second name.
+        claim.path.lstat()
+    _link(marker, claim, archive)
+
+
+def _marker(claim: Claim, archive: Path) -> Path:
+    # A name of a temporary file: if a crash leaves it behind, ``remove_left_over`` removes it. The archived file has
+    # a name of its own by then.
+    return archive / f".postroom-{claim.interchange_id}.tmp"
+
+
+def _unique_name(claim: Claim) -> str:
+    name = PurePath(claim.name)
+    # A name may have 255 bytes, 37 of which are for the id.
+    stem = name.stem.encode()[:160].decode(errors="ignore")
+    return f"{stem}.{claim.interchange_id}{name.suffix[:32]}"
