@@ -29,9 +29,9 @@ from postroom.errors import BadValue, NotFound, StateError, Unavailable
 from postroom.message import Body, Context, Message, Part
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.permission import refusals_told
-from postroom.operations.addressing import directed_to
 from postroom.operations.hosts import publishing_host
 from postroom.operations.opening import open_messagebox
+from postroom.operations.ports.addressing import directed_to
 from postroom.operations.properties import deployed_properties, property_named
 from postroom.properties import Property
 from postroom.values import type_of

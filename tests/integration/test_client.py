@@ -16,8 +16,8 @@ from postroom.errors import BadValue, NotAllowed, NotFound, RoutingFailure, Stat
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import migrate
-from postroom.operations import ports
-from postroom.operations.deployment import apply
+from postroom.operations.deployment.apply import apply
+from postroom.operations.ports import send_ports
 
 Region = Property("Orders.Region", str)
 Total = Property("Orders.Total", Decimal)
@@ -128,9 +128,9 @@ def test_a_whole_message_may_be_published_too(client: Client) -> None:
 def test_changes_of_others_are_seen_at_once(client: Client, database: str) -> None:
     client.publish(b"", promoted={Region: "EU"})
     with connect(database) as connection:
-        ports.unenlist(connection, "Europe")
+        send_ports.unenlist(connection, "Europe")
         assert client.publish(b"", promoted={Region: "EU"}).subscribers == ("Audit",)
-        ports.start(connection, "Europe")
+        send_ports.start(connection, "Europe")
         assert client.publish(b"", promoted={Region: "EU"}).subscribers == ("Audit", "Europe")
 
 

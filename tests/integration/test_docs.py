@@ -10,7 +10,7 @@ import pytest
 
 from postroom.application.load import load
 from postroom.messagebox.connection import Connection, connect
-from postroom.operations.deployment import apply
+from postroom.operations.deployment.apply import apply
 from tests.support.pages import ROOT, blocks, pages
 
 TABLES = (ROOT / "docs" / "reference" / "tables.md").read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ import pytest
 from postroom import pipelines
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
-from postroom.operations.locations import list_locations
+from postroom.operations.ports.receive_locations import list_locations
 from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.once import receive_once
 from postroom.spark.login import Login

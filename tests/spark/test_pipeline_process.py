@@ -14,7 +14,7 @@ from psycopg import sql
 
 from postroom import Schedule, pipelines
 from postroom.errors import StateError, Unavailable
-from postroom.operations import locations
+from postroom.operations.ports import receive_locations as locations
 from postroom.spark import pipeline_process
 from postroom.spark.login import Login
 from postroom.spark.pipeline_once import PipelineOnce

@@ -26,7 +26,7 @@ from postroom.messagebox.configuration import host_named
 from postroom.messagebox.connection import connect
 from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
 from postroom.messagebox.throttling import store_thresholds
-from postroom.operations.deployment import apply
+from postroom.operations.deployment.apply import apply
 from postroom.spark.login import Login
 from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess

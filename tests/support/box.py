@@ -20,7 +20,8 @@ from postroom.messagebox.configuration import Host, ReceiveLocation, hosts, rece
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import create_host
 from postroom.messagebox.subscriptions import deploy_property
-from postroom.operations import groups, ports
+from postroom.operations.ports import groups
+from postroom.operations.ports import send_ports as ports
 from postroom.pipelines import ReceivePipeline
 from postroom.properties import Property
 from postroom.system_properties import BTS, SYSTEM_PROPERTIES

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from postroom.application import Application
 from postroom.messagebox.connection import Connection
-from postroom.operations.deployment import apply
-from postroom.operations.plans import Plan
+from postroom.operations.deployment.apply import apply
+from postroom.operations.deployment.plan import Plan
 
 HOME = Path("/srv/orders")
 

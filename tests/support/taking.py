@@ -9,7 +9,7 @@ from postroom.message import Bytes, Message, Part
 from postroom.messagebox.bodies import message_of
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, StoredPart
-from postroom.operations.instance_changes import resume
+from postroom.operations.instances.changes import resume
 from tests.support.box import Box
 
 QUEUES = HostQueues("Default")

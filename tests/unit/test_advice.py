@@ -12,8 +12,8 @@ import pytest
 from postroom.cli.main import COMMANDS
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.writing import Cause, Task
-from postroom.operations.advice import advice
-from postroom.operations.instances import Instance, InstanceState
+from postroom.operations.instances.advice import advice
+from postroom.operations.instances.listing import Instance, InstanceState
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 ERRORS = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"

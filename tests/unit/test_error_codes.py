@@ -13,7 +13,7 @@ import pytest
 
 from postroom.cli.exit_codes import exit_code
 from postroom.errors import DefinitionRefused, MessageFailure, PostroomError, PublishFailed
-from postroom.operations.instances import ERROR_CODES
+from postroom.operations.instances.listing import ERROR_CODES
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "postroom"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from postroom.cli.main import main
-from postroom.operations.supervisor import SparkOptions
+from postroom.operations.running.supervisor import SparkOptions
 from postroom.spark.settings import for_bulk, settings_for
 
 

@@ -9,7 +9,7 @@ import click
 from postroom.cli.output import Format, show_rows
 
 if TYPE_CHECKING:
-    from postroom.operations.matched_messages import ComparedMessage, MatchedMessages
+    from postroom.operations.explain.matching_messages import ComparedMessage, MatchedMessages
 
 
 def show_matched(found: MatchedMessages) -> None:

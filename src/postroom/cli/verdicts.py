@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from postroom.filters.authorisation import MessagePredicate
     from postroom.filters.explain import Explanation, GroupExplanation, PredicateExplanation
     from postroom.message import Context
-    from postroom.operations.explaining import MessageExplanation, SubscriberExplanation
+    from postroom.operations.explain.explanation import MessageExplanation, SubscriberExplanation
 
 _WIDEST_PREDICATE = 60
 
@@ -41,7 +41,7 @@ _OTHERS = {
 def show_explanation(explained: MessageExplanation) -> None:
     """One message with its subscribers, and how many there are besides those that are shown."""
     from postroom.errors import AuthenticationFailure
-    from postroom.operations.explaining import Verdict
+    from postroom.operations.explain.explanation import Verdict
 
     click.secho(explained.title, bold=True)
     _show_context(explained.context)
@@ -251,7 +251,7 @@ def mark(good: bool) -> str:
 
 
 def _verdict_mark(subscriber: SubscriberExplanation) -> str:
-    from postroom.operations.explaining import Verdict
+    from postroom.operations.explain.explanation import Verdict
 
     if subscriber.verdict in (Verdict.SUSPENDS, Verdict.NOT_AUTHORISED, Verdict.NOT_ENLISTED):
         return click.style("○", fg="yellow")
@@ -265,7 +265,7 @@ def _said(predicate: PredicateExplanation) -> str:
 
 
 def _in_words(subscriber: SubscriberExplanation) -> str:
-    from postroom.operations.explaining import Verdict
+    from postroom.operations.explain.explanation import Verdict
 
     match subscriber.verdict:
         case Verdict.RECEIVES:

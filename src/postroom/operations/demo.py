@@ -17,8 +17,8 @@ from pathlib import Path
 
 from postroom.errors import StateError
 from postroom.messagebox.connection import Connection, connect
-from postroom.operations import ports
-from postroom.operations.supervisor import Supervisor
+from postroom.operations.ports import send_ports
+from postroom.operations.running.supervisor import Supervisor
 
 _WITH_AUDIT, _WITHOUT_AUDIT, _MALFORMED = 240, 80, 12
 _FOLDERS = {"Europe": "europe", "BigOrders": "big", "Audit": "audit"}
@@ -70,7 +70,7 @@ class Demo:
         with self._running(), connect(self._url, application_name="postroom demo") as connection:
             self._drop(audited)
             self._wait(connection, f"{len(audited)} orders dropped, {_MALFORMED} of them malformed", _expected(audited))
-            ports.unenlist(connection, "Audit")
+            send_ports.unenlist(connection, "Audit")
             self._drop(unaudited)
             expected = _expected(orders)
             self._wait(connection, f"Audit unenlisted, {len(unaudited)} more orders dropped", expected)

@@ -14,7 +14,7 @@ from postroom.messagebox.configuration import Host, application_properties, host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.namespaces import dotted_name, split_key
-from postroom.operations.discretion import HIDDEN, sensitive_keys
+from postroom.operations.redaction import HIDDEN, sensitive_keys
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,8 @@ from postroom.message import Context
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.stored_context import name_originator
-from postroom.operations.discretion import discreet_context, sensitive_keys
-from postroom.operations.instances import Instance, InstanceQuery, list_instances
+from postroom.operations.instances.listing import Instance, InstanceQuery, list_instances
+from postroom.operations.redaction import discreet_context, sensitive_keys
 from postroom.system_properties import BTS, ErrorReport
 
 _PIECES_AT_A_TIME = 10

@@ -17,8 +17,8 @@ from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.service_subscriptions import SubscriptionState
 from postroom.messagebox.statements import statement
-from postroom.operations.discretion import discreet_filter, hidden_filter, may_see_values, sensitive_keys
 from postroom.operations.properties import deployed_properties
+from postroom.operations.redaction import discreet_filter, hidden_filter, may_see_values, sensitive_keys
 from postroom.properties import Property
 
 SubscriptionType = Literal["activation", "instance"]

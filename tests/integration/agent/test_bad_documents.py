@@ -16,8 +16,8 @@ from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect, transaction
 from postroom.messagebox.jobs import run_all_jobs_once
-from postroom.operations.instance_changes import resume_all, terminate_all
-from postroom.operations.instances import InstanceQuery, InstanceState, count_instances, list_instances
+from postroom.operations.instances.changes import resume_all, terminate_all
+from postroom.operations.instances.listing import InstanceQuery, InstanceState, count_instances, list_instances
 from postroom.pipelines import ReceivePipeline
 from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Region, Total, interchange

@@ -13,7 +13,7 @@ from postroom.errors import PublishFailed
 from postroom.message import Message
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
-from postroom.operations import groups, ports
+from postroom.operations.ports import groups, send_ports
 from tests.support.box import Box, Region, interchange
 from tests.support.waiting import PATIENCE
 
@@ -43,8 +43,8 @@ def test_no_message_is_left_behind_by_a_start(box: Box) -> None:
     def change() -> None:
         with connect(box.url) as connection:
             for _ in range(40):
-                ports.stop(connection, "P")
-                ports.start(connection, "P")
+                send_ports.stop(connection, "P")
+                send_ports.start(connection, "P")
                 row = connection.execute("SELECT count(*) FROM suspended_queue").fetchone()
                 assert row is not None
                 left_behind.append(row[0])
@@ -70,8 +70,8 @@ def test_every_publish_falls_before_or_after_an_unenlist(box: Box) -> None:
     def change() -> None:
         with connect(box.url) as connection:
             for _ in range(40):
-                ports.start(connection, "P")
-                ports.unenlist(connection, "P")
+                send_ports.start(connection, "P")
+                send_ports.unenlist(connection, "P")
         stop.set()
 
     def publish() -> Counter[str]:
@@ -113,7 +113,7 @@ def test_no_message_through_a_group_is_left_behind_by_a_start(box: Box) -> None:
     with ThreadPoolExecutor() as pool:
         publishers = [pool.submit(publish_until, stop, box, location, streaming) for streaming in (True, False)]
         operators = [
-            pool.submit(change, ports.stop, ports.start, "P"),
+            pool.submit(change, send_ports.stop, send_ports.start, "P"),
             pool.submit(change, groups.stop, groups.start, "G"),
         ]
         running.wait(PATIENCE)

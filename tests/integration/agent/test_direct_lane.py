@@ -14,7 +14,7 @@ from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
 from postroom.messagebox.subscriptions import deploy_property
-from postroom.operations import ports
+from postroom.operations.ports import send_ports as ports
 from postroom.properties import Property
 from postroom.system_properties import BTS
 from postroom.values import ValueType

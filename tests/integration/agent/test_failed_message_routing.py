@@ -17,10 +17,10 @@ from postroom.message import FRAGMENT_SIZE, Bytes, Context
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.jobs import run_all_jobs_once
-from postroom.operations import ports
-from postroom.operations.advice import advice
-from postroom.operations.instance_changes import resume
-from postroom.operations.instances import instance_with_id
+from postroom.operations.instances.advice import advice
+from postroom.operations.instances.changes import resume
+from postroom.operations.instances.listing import instance_with_id
+from postroom.operations.ports import send_ports as ports
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
 from tests.support.box import PROMOTE, Box, Region, interchange

@@ -16,7 +16,7 @@ from postroom.agent.receiving import Receiver, read_progress
 from postroom.agent.routing import RoutingTable
 from postroom.message import Bytes, Context, FileSlice
 from postroom.messagebox.connection import connect
-from postroom.operations import ports
+from postroom.operations.ports import send_ports
 from postroom.properties import DistinguishedField
 from postroom.schemas import PromotedField, Schema, Schemas, WrittenField
 from postroom.system_properties import BTS
@@ -300,7 +300,7 @@ def test_the_index_catches_up_when_ports_change_between_batches(box: Box) -> Non
         receiver.receive(location, [interchange(line())])
         box.add_port("Europe", "Region == 'EU'")
         receiver.receive(location, [interchange(line())])
-        ports.stop(box.connection, "Audit")
+        send_ports.stop(box.connection, "Audit")
         receiver.receive(location, [interchange(line())])
     assert box.queued() == {"Audit": 2, "Europe": 2}
     assert box.suspended() == [("PORT_STOPPED", True)]
@@ -319,7 +319,7 @@ def test_no_message_is_left_behind_by_a_change_during_the_publish(box: Box) -> N
             if not self.changed:
                 self.changed = True
                 box.add_port("Europe", "Region == 'EU'")
-                ports.stop(box.connection, "Audit")
+                send_ports.stop(box.connection, "Audit")
             return found
 
     with connect(box.url, user=box.host().role_name) as connection:

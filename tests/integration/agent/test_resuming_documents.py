@@ -17,8 +17,8 @@ from postroom.errors import AuthenticationFailure, PipelineFailure
 from postroom.message import Bytes, Message
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
-from postroom.operations import ports
-from postroom.operations.explaining import explain_message
+from postroom.operations.explain.explanation import explain_message
+from postroom.operations.ports import send_ports
 from postroom.system_properties import BTS
 from postroom.values import Value
 from tests.integration.agent.resumable import CASES, Consuming, Sender, change, pipeline, receive, suspended
@@ -54,7 +54,7 @@ def test_resumed_it_is_what_it_would_have_been(furnished: Box, name: str) -> Non
         assert b"stop" in expected.data
         for stage in ("map", "authenticate") if mapped else ("validate", "authenticate", "route"):
             if stage == "route":
-                ports.unenlist(box.connection, "All")
+                send_ports.unenlist(box.connection, "All")
             received = receive(box, change(box, case, stage, mapped=mapped), case.content)
             assert received.suspended == (1 if stage != "route" or not case.disassemblers else 2)
             assert len(take(box)) == received.published
@@ -62,7 +62,7 @@ def test_resumed_it_is_what_it_would_have_been(furnished: Box, name: str) -> Non
             assert body == (expected.data if (mapped, stage) == (True, "authenticate") else case.body)
             change(box, case, None, mapped=mapped)
             if stage == "route":
-                ports.start(box.connection, "All")
+                send_ports.start(box.connection, "All")
             [resumed] = resume_now(box, instance_id)
             assert content_of(resumed) == content_of(expected), stage
             assert properties(resumed) == properties(expected), stage

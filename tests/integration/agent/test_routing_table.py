@@ -7,7 +7,7 @@ import pytest
 from postroom.agent import routing
 from postroom.agent.routing import RoutingTable
 from postroom.messagebox.connection import Connection
-from postroom.operations import ports
+from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region
 
 
@@ -37,8 +37,8 @@ def test_a_table_is_loaded_in_portions_and_catches_up_with_what_changed(
     read.clear()
     for number in range(5, 8):
         box.add_port(f"port {number}", "Orders.Region == 'US'")
-    ports.stop(box.connection, "port 1")
-    ports.unenlist(box.connection, "port 2")
+    send_ports.stop(box.connection, "port 1")
+    send_ports.unenlist(box.connection, "port 2")
     table.catch_up(box.connection)
     # A port that was stopped is where it was: only its state is read again.
     assert [len(ids) for ids in read] == [2, 1]
@@ -55,7 +55,7 @@ def test_a_table_that_is_interrupted_is_as_it_was(box: Box, monkeypatch: pytest.
     version = table.version
     box.add_port("second", "Orders.Region == 'EU'")
     box.add_port("third", "Orders.Region == 'EU'")
-    ports.unenlist(box.connection, "first")
+    send_ports.unenlist(box.connection, "first")
     read_filters, calls = routing.read_filters, iter(range(10))
 
     def failing(*arguments: object) -> object:

@@ -24,8 +24,8 @@ from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import PortState, ReceiveLocation
 from postroom.messagebox.connection import Connection, connect
-from postroom.operations import ports
-from postroom.operations.states import StateChange
+from postroom.operations.ports import send_ports as ports
+from postroom.operations.ports.states import StateChange
 from tests.support.box import Box, Priority, Region, interchange
 
 PORTS = {"P": "exists(Region)", "Q": "Region == 'EU'", "R": "Region != 'ASIA' and exists(Priority)"}

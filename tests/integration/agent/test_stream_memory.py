@@ -13,7 +13,7 @@ from postroom.agent.identity import unit_for_partition
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
-from postroom.operations import locations
+from postroom.operations.ports import receive_locations as locations
 from postroom.spark.bulk.stream_memory import StreamMemory
 from postroom.spark.login import Login
 from tests.support.box import Box

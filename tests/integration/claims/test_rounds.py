@@ -14,7 +14,7 @@ import pytest
 from postroom import Schedule
 from postroom.clock import system_clock
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
-from postroom.operations import locations
+from postroom.operations.ports import receive_locations as locations
 from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim, ClaimState
 from postroom.spark.intake.rounds import in_rounds

@@ -19,8 +19,8 @@ from postroom.agent.routing import RoutingTable
 from postroom.errors import StateError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.running_locations import LocationReport
-from postroom.operations.locations import LocationListing, list_locations
-from postroom.operations.sinks import list_sinks
+from postroom.operations.ports.receive_locations import LocationListing, list_locations
+from postroom.operations.ports.sinks import list_sinks
 from postroom.spark import pipeline_once, pipeline_process, serving
 from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.progress import BulkProgress

@@ -23,8 +23,8 @@ from postroom.message import FRAGMENT_SIZE, Bytes, Context
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
-from postroom.operations.explaining import End, explain_message
-from postroom.operations.instance_changes import resume
+from postroom.operations.explain.explanation import End, explain_message
+from postroom.operations.instances.changes import resume
 from postroom.pipelines import ReceivePipeline, components
 from postroom.pipelines.components.smime import thumbprint
 from postroom.system_properties import BTS

@@ -12,7 +12,7 @@ from postroom.hosts import HostInstance
 from postroom.message import Message
 from postroom.messagebox.configuration import host_named
 from postroom.messagebox.connection import Connection, connect
-from postroom.operations.deployment import apply
+from postroom.operations.deployment.apply import apply
 from tests.integration.hosts.conftest import SETTINGS
 from tests.support.waiting import wait_until
 

@@ -12,7 +12,7 @@ from postroom.hosts import HostInstance
 from postroom.message import FRAGMENT_SIZE, Bytes, Message, Part
 from postroom.messagebox.check import check
 from postroom.messagebox.jobs import run_all_jobs_once
-from postroom.operations import ports
+from postroom.operations.ports import send_ports as ports
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Priority, Region

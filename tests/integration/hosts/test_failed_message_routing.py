@@ -24,7 +24,7 @@ from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.jobs import run_all_jobs_once
 from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues
-from postroom.operations.instance_changes import resume
+from postroom.operations.instances.changes import resume
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
 from tests.integration.hosts.conftest import StartHost

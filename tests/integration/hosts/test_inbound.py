@@ -16,7 +16,7 @@ from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.jobs import run_all_jobs_once
 from postroom.messagebox.queues import ClaimedMessage
-from postroom.operations.instance_changes import resume
+from postroom.operations.instances.changes import resume
 from postroom.pipelines import components
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import PROMOTE, Box, Region

@@ -10,9 +10,9 @@ from postroom.hosts import HostInstance
 from postroom.message import Message
 from postroom.messagebox.configuration import host_named
 from postroom.messagebox.connection import Connection, connect
-from postroom.operations import ports
-from postroom.operations.deployment import apply
-from postroom.operations.plans import Action, Kind, Plan
+from postroom.operations.deployment.apply import apply
+from postroom.operations.deployment.plan import Action, Kind, Plan
+from postroom.operations.ports import send_ports
 from tests.integration.hosts.conftest import SETTINGS
 from tests.support.senders import Recorder
 from tests.support.waiting import wait_until
@@ -38,14 +38,14 @@ def test_the_old_host_delivers_what_it_has_and_the_new_one_what_comes(database: 
     with connect(database) as connection:
         deploy(connection, tmp_path, "Main")
         publish(connection, b"queued")
-        ports.stop(connection, "Europe")
+        send_ports.stop(connection, "Europe")
         publish(connection, b"kept")
         publish(connection, b"kept through the group", "all")
         moved = deploy(connection, tmp_path, "Slow")
         (step,) = moved.of(Kind.SEND_PORT, Action.CHANGE)
         assert step.note == ("stays stopped; what is queued for it stays with Main, which has to run until it is sent")
         publish(connection, b"new", "all")
-        assert ports.start(connection, "Europe").resumed == 3
+        assert send_ports.start(connection, "Europe").resumed == 3
         old, new = Recorder(), Recorder()
         with (
             HostInstance(database, "Main", tmp_path, settings=SETTINGS, as_role=True, build_adapter=old.build),

@@ -18,7 +18,7 @@ from postroom.agent.routing import RoutingTable
 from postroom.message import Bytes, Context, Message
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
-from postroom.operations.instance_changes import resume
+from postroom.operations.instances.changes import resume
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region

@@ -12,7 +12,7 @@ from postroom.errors import DeliveryFailure, DeliveryRefused
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.jobs import run_all_jobs_once
-from postroom.operations import ports
+from postroom.operations.ports import send_ports
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
@@ -180,7 +180,7 @@ def test_unenlisting_leaves_a_retrying_instance_alone(box: Box, start_host: Star
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["retried"] == 1)
-    ports.unenlist(box.connection, "Europe")
+    send_ports.unenlist(box.connection, "Europe")
     away = False
     box.connection.execute("UPDATE scheduled_queue SET valid_from = now()")
     wait_until(lambda: instance.counts["completed"] == 1)

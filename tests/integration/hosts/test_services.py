@@ -19,7 +19,7 @@ from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import connect
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, Suspension
 from postroom.messagebox.service_subscriptions import ServiceSubscriptions
-from postroom.operations.instance_changes import resume
+from postroom.operations.instances.changes import resume
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Priority, Region
 from tests.support.collecting_service import SERVICE, Collector

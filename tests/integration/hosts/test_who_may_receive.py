@@ -16,7 +16,7 @@ from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
 from postroom.messagebox.stored_context import StoredContext
-from postroom.operations.instance_changes import resume
+from postroom.operations.instances.changes import resume
 from postroom.properties import Property
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost

@@ -17,7 +17,7 @@ from postroom.messagebox.check import Violation, check
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.jobs import JOB_LOCK, Job, JobRun, JobSettings, jobs, run_all_jobs_once, run_due_jobs
 from postroom.messagebox.queues import HostQueues
-from postroom.operations import ports
+from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -91,7 +91,7 @@ def test_suspended_instances_keep_their_messages(box: Box) -> None:
     for _ in range(2):
         run_all_jobs_once(box.connection)
         assert stored(box) == (2, 2, 0)
-    ports.start(box.connection, "Europe")
+    send_ports.start(box.connection, "Europe")
     complete(box.connection)
     run_all_jobs_once(box.connection)
     assert stored(box) == (0, 0, 0)
@@ -250,7 +250,7 @@ def test_under_load_no_count_is_lost_and_the_spool_returns_to_zero(subscribed: B
 def test_removed_subscriptions_lose_their_predicates_and_then_themselves(subscribed: Box) -> None:
     """REF-11."""
     box = subscribed
-    ports.unenlist(box.connection, "Europe")
+    send_ports.unenlist(box.connection, "Europe")
     assert (box.count("subscriptions"), box.count("predicate_groups"), box.count("predicates")) == (2, 4, 4)
     run_all_jobs_once(box.connection)
     assert (box.count("subscriptions"), box.count("predicate_groups"), box.count("predicates")) == (2, 2, 2)

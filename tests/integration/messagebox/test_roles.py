@@ -17,7 +17,8 @@ from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import migrate
 from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService
-from postroom.operations import groups, ports
+from postroom.operations.ports import groups
+from postroom.operations.ports import send_ports as ports
 from postroom.operations.roles import grant_role, list_roles, revoke_role
 from postroom.operations.subscriptions import filters_of, list_subscriptions
 from tests.support.box import Box, Region

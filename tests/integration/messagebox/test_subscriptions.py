@@ -6,7 +6,7 @@ import pytest
 
 from postroom.errors import NotFound, StateError
 from postroom.message import Message
-from postroom.operations import ports
+from postroom.operations.ports import send_ports as ports
 from tests.support.box import Box, Region
 
 PREDICATE_TABLES = {

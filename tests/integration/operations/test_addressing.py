@@ -9,7 +9,7 @@ from postroom.agent.publishing import MessageAgent
 from postroom.errors import NotFound
 from postroom.message import Context, Message
 from postroom.messagebox.connection import connect
-from postroom.operations.addressing import directed_to
+from postroom.operations.ports.addressing import directed_to
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region
 

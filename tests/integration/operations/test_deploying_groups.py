@@ -14,9 +14,10 @@ from postroom.errors import DefinitionRefused, PublishFailed
 from postroom.message import Message
 from postroom.messagebox.configuration import PortState, SendPortGroup, host_named, send_port_groups
 from postroom.messagebox.connection import Connection
-from postroom.operations import groups, ports
-from postroom.operations.deployment import plan
-from postroom.operations.plans import Action, Kind
+from postroom.operations.deployment.apply import plan
+from postroom.operations.deployment.plan import Action, Kind
+from postroom.operations.ports import groups
+from postroom.operations.ports import send_ports as ports
 from postroom.system_properties import BTS
 from tests.support.deploying import HOME, deploy
 

@@ -7,8 +7,8 @@ from typing import Any
 from postroom import Application, Property, Throttling, adapters
 from postroom.messagebox.configuration import host_named, receive_locations
 from postroom.messagebox.connection import Connection
-from postroom.operations.deployment import plan
-from postroom.operations.plans import Action, Kind
+from postroom.operations.deployment.apply import plan
+from postroom.operations.deployment.plan import Action, Kind
 from tests.support.deploying import HOME, deploy
 
 Thumbprint = Property("Security.Thumbprint", str)

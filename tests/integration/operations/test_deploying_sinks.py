@@ -9,9 +9,9 @@ from postroom.adapters import AnyAdapter, AnySink
 from postroom.errors import DefinitionRefused
 from postroom.messagebox.configuration import ServiceClass, send_ports
 from postroom.messagebox.connection import Connection
-from postroom.operations.deployment import plan
-from postroom.operations.plans import Kind, Step
-from postroom.operations.ports import list_ports
+from postroom.operations.deployment.apply import plan
+from postroom.operations.deployment.plan import Kind, Step
+from postroom.operations.ports.send_ports import list_ports
 from postroom.operations.subscriptions import list_subscriptions
 from tests.support.deploying import HOME, deploy
 

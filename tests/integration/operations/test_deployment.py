@@ -20,9 +20,9 @@ from postroom.message import Context, Message
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import PortState, host_named, hosts, receive_locations, send_ports
 from postroom.messagebox.connection import Connection, connect
-from postroom.operations import ports
-from postroom.operations.deployment import apply, plan
-from postroom.operations.plans import Action, Kind
+from postroom.operations.deployment.apply import apply, plan
+from postroom.operations.deployment.plan import Action, Kind
+from postroom.operations.ports import send_ports as ports
 from postroom.properties import Property as AnyProperty
 from postroom.system_properties import SYSTEM_PROPERTIES
 from tests.support.deploying import HOME, changes, deploy

@@ -14,8 +14,7 @@ from postroom.filters.explain import Reason
 from postroom.message import Context, Message
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService
-from postroom.operations import ports
-from postroom.operations.explaining import (
+from postroom.operations.explain.explanation import (
     End,
     Limits,
     MessageExplanation,
@@ -24,6 +23,7 @@ from postroom.operations.explaining import (
     explain_file,
     explain_message,
 )
+from postroom.operations.ports import send_ports as ports
 from postroom.operations.properties import context_of, deployed_properties, property_named
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport

@@ -11,7 +11,8 @@ import pytest
 from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import Message
 from postroom.messagebox.configuration import PortState, send_port_groups, send_ports
-from postroom.operations import groups, ports
+from postroom.operations.ports import groups
+from postroom.operations.ports import send_ports as ports
 from postroom.operations.subscriptions import list_subscriptions
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region

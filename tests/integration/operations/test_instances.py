@@ -17,8 +17,7 @@ from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox.connection import connect
 from postroom.messagebox.jobs import run_all_jobs_once
 from postroom.messagebox.queues import HostQueues, Retry, Suspension
-from postroom.operations import ports
-from postroom.operations.instance_changes import (
+from postroom.operations.instances.changes import (
     resume,
     resume_all,
     suspend,
@@ -26,7 +25,7 @@ from postroom.operations.instance_changes import (
     terminate,
     terminate_all,
 )
-from postroom.operations.instances import (
+from postroom.operations.instances.listing import (
     InstanceQuery,
     InstanceState,
     count_instances,
@@ -35,6 +34,7 @@ from postroom.operations.instances import (
     list_instances,
 )
 from postroom.operations.messages import message_with_id, part_named, read_part
+from postroom.operations.ports import send_ports
 from tests.support.box import PROMOTE, Box, Region, Total, interchange
 from tests.support.waiting import PATIENCE
 
@@ -341,7 +341,7 @@ def test_starting_a_port_wakes_its_host(box: Box) -> None:
     box.agent().publish([order()])
     with connect(box.url) as listening:
         listening.execute(f"LISTEN {channel_of('Default')}")
-        assert ports.start(box.connection, "Europe").resumed == 1
+        assert send_ports.start(box.connection, "Europe").resumed == 1
         [notice] = listening.notifies(timeout=PATIENCE, stop_after=1)
         assert notice.channel == channel_of("Default")
 

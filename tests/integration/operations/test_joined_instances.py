@@ -12,8 +12,8 @@ from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
-from postroom.operations.instance_changes import resume, suspend, suspend_all, terminate, terminate_all
-from postroom.operations.instances import (
+from postroom.operations.instances.changes import resume, suspend, suspend_all, terminate, terminate_all
+from postroom.operations.instances.listing import (
     InstanceQuery,
     InstanceState,
     count_instances,

@@ -19,10 +19,9 @@ from postroom.messagebox.configuration import PortState, receive_locations
 from postroom.messagebox.connection import connect
 from postroom.messagebox.running_locations import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.service_subscriptions import SubscriptionState
-from postroom.operations import locations, ports
 from postroom.operations.hosts import host_instances, list_hosts
-from postroom.operations.instance_changes import resume, terminate
-from postroom.operations.instances import InstanceQuery, list_instances
+from postroom.operations.instances.changes import resume, terminate
+from postroom.operations.instances.listing import InstanceQuery, list_instances
 from postroom.operations.jobs import check, list_jobs, run_jobs
 from postroom.operations.messages import (
     list_messages,
@@ -32,6 +31,8 @@ from postroom.operations.messages import (
     referring_instances,
     save_message,
 )
+from postroom.operations.ports import receive_locations as locations
+from postroom.operations.ports import send_ports as ports
 from postroom.operations.subscriptions import filters_of, list_subscriptions, subscription_called
 from postroom.spark.intake.location_lock import LocationLock
 from postroom.system_properties import BTS

@@ -8,8 +8,8 @@ import pytest
 
 from postroom.filters.evaluate import matches
 from postroom.message import Context, Message
-from postroom.operations import matched_messages as module
-from postroom.operations.matched_messages import matched_messages
+from postroom.operations.explain import matching_messages as module
+from postroom.operations.explain.matching_messages import matched_messages
 from postroom.properties import Property
 from tests.support.box import Box, Priority, Region, Total
 

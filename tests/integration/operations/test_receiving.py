@@ -8,7 +8,7 @@ from pathlib import Path
 from postroom.messagebox.connection import connect
 from postroom.messagebox.running_locations import LocationProgress, LocationReport, LocationState
 from postroom.operations.receiving import make_watched_folders, served_locations, told_of_locations
-from postroom.operations.supervisor import Supervisor
+from postroom.operations.running.supervisor import Supervisor
 from postroom.spark.intake.claims import Claimer
 from tests.support.box import Box
 from tests.support.file_location import add_file_location

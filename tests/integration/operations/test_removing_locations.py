@@ -20,8 +20,8 @@ from postroom.messagebox.check import find_violations
 from postroom.messagebox.configuration import hosts, receive_locations
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import migrate
-from postroom.operations import deployment
-from postroom.operations.comparison import compare
+from postroom.operations.deployment import apply as deployment
+from postroom.operations.deployment.compare import compare
 from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import ClaimState
 from tests.support.deploying import deploy

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from postroom import BTS, Application, Property, adapters, pipelines
 from postroom.messagebox.connection import Connection
-from postroom.operations.deployment import plan
-from postroom.operations.plans import Action, Kind
+from postroom.operations.deployment.apply import plan
+from postroom.operations.deployment.plan import Action, Kind
 from tests.support.deploying import HOME, deploy
 
 Region = Property("Orders.Region", str)

@@ -15,7 +15,8 @@ from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.queues import ClaimLost, HostQueues, Retry, Suspension
 from postroom.messagebox.sink_batches import SinkQueue
-from postroom.operations import instance_changes, ports
+from postroom.operations.instances import changes as instance_changes
+from postroom.operations.ports import send_ports as ports
 from tests.support.box import Box
 from tests.support.sinks import add_sink, publish
 

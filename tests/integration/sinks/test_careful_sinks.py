@@ -21,7 +21,7 @@ from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.queues import ClaimLost
 from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
-from postroom.operations import instance_changes
+from postroom.operations.instances import changes as instance_changes
 from postroom.pipelines.stages import FORMAT_SECONDS
 from postroom.spark.careful import GRACE, MOST_BEGUN
 from postroom.spark.login import Login

@@ -11,8 +11,8 @@ from postroom.adapters import SparkSink, SparkTable
 from postroom.messagebox.configuration import send_ports
 from postroom.messagebox.connection import connect
 from postroom.messagebox.running_sinks import SinkReport, sinks_are_served
-from postroom.operations.sinks import SinkListing, guarantee_of, list_sinks
-from postroom.operations.stored_in_words import in_words
+from postroom.operations.describe import in_words
+from postroom.operations.ports.sinks import SinkListing, guarantee_of, list_sinks
 from tests.support.box import Box, Region
 from tests.support.sinks import add_sink, drain_of, port_of, publish, written
 from tests.support.waiting import wait_until

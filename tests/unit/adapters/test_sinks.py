@@ -11,7 +11,7 @@ from postroom import BTS, Application, Property, adapters
 from postroom.adapters import AnySink, SparkSink, SparkTable, load_adapter
 from postroom.adapters.sink.columns import parsed_names
 from postroom.errors import DefinitionError, DefinitionRefused, StateError
-from postroom.operations.discretion import discreet
+from postroom.operations.redaction import discreet
 from postroom.properties import DistinguishedField
 
 Region = Property("Orders.Region", str)

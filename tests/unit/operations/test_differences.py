@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from postroom.operations.differences import differences_between
+from postroom.operations.deployment.differences import differences_between
 from postroom.values import ValueType
 
 

@@ -16,7 +16,7 @@ from postroom.cli.output import Format, show_rows, to_json
 if TYPE_CHECKING:
     from postroom.application.definition import ApplicationDefinition
     from postroom.errors import Problem
-    from postroom.operations.plans import Difference, Plan, Step
+    from postroom.operations.deployment.plan import Difference, Plan, Step
 
 _APP = click.argument("app", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 _ALL = click.option("--all", "everything", is_flag=True, help="Show what stays as it is, too.")
@@ -37,7 +37,7 @@ def plan(frame: Frame, app: Path, everything: bool) -> None:
       postroom plan examples/orders/app.py --home ./orders-home
     """
     from postroom.errors import DefinitionRefused
-    from postroom.operations import deployment
+    from postroom.operations.deployment import apply as deployment
 
     definition = _loaded(frame, app)
     if frame.has_messagebox:
@@ -65,7 +65,7 @@ def apply(frame: Frame, app: Path, everything: bool) -> None:
     Example:
       postroom apply examples/orders/app.py --home ./orders-home
     """
-    from postroom.operations import deployment
+    from postroom.operations.deployment import apply as deployment
 
     definition = _loaded(frame, app)
     with opened(frame, create=True) as connection:
@@ -95,7 +95,7 @@ def list_(frame: Frame) -> None:
     """
     from dataclasses import asdict
 
-    from postroom.operations.applications import list_applications
+    from postroom.operations.deployment.applications import list_applications
 
     with opened(frame) as connection:
         rows = [asdict(one) for one in list_applications(connection)]
@@ -107,7 +107,7 @@ def _loaded(frame: Frame, app: Path) -> ApplicationDefinition:
     """The application in the file; DefinitionRefused with what is wrong with it, be that in the MessageBox or not."""
     from postroom.application.load import read
     from postroom.errors import PostroomError
-    from postroom.operations import deployment
+    from postroom.operations.deployment import apply as deployment
 
     loaded = read(app)
     if loaded.definition is not None and not loaded.problems:

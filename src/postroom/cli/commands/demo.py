@@ -44,8 +44,8 @@ def demo(frame: Frame, app: Path, keep: bool) -> None:
     from postroom.errors import NotFound, StateError
     from postroom.messagebox.embedded import EmbeddedServer, server_folder
     from postroom.operations.demo import Demo
-    from postroom.operations.running import deploy_and_supervise
-    from postroom.operations.supervisor import SparkOptions
+    from postroom.operations.running.supervisor import SparkOptions
+    from postroom.operations.running.up import deploy_and_supervise
 
     if not app.exists():
         raise NotFound(

@@ -65,7 +65,13 @@ def explain(
       postroom explain --property Orders.Region=EU --property Orders.Total=12000
     """
     from postroom.cli.verdicts import as_plain, show_explanation
-    from postroom.operations.explaining import Limits, explain_context, explain_file, explain_message, not_taken
+    from postroom.operations.explain.explanation import (
+        Limits,
+        explain_context,
+        explain_file,
+        explain_message,
+        not_taken,
+    )
     from postroom.operations.messages import message_meant_by
     from postroom.operations.properties import context_of, deployed_properties
 

@@ -42,8 +42,8 @@ def list_(frame: Frame, application: str | None) -> None:
     Example:
       postroom group list --application orders
     """
-    from postroom.operations.applications import check_application
-    from postroom.operations.groups import list_groups
+    from postroom.operations.deployment.applications import check_application
+    from postroom.operations.ports.groups import list_groups
 
     with opened(frame) as connection:
         check_application(connection, application)
@@ -64,7 +64,7 @@ def show(frame: Frame, name: str) -> None:
     Example:
       postroom group show Everyone
     """
-    from postroom.operations.groups import group_named
+    from postroom.operations.ports.groups import group_named
 
     with opened(frame) as connection:
         found = group_named(connection, name)
@@ -97,7 +97,7 @@ def enlist(frame: Frame, names: tuple[str, ...]) -> None:
     Example:
       postroom group enlist Everyone
     """
-    from postroom.operations import groups
+    from postroom.operations.ports import groups
 
     change_states(frame, names, groups.enlist)
 
@@ -113,7 +113,7 @@ def start(frame: Frame, names: tuple[str, ...]) -> None:
     Example:
       postroom group start Everyone
     """
-    from postroom.operations import groups
+    from postroom.operations.ports import groups
 
     change_states(frame, names, groups.start)
 
@@ -129,7 +129,7 @@ def stop(frame: Frame, names: tuple[str, ...]) -> None:
     Example:
       postroom group stop Everyone
     """
-    from postroom.operations import groups
+    from postroom.operations.ports import groups
 
     change_states(frame, names, groups.stop)
 
@@ -145,7 +145,7 @@ def unenlist(frame: Frame, names: tuple[str, ...]) -> None:
     Example:
       postroom group unenlist Everyone
     """
-    from postroom.operations import groups
+    from postroom.operations.ports import groups
 
     change_states(frame, names, groups.unenlist)
 

@@ -61,7 +61,7 @@ def show(frame: Frame, name: str) -> None:
     from dataclasses import asdict
 
     from postroom.operations.hosts import host_instances, list_hosts
-    from postroom.operations.instances import count_queues
+    from postroom.operations.instances.listing import count_queues
 
     with opened(frame) as connection:
         instances = [asdict(one) for one in host_instances(connection, name)]

@@ -17,7 +17,7 @@ from postroom.cli.output import Format, show_record, show_rows, tell_of_more, to
 
 if TYPE_CHECKING:
     from postroom.messagebox.connection import Connection
-    from postroom.operations.instances import GroupedBy, Instance, InstanceQuery
+    from postroom.operations.instances.listing import GroupedBy, Instance, InstanceQuery
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -81,7 +81,7 @@ def list_(frame: Frame, /, limit: int, group_by: GroupedBy | None, **conditions:
       postroom instance list --state suspended --port Europe
       postroom instance list --group-by reason
     """
-    from postroom.operations.instances import check_names, count_instances, list_instances
+    from postroom.operations.instances.listing import check_names, count_instances, list_instances
 
     with opened(frame) as connection:
         check_names(connection, _query(conditions))
@@ -118,8 +118,8 @@ def show(frame: Frame, instance_id: uuid.UUID) -> None:
     Example:
       postroom instance show 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
     """
-    from postroom.operations.advice import advice
-    from postroom.operations.instances import instance_with_id
+    from postroom.operations.instances.advice import advice
+    from postroom.operations.instances.listing import instance_with_id
 
     with opened(frame) as connection:
         found = instance_with_id(connection, instance_id)
@@ -165,7 +165,7 @@ def resume(
       postroom instance resume --all --port Europe --error DELIVERY
     """
     from postroom.cli.files import body_of
-    from postroom.operations import instance_changes
+    from postroom.operations.instances import changes as instance_changes
 
     if body is not None and len(ids) != 1:
         raise click.UsageError("--body mends one instance: give one id.")
@@ -194,7 +194,7 @@ def suspend(frame: Frame, /, ids: tuple[uuid.UUID, ...], everything: bool, yes: 
     Example:
       postroom instance suspend --all --port Europe
     """
-    from postroom.operations import instance_changes
+    from postroom.operations.instances import changes as instance_changes
 
     question = "" if yes or any(conditions.values()) else "Suspend every instance that is not being worked on?"
     one, many = instance_changes.suspend, instance_changes.suspend_all
@@ -217,7 +217,7 @@ def terminate(frame: Frame, /, ids: tuple[uuid.UUID, ...], everything: bool, yes
       postroom instance terminate --all --state not-resumable --yes
       postroom instance terminate --all --state suspended --interchange 767d8066-85c8-cc9d-2b7e-f0560eed4a98
     """
-    from postroom.operations import instance_changes
+    from postroom.operations.instances import changes as instance_changes
 
     question = "" if yes else "Terminate every instance that meets the conditions, for good?"
     one, many = instance_changes.terminate, instance_changes.terminate_all
@@ -249,7 +249,7 @@ def _operate(
     done: str,
     question: str,
 ) -> None:
-    from postroom.operations.instances import check_names
+    from postroom.operations.instances.listing import check_names
     from postroom.operations.several import all_or_none
 
     if bool(ids) == everything:
@@ -272,7 +272,7 @@ def _operate(
 
 
 def _query(conditions: dict[str, Any], *, limit: int | None = None) -> InstanceQuery:
-    from postroom.operations.instances import InstanceQuery, InstanceState
+    from postroom.operations.instances.listing import InstanceQuery, InstanceState
 
     states = [InstanceState[name] for chosen in conditions["states"] for name in _STATES[chosen]]
     return InstanceQuery(

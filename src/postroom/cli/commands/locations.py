@@ -43,7 +43,7 @@ def list_(frame: Frame) -> None:
       postroom location list -o json
     """
     from postroom.clock import system_clock
-    from postroom.operations.locations import list_locations
+    from postroom.operations.ports.receive_locations import list_locations
 
     with opened(frame) as connection:
         listed = list_locations(connection)
@@ -65,9 +65,9 @@ def enable(frame: Frame, names: tuple[str, ...]) -> None:
     Example:
       postroom location enable drop
     """
-    from postroom.operations import locations
+    from postroom.operations.ports import receive_locations
 
-    _change(frame, names, locations.enable, "enabled")
+    _change(frame, names, receive_locations.enable, "enabled")
 
 
 @location.command()
@@ -81,9 +81,9 @@ def disable(frame: Frame, names: tuple[str, ...]) -> None:
     Example:
       postroom location disable drop
     """
-    from postroom.operations import locations
+    from postroom.operations.ports import receive_locations
 
-    _change(frame, names, locations.disable, "disabled")
+    _change(frame, names, receive_locations.disable, "disabled")
 
 
 @location.command("begin-anew")
@@ -99,9 +99,9 @@ def begin_anew(frame: Frame, names: tuple[str, ...]) -> None:
     Example:
       postroom location begin-anew orders-topic
     """
-    from postroom.operations import locations
+    from postroom.operations.ports import receive_locations
 
-    _change(frame, names, locations.begin_anew, "begins anew")
+    _change(frame, names, receive_locations.begin_anew, "begins anew")
 
 
 @location.command()
@@ -128,7 +128,7 @@ def schedule(frame: Frame, /, names: tuple[str, ...], always: bool, **said: str 
       postroom location schedule drop --window 08:00-18:00 --weekdays mon,tue,wed,thu,fri --zone Europe/Berlin
       postroom location schedule drop --always
     """
-    from postroom.operations import locations
+    from postroom.operations.ports import receive_locations
     from postroom.operations.several import all_or_none
 
     given = {name: value for name, value in said.items() if value is not None and (name, value) != ("zone", "UTC")}
@@ -136,12 +136,12 @@ def schedule(frame: Frame, /, names: tuple[str, ...], always: bool, **said: str 
         raise click.UsageError("Say when, or --always.")
     if not always and not given:
         with opened(frame) as connection:
-            rows = [{"location": name, "schedule": locations.scheduled(connection, name)} for name in names]
+            rows = [{"location": name, "schedule": receive_locations.scheduled(connection, name)} for name in names]
         show_rows([{**one, "schedule": str(one["schedule"] or "always")} for one in rows], _SCHEDULED, frame.output)
         return
     when = None if always else _parse_schedule(given)
     with opened(frame) as connection:
-        all_or_none(connection, names, lambda connection, name: locations.schedule(connection, name, when))
+        all_or_none(connection, names, lambda connection, name: receive_locations.schedule(connection, name, when))
     now = "always" if when is None else str(when)
     show_rows([{"location": name, "schedule": now} for name in names], _SCHEDULED, frame.output)
 

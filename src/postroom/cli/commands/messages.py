@@ -66,8 +66,8 @@ def show(frame: Frame, message_id: uuid.UUID) -> None:
 
     from postroom.cli.verdicts import context_rows
     from postroom.namespaces import dotted_name, split_key
-    from postroom.operations.discretion import discreet_context, sensitive_keys
     from postroom.operations.messages import message_meant_by, message_with_id, referring_instances
+    from postroom.operations.redaction import discreet_context, sensitive_keys
     from postroom.values import value_to_text
 
     with opened(frame) as connection:

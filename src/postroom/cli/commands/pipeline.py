@@ -85,8 +85,8 @@ def show(frame: Frame) -> None:
       postroom pipeline show --home ./orders-home
     """
     from postroom.cli.opening import opened
-    from postroom.operations.locations import list_locations
-    from postroom.operations.sinks import list_sinks
+    from postroom.operations.ports.receive_locations import list_locations
+    from postroom.operations.ports.sinks import list_sinks
 
     with opened(frame) as connection:
         located, sunk = list_locations(connection), list_sinks(connection)

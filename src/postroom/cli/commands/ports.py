@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from postroom.messagebox.connection import Connection
-    from postroom.operations.ports import PortListing
-    from postroom.operations.states import StateChange
+    from postroom.operations.ports.send_ports import PortListing
+    from postroom.operations.ports.states import StateChange
 
 _NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
@@ -42,8 +42,8 @@ def list_(frame: Frame, application: str | None) -> None:
     Example:
       postroom port list --application orders
     """
-    from postroom.operations.applications import check_application
-    from postroom.operations.ports import list_ports
+    from postroom.operations.deployment.applications import check_application
+    from postroom.operations.ports.send_ports import list_ports
 
     with opened(frame) as connection:
         check_application(connection, application)
@@ -63,9 +63,9 @@ def show(frame: Frame, name: str) -> None:
     Example:
       postroom port show Europe
     """
-    from postroom.operations.ports import list_ports, port_named
-    from postroom.operations.sinks import guarantee_of
-    from postroom.operations.stored_in_words import in_words
+    from postroom.operations.describe import in_words
+    from postroom.operations.ports.send_ports import list_ports, port_named
+    from postroom.operations.ports.sinks import guarantee_of
 
     with opened(frame) as connection:
         port_id = port_named(connection, name).port_id
@@ -92,9 +92,9 @@ def enlist(frame: Frame, names: tuple[str, ...]) -> None:
     Example:
       postroom port enlist Europe
     """
-    from postroom.operations import ports
+    from postroom.operations.ports import send_ports
 
-    change_states(frame, names, ports.enlist)
+    change_states(frame, names, send_ports.enlist)
 
 
 @port.command()
@@ -108,9 +108,9 @@ def start(frame: Frame, names: tuple[str, ...]) -> None:
     Example:
       postroom port start Europe BigOrders
     """
-    from postroom.operations import ports
+    from postroom.operations.ports import send_ports
 
-    change_states(frame, names, ports.start)
+    change_states(frame, names, send_ports.start)
 
 
 @port.command()
@@ -124,9 +124,9 @@ def stop(frame: Frame, names: tuple[str, ...]) -> None:
     Example:
       postroom port stop Europe
     """
-    from postroom.operations import ports
+    from postroom.operations.ports import send_ports
 
-    change_states(frame, names, ports.stop)
+    change_states(frame, names, send_ports.stop)
 
 
 @port.command()
@@ -140,9 +140,9 @@ def unenlist(frame: Frame, names: tuple[str, ...]) -> None:
     Example:
       postroom port unenlist Europe
     """
-    from postroom.operations import ports
+    from postroom.operations.ports import send_ports
 
-    change_states(frame, names, ports.unenlist)
+    change_states(frame, names, send_ports.unenlist)
 
 
 def change_states(frame: Frame, names: tuple[str, ...], change: Callable[[Connection, str], StateChange]) -> None:
@@ -164,8 +164,8 @@ def change_states(frame: Frame, names: tuple[str, ...], change: Callable[[Connec
 
 
 def _row(listing: PortListing) -> dict[str, Any]:
-    from postroom.operations.discretion import discreet
-    from postroom.operations.ports import shown_maps
+    from postroom.operations.ports.send_ports import shown_maps
+    from postroom.operations.redaction import discreet
 
     port = listing.port
     return {

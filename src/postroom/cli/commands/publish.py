@@ -52,8 +52,8 @@ def publish(
     from postroom.agent.publishing import MessageAgent
     from postroom.errors import PublishFailed
     from postroom.message import Body, Bytes, Message, Part
-    from postroom.operations.addressing import directed_to, why_out_of_reach
     from postroom.operations.hosts import publishing_host
+    from postroom.operations.ports.addressing import directed_to, why_out_of_reach
     from postroom.operations.properties import context_of, deployed_properties
 
     def body(file: str) -> Body:

@@ -32,7 +32,7 @@ def list_(frame: Frame, everything: bool) -> None:
       postroom queue list -o json
     """
     from postroom.cli.ages import in_words
-    from postroom.operations.instances import count_queues
+    from postroom.operations.instances.listing import count_queues
 
     with opened(frame) as connection:
         rows = [

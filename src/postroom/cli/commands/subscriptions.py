@@ -130,10 +130,10 @@ def test(
     from postroom.cli.verdicts import filter_as_plain, show_groups, show_subscriber, subscriber_as_plain, tell_filter
     from postroom.filters.explain import explain
     from postroom.filters.text import format_filter, parse
-    from postroom.operations.discretion import sensitive_keys
-    from postroom.operations.explaining import discreet_subscriber
+    from postroom.operations.explain.explanation import discreet_subscriber
+    from postroom.operations.explain.subscribers import subscriber_called
     from postroom.operations.properties import context_of, deployed_properties
-    from postroom.operations.subscribers import subscriber_called
+    from postroom.operations.redaction import sensitive_keys
 
     _one_of(subscription, text)
     with opened(frame) as connection:
@@ -189,10 +189,10 @@ def explain(frame: Frame, subscription: str | None, text: str | None, limit: int
     """
     from postroom.cli.matches import matched_as_plain, show_matched
     from postroom.filters.text import format_filter, parse
-    from postroom.operations.discretion import discreet_filter, sensitive_keys
-    from postroom.operations.matched_messages import matched_messages
+    from postroom.operations.explain.matching_messages import matched_messages
+    from postroom.operations.explain.subscribers import subscriber_called
     from postroom.operations.properties import deployed_properties
-    from postroom.operations.subscribers import subscriber_called
+    from postroom.operations.redaction import discreet_filter, sensitive_keys
 
     _one_of(subscription, text)
     with opened(frame) as connection:

@@ -26,8 +26,8 @@ def up(frame: Frame, app: Path, master: str | None, settings: dict[str, str]) ->
     import threading
 
     from postroom.application.load import load
-    from postroom.operations.running import deploy_and_supervise
-    from postroom.operations.supervisor import SparkOptions
+    from postroom.operations.running.supervisor import SparkOptions
+    from postroom.operations.running.up import deploy_and_supervise
 
     def say(what: str) -> None:
         click.echo(what, err=True)

@@ -24,7 +24,8 @@ from postroom.errors import Problem
 from postroom.filters.authorisation import NOTHING_TO_SHOW, ApplicationProperties
 from postroom.filters.text import format_filter
 from postroom.namespaces import dotted_name, split_key
-from postroom.operations.declared_fields import (
+from postroom.operations.deployment.compare_groups import group_problems, group_steps
+from postroom.operations.deployment.declared_fields import (
     AUTHENTICATION,
     ROUTE_FAILURES,
     deployed_location,
@@ -33,10 +34,9 @@ from postroom.operations.declared_fields import (
     receive_port_fields,
     send_port_fields,
 )
-from postroom.operations.deployed import Deployed
-from postroom.operations.differences import differences_between
-from postroom.operations.group_comparison import group_problems, group_steps
-from postroom.operations.plans import Action, Difference, Kind, Plan, Step
+from postroom.operations.deployment.deployed import Deployed
+from postroom.operations.deployment.differences import differences_between
+from postroom.operations.deployment.plan import Action, Difference, Kind, Plan, Step
 from postroom.system_properties import SYSTEM_PROPERTIES
 from postroom.values import ValueType
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from postroom.namespaces import dotted_name, split_key
-from postroom.operations.discretion import discreet
-from postroom.operations.plans import Difference
-from postroom.operations.stored_in_words import in_words, type_in_words
+from postroom.operations.deployment.plan import Difference
+from postroom.operations.describe import in_words, type_in_words
+from postroom.operations.redaction import discreet
 
 
 def differences_between(declared: dict[str, Any], deployed: dict[str, Any]) -> tuple[Difference, ...]:

@@ -14,9 +14,9 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import migrate
 from postroom.messagebox.permission import refusals_told
-from postroom.operations.deployment import apply
+from postroom.operations.deployment.apply import apply
 from postroom.operations.receiving import make_watched_folders
-from postroom.operations.supervisor import Say, SparkOptions, Supervisor
+from postroom.operations.running.supervisor import Say, SparkOptions, Supervisor
 
 
 @contextmanager

@@ -38,16 +38,18 @@ from postroom.messagebox.migrate import create_host
 from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import deploy_property
 from postroom.messagebox.throttling import store_thresholds
-from postroom.operations.comparison import (
+from postroom.operations.deployment.compare import (
     compare,
     host_statements,
     leaving_locations,
     problems_of_part,
     removal_problems,
 )
-from postroom.operations.declared_fields import location_fields, send_port_fields
-from postroom.operations.deployed import Deployed, nothing_deployed, read_deployed
-from postroom.operations.enlistment import (
+from postroom.operations.deployment.compare_groups import group_fields
+from postroom.operations.deployment.declared_fields import location_fields, send_port_fields
+from postroom.operations.deployment.deployed import Deployed, nothing_deployed, read_deployed
+from postroom.operations.deployment.plan import Action, Kind, Plan
+from postroom.operations.ports.enlistment import (
     add_member,
     enlist_group,
     enlist_port,
@@ -59,8 +61,6 @@ from postroom.operations.enlistment import (
     unenlist_group,
     unenlist_port,
 )
-from postroom.operations.group_comparison import group_fields
-from postroom.operations.plans import Action, Kind, Plan
 from postroom.system_properties import SYSTEM_PROPERTIES
 
 #: A port that is removed and declared again has the id that it had: what was left behind for it can be resumed.

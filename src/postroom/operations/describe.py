@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from postroom.namespaces import dotted_name, split_key
-from postroom.operations.discretion import HIDDEN, is_secret
+from postroom.operations.redaction import HIDDEN, is_secret
 from postroom.values import ValueType
 
 

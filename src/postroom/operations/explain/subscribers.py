@@ -29,7 +29,7 @@ from postroom.messagebox.configuration import (
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.service_subscriptions import SubscriptionState
 from postroom.messagebox.statements import statement
-from postroom.operations.enlistment import group_filter, subscription_filter
+from postroom.operations.ports.enlistment import group_filter, subscription_filter
 from postroom.operations.subscriptions import as_written, filters_of, subscription_called
 from postroom.properties import Property
 from postroom.system_properties import BTS

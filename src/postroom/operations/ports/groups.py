@@ -13,8 +13,8 @@ from postroom.agent.wake_up import WakeUp
 from postroom.errors import NotFound, StateError, nearest
 from postroom.messagebox.configuration import SendPortGroup, hosts, send_port_groups
 from postroom.messagebox.connection import Connection, transaction
-from postroom.operations.enlistment import enlist_group, start_group, stop_group, unenlist_group
-from postroom.operations.states import StateChange, refuse_unless_allowed
+from postroom.operations.ports.enlistment import enlist_group, start_group, stop_group, unenlist_group
+from postroom.operations.ports.states import StateChange, refuse_unless_allowed
 
 
 def list_groups(connection: Connection, *, application: str | None = None) -> list[SendPortGroup]:

@@ -13,7 +13,7 @@ from postroom.messagebox.configuration import PortState, SendPort, hosts
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.running_sinks import SINKS_SERVED_LOCK, SinkState
 from postroom.messagebox.statements import statement
-from postroom.operations.ports import list_ports
+from postroom.operations.ports.send_ports import list_ports
 
 
 @dataclass(frozen=True, kw_only=True)

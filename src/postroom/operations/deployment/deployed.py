@@ -21,7 +21,7 @@ from postroom.messagebox.configuration import (
 )
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.operations.discretion import sensitive_keys
+from postroom.operations.redaction import sensitive_keys
 from postroom.values import ValueType
 
 

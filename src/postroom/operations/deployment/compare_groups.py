@@ -9,8 +9,8 @@ from postroom.application import ApplicationDefinition, SendPortGroupDefinition
 from postroom.errors import Problem
 from postroom.filters.text import format_filter
 from postroom.messagebox.configuration import PortState, SendPortGroup
-from postroom.operations.deployed import Deployed
-from postroom.operations.plans import Action, Difference, Kind, Step
+from postroom.operations.deployment.deployed import Deployed
+from postroom.operations.deployment.plan import Action, Difference, Kind, Step
 
 
 def group_steps(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:

@@ -18,7 +18,13 @@ from postroom.message import Body, Bytes, Part
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.statements import statement
 from postroom.messagebox.writing import Cause, write_part
-from postroom.operations.instances import Instance, InstanceQuery, InstanceState, instance_with_id, iterate_batches
+from postroom.operations.instances.listing import (
+    Instance,
+    InstanceQuery,
+    InstanceState,
+    instance_with_id,
+    iterate_batches,
+)
 
 _SUSPENDED = (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE)
 _CAN_BE_SUSPENDED = (InstanceState.READY_TO_RUN, InstanceState.DEHYDRATED)

@@ -13,8 +13,8 @@ from postroom.filters.authorisation import NOTHING_TO_SHOW
 from postroom.message import Context
 from postroom.messagebox.configuration import application_properties, hosts
 from postroom.messagebox.connection import Connection
-from postroom.operations.discretion import may_see_values
-from postroom.operations.subscribers import Subscriber
+from postroom.operations.explain.subscribers import Subscriber
+from postroom.operations.redaction import may_see_values
 from postroom.properties import Property
 
 

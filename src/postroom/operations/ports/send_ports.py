@@ -14,9 +14,9 @@ from postroom.errors import NotFound, StateError, nearest
 from postroom.messagebox.configuration import PortState, SendPort, send_port_groups, send_ports
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.statements import statement
-from postroom.operations.enlistment import enlist_port, host_of, start_port, stop_port, unenlist_port
-from postroom.operations.states import StateChange, refuse_unless_allowed
-from postroom.operations.stored_in_words import in_words
+from postroom.operations.describe import in_words
+from postroom.operations.ports.enlistment import enlist_port, host_of, start_port, stop_port, unenlist_port
+from postroom.operations.ports.states import StateChange, refuse_unless_allowed
 
 
 @dataclass(frozen=True, kw_only=True)

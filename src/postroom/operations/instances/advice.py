@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroom.messagebox.writing import Cause, Task
-from postroom.operations.instances import Instance, InstanceState
+from postroom.operations.instances.listing import Instance, InstanceState
 
 
 def advice(instance: Instance) -> str | None:

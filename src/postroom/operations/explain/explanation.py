@@ -25,8 +25,7 @@ from postroom.filters.expression import Filter
 from postroom.message import Context
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.operations.discretion import discreet_context, discreet_explanation, discreet_required, sensitive_keys
-from postroom.operations.documents import (
+from postroom.operations.explain.candidates import (
     Given,
     as_if_found,
     documents_of,
@@ -34,11 +33,12 @@ from postroom.operations.documents import (
     location_for,
     with_extra,
 )
+from postroom.operations.explain.instance_subscribers import waiting_instances
+from postroom.operations.explain.subscribers import Startable, Subscriber, all_subscribers, is_directed
+from postroom.operations.explain.unread_messages import unread
 from postroom.operations.messages import StoredMessage, message_with_id
 from postroom.operations.properties import deployed_properties
-from postroom.operations.subscribers import Startable, Subscriber, all_subscribers, is_directed
-from postroom.operations.unread import unread
-from postroom.operations.waiting_instances import waiting_instances
+from postroom.operations.redaction import discreet_context, discreet_explanation, discreet_required, sensitive_keys
 from postroom.system_properties import ErrorReport
 
 
