@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from postroom.message import Body
+import pyarrow as pa
+
+from postroom.message import FRAGMENT_SIZE, Body
 from postroom.pipelines import (
     csv_rows,
     flat_file,
     flat_reread,
     json_document,
     json_lines,
-    pass_through,
     xml_document,
     xml_receive,
 )
@@ -26,7 +27,7 @@ from postroom.pipelines.definitions import (
     Xml,
     XmlReceive,
 )
-from postroom.pipelines.disassembled import BatchSize, Disassembled
+from postroom.pipelines.disassembled import BatchSize, Disassembled, schema_of
 from postroom.pipelines.json_path import ROOT
 
 _JSON = b'{["-0123456789'
@@ -37,7 +38,7 @@ def disassemble(pipeline: Format, body: Body, size: BatchSize) -> Iterator[Disas
     """By the definition's own disassembler: it yields what fails a document and raises what fails the interchange."""
     match pipeline:
         case PassThrough():
-            return pass_through.disassemble(body, size)
+            return _pass_through(body)
         case Json():
             return json_document.disassemble(pipeline, body, size)
         case JsonLines():
@@ -52,6 +53,19 @@ def disassemble(pipeline: Format, body: Body, size: BatchSize) -> Iterator[Disas
             return flat_reread.disassemble(pipeline, body, size)
         case FlatFile():
             return flat_file.disassemble(pipeline, body, size)
+
+
+def _pass_through(body: Body) -> Iterator[Disassembled]:
+    """Yield the interchange as one message (TYP-02), also if it is empty. A large body is passed by reference."""
+    by_reference = body.size > FRAGMENT_SIZE
+    row = {
+        "number": 1,
+        "body": None if by_reference else b"".join(body.chunks()),
+        "offset": 0 if by_reference else None,
+        "length": body.size if by_reference else None,
+        "message_type": None,
+    }
+    yield Disassembled(messages=pa.RecordBatch.from_pylist([row], schema=schema_of(())))
 
 
 def document_type(pipeline: Format, original: str) -> str:

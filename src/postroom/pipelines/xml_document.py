@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lxml import etree
@@ -12,11 +13,13 @@ from postroom.message import Body
 from postroom.pipelines.definitions import Xml
 from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, in_document, read_whole
 from postroom.pipelines.written_documents import WrittenDocuments
-from postroom.pipelines.xml_envelope import is_empty_envelope
 from postroom.pipelines.xml_path import compile_path
 from postroom.pipelines.xml_promotion import XmlPromotion, message_type_of, xml_promotion
 from postroom.pipelines.xml_tree import read_tree, write_document
 from postroom.pipelines.xml_verbatim import verbatim
+
+#: The name that an absolute path begins with. A wildcard, a predicate or a leading `//` names no root.
+_ROOT = re.compile(r"\s*/\s*(?:child\s*::\s*)?(?:(?P<prefix>[\w.-]+):)?(?P<name>[\w.-]+)\s*/")
 
 
 def disassemble(pipeline: Xml, body: Body, size: BatchSize) -> Iterator[Disassembled]:
@@ -80,7 +83,7 @@ def _documents(pipeline: Xml, split: str, envelope: etree._Element) -> list[etre
             why="It selects something that is not an element.",
             hint="Correct the pipeline's split.",
         )
-    if not selected and not is_empty_envelope(envelope, split, pipeline.namespaces):
+    if not selected and not _is_empty_envelope(envelope, split, pipeline.namespaces):
         raise PipelineFailure(
             f"{split!r} selects nothing in this envelope.",
             why=f"The root is {message_type_of(envelope)!r}. Only the root that the path begins with, with neither "
@@ -88,3 +91,25 @@ def _documents(pipeline: Xml, split: str, envelope: etree._Element) -> list[etre
             hint="Send an envelope of the expected form, or correct the pipeline's split and namespaces.",
         )
     return list(selected)
+
+
+def _is_empty_envelope(envelope: etree._Element, split: str, namespaces: Mapping[str, str]) -> bool:
+    """Return True if this is the root that ``split`` starts with and it has no content.
+
+    An empty envelope is consumed without a message, so the answer must be certain."""
+    return envelope.tag == _root_of(split, namespaces) and not _has_content(envelope)
+
+
+def _root_of(split: str, namespaces: Mapping[str, str]) -> str | None:
+    """Return the qualified tag of the root that the path names, or None if it names none."""
+    match = _ROOT.match(split)
+    if match is None:
+        return None
+    prefix, name = match["prefix"], match["name"]
+    return name if prefix is None else f"{{{namespaces[prefix]}}}{name}"
+
+
+def _has_content(envelope: etree._Element) -> bool:
+    # Text beside comments and processing instructions is text of the envelope.
+    texts = [envelope.text, *(child.tail for child in envelope)]
+    return any(isinstance(child.tag, str) for child in envelope) or any(text and text.strip() for text in texts)
