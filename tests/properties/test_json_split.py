@@ -73,8 +73,8 @@ def test_the_documents_come_out_as_they_were_written(
     pipeline = Json(promote={Region: "region"}, split=split)
     assert pipeline.problems() == []
     with (
-        patch("postroom.pipelines.json_split.MAX_AT_ONCE", at_once),
-        patch("postroom.pipelines.json_split.FRAGMENT_SIZE", fragment),
+        patch("postroom.pipelines.json.split.MAX_AT_ONCE", at_once),
+        patch("postroom.pipelines.json.split.FRAGMENT_SIZE", fragment),
         patch("postroom.pipelines.disassembled.FRAGMENT_SIZE", fragment),
     ):
         batches = list(pipeline.disassemble(Bytes(content), batch_rows=rows))

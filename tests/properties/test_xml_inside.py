@@ -18,7 +18,7 @@ from lxml import etree
 from postroom.errors import PipelineFailure
 from postroom.message import Bytes
 from postroom.pipelines import Receive, Xml, components
-from postroom.pipelines.xml_promotion import XmlPromotion
+from postroom.pipelines.xml.promotion import XmlPromotion
 from postroom.properties import Property
 from postroom.schemas.validation import XsdSet
 
@@ -148,7 +148,7 @@ def test_where_a_document_is_read_makes_no_difference(envelope: str, pipeline: R
 
 def test_a_valid_document_is_not_read_again() -> None:
     content = "<e>" + '<order xmlns="urn:o" n="1"><region>EU</region><total>1</total></order>' * 3 + "</e>"
-    with patch("postroom.pipelines.xml_document.read_tree", side_effect=[etree.fromstring(content)]) as read:
+    with patch("postroom.pipelines.xml.document.read_tree", side_effect=[etree.fromstring(content)]) as read:
         rows, failures = _received(PIPELINES[0], content)
     assert (len(rows), failures, read.call_count) == (3, [], 1)
 
@@ -158,7 +158,7 @@ def _each_alone() -> Iterator[None]:
     with (
         patch.object(XmlPromotion, "values_inside", lambda self, envelope, documents: repeat(None, len(documents))),
         patch.object(XsdSet, "passes", lambda self, root: False),
-        patch("postroom.pipelines.xml_document.verbatim", lambda content, split, elements: [None] * len(elements)),
+        patch("postroom.pipelines.xml.document.verbatim", lambda content, split, elements: [None] * len(elements)),
     ):
         yield
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from postroom import pipelines
-from postroom.pipelines.row_batch import BAD, BODY
+from postroom.pipelines.rows.batch import BAD, BODY
 from postroom.spark.bulk.reading import Reading, read_files, session_for
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom import Property, pipelines
-from postroom.pipelines.row_batch import RowMessages, read_rows
+from postroom.pipelines.rows.batch import RowMessages, read_rows
 from postroom.spark.bulk.split_lines import lines_of_split
 from postroom.spark.bulk.undecoded import TextEncoding, with_undecoded
 

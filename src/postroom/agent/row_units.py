@@ -22,7 +22,7 @@ from postroom.message import Body, Bytes, Context
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines import Rows
 from postroom.pipelines.disassembled import Decoded
-from postroom.pipelines.row_batch import read_rows
+from postroom.pipelines.rows.batch import read_rows
 
 
 @dataclass(frozen=True, kw_only=True)

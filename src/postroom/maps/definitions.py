@@ -13,7 +13,7 @@ from postroom.errors import MapFailure
 from postroom.maps.contract import Answer, Map
 from postroom.message import Message, Part
 from postroom.pipelines import Xml, XmlReceive
-from postroom.pipelines.stored_component import StoredComponent, load_component, name_of, refer_to
+from postroom.pipelines.shipping.stored_component import StoredComponent, load_component, name_of, refer_to
 
 if TYPE_CHECKING:
     from postroom.maps.xslt import Stylesheet

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, Val
 from postroom.errors import DefinitionError, PipelineFailure
 from postroom.maps.contract import Map
 from postroom.maps.definitions import Python
-from postroom.pipelines.imported_files import imported_files
-from postroom.pipelines.shipped_files import NO_FILES, Files, ShippedFiles
-from postroom.pipelines.stored_component import StoredComponent, load_component, refer_to
+from postroom.pipelines.shipping.files import NO_FILES, Files, ShippedFiles
+from postroom.pipelines.shipping.imported_files import imported_files
+from postroom.pipelines.shipping.stored_component import StoredComponent, load_component, refer_to
 
 
 def _read_maps(source: object) -> tuple[Any, ...]:

@@ -15,8 +15,8 @@ from postroom.errors import MapFailure, PipelineFailure
 from postroom.maps.contract import CORRECT_IT, another_type
 from postroom.message import Body
 from postroom.pipelines.spooled import Spool
-from postroom.pipelines.xml_promotion import message_type_of
-from postroom.pipelines.xml_tree import read_tree
+from postroom.pipelines.xml.promotion import message_type_of
+from postroom.pipelines.xml.tree import read_tree
 
 _XSL = "http://www.w3.org/1999/XSL/Transform"
 _REFUSED = {

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from postroom.pipelines import components
 from postroom.pipelines.definitions import Csv, FlatFile, Json, JsonLines, PassThrough, Xml, XmlReceive
-from postroom.pipelines.flat_layout import Delimited, Field, Positional
+from postroom.pipelines.flat.layout import Delimited, Field, Positional
 from postroom.pipelines.receive_definition import Receive, ReceivePipeline, load_pipeline
-from postroom.pipelines.rows import Rows
+from postroom.pipelines.rows.definition import Rows
 
 __all__ = [
     "Csv",

@@ -20,7 +20,7 @@ from postroom.pipelines.message_batch import MessageBatch
 from postroom.pipelines.own_disassembler import disassemble_messages
 from postroom.pipelines.receive_definition import Receive
 from postroom.pipelines.running_component import named_failure, run_named
-from postroom.pipelines.stored_component import load_component, name_of
+from postroom.pipelines.shipping.stored_component import load_component, name_of
 from postroom.pipelines.watch import Watch
 from postroom.system_properties import BTS
 

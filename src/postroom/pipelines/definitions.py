@@ -26,8 +26,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from postroom.errors import BadValue
 from postroom.message import Body, Context
-from postroom.pipelines import csv_format, flat_layout, json_path
-from postroom.pipelines.flat_layout import Layout
+from postroom.pipelines.flat import csv_format
+from postroom.pipelines.flat import layout as flat_layout
+from postroom.pipelines.flat.layout import Layout
+from postroom.pipelines.json import path as json_path
 from postroom.pipelines.promotions import Promote, Promotions
 from postroom.properties import Property
 from postroom.schemas import Schemas
@@ -180,7 +182,7 @@ class Xml(Promoting):
     bad_documents: ClassVar[int | None] = BAD_DOCUMENTS
 
     def problems(self) -> list[str]:
-        from postroom.pipelines import xml_path
+        from postroom.pipelines.xml import path as xml_path
 
         return super().problems() + xml_path.problems(self.promotions, self.namespaces, self.split)
 

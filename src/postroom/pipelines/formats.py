@@ -7,15 +7,6 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from postroom.message import FRAGMENT_SIZE, Body
-from postroom.pipelines import (
-    csv_rows,
-    flat_file,
-    flat_reread,
-    json_document,
-    json_lines,
-    xml_document,
-    xml_receive,
-)
 from postroom.pipelines.definitions import (
     Csv,
     FlatDocument,
@@ -28,7 +19,14 @@ from postroom.pipelines.definitions import (
     XmlReceive,
 )
 from postroom.pipelines.disassembled import BatchSize, Disassembled, schema_of
-from postroom.pipelines.json_path import ROOT
+from postroom.pipelines.flat import csv_rows
+from postroom.pipelines.flat import file as flat_file
+from postroom.pipelines.flat import reread as flat_reread
+from postroom.pipelines.json import document as json_document
+from postroom.pipelines.json import lines as json_lines
+from postroom.pipelines.json.path import ROOT
+from postroom.pipelines.xml import document as xml_document
+from postroom.pipelines.xml import receive as xml_receive
 
 _JSON = b'{["-0123456789'
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")

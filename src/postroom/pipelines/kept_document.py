@@ -21,7 +21,7 @@ from pydantic import PrivateAttr
 
 from postroom.errors import PipelineFailure
 from postroom.message import Body, Bytes, Context, Message, Part
-from postroom.pipelines import formats, row_document
+from postroom.pipelines import formats
 from postroom.pipelines.component_stages import ComponentStages
 from postroom.pipelines.components.contract import Disassembler
 from postroom.pipelines.definitions import (
@@ -35,10 +35,11 @@ from postroom.pipelines.definitions import (
     XmlReceive,
 )
 from postroom.pipelines.disassembled import NOTHING, BadDocument, BatchSize, Disassembled, Form
-from postroom.pipelines.flat_layout import HEADER
+from postroom.pipelines.flat.layout import HEADER
 from postroom.pipelines.message_batch import plain
 from postroom.pipelines.receive_definition import Receive, ReceivePipeline
-from postroom.pipelines.rows import Rows
+from postroom.pipelines.rows import document as row_document
+from postroom.pipelines.rows.definition import Rows
 from postroom.pipelines.watch import Watch
 from postroom.properties import Property
 from postroom.system_properties import BTS

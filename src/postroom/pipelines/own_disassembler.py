@@ -12,8 +12,8 @@ from postroom.namespaces import dotted_name, split_key
 from postroom.pipelines.components.contract import Disassembler, Suspend
 from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE, BatchSize, Decoded, Disassembled, Rows, too_large
 from postroom.pipelines.running_component import named_failure, run_named
+from postroom.pipelines.shipping.stored_component import name_of
 from postroom.pipelines.spooled import Spool
-from postroom.pipelines.stored_component import name_of
 from postroom.pipelines.watch import OutOfTime
 from postroom.properties import Property
 from postroom.system_properties import BTS

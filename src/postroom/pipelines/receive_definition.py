@@ -22,10 +22,10 @@ from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAda
 from postroom.errors import DefinitionError, PipelineFailure
 from postroom.pipelines.components.contract import Component, Decoder, Disassembler, PartyResolver, Validator
 from postroom.pipelines.definitions import BAD_DOCUMENTS, Definition, Format, limit_problems
-from postroom.pipelines.imported_files import imported_files
-from postroom.pipelines.rows import Rows
-from postroom.pipelines.shipped_files import NO_FILES, Files, ShippedFiles
-from postroom.pipelines.stored_component import StoredComponent, load_component, refer_to
+from postroom.pipelines.rows.definition import Rows
+from postroom.pipelines.shipping.files import NO_FILES, Files, ShippedFiles
+from postroom.pipelines.shipping.imported_files import imported_files
+from postroom.pipelines.shipping.stored_component import StoredComponent, load_component, refer_to
 from postroom.properties import Property
 from postroom.system_properties import BTS
 

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from postroom.message import Body, Context, Message, Part
-from postroom.pipelines import formats, row_document
+from postroom.pipelines import formats
 from postroom.pipelines.component_stages import ComponentStages
 from postroom.pipelines.definitions import Format, PassThrough
 from postroom.pipelines.disassembled import BatchSize, Decoded, Disassembled
 from postroom.pipelines.receive_definition import Receive, ReceivePipeline
-from postroom.pipelines.rows import Rows
+from postroom.pipelines.rows import document as row_document
+from postroom.pipelines.rows.definition import Rows
 from postroom.pipelines.watch import Watch
 
 #: How long a format that is a pipeline by itself may take for one batch. Its time goes with the size of what it reads;

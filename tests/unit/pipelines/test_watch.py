@@ -12,7 +12,7 @@ from postroom.errors import PipelineFailure, Unavailable
 from postroom.message import Bytes
 from postroom.pipelines import JsonLines, Xml, formats, stages
 from postroom.pipelines.watch import Watch, left_behind
-from postroom.pipelines.xml_promotion import xml_promotion
+from postroom.pipelines.xml.promotion import xml_promotion
 from postroom.spark import careful
 from tests.support.waiting import wait_until
 from tests.unit.pipelines.conftest import Receive as Run

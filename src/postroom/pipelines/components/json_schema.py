@@ -12,7 +12,7 @@ from urllib.parse import urldefrag, urljoin
 
 from postroom.errors import BadValue, PipelineFailure
 from postroom.pipelines.components.contract import Validator
-from postroom.pipelines.shipped_files import ShippedFiles
+from postroom.pipelines.shipping.files import ShippedFiles
 from postroom.system_properties import BTS
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _check(known: jsonschema_rs.Validator, batch: MessageBatch, row: int) -> Non
     import msgspec
 
     from postroom.pipelines.disassembled import read_whole
-    from postroom.pipelines.json_failure import UTF_8_MARK, malformed, refuse_utf_16
+    from postroom.pipelines.json.failure import UTF_8_MARK, malformed, refuse_utf_16
     from postroom.pipelines.node_limit import JSON_MARKS, refuse_many_nodes
 
     content = read_whole(batch.body(row), "document that is validated")

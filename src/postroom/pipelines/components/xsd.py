@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from postroom.errors import PipelineFailure
 from postroom.pipelines.components.contract import Validator
 from postroom.pipelines.definitions import type_problems
-from postroom.pipelines.shipped_files import ShippedFiles
+from postroom.pipelines.shipping.files import ShippedFiles
 
 if TYPE_CHECKING:
     from postroom.pipelines.message_batch import MessageBatch
@@ -51,8 +51,8 @@ class Xsd(Validator):
 
     def validate_batch(self, batch: MessageBatch) -> Mapping[int, str | Exception]:
         from postroom.pipelines.disassembled import read_whole
-        from postroom.pipelines.xml_promotion import message_type_of
-        from postroom.pipelines.xml_tree import read_tree
+        from postroom.pipelines.xml.promotion import message_type_of
+        from postroom.pipelines.xml.tree import read_tree
 
         known = _compiled(self._files, self.schemas)
         rejected: dict[int, str | Exception] = {}

@@ -20,7 +20,7 @@ from postroom.adapters.spark_reader.definition import CORRUPT
 from postroom.agent.chunks import CHUNK_BYTES, CHUNK_ROWS
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines import Rows
-from postroom.pipelines.row_batch import BAD, BODY, value_name
+from postroom.pipelines.rows.batch import BAD, BODY, value_name
 from postroom.spark.intake.claim import Claim
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def read_files(session: SparkSession, reading: Reading, pipeline: Rows, paths: S
 
 
 def row_columns(frame: DataFrame, pipeline: Rows) -> list[Column]:
-    """What the pipeline wants to see of a row (see ``postroom.pipelines.row_batch``)."""
+    """What the pipeline wants to see of a row (see ``postroom.pipelines.rows.batch``)."""
     from pyspark.sql import functions as f
 
     names = [name for name in frame.columns if name != CORRUPT]

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroom.pipelines import Rows
-from postroom.pipelines.row_batch import BAD, BODY, UNDECODED, rows_with
+from postroom.pipelines.rows.batch import BAD, BODY, UNDECODED, rows_with
 from postroom.spark.bulk.reading import FILE
 from postroom.spark.bulk.split_lines import can_be_cut, lines_of_split, open_plain
 

@@ -1,0 +1,128 @@
+"""Components in a definition: as a user wrote them, as they are stored, and found again where they run.
+
+Ours are stored by name. A user's own are stored by the file or the module that they are in, their name in it and their
+settings; a file of the application's folder travels with the pipeline.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+from postroom.errors import DefinitionError, PipelineFailure
+from postroom.pipelines.components.contract import Component
+from postroom.pipelines.shipping.files import ShippedFiles
+from postroom.pipelines.shipping.modules import module_from
+
+_HINT = "Correct the application and apply it again, or install what is missing where the pipelines run; then resume."
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredComponent:
+    """Where a component is to be found. ``settings`` is None for a function."""
+
+    target: str
+    """``builtin``, ``file`` or ``module``: how ``where`` is meant."""
+    where: str
+    name: str
+    settings: Mapping[str, Any] | None = None
+
+    def stored(self) -> dict[str, Any]:
+        found: dict[str, Any] = {self.target: self.where, "name": self.name}
+        return found if self.settings is None else {**found, "settings": dict(self.settings)}
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> StoredComponent:
+        for target in ("builtin", "file", "module"):
+            if target in stored and "name" in stored:
+                return cls(target=target, where=stored[target], name=stored["name"], settings=stored.get("settings"))
+        raise ValueError(f"{stored!r} is not a stored component")
+
+    def load(self, files: ShippedFiles) -> Component | Callable[..., Any]:
+        """The component itself; PipelineFailure if it cannot be made here."""
+        try:
+            found: Any = self._module(files)
+            for step in self.name.split("."):
+                found = getattr(found, step)
+            loaded: Component | Callable[..., Any] = found if self.settings is None else found(**self.settings)
+        except PipelineFailure:
+            raise
+        except BaseException as error:
+            raise PipelineFailure(
+                f"The component {self.name} cannot be loaded.",
+                why=f"{self.where}: {type(error).__name__}: {error}",
+                hint=_HINT,
+            ) from error
+        return _with_files(loaded, files)
+
+    def _module(self, files: ShippedFiles) -> ModuleType:
+        if self.target == "file":
+            return module_from(files, self.where)
+        return importlib.import_module(self.where)
+
+
+def load_component(component: object, files: ShippedFiles) -> Component | Callable[..., Any]:
+    """A component of a definition, ready to run."""
+    if isinstance(component, StoredComponent):
+        return component.load(files)
+    assert isinstance(component, Component) or callable(component)
+    return _with_files(component, files) if isinstance(component, Component) else component
+
+
+def _with_files(component: Component | Callable[..., Any], files: ShippedFiles) -> Component | Callable[..., Any]:
+    if isinstance(component, Component):
+        component._files = files
+    return component
+
+
+def name_of(component: object) -> str:
+    if isinstance(component, StoredComponent):
+        return component.name.rpartition(".")[2]
+    if isinstance(component, Component):
+        return component.name
+    return str(getattr(component, "__name__", type(component).__name__))
+
+
+def refer_to(component: object, folder: Path | None) -> StoredComponent:
+    """How a component is stored. What is in a file of the application's folder is found by that file; DefinitionError
+    for what could not be found again."""
+    if isinstance(component, StoredComponent):
+        return component
+    if isinstance(component, Component):
+        definition: Any = type(component)
+        source = definition.source_file
+        settings: dict[str, Any] | None = component.model_dump(mode="json")
+    elif isinstance(component, FunctionType):
+        definition = component
+        source = component.__code__.co_filename
+        settings = None
+    else:
+        raise DefinitionError(f"{component!r} is neither a component nor a function.")
+    name, module = definition.__qualname__, definition.__module__
+    if name.endswith("<lambda>"):
+        raise DefinitionError(f"A lambda has no name to be found by{_line(definition)}; write a function with def.")
+    if "<" in name:
+        raise DefinitionError(f"{name} is made inside a function; write it at the top level of a file.")
+    if module.partition(".")[0] == __name__.partition(".")[0]:
+        return StoredComponent(target="builtin", where=module, name=name, settings=settings)
+    if source and folder is not None and (inside := _relative(Path(source), folder)) is not None:
+        return StoredComponent(target="file", where=inside, name=name, settings=settings)
+    if module.startswith(("_application_", "__main__")) or importlib.util.find_spec(module.partition(".")[0]) is None:
+        raise DefinitionError(f"{name} is in {source or module}, which is outside of the application's folder.")
+    return StoredComponent(target="module", where=module, name=name, settings=settings)
+
+
+def _line(function: FunctionType) -> str:
+    return f" (line {function.__code__.co_firstlineno})"
+
+
+def _relative(source: Path, folder: Path) -> str | None:
+    source, folder = source.resolve(), folder.resolve()
+    if not source.is_relative_to(folder) or "site-packages" in source.relative_to(folder).parts:
+        return None
+    return source.relative_to(folder).as_posix()
