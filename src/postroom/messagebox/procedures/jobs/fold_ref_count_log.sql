@@ -1,7 +1,9 @@
--- Second half of a fold, in a transaction of its own with a lock timeout: waits for the writers of one log, adds its
--- deltas to the totals, notes the sums that are zero, and empties it. Returns how many log rows there were. What came and
--- went within one log never gets a total; whether it has one from before is for the cleanup to see.
--- Locks: ACCESS EXCLUSIVE on that one log, before it is read; without it the count of an uncommitted publish is lost.
+-- Second half of a fold, in a transaction of its own with a lock timeout: waits for the writers of one log, deletes its rows,
+-- adds their deltas to the totals and records the ids whose sum is zero. Returns the number of log rows. An id whose deltas
+-- within one log cancel out gets no total here; the cleanup checks whether it has one from an earlier fold.
+-- Not TRUNCATE: it is not MVCC-safe. A pg_dump whose snapshot is older than the fold would read an empty log and old totals.
+-- Locks: SHARE ROW EXCLUSIVE on that one log, before it is read. It waits for writers, because the count of an uncommitted
+-- publish would be left behind otherwise, and not for readers (pg_dump, postroom check), which hold ACCESS SHARE.
 CREATE OR REPLACE FUNCTION messagebox.fold_ref_count_log(p_kind text, p_log smallint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
@@ -14,23 +16,21 @@ BEGIN
     IF p_kind NOT IN ('message', 'part') OR p_log NOT IN (1, 2) THEN
         RAISE EXCEPTION 'there is no ref-count log % of kind %', p_log, p_kind;
     END IF;
-    EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', log);
+    EXECUTE format('LOCK TABLE %I IN SHARE ROW EXCLUSIVE MODE', log);
     EXECUTE format($sql$
-        WITH sums AS (SELECT %1$I AS id, sum(delta) AS delta, count(*) AS n FROM %2$I GROUP BY 1),
-             kept AS (
+        WITH deltas AS (DELETE FROM %2$I RETURNING %1$I AS id, delta),
+             sums AS (SELECT id, sum(delta) AS delta, count(*) AS n FROM deltas GROUP BY 1),
+             changed AS (
                 INSERT INTO %3$I AS t (%1$I, total)
                 SELECT s.id, s.delta FROM sums s WHERE s.delta <> 0
                 ON CONFLICT (%1$I) DO UPDATE SET total = t.total + excluded.total
                 RETURNING t.%1$I AS id, t.total),
              zero AS (
                 INSERT INTO %4$I (%1$I)
-                SELECT k.id FROM kept k WHERE k.total = 0
+                SELECT c.id FROM changed c WHERE c.total = 0
                 UNION ALL
                 SELECT s.id FROM sums s WHERE s.delta = 0
                 ON CONFLICT DO NOTHING)
         SELECT coalesce(sum(n), 0) FROM sums $sql$, id, log, totals, zero_sum) INTO folded;
-    IF folded > 0 THEN
-        EXECUTE format('TRUNCATE TABLE %I', log);
-    END IF;
     RETURN folded;
 END $$;
