@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.approved import AssertApproved, assert_approved
 from tests.support.folders import open_folder
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ SMALL = {"shared_buffers": "128MB"}
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", settings.get_profile("patient"), max_examples=2000)
 settings.load_profile("patient")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--approve", action="store_true", help="Write the approved snapshots again.")
 
 
 def pytest_configure() -> None:
@@ -55,6 +60,17 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     if isinstance(val, bytes) and not (val.isascii() and val.decode().isprintable()):
         return "bytes"
     return None
+
+
+@pytest.fixture(name="assert_approved")
+def approved_snapshot(request: pytest.FixtureRequest) -> AssertApproved:
+    """Compares a text with the approved file of that name, in the folder ``approved`` beside the test."""
+
+    def check(text: str, name: str) -> None:
+        approved = request.path.parent / "approved" / name
+        assert_approved(text, approved, approve=request.config.getoption("--approve"))
+
+    return check
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ import pytest
 from postroom.cli.exit_codes import exit_code
 from postroom.errors import DefinitionRefused, MessageFailure, PostroomError, PublishFailed
 from postroom.operations.instances.listing import ERROR_CODES
+from tests.support.approved import AssertApproved
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "postroom"
@@ -100,3 +101,14 @@ def _class(name: str) -> type[PostroomError]:
 
 def test_every_code_stands_for_one_type() -> None:
     assert len(DOCUMENTED_ERRORS) == len({code for code, _, _ in DOCUMENTED_ERRORS}) == len(error_classes())
+
+
+def test_the_approved_errors_are_current(assert_approved: AssertApproved) -> None:
+    """Type, base type, code and whether a retry can help: programs and retries depend on them."""
+    rows = sorted(
+        f"{found.__name__}({found.__bases__[0].__name__}) {code}{' transient' if found.transient else ''}"
+        for code, found in ((code, _class(name)) for code, name in error_classes().items())
+    )
+    raised_nowhere = sorted(codes_of_instances() - set(error_classes()))
+    text = "\n".join(["# types", *rows, "", "# codes of instances without a type of their own", *raised_nowhere])
+    assert_approved(text + "\n", "errors.txt")

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 
 import postroom
+from tests.support.approved import AssertApproved
+from tests.support.public_api import describe_module
+
+PUBLIC = ("postroom", "postroom.adapters", "postroom.pipelines", "postroom.pipelines.components", "postroom.maps")
 
 
 def test_every_public_name_is_there_and_no_other() -> None:
@@ -16,6 +21,11 @@ def test_every_public_name_is_there_and_no_other() -> None:
     assert set(postroom.__all__) <= set(dir(postroom))
     with pytest.raises(AttributeError, match="nonsense"):
         postroom.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_approved_names_and_signatures_are_current(name: str, assert_approved: AssertApproved) -> None:
+    assert_approved(describe_module(import_module(name)), f"{name}.txt")
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:

@@ -1,0 +1,22 @@
+"""The tables, functions and grants of a fresh MessageBox with one host are those that were approved."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from postroom.messagebox.connection import connect
+from postroom.messagebox.migrate import create_host
+from tests.support.approved import AssertApproved
+
+CATALOG_QUERY = Path(__file__).parents[2] / "support" / "schema.sql"
+
+
+def test_the_approved_schema_is_current(database: str, assert_approved: AssertApproved) -> None:
+    with connect(database) as connection:
+        with connection.transaction():
+            create_host(connection, "Main")
+        lines = [text for (text,) in connection.execute(CATALOG_QUERY.read_text(encoding="utf-8").encode())]
+    # Each MessageBox has an id, which its roles have in their names.
+    text = re.sub(r"\bpostroom_[0-9a-f]+_", "postroom_ID_", "\n".join(lines))
+    assert_approved(text + "\n", "schema.txt")
