@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 from postroom.filters.expression import Filter
 from postroom.hosts import ServiceContext
-from postroom.hosts.outcomes import Outcome, Verdict
-from postroom.hosts.thread_connections import ThreadConnections
+from postroom.hosts.dequeue.outcomes import Outcome, Verdict
+from postroom.hosts.dequeue.thread_connections import ThreadConnections
 from postroom.message import Message
 from postroom.messagebox.bodies import message_of
 from postroom.messagebox.connection import Connection, transaction

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from postroom.hosts.dequeue.service import BuildService, Service, ServiceContext
 from postroom.hosts.inbound import InboundHandler
 from postroom.hosts.instance import HostInstance
 from postroom.hosts.run import run_host
-from postroom.hosts.service import BuildService, Service, ServiceContext
 from postroom.hosts.settings import HostSettings
 
 __all__ = [

@@ -13,15 +13,15 @@ from typing import Self
 
 from postroom.adapters import build
 from postroom.clock import Clock, system_clock
-from postroom.hosts.endpoint_manager import EndpointManager
-from postroom.hosts.http_locations import HttpLocations
+from postroom.hosts.dequeue.service import BuildService, ServiceContext
+from postroom.hosts.dequeue.subservice import Subservice
+from postroom.hosts.http.locations import HttpLocations
 from postroom.hosts.inbound import InboundHandler
 from postroom.hosts.jobs import JobLoop
+from postroom.hosts.messaging.endpoint_manager import EndpointManager
+from postroom.hosts.messaging.send_ports import BuildAdapter, OpenSendPorts
 from postroom.hosts.registration import LOCK_SERVER, LOCK_SOCKET, Registration
-from postroom.hosts.send_ports import BuildAdapter, OpenSendPorts
-from postroom.hosts.service import BuildService, ServiceContext
 from postroom.hosts.settings import HostSettings
-from postroom.hosts.subservice import Subservice
 from postroom.messagebox.configuration import ServiceClass, dequeuing, host_named
 from postroom.messagebox.connection import connect
 from postroom.messagebox.permission import refusals_told, require_host

@@ -8,7 +8,7 @@ from pathlib import Path
 from postroom.adapters import build
 from postroom.hosts.inbound import InboundHandler
 from postroom.hosts.instance import HostInstance
-from postroom.hosts.send_ports import BuildAdapter
+from postroom.hosts.messaging.send_ports import BuildAdapter
 from postroom.hosts.settings import HostSettings
 from postroom.stop_signals import stopped_by_signals
 

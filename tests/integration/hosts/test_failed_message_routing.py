@@ -332,7 +332,7 @@ def test_when_the_database_is_in_trouble_it_is_tried_again(
     box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trouble = Trouble(psycopg.OperationalError("no space left on device"))
-    monkeypatch.setattr("postroom.hosts.endpoint_manager.FailedMessages", lambda queues: trouble)
+    monkeypatch.setattr("postroom.hosts.messaging.endpoint_manager.FailedMessages", lambda queues: trouble)
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS)
     recorder = Recorder(fails_at("Web"))
@@ -347,7 +347,9 @@ def test_when_the_database_is_in_trouble_it_is_tried_again(
 def test_what_cannot_be_routed_for_another_reason_is_suspended(
     box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("postroom.hosts.endpoint_manager.FailedMessages", lambda queues: Trouble(KeyError("a defect")))
+    monkeypatch.setattr(
+        "postroom.hosts.messaging.endpoint_manager.FailedMessages", lambda queues: Trouble(KeyError("a defect"))
+    )
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS)
     instance = start_host(Recorder(fails_at("Web")))

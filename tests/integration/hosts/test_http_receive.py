@@ -20,7 +20,7 @@ import pytest
 import trustme
 
 from postroom import Schedule, Throttling, adapters
-from postroom.hosts.http_locations import _CONNECTIONS, HttpLocations
+from postroom.hosts.http.locations import _CONNECTIONS, HttpLocations
 from postroom.hosts.instance import HostInstance
 from postroom.hosts.settings import HostSettings
 from postroom.message import FRAGMENT_SIZE, Context

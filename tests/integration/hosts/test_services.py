@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from postroom.hosts import ServiceContext
-from postroom.hosts.outcomes import Outcome
+from postroom.hosts.dequeue.outcomes import Outcome
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ServiceClass

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from postroom.hosts.work_in_hand import WorkInHand
+from postroom.hosts.dequeue.work_in_hand import WorkInHand
 from postroom.messagebox.queues import ClaimedMessage
 from tests.support.waiting import PATIENCE, wait_until
 

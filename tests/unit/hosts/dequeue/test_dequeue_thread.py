@@ -9,15 +9,15 @@ from typing import NoReturn
 
 import pytest
 
-from postroom.hosts.completer import Completer
-from postroom.hosts.dequeue_thread import DequeueThread
-from postroom.hosts.outcomes import Outcome, Verdict
-from postroom.hosts.thread_connections import ThreadConnections
-from postroom.hosts.work_in_hand import WorkInHand
+from postroom.hosts.dequeue.completer import Completer
+from postroom.hosts.dequeue.dequeue_thread import DequeueThread
+from postroom.hosts.dequeue.outcomes import Outcome, Verdict
+from postroom.hosts.dequeue.thread_connections import ThreadConnections
+from postroom.hosts.dequeue.work_in_hand import WorkInHand
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry
 from tests.support.waiting import PATIENCE
-from tests.unit.hosts.test_work_in_hand import claimed, opened
+from tests.unit.hosts.dequeue.test_work_in_hand import claimed, opened
 
 
 class Handles:

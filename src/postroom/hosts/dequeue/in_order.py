@@ -5,9 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from postroom.hosts.outcomes import Outcome, Verdict
-from postroom.hosts.service import Service
-from postroom.hosts.thread_connections import ThreadConnections
+from postroom.hosts.dequeue.outcomes import Outcome, Verdict
+from postroom.hosts.dequeue.service import Service
+from postroom.hosts.dequeue.thread_connections import ThreadConnections
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
 from postroom.messagebox.writing import Task

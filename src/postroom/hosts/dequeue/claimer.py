@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 
 from postroom.clock import Clock
-from postroom.hosts.service import Service
-from postroom.hosts.work_in_hand import WorkInHand
+from postroom.hosts.dequeue.service import Service
+from postroom.hosts.dequeue.work_in_hand import WorkInHand
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues

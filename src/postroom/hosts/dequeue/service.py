@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from postroom.hosts.outcomes import Outcome
-from postroom.hosts.thread_connections import ThreadConnections
+from postroom.hosts.dequeue.outcomes import Outcome
+from postroom.hosts.dequeue.thread_connections import ThreadConnections
 from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connect, Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues

@@ -11,8 +11,8 @@ from functools import partial
 
 from postroom.background_loop import BackgroundLoop
 from postroom.clock import Clock
-from postroom.hosts.outcomes import Outcome, Verdict
-from postroom.hosts.work_in_hand import WorkInHand
+from postroom.hosts.dequeue.outcomes import Outcome, Verdict
+from postroom.hosts.dequeue.work_in_hand import WorkInHand
 from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, Suspension
 

@@ -7,10 +7,10 @@ import threading
 from datetime import timedelta
 
 from postroom.backoff import Backoff
-from postroom.hosts.completer import Completer
-from postroom.hosts.service import Service
-from postroom.hosts.thread_connections import ThreadConnections
-from postroom.hosts.work_in_hand import WorkInHand
+from postroom.hosts.dequeue.completer import Completer
+from postroom.hosts.dequeue.service import Service
+from postroom.hosts.dequeue.thread_connections import ThreadConnections
+from postroom.hosts.dequeue.work_in_hand import WorkInHand
 from postroom.messagebox.queues import ClaimedMessage, Retry
 
 _BACKOFF = Backoff(first=1.0, longest=256.0)

@@ -10,7 +10,7 @@ import uuid
 from collections import deque
 from collections.abc import Sequence
 
-from postroom.hosts.work_in_hand import WorkInHand
+from postroom.hosts.dequeue.work_in_hand import WorkInHand
 from postroom.messagebox.queues import ClaimedMessage
 from postroom.messagebox.writing import Task
 

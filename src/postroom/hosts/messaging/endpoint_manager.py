@@ -15,10 +15,10 @@ from postroom.agent.failed_messages import FailedMessages
 from postroom.agent.reports import Unroutable
 from postroom.clock import Clock, system_clock
 from postroom.errors import PostroomError, Unavailable
+from postroom.hosts.dequeue.outcomes import Outcome, Verdict
+from postroom.hosts.dequeue.thread_connections import ReadInterrupted, ThreadConnections
 from postroom.hosts.inbound import InboundHandler
-from postroom.hosts.outcomes import Outcome, Verdict
-from postroom.hosts.send_ports import OpenSendPort, OpenSendPorts
-from postroom.hosts.thread_connections import ReadInterrupted, ThreadConnections
+from postroom.hosts.messaging.send_ports import OpenSendPort, OpenSendPorts
 from postroom.messagebox.bodies import message_of
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection

@@ -11,8 +11,8 @@ from pathlib import Path
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.http.server import HttpServer, Limits
 from postroom.background_loop import BackgroundLoop
-from postroom.hosts.http_requests import HttpRequests, Locations
-from postroom.hosts.shared_connections import SharedConnections
+from postroom.hosts.http.requests import HttpRequests, Locations
+from postroom.hosts.http.shared_connections import SharedConnections
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.throttling import ThrottleWatch

@@ -16,7 +16,7 @@ from postroom.adapters.http.server import Answer, Request, RequestFailed, refusa
 from postroom.agent.identity import interchange_for_key
 from postroom.clock import Clock, system_clock
 from postroom.errors import BadValue, Unavailable
-from postroom.hosts.shared_connections import SharedConnections
+from postroom.hosts.http.shared_connections import SharedConnections
 from postroom.message import Body, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation

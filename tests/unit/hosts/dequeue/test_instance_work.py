@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import uuid
 
-from postroom.hosts.in_order import InOrder
-from postroom.hosts.instance_work import InstanceWork
-from postroom.hosts.outcomes import Outcome, Verdict
+from postroom.hosts.dequeue.in_order import InOrder
+from postroom.hosts.dequeue.instance_work import InstanceWork
+from postroom.hosts.dequeue.outcomes import Outcome, Verdict
 from postroom.messagebox.queues import ClaimedMessage, Suspension
 from tests.support.waiting import wait_until
-from tests.unit.hosts.test_work_in_hand import claimed
+from tests.unit.hosts.dequeue.test_work_in_hand import claimed
 
 K, L = uuid.UUID(int=1), uuid.UUID(int=2)
 CLAIM = uuid.uuid4()

@@ -7,15 +7,15 @@ import time
 from collections import Counter
 
 from postroom.clock import Clock
-from postroom.hosts.claimer import Claimer
-from postroom.hosts.completer import Completer
-from postroom.hosts.dequeue_thread import DequeueThread
-from postroom.hosts.in_order import InOrder
-from postroom.hosts.instance_work import InstanceWork
-from postroom.hosts.poller import Poller
-from postroom.hosts.service import Service
-from postroom.hosts.thread_connections import ThreadConnections
-from postroom.hosts.work_in_hand import WorkInHand
+from postroom.hosts.dequeue.claimer import Claimer
+from postroom.hosts.dequeue.completer import Completer
+from postroom.hosts.dequeue.dequeue_thread import DequeueThread
+from postroom.hosts.dequeue.in_order import InOrder
+from postroom.hosts.dequeue.instance_work import InstanceWork
+from postroom.hosts.dequeue.poller import Poller
+from postroom.hosts.dequeue.service import Service
+from postroom.hosts.dequeue.thread_connections import ThreadConnections
+from postroom.hosts.dequeue.work_in_hand import WorkInHand
 from postroom.messagebox.configuration import Dequeuing
 from postroom.messagebox.connection import Connect
 from postroom.messagebox.queues import HostQueues

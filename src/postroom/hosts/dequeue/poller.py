@@ -7,8 +7,8 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from postroom.background_loop import BackgroundLoop
-from postroom.hosts.claimer import Claimer
-from postroom.hosts.work_in_hand import WorkInHand
+from postroom.hosts.dequeue.claimer import Claimer
+from postroom.hosts.dequeue.work_in_hand import WorkInHand
 from postroom.messagebox.configuration import Dequeuing
 
 #: Publishers wake a host at most this often (agent/wake_up.py), so a woken host goes on looking for a little.
