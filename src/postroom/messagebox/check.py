@@ -7,10 +7,8 @@ for violation in check(connection):
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.jobs import job_lock
 from postroom.messagebox.statements import statement
 
 _EXAMPLES = 10
@@ -122,19 +120,19 @@ _INVARIANTS = (
 )
 
 
-def check(connection: Connection, *, wait: timedelta = timedelta(seconds=60)) -> list[Violation]:
-    """Every invariant that does not hold; an empty list means that all is well.
+def check(connection: Connection) -> list[Violation]:
+    """Return every invariant that does not hold; an empty list means that all is well.
 
-    Everything is read in one snapshot, in which what others are doing has either happened as a whole or not at all.
-    The jobs rest meanwhile, because emptying a log is the one thing that a snapshot does not hide.
+    Everything is read in one snapshot, in which each transaction of others has happened as a whole or not at all. So
+    hosts, publishers and jobs may go on meanwhile.
     """
-    with job_lock(connection, wait), connection.transaction():
+    with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         return find_violations(connection)
 
 
 def find_violations(connection: Connection) -> list[Violation]:
-    """As ``check``, inside the caller's transaction, whose snapshot it is that counts."""
+    """As ``check``, in the snapshot of the caller's transaction."""
     found = (_find(connection, invariant) for invariant in _INVARIANTS)
     return [violation for violation in found if violation is not None]
 

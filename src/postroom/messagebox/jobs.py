@@ -105,12 +105,12 @@ def run_all_jobs_once(
     connection: Connection, settings: JobSettings | None = None, *, wait: timedelta = timedelta(seconds=60)
 ) -> list[JobRun]:
     """Runs every job, due or not, as soon as no other session is at it."""
-    with job_lock(connection, wait):
+    with _job_lock(connection, wait):
         return [_run(connection, job) for job in jobs(settings)]
 
 
 @contextmanager
-def job_lock(connection: Connection, wait: timedelta) -> Iterator[None]:
+def _job_lock(connection: Connection, wait: timedelta) -> Iterator[None]:
     """No job runs elsewhere while this is held."""
     try:
         with connection.transaction():

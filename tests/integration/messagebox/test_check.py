@@ -9,7 +9,7 @@ import pytest
 from postroom.message import FRAGMENT_SIZE, Message
 from postroom.messagebox.check import _INVARIANTS, check, find_violations
 from postroom.messagebox.connection import connect
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.jobs import JOB_LOCK, run_all_jobs_once
 from postroom.messagebox.statements import names_in
 from tests.support.box import Box, Region
 from tests.support.databases import Databases
@@ -117,6 +117,13 @@ def test_what_is_not_committed_is_no_alarm(loaded: Box) -> None:
         loaded.agent(connection=publisher).publish([Message.of(b"x", promoted={Region: "EU"})])
         assert check(loaded.connection) == []
     assert check(loaded.connection) == []
+
+
+def test_check_does_not_wait_for_running_jobs(loaded: Box) -> None:
+    with connect(loaded.url) as jobs, connect(loaded.url) as connection:
+        jobs.execute("SELECT pg_advisory_lock(%s, %s)", JOB_LOCK)
+        connection.execute("SET lock_timeout = '5s'")
+        assert check(connection) == []
 
 
 def test_it_changes_nothing_and_leaves_the_connection_as_it_was(loaded: Box) -> None:
