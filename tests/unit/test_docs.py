@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 import click
 import pytest
+from pydantic import BaseModel
 
 import postroom
 from postroom import Application, Client, adapters, pipelines
@@ -36,7 +37,8 @@ from tests.support.pages import (
 )
 
 EXAMPLE = ROOT / "examples" / "orders" / "app.py"
-BEHAVIOUR = ROOT / "docs" / "reference" / "behaviour.md"
+REFERENCE = ROOT / "docs" / "reference"
+BEHAVIOUR = REFERENCE / "behaviour.md"
 
 #: Places that belong to a machine and not to the product. The system account and the socket folders are the product's.
 _MACHINE_PATHS = re.compile(r"/(?:work|home|Users|opt|mnt)/\w|/tmp/(?!postroom)|\.\./shared|localhost:\d")
@@ -226,26 +228,37 @@ def test_every_decision_is_in_the_index() -> None:
             assert heading in lines, f"{page.name} has no {heading!r}"
 
 
-def test_every_argument_of_a_definition_is_told() -> None:
-    page = (ROOT / "docs" / "reference" / "applications.md").read_text(encoding="utf-8")
-    kinds = [*get_args(adapters.AnyAdapter), *get_args(pipelines.ReceivePipeline)]
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("adapters.md", [*get_args(adapters.AnyAdapter), *get_args(adapters.AnySink)]),
+        ("pipelines.md", [*get_args(pipelines.ReceivePipeline)]),
+    ],
+)
+def test_every_argument_of_a_definition_is_documented(name: str, kinds: list[type[BaseModel]]) -> None:
+    page = (REFERENCE / name).read_text(encoding="utf-8")
     for kind in kinds:
         assert kind.__name__ in page, f"{kind.__name__} is not on the page"
-        for name in {field.alias or name for name, field in kind.model_fields.items()} - {"kind"}:
-            assert re.search(rf"\b{name}\b", page), f"{kind.__name__}.{name} is not on the page"
+        for argument in {field.alias or argument for argument, field in kind.model_fields.items()} - {"kind"}:
+            assert re.search(rf"\b{argument}\b", page), f"{kind.__name__}.{argument} is not on the page"
+
+
+def test_every_argument_of_an_application_is_documented() -> None:
+    page = (REFERENCE / "applications.md").read_text(encoding="utf-8")
     for method in (
         Application.send_port,
         Application.receive_port,
         Application.send_port_group,
         Application.dynamic_send_port,
+        Application.host,
         Application("orders").receive_port("OrdersIn").location,
     ):
         for name in inspect.signature(method).parameters:
             assert re.search(rf"\b{name}\b", page) or name == "self", f"{name} is not on the page"
 
 
-def test_every_argument_of_the_client_is_told() -> None:
-    page = (ROOT / "docs" / "reference" / "client.md").read_text(encoding="utf-8")
+def test_every_argument_of_the_client_is_documented() -> None:
+    page = (REFERENCE / "client.md").read_text(encoding="utf-8")
     for function in (postroom.connect, Client.publish):
         for name in inspect.signature(function).parameters:
             assert f"| `{name}` |" in page or name == "self", f"{name} is not on the page"
