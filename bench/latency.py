@@ -112,7 +112,7 @@ def _serve(url: str, host: str, home: Path) -> None:
     """The claims of a location through Spark's own defaults."""
     from pyspark.sql import SparkSession
 
-    from postroom.spark.receive.claims_source import ClaimedFiles
+    from bench.claims_source import load_claims
 
     session = SparkSession.builder.master("local[2]").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
@@ -120,11 +120,7 @@ def _serve(url: str, host: str, home: Path) -> None:
         role = host_named(connection, host).role_name
         [location] = receive_locations(connection)
     login = Login(url=url, user=role)
-    session.dataSource.register(ClaimedFiles)
-    reader = session.readStream.format(ClaimedFiles.name())
-    where = {"url": url, "user": role, "location": str(location.location_id)}
-    reader = reader.options(**where).options(host=location.host_id, partitions=2, max_rows=1000)
-    rows = reader.load().mapInArrow(_Pass(login, home), "name string")
+    rows = load_claims(session, login, location).mapInArrow(_Pass(login, home), "name string")
     query = rows.writeStream.format("noop").option("checkpointLocation", str(home / "plain")).start()
     with login.connect("claims") as connection:
         claimer = Claimer(connection, location, home)

@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+import pyarrow as pa
+
 from bench.messagebox import MeasuredBox, json_lines, measured_box
 from bench.ratios import Result, ratio_of
 from bench.streaming import write_claims
@@ -140,7 +142,8 @@ def _ours(login: Login, home: Path) -> Iterator[StreamingQuery]:
 def _plain(login: Login, home: Path) -> Iterator[StreamingQuery]:
     from pyspark.sql import SparkSession
 
-    from postroom.spark.receive.claims_source import ClaimedFiles
+    from bench.claims_source import load_claims, read_claims
+    from postroom.spark.receive.sources import ClaimedFiles
     from postroom.spark.receive.tally import TALLY_SCHEMA
     from postroom.spark.receive.task import ReceiveTask
 
@@ -148,12 +151,14 @@ def _plain(login: Login, home: Path) -> Iterator[StreamingQuery]:
         [location] = receive_locations(connection)
     session = SparkSession.builder.master("local[2]").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    session.dataSource.register(ClaimedFiles)
-    where = {"url": login.url, "user": str(login.user), "location": str(location.location_id)}
-    reader = session.readStream.format(ClaimedFiles.name()).options(**where)
-    rows = reader.options(host=location.host_id, partitions=2, max_rows=1000).load()
-    task = ReceiveTask(login=login, location=location, home=home)
-    written = rows.mapInArrow(task, TALLY_SCHEMA).writeStream.format("noop")
+    task = ReceiveTask(source=ClaimedFiles(location=location, home=home), login=login)
+
+    def receive(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from task(read_claims(batch))
+
+    rows = load_claims(session, login, location)
+    written = rows.mapInArrow(receive, TALLY_SCHEMA).writeStream.format("noop")
     yield written.option("checkpointLocation", str(home / "plain")).trigger(processingTime="100 milliseconds").start()
 
 

@@ -13,10 +13,10 @@ from postroom import Throttling
 from postroom.errors import Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.throttling import store_thresholds
+from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim
 from postroom.spark.login import Login
-from postroom.spark.receive.claims_source import ClaimedFilesReader
-from postroom.spark.receive.numbered_reader import RowsPartition, balanced
+from postroom.spark.receive.stream_source import NumberedReader, RowsPartition, StreamSettings, balance
 from tests.spark.conftest import Claim as ClaimNow
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
@@ -38,13 +38,13 @@ def file_of(size: int) -> Claim:
     ],
 )
 def test_files_are_shared_out_by_size(sizes: list[int], parts: int, loads: list[list[int]]) -> None:
-    shares = balanced([file_of(size) for size in sizes], parts)
+    shares = balance([file_of(size) for size in sizes], parts)
     assert sorted(sorted((file.size for file in share), reverse=True) for share in shares) == sorted(loads)
 
 
 def test_a_share_keeps_the_order_of_the_claims() -> None:
     files = [file_of(size) for size in (3, 9, 1, 7)]
-    [share] = balanced(files, 1)
+    [share] = balance(files, 1)
     assert share == files
 
 
@@ -53,8 +53,18 @@ def location(box: Box, folder: Path) -> ReceiveLocation:
     return add_file_location(box, folder)
 
 
-def reader_of(login: Login, location: ReceiveLocation, max_rows: int = 2) -> ClaimedFilesReader:
-    return ClaimedFilesReader(login=login, location_id=location.location_id, partitions=2, max_rows=max_rows)
+def reader_of(
+    login: Login, location: ReceiveLocation, *, partitions: int = 2, max_rows: int = 2, host_id: int | None = None
+) -> NumberedReader:
+    settings = StreamSettings(
+        rows=claims,
+        login=login,
+        location_id=location.location_id,
+        partitions=partitions,
+        max_rows=max_rows,
+        host_id=host_id,
+    )
+    return NumberedReader(settings)
 
 
 def names(partitions: object) -> list[str]:
@@ -143,7 +153,6 @@ def test_an_idle_stream_keeps_its_workers_warm(
     warm = reader.latestOffset(start, ReadMaxFiles(2))
     tasks = reader.partitions(start, warm)
     assert (len(tasks), names(tasks)) == (2, [])
-    assert [batch.num_rows for batch in reader.read(tasks[0])] == [0]
     now += 39
     assert reader.latestOffset(warm, ReadMaxFiles(2)) == warm
     (folder / "a").write_bytes(b"{}")
@@ -172,9 +181,7 @@ def test_while_too_much_waits_batches_are_small_and_apart(
     for name in "abcdef":
         (folder / name).write_bytes(b"{}")
     claim(location)
-    reader = ClaimedFilesReader(
-        login=login, location_id=location.location_id, partitions=1, max_rows=40, host_id=location.host_id
-    )
+    reader = reader_of(login, location, partitions=1, max_rows=40, host_id=location.host_id)
     start = reader.initialOffset()
     first = reader.latestOffset(start, ReadMaxFiles(40))
     assert len(names(reader.partitions(start, first))) == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.spark.receive.rate import Rate
+from postroom.spark.receive.tally import Rate
 
 
 def test_the_rate_is_that_of_the_last_seconds_and_decays() -> None:

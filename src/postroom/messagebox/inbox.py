@@ -150,9 +150,9 @@ def give_back(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> N
     )
 
 
-def note_begun(connection: Connection, interchange_id: uuid.UUID) -> int:
-    """Writes down that a task is about to begin on a row alone. Returns how often that was so
-    since PostgreSQL was started, 0 if it is done."""
+def record_attempt(connection: Connection, interchange_id: uuid.UUID) -> int:
+    """Record that a task is about to process a row alone. Return the number of attempts since the last restart of
+    PostgreSQL, or 0 if the row is done."""
     row = connection.execute(
         "UPDATE inbox SET begun = CASE WHEN begun_under = pg_postmaster_start_time() THEN begun ELSE 0 END + 1,"
         "       begun_under = pg_postmaster_start_time() WHERE interchange_id = %s RETURNING begun",
@@ -161,8 +161,8 @@ def note_begun(connection: Connection, interchange_id: uuid.UUID) -> int:
     return 0 if row is None else int(row[0])
 
 
-def take_back_begun(connection: Connection, interchange_id: uuid.UUID) -> None:
-    """Undoes one ``note_begun``."""
+def undo_attempt(connection: Connection, interchange_id: uuid.UUID) -> None:
+    """Undo one ``record_attempt``."""
     connection.execute("UPDATE inbox SET begun = greatest(begun - 1, 0) WHERE interchange_id = %s", (interchange_id,))
 
 

@@ -98,20 +98,21 @@ class SinkQueue:
         except psycopg.Error as error:
             raise as_claim_lost(error) from error
 
-    def note(self, connection: Connection, batch_id: uuid.UUID, attempt: int, seq: int) -> int:
-        """A task begins with this message alone. Returns how often that was noted; ClaimLost if the attempt is over."""
+    def record_attempt(self, connection: Connection, batch_id: uuid.UUID, attempt: int, seq: int) -> int:
+        """Record that a task is about to process a message alone. Return the number of its attempts. Raise ClaimLost if
+        the batch was taken over."""
         try:
             row = connection.execute(self._note, (batch_id, attempt, seq)).fetchone()
         except psycopg.Error as error:
             raise as_claim_lost(error) from error
         return int(row[0]) if row else 0
 
-    def forget_note(self, connection: Connection, batch_id: uuid.UUID, seq: int) -> None:
-        """Whoever began with this message is alive."""
+    def forget_attempts(self, connection: Connection, batch_id: uuid.UUID, seq: int) -> None:
+        """Delete the attempts of a message: its worker is alive."""
         connection.execute(self._forget, (batch_id, seq))
 
-    def noted(self, connection: Connection, batch: SinkBatch) -> int:
-        """How many messages of the batch were begun with and have not come to an end: their workers may have died."""
+    def count_attempted(self, connection: Connection, batch: SinkBatch) -> int:
+        """Return how many messages have attempts that did not finish. Their workers may have died."""
         row = connection.execute(self._noted, (batch.batch_id,)).fetchone()
         return int(row[0]) if row else 0
 

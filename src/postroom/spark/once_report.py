@@ -14,7 +14,7 @@ from postroom.clock import Clock, system_clock
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.running_locations import LocationProgress, LocationReport
 from postroom.spark.bulk.progress import BulkProgress
-from postroom.spark.receive.rate import Rate
+from postroom.spark.receive.tally import Rate
 
 
 class OnceReport:

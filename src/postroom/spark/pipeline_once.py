@@ -26,7 +26,8 @@ from postroom.spark.intake.taking_in import is_row_stream, taking_in
 from postroom.spark.login import Login
 from postroom.spark.once_report import OnceReport
 from postroom.spark.reasons import reason_of
-from postroom.spark.receive.stream import TALLIED, TALLY, in_words, start_stream
+from postroom.spark.receive.stream import start_stream
+from postroom.spark.receive.tally import TALLIED, TALLY, in_words
 from postroom.spark.serving import served_now
 from postroom.spark.session import has_died
 from postroom.spark.sinks.running_sinks import Sinks, served_by_another

@@ -14,6 +14,7 @@ from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim
 from postroom.spark.intake.claims import Claimer
 from postroom.spark.login import Login
+from postroom.spark.receive.sources import ClaimedFiles
 from postroom.spark.receive.task import ReceiveTask
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
@@ -74,7 +75,7 @@ def claimer(make_claimer: MakeClaimer) -> Claimer:
 def task(box: Box, location: ReceiveLocation, tmp_path: Path) -> Iterator[ReceiveTask]:
     """What Spark would run, run here."""
     login = Login(url=box.url, user=box.host().role_name)
-    yield ReceiveTask(login=login, location=location, home=tmp_path)
+    yield ReceiveTask(source=ClaimedFiles(location=location, home=tmp_path), login=login)
     drop_executor(login)
 
 

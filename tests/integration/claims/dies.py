@@ -15,7 +15,8 @@ from postroom.spark.intake import claim as claims
 from postroom.spark.intake import claims as claiming
 from postroom.spark.intake.claims import Claimer
 from postroom.spark.login import Login
-from postroom.spark.receive import task as receive_task
+from postroom.spark.receive import sources
+from postroom.spark.receive.sources import ClaimedFiles
 from postroom.spark.receive.task import ReceiveTask
 from tests.support.dying import die, then_die
 from tests.support.file_systems import refuse_links_into
@@ -28,8 +29,8 @@ POINTS: dict[str, Callable[[], None]] = {
     "after the renames": lambda: setattr(claiming, "_sync", die),
     "before the claim is complete": lambda: setattr(claims, "complete", die),
     "after the claim is complete": lambda: setattr(claims, "complete", then_die(claims.complete)),
-    "before the publish": lambda: setattr(ReceiveTask, "_receive", die),
-    "after the publish": lambda: setattr(receive_task, "finish", die),
+    "before the publish": lambda: setattr(ReceiveTask, "_publish", die),
+    "after the publish": lambda: setattr(sources, "finish", die),
     "after the first removal": lambda: setattr(Path, "unlink", then_die(Path.unlink)),
     "after the removals": lambda: setattr(claims, "forget", die),
     "after the claim is forgotten": lambda: setattr(claims, "forget", then_die(claims.forget)),
@@ -59,5 +60,5 @@ def main(url: str, user: str, location_name: str, home: str, point: str, archive
         claimer = Claimer(connection, location, Path(home))
         POINTS[point]()
         claimer.scan()
-        task = ReceiveTask(login=Login(url=url, user=user), location=location, home=Path(home))
+        task = ReceiveTask(source=ClaimedFiles(location=location, home=Path(home)), login=Login(url=url, user=user))
         task.receive(claims.between(connection, location.location_id, 0, 1 << 60))

@@ -29,6 +29,7 @@ from postroom.spark.intake.claim import Claim, ClaimState
 from postroom.spark.intake.claims import Claimer
 from postroom.spark.intake.location_lock import ORDER_LOCK
 from postroom.spark.login import Login
+from postroom.spark.receive.sources import ClaimedFiles
 from postroom.spark.receive.task import ReceiveTask
 from tests.integration.claims.conftest import MovedClock
 from tests.integration.claims.test_ordered import published
@@ -61,7 +62,9 @@ class Street:
 
     def __post_init__(self) -> None:
         self.login = Login(url=self.box.url, user=self.box.host().role_name)
-        self.task = ReceiveTask(login=self.login, location=self.location, home=self.home, paced=True)
+        self.task = ReceiveTask(
+            source=ClaimedFiles(location=self.location, home=self.home), login=self.login, paced=True
+        )
         self.start()
 
     def start(self) -> None:

@@ -15,6 +15,7 @@ from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim
 from postroom.spark.intake.claims import Claimer
 from postroom.spark.login import Login
+from postroom.spark.receive.sources import ClaimedFiles
 from postroom.spark.receive.task import ReceiveTask
 from tests.integration.claims.conftest import MovedClock
 from tests.integration.claims.dies import COPY_POINTS, POINTS, main
@@ -35,7 +36,7 @@ def run_to_the_end(box: Box, location: ReceiveLocation, home: Path, folder: Path
     """What a restarted pipeline does, until nothing is left to do."""
     clock = MovedClock()
     login = Login(url=box.url, user=box.host().role_name)
-    task = ReceiveTask(login=login, location=location, home=home)
+    task = ReceiveTask(source=ClaimedFiles(location=location, home=home), login=login)
     with connect(box.url, user=login.user) as connection:
         claimer = Claimer(connection, location, home, clock)
 

@@ -34,7 +34,7 @@ from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.receive import running_location
 from postroom.spark.receive.running_location import RunningLocation
-from postroom.spark.receive.stream import TALLIED, TALLY
+from postroom.spark.receive.tally import TALLIED, TALLY
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
 from tests.support.file_location import add_file_location

@@ -24,6 +24,7 @@ from postroom.hosts.http.locations import _CONNECTIONS, HttpLocations
 from postroom.hosts.instance import HostInstance
 from postroom.hosts.settings import HostSettings
 from postroom.message import FRAGMENT_SIZE, Context
+from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
 from postroom.messagebox.throttling import store_thresholds
@@ -33,7 +34,8 @@ from postroom.pipelines.spooled import Spool
 from postroom.spark.executor import drop_executor
 from postroom.spark.intake.inbox_numbering import InboxNumbering
 from postroom.spark.login import Login
-from postroom.spark.receive.inbox_task import InboxTask
+from postroom.spark.receive.sources import Inbox
+from postroom.spark.receive.task import ReceiveTask
 from postroom.system_properties import BTS, HTTP
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location
@@ -77,8 +79,8 @@ def publish(box: Box, location: ReceiveLocation) -> None:
     login = Login(url=box.url, user=box.host().role_name)
     with connect(box.url, user=login.user) as connection:
         InboxNumbering(connection, location, Path()).scan()
-    ids = [one for (one,) in box.connection.execute("SELECT interchange_id FROM inbox WHERE number IS NOT NULL")]
-    InboxTask(login=login, location=location).receive(ids)
+    rows = inbox.between(box.connection, location.location_id, 0, 1 << 60)
+    ReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows)
     drop_executor(login)
 
 

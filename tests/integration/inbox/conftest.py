@@ -11,10 +11,12 @@ from postroom.message import Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.inbox import Waiting
 from postroom.spark.executor import drop_executor
 from postroom.spark.intake.inbox_numbering import InboxNumbering
 from postroom.spark.login import Login
-from postroom.spark.receive.inbox_task import InboxTask
+from postroom.spark.receive.sources import Inbox
+from postroom.spark.receive.task import ReceiveTask
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location
 
@@ -46,9 +48,9 @@ def numbering(connect_as_host: Connect, location: ReceiveLocation) -> InboxNumbe
 
 
 @pytest.fixture
-def task(login: Login, location: ReceiveLocation) -> Iterator[InboxTask]:
+def task(login: Login, location: ReceiveLocation) -> Iterator[ReceiveTask]:
     """What Spark would run, run here."""
-    yield InboxTask(login=login, location=location)
+    yield ReceiveTask(source=Inbox(location=location, login=login), login=login)
     drop_executor(login)
 
 
@@ -64,7 +66,10 @@ def hand_over(connect_as_host: Connect, location: ReceiveLocation) -> HandOver:
     return now
 
 
-def waiting(box: Box, location: ReceiveLocation, after: int = 0) -> list[uuid.UUID]:
-    """What the stream would be given after a number."""
-    rows = inbox.between(box.connection, location.location_id, after, 1 << 60)
-    return [row.interchange_id for row in rows]
+def waiting(box: Box, location: ReceiveLocation) -> list[Waiting]:
+    """Return what the stream would be given."""
+    return inbox.between(box.connection, location.location_id, 0, 1 << 60)
+
+
+def rows_of(*interchange_ids: uuid.UUID) -> list[Waiting]:
+    return [Waiting(interchange_id=one, size=1) for one in interchange_ids]

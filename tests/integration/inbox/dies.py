@@ -13,7 +13,8 @@ from postroom.messagebox.configuration import receive_locations
 from postroom.messagebox.connection import connect
 from postroom.spark.intake.inbox_numbering import InboxNumbering
 from postroom.spark.login import Login
-from postroom.spark.receive.inbox_task import InboxTask
+from postroom.spark.receive.sources import Inbox
+from postroom.spark.receive.task import ReceiveTask
 from tests.support.dying import die, then_die
 
 #: What it hands over, under these ids: a small one and one in fragments.
@@ -40,4 +41,6 @@ def main(url: str, user: str, location_name: str, point: str) -> None:
         for interchange_id, content in CONTENTS.items():
             inbox.hand_over(connection, location.location_id, interchange_id, Context(), [content])
         InboxNumbering(connection, location, Path()).scan()
-        InboxTask(login=Login(url=url, user=user), location=location).receive(list(CONTENTS))
+        login = Login(url=url, user=user)
+        rows = inbox.between(connection, location.location_id, 0, 1 << 60)
+        ReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows)

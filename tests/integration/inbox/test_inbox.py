@@ -23,21 +23,22 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.throttling import Pace, store_thresholds
 from postroom.spark import executor
-from postroom.spark.careful import MOST_BEGUN
 from postroom.spark.intake.inbox_numbering import InboxNumbering
 from postroom.spark.intake.rounds import in_rounds
 from postroom.spark.login import Login
-from postroom.spark.receive.inbox_source import InboxReader
-from postroom.spark.receive.inbox_task import InboxTask
+from postroom.spark.poison_messages import MAX_ATTEMPTS
+from postroom.spark.receive.sources import Inbox
+from postroom.spark.receive.stream_source import NumberedReader, StreamSettings
+from postroom.spark.receive.task import ReceiveTask
 from postroom.system_properties import BTS
-from tests.integration.inbox.conftest import Connect, HandOver, waiting
+from tests.integration.inbox.conftest import Connect, HandOver, rows_of, waiting
 from tests.support.box import PROMOTE, Box
 from tests.support.inbox_location import add_inbox_location
 from tests.support.load import set_load
 
 
 def test_all_that_is_there_is_handed_to_the_stream_however_much_it_is(
-    box: Box, location: ReceiveLocation, connect_as_host: Connect, hand_over: HandOver, task: InboxTask
+    box: Box, location: ReceiveLocation, connect_as_host: Connect, hand_over: HandOver, task: ReceiveTask
 ) -> None:
     for _ in range(5):
         hand_over()
@@ -55,7 +56,8 @@ def test_all_that_is_there_is_handed_to_the_stream_however_much_it_is(
 def test_a_row_that_commits_after_a_higher_one_was_read_is_still_read_once(
     box: Box, location: ReceiveLocation, login: Login, connect_as_host: Connect, numbering: InboxNumbering
 ) -> None:
-    reader = InboxReader(login=login, location_id=location.location_id, partitions=1, max_rows=100)
+    settings = StreamSettings(rows=inbox, login=login, location_id=location.location_id, partitions=1, max_rows=100)
+    reader = NumberedReader(settings)
     first, second = connect_as_host(), connect_as_host()
     early, late = uuid.uuid4(), uuid.uuid4()
 
@@ -90,11 +92,11 @@ def test_a_long_transaction_elsewhere_holds_nothing_up(
         other.execute("CREATE TABLE elsewhere ()")  # with an id of its own, older than all that follow
         one = hand_over()
         numbering.scan()
-        assert waiting(box, location) == [one]
+        assert [row.interchange_id for row in waiting(box, location)] == [one]
 
 
 def test_what_is_handed_over_is_published_with_its_context_and_deleted(
-    box: Box, location: ReceiveLocation, connect_as_host: Connect, numbering: InboxNumbering, task: InboxTask
+    box: Box, location: ReceiveLocation, connect_as_host: Connect, numbering: InboxNumbering, task: ReceiveTask
 ) -> None:
     one = uuid.uuid4()
     context = Context().write(BTS.SourceParty, "somebody")
@@ -112,7 +114,7 @@ def test_what_is_handed_over_is_published_with_its_context_and_deleted(
 
 
 def test_what_cannot_be_read_is_suspended_with_its_bytes(
-    box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: InboxTask
+    box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: ReceiveTask
 ) -> None:
     hand_over(b"{broken")
     numbering.scan()
@@ -134,7 +136,7 @@ def test_bodies_of_any_size_stay_as_they_are(box: Box, login: Login, connect_as_
     assert box.one("SELECT size FROM inbox") == size
     assert box.count("inbox_fragments") == (0 if size <= FRAGMENT_SIZE else -(-size // FRAGMENT_SIZE))
     InboxNumbering(connect_as_host(), location, Path()).scan()
-    [received] = InboxTask(login=login, location=location).receive([one])
+    [received] = ReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows_of(one))
     assert received.published == 1
     stored = box.one("SELECT body FROM parts")
     if stored is None:
@@ -157,7 +159,7 @@ def test_content_that_breaks_off_leaves_nothing(box: Box, location: ReceiveLocat
 
 
 def test_a_repeated_hand_over_is_known_before_and_after_it_is_published(
-    box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: InboxTask
+    box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: ReceiveTask
 ) -> None:
     one = uuid.uuid4()
     assert not inbox.is_known(box.connection, one)
@@ -166,7 +168,7 @@ def test_a_repeated_hand_over_is_known_before_and_after_it_is_published(
     hand_over(interchange_id=one)
     assert box.count("inbox") == 1
     numbering.scan()
-    task.receive([one])
+    task.receive(rows_of(one))
     assert inbox.is_known(box.connection, one)
     # As if a repeat had looked just before the publish was committed: it goes through the stream, and leaves nothing.
     hand_over(interchange_id=one)
@@ -178,7 +180,7 @@ def test_a_repeated_hand_over_is_known_before_and_after_it_is_published(
 
 
 def test_one_that_cannot_be_received_does_not_hold_up_the_others(
-    box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: InboxTask
+    box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: ReceiveTask
 ) -> None:
     ids = [hand_over() for _ in range(3)]
     # What no adapter can write: a context that is not one.
@@ -202,12 +204,12 @@ def test_one_that_cannot_be_received_does_not_hold_up_the_others(
     assert box.count("inbox") == 0
 
 
-def test_one_that_ends_its_worker_is_suspended_after_a_few_attempts(
+def test_a_poison_message_is_suspended_after_the_last_attempt(
     box: Box,
     location: ReceiveLocation,
     hand_over: HandOver,
     numbering: InboxNumbering,
-    task: InboxTask,
+    task: ReceiveTask,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class WorkerDied(BaseException):
@@ -226,11 +228,11 @@ def test_one_that_ends_its_worker_is_suspended_after_a_few_attempts(
     monkeypatch.setattr(Receiver, "receive", poisoned)
     with pytest.raises(WorkerDied):
         task.receive(waiting(box, location))
-    for attempt in range(1, MOST_BEGUN + 1):
+    for attempt in range(1, MAX_ATTEMPTS + 1):
         with pytest.raises(WorkerDied):
-            task.receive(waiting(box, location), careful=True)
+            task.receive(waiting(box, location), isolated=True)
         assert box.one("SELECT begun FROM inbox WHERE interchange_id = %s", poison) == attempt
-    task.receive(waiting(box, location), careful=True)
+    task.receive(waiting(box, location), isolated=True)
     assert box.queued() == {"Everything": 1}
     assert box.suspended() == [("PIPELINE", True)]
     assert b'{"region": "poison"}' in [body for (body,) in box.connection.execute("SELECT body FROM parts")]
@@ -263,11 +265,11 @@ def test_one_process_numbers_at_a_time(
 
 
 def test_receipts_stay_as_long_as_the_row(
-    box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: InboxTask
+    box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: ReceiveTask
 ) -> None:
     one = hand_over()
     numbering.scan()
-    task.receive([one])
+    task.receive(rows_of(one))
     hand_over(interchange_id=one)
     purge = "SELECT purge_receipts('7 days', now() + interval '30 days')"
     assert box.one(purge) == 0
@@ -296,7 +298,7 @@ def test_a_host_sees_and_fills_the_inboxes_of_its_own_locations_only(box: Box, l
 
 
 def test_what_is_held_back_comes_again_where_it_was_left(
-    box: Box, numbering: InboxNumbering, hand_over: HandOver, task: InboxTask, monkeypatch: pytest.MonkeyPatch
+    box: Box, numbering: InboxNumbering, hand_over: HandOver, task: ReceiveTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """THR-05: a task that has waited for long enough ends, and leaves what it has not published."""
     monkeypatch.setattr("postroom.agent.chunks.CHUNK_ROWS", 10)
@@ -305,15 +307,15 @@ def test_what_is_held_back_comes_again_where_it_was_left(
     store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
     set_load(box, queued=100)
     monkeypatch.setattr(executor, "Pace", partial(Pace, sleep=lambda seconds: None))
-    task = replace(task, location=location, paced=True)
+    task = replace(task, source=Inbox(location=location, login=task.login), paced=True)
     ids = [hand_over(b'{"region": "EU"}\n' * 25), hand_over(b'{"region": "EU"}\n' * 5)]
     numbers = "SELECT array_agg(number ORDER BY handed_over_at) FROM inbox"
     numbering.scan()
     first = box.one(numbers)
-    assert sum(one.published for one in task.receive(ids)) == 10
+    assert sum(one.published for one in task.receive(rows_of(*ids))) == 10
     assert box.one(numbers) == [None, None]
     numbering.scan()
     assert min(box.one(numbers)) > max(first)
     set_load(box, queued=0)
-    assert sum(one.published for one in task.receive(ids)) == 20
+    assert sum(one.published for one in task.receive(rows_of(*ids))) == 20
     assert box.count("inbox") == 0

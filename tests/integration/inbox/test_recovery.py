@@ -10,7 +10,7 @@ from postroom.message import Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.intake.inbox_numbering import InboxNumbering
-from postroom.spark.receive.inbox_task import InboxTask
+from postroom.spark.receive.task import ReceiveTask
 from tests.integration.inbox.conftest import Connect, waiting
 from tests.integration.inbox.dies import CONTENTS, POINTS, main
 from tests.support.box import Box
@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 
 @pytest.mark.parametrize("point", POINTS)
 def test_started_again_everything_is_published_once(
-    box: Box, location: ReceiveLocation, connect_as_host: Connect, task: InboxTask, point: str
+    box: Box, location: ReceiveLocation, connect_as_host: Connect, task: ReceiveTask, point: str
 ) -> None:
     run_and_die(main, box.url, box.host().role_name, location.name, point)
     connection = connect_as_host()

@@ -13,7 +13,7 @@ from postroom.message import Bytes
 from postroom.pipelines import JsonLines, Xml, formats, stages
 from postroom.pipelines.watch import Watch, left_behind
 from postroom.pipelines.xml.promotion import xml_promotion
-from postroom.spark import careful
+from postroom.spark import poison_messages
 from tests.support.waiting import wait_until
 from tests.unit.pipelines.conftest import Receive as Run
 
@@ -114,8 +114,8 @@ def test_threads_that_were_given_up_are_counted_until_they_end(monkeypatch: pyte
 
 
 def test_a_worker_with_too_many_of_them_is_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(careful, "left_behind", lambda: careful.MOST_LEFT_BEHIND)
-    careful.refuse_if_burdened()
-    monkeypatch.setattr(careful, "left_behind", lambda: careful.MOST_LEFT_BEHIND + 1)
-    with pytest.raises(Unavailable, match="threads that were given up"):
-        careful.refuse_if_burdened()
+    monkeypatch.setattr(poison_messages, "left_behind", lambda: poison_messages.MAX_LEAKED_THREADS)
+    poison_messages.fail_if_threads_leaked()
+    monkeypatch.setattr(poison_messages, "left_behind", lambda: poison_messages.MAX_LEAKED_THREADS + 1)
+    with pytest.raises(Unavailable, match="9 abandoned threads"):
+        poison_messages.fail_if_threads_leaked()

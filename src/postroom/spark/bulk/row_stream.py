@@ -23,6 +23,7 @@ from postroom.spark.bulk.stream_memory import StreamMemory
 from postroom.spark.bulk.task import rows_pipeline
 from postroom.spark.login import Login
 from postroom.spark.receive.stream import TRIGGER, start_tallied
+from postroom.spark.receive.tally import TALLY_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,7 +96,6 @@ def start_row_stream(
     A stream that was interrupted in a batch and is read in another way from now on first brings that batch to its end
     in the old one, and then ends, to be started again.
     """
-    from postroom.spark.receive.tally import TALLY_SCHEMA
     from postroom.spark.session import without_pandas_warning
 
     folder = StreamFolder.of(location, home)

@@ -142,9 +142,9 @@ def _lock_order(connection: Connection, location_id: uuid.UUID) -> None:
     connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", (ORDER_LOCK, lock_number(location_id)))
 
 
-def note_begun(connection: Connection, interchange_id: uuid.UUID) -> int:
-    """Writes down that a task is about to begin on a file alone. Returns how often that was so
-    since PostgreSQL was started, 0 if it is done."""
+def record_attempt(connection: Connection, interchange_id: uuid.UUID) -> int:
+    """Record that a task is about to process a file alone. Return the number of attempts since the last restart of
+    PostgreSQL, or 0 if the file is done."""
     row = connection.execute(
         "UPDATE claims SET begun = CASE WHEN begun_under = pg_postmaster_start_time() THEN begun ELSE 0 END + 1,"
         "       begun_under = pg_postmaster_start_time() WHERE interchange_id = %s RETURNING begun",
@@ -153,8 +153,8 @@ def note_begun(connection: Connection, interchange_id: uuid.UUID) -> int:
     return 0 if row is None else int(row[0])
 
 
-def take_back_begun(connection: Connection, interchange_id: uuid.UUID) -> None:
-    """Undoes one ``note_begun``."""
+def undo_attempt(connection: Connection, interchange_id: uuid.UUID) -> None:
+    """Undo one ``record_attempt``."""
     connection.execute("UPDATE claims SET begun = greatest(begun - 1, 0) WHERE interchange_id = %s", (interchange_id,))
 
 

@@ -26,8 +26,8 @@ from postroom.messagebox.throttling import Throttle
 from postroom.spark.intake.taking_in import TakingIn, is_drained, is_row_stream, taking_in
 from postroom.spark.login import Login
 from postroom.spark.reasons import reason_of
-from postroom.spark.receive.rate import Rate
-from postroom.spark.receive.stream import TALLIED, TALLY, TRIGGER, in_words, start_stream
+from postroom.spark.receive.stream import TRIGGER, start_stream
+from postroom.spark.receive.tally import TALLIED, TALLY, Rate, in_words
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,30 +1,25 @@
-"""What a task says of the interchanges that it was given, and what it does when one of them cannot be received."""
+"""The tally of a receive stream: how many interchanges were received, and what became of them."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 
-import psycopg
 import pyarrow as pa
 
-from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import Received
-from postroom.agent.unforeseen import unforeseen
-from postroom.messagebox.configuration import ReceiveLocation
-from postroom.pipelines.world import is_of_the_world
-from postroom.spark.executor import Executor
 
-_COUNTED = ("files", "published", "suspended", "routed", "dropped", "empty")
-#: A task's rows: what became of each interchange.
-TALLY_SCHEMA = ", ".join(["interchange_id string", *(f"{name} long" for name in _COUNTED)])
-_TALLY = pa.schema([("interchange_id", pa.string()), *((name, pa.int64()) for name in _COUNTED)])
+#: The name of the tally among the metrics of a streaming query.
+TALLY = "tally"
+#: What is counted: files, messages published, instances suspended, failures that became error messages, messages
+#: dropped because they have no authenticated originator, and files without any document.
+TALLIED = ("files", "published", "suspended", "routed", "dropped", "empty")
+#: The rows that a task returns: the tally of each interchange.
+TALLY_SCHEMA = ", ".join(["interchange_id string", *(f"{name} long" for name in TALLIED)])
+_TALLY = pa.schema([("interchange_id", pa.string()), *((name, pa.int64()) for name in TALLIED)])
 
-#: Errors of the database that are about the content of one interchange and would come again with it.
-_ABOUT_CONTENT = (psycopg.DataError, psycopg.IntegrityError)
-
-Given = TypeVar("Given")
+_WINDOW = 10.0
 
 
 def tally_of(received: Sequence[Received]) -> pa.RecordBatch:
@@ -33,7 +28,7 @@ def tally_of(received: Sequence[Received]) -> pa.RecordBatch:
             {
                 "interchange_id": str(one.interchange_id),
                 "files": int(not one.unfinished),
-                **{name: int(getattr(one, name)) for name in _COUNTED[1:]},
+                **{name: int(getattr(one, name)) for name in TALLIED[1:]},
             }
             for one in received
         ],
@@ -41,43 +36,27 @@ def tally_of(received: Sequence[Received]) -> pa.RecordBatch:
     )
 
 
-def publish_or_put_aside(
-    given: Sequence[Given],
-    receive: Callable[[Sequence[Given]], dict[uuid.UUID, Received]],
-    put_aside: Callable[[Given, Exception], Received | None],
-) -> dict[uuid.UUID, Received]:
-    """Receives them together; if one of them makes that fail, each by itself, and that one is put aside: suspended, or
-    kept where it is if nothing came of that.
-
-    Raises what is not about any of them: the MessageBox does not answer.
-    """
-    try:
-        return receive(given)
-    except Exception as error:
-        if not is_about_content(error):
-            raise
-        if len(given) > 1:
-            # One of them is to blame. The others must not wait for it.
-            one_by_one = (publish_or_put_aside([one], receive, put_aside) for one in given)
-            return {interchange_id: one for each in one_by_one for interchange_id, one in each.items()}
-        suspended = put_aside(given[0], error)
-        return {} if suspended is None else {suspended.interchange_id: suspended}
+def in_words(tally: Mapping[str, int]) -> str:
+    """Return a tally as the log shows it."""
+    text = "{files:,} files, {published:,} messages published, {suspended:,} suspended, {routed:,} failures routed"
+    return (text + ", {dropped:,} dropped, {empty:,} files empty").format_map(Counter(tally))
 
 
-def suspend(
-    executor: Executor, location: ReceiveLocation, interchange: Callable[[], Interchange], error: Exception
-) -> Received | None:
-    """Suspends an interchange that made its task fail, as it came; None if that cannot be done either."""
-    try:
-        return executor.receiver.refuse(location, interchange(), unforeseen(error))
-    except Exception as another:
-        if not is_about_content(another):
-            raise
-        return None
+class Rate:
+    """Messages per second over the last ten seconds. Used by several threads: a deque is safe for that."""
 
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._started = monotonic()
+        self._counts: deque[tuple[float, int]] = deque()
 
-def is_about_content(error: Exception) -> bool:
-    """Whether an interchange, rather than the MessageBox or the machine, is why receiving failed."""
-    if isinstance(error, psycopg.Error):
-        return isinstance(error, _ABOUT_CONTENT)
-    return not is_of_the_world(error)
+    def add(self, count: int) -> None:
+        self._counts.append((self._monotonic(), count))
+
+    def per_second(self) -> float:
+        """Return the rate over the window, or since the start if that is shorter. Rounded, so that it settles."""
+        now = self._monotonic()
+        while self._counts and self._counts[0][0] < now - _WINDOW:
+            self._counts.popleft()
+        elapsed = max(1.0, min(_WINDOW, now - self._started))
+        return round(sum(count for _, count in tuple(self._counts)) / elapsed, 1)

@@ -1,7 +1,9 @@
-"""What a task does with the claimed files that it was given: receive, then take away. Runs in a worker of Spark.
+"""The receive task: publish interchanges and remove them from their source. Runs in a Spark worker.
 
-It may run again after any interruption. Receipts keep the messages from being published twice, and a file that is gone
-was dealt with.
+    row read ─► interchange published, with its receipts ─► removed from the source
+
+The task may run again after any interruption. Receipts prevent a second publish of what is still in the source. What is
+no longer there was received by an earlier attempt.
 """
 
 from __future__ import annotations
@@ -9,192 +11,212 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
+import psycopg
 import pyarrow as pa
 
-from postroom.adapters import File
 from postroom.agent.interchange import Interchange
-from postroom.agent.receiving import Received, read_progress
+from postroom.agent.receiving import Received
+from postroom.agent.unforeseen import unforeseen
 from postroom.errors import PipelineFailure
-from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark.careful import GRACE
+from postroom.messagebox.connection import Connection
+from postroom.pipelines.stages import FORMAT_SECONDS
+from postroom.pipelines.world import is_of_the_world
 from postroom.spark.executor import Executor, drop_executor, executor_for, pace_of
-from postroom.spark.intake import claim as claims
-from postroom.spark.intake.claim import Claim, ClaimState
-from postroom.spark.intake.finishing import finish, is_unchanged
 from postroom.spark.login import Login
-from postroom.spark.receive.careful import begin_carefully, in_worker
-from postroom.spark.receive.tally import publish_or_put_aside, suspend, tally_of
-from postroom.system_properties import FILE
+from postroom.spark.poison_messages import GRACE, attempt_alone, guard_worker, worker_death
+from postroom.spark.receive.tally import tally_of
 
 _log = logging.getLogger(__name__)
+
+#: Errors of the database that are caused by the content of one interchange and would occur again with it.
+_ABOUT_CONTENT = (psycopg.DataError, psycopg.IntegrityError)
+
+
+class Identified(Protocol):
+    """An interchange in its source."""
+
+    @property
+    def interchange_id(self) -> uuid.UUID: ...
+
+
+Row = TypeVar("Row", bound=Identified, contravariant=True)
+Item = TypeVar("Item", bound=Identified)
+
+
+class ReceiveSource(Protocol[Row, Item]):
+    """Where the interchanges of a receive location wait: claimed files, or the inbox. Pickled with the task."""
+
+    @property
+    def location(self) -> ReceiveLocation: ...
+
+    def read(self, connection: Connection, rows: Sequence[Row]) -> list[Item]:
+        """Return the interchanges that can be received now."""
+        ...
+
+    def interchange(self, item: Item) -> Interchange: ...
+
+    def describe(self, item: Item) -> str:
+        """Return what the log calls it."""
+        ...
+
+    def is_unchanged(self, item: Item) -> bool: ...
+
+    def is_waiting(self, row: Row) -> bool:
+        """Return True if the interchange is still in the source."""
+        ...
+
+    def finish(self, connection: Connection, items: Sequence[Item]) -> None:
+        """Remove interchanges that were received."""
+        ...
+
+    def give_back(self, connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> None:
+        """Have interchanges read again later."""
+        ...
+
+    def quarantine(self, connection: Connection, item: Item, error: Exception) -> None:
+        """Keep an interchange that can be neither received nor suspended out of the stream."""
+        ...
+
+    def record_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> int: ...
+
+    def undo_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> None: ...
+
+
+#: Publishes interchanges, or suspends them.
+_Receive = Callable[[Sequence[Any]], dict[uuid.UUID, Received]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReceiveTask:
-    """The function that Spark runs on the Arrow batches of claimed files; pickled once per query."""
+    """The function that Spark runs on the rows of a partition; pickled once per query."""
 
+    source: ReceiveSource[Any, Any]
     login: Login
-    location: ReceiveLocation
-    home: Path
     paced: bool = False
-    """Whether to slow down between transactions while too much waits."""
+    """Slow down between transactions while too many messages wait in the MessageBox."""
     grace: float = GRACE
-    """How much longer than a call may take the worker may be silent before it is ended."""
+    """The worker is killed if it makes no progress for this many seconds longer than a call may take."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with in_worker(self.location, self.grace) as careful:
-            executor_for(self.login)
-            for batch in batches:
-                yield tally_of(self.receive([_claim(row) for row in batch.to_pylist()], careful=careful))
+    @property
+    def location(self) -> ReceiveLocation:
+        return self.source.location
 
-    def receive(self, given: Sequence[Claim], *, careful: bool = False) -> list[Received]:
-        """Publishes what is in the files, and takes them away. Raises if the MessageBox does not answer. ``careful``
-        after a failure: it may have been one of the files that ended the worker."""
-        if not given:
+    def __call__(self, rows: Sequence[Identified]) -> Iterator[pa.RecordBatch]:
+        timeout = float(self.location.pipeline.get("seconds") or FORMAT_SECONDS) + self.grace
+        with guard_worker(timeout) as is_retry:
+            executor_for(self.login)  # also for no rows, so that the worker is warm
+            yield tally_of(self.receive(rows, isolated=is_retry))
+
+    def receive(self, rows: Sequence[Identified], *, isolated: bool = False) -> list[Received]:
+        """Publish interchanges and remove them from their source. Raise if the MessageBox does not answer.
+
+        ``isolated`` is for a retry, because one of the interchanges may have killed the worker.
+        """
+        if not rows:
             return []
         executor = executor_for(self.login)
         try:
-            if careful or self.location.is_ordered:
-                return self._one_by_one(executor, given, careful=careful)
-            return self._together(executor, given)
+            if self.location.is_ordered:
+                return self._receive_in_order(executor, rows, isolated=isolated)
+            if isolated:
+                return [received for row in rows for received in self._receive_isolated(executor, row)]
+            return self._receive_batch(executor, rows)
         except BaseException:
             drop_executor(self.login)
             raise
 
-    def _one_by_one(self, executor: Executor, given: Sequence[Claim], *, careful: bool) -> list[Received]:
-        """One file at a time, each after the commit of the one before. In order, a file that is not ready holds up the
-        rest."""
+    def _receive_in_order(self, executor: Executor, rows: Sequence[Identified], *, isolated: bool) -> list[Received]:
+        """Receive one interchange after the commit of the one before. One that is not ready holds up the rest."""
         done: list[Received] = []
-        for claim in given:
-            received = self._carefully(executor, claim) if careful else self._together(executor, [claim])
+        for row in rows:
+            received = self._receive_isolated(executor, row) if isolated else self._receive_batch(executor, [row])
             done += received
-            if self.location.is_ordered and (
-                any(one.unfinished for one in received) or (not received and claim.path.exists())
-            ):
+            if any(one.unfinished for one in received) or (not received and self.source.is_waiting(row)):
                 break
         return done
 
-    def _carefully(self, executor: Executor, claim: Claim) -> list[Received]:
-        return begin_carefully(
+    def _receive_isolated(self, executor: Executor, row: Identified) -> list[Received]:
+        one, connection = row.interchange_id, executor.connection
+        return attempt_alone(
             self.login,
-            note=partial(claims.note_begun, executor.connection, claim.interchange_id),
-            receive=partial(self._together, executor, [claim]),
-            refuse=lambda failure: self._together(executor, [claim], partial(self._refuse, executor, failure)),
-            take_back=lambda connection: claims.take_back_begun(connection, claim.interchange_id),
+            record=lambda: self.source.record_attempt(connection, one),
+            undo=lambda another: self.source.undo_attempt(another, one),
+            process=lambda: self._receive_batch(executor, [row]),
+            suspend=lambda: self._receive_batch(executor, [row], partial(self._suspend_poison, executor)),
         )
 
-    def _together(
-        self,
-        executor: Executor,
-        given: Sequence[Claim],
-        receive: Callable[[Sequence[Claim]], dict[uuid.UUID, Received]] | None = None,
+    def _receive_batch(
+        self, executor: Executor, rows: Sequence[Identified], receive: _Receive | None = None
     ) -> list[Received]:
-        ready = self._ready(executor, given)
-        received: dict[uuid.UUID, Received] = {}
-        if ready:
-            receive = receive or partial(self._receive, executor)
-            received = publish_or_put_aside(ready, receive, partial(self._put_aside, executor))
-        published = [claim for claim in ready if _is_done(received.get(claim.interchange_id))]
+        source, connection = self.source, executor.connection
+        items = source.read(connection, rows)
+        if not items:
+            return []
+        received = self._receive_all(executor, items, receive or partial(self._publish, executor))
         unfinished = [one.interchange_id for one in received.values() if one.unfinished]
         if unfinished:
-            self._take_back(executor, unfinished)
-        for claim in published:
-            if received[claim.interchange_id].empty:
-                # Nothing else will tell of it: it leaves no message and no instance.
-                _log.warning("%s: %s is empty (%d bytes)", self.location.name, claim.name, claim.size)
-        for problem in finish(executor.connection, published, self._file.archive_folder(self.home)):
-            _log.warning("%s", problem)
+            source.give_back(connection, unfinished)
+        finished = received.keys() - set(unfinished)
+        done = [item for item in items if item.interchange_id in finished]
+        for item in done:
+            if received[item.interchange_id].empty:
+                # Only the log says so: an empty interchange leaves no message and no instance.
+                size = source.interchange(item).body.size
+                _log.warning("%s: %s is empty (%d bytes)", self.location.name, source.describe(item), size)
+        if done:
+            source.finish(connection, done)
         return list(received.values())
 
-    @property
-    def _file(self) -> File:
-        return File(**self.location.adapter)
+    def _receive_all(self, executor: Executor, items: Sequence[Any], receive: _Receive) -> dict[uuid.UUID, Received]:
+        """Receive items together. If one of them makes that fail, receive each alone, and suspend the one that fails.
 
-    def _ready(self, executor: Executor, given: Sequence[Claim]) -> list[Claim]:
-        """Those whose files are what was claimed. One that was written to since has to settle again."""
-        ready: list[Claim] = []
-        changed: list[Claim] = []
-        gone: list[Claim] = []
-        for claim in given:
-            try:
-                (ready if is_unchanged(claim) else changed).append(claim)
-            except FileNotFoundError:
-                gone.append(claim)
-        if changed:
-            self._take_back(executor, [claim.interchange_id for claim in changed])
-        if gone:
-            progress = read_progress(executor.connection, [claim.interchange_id for claim in gone])
-            claims.forget(executor.connection, [one for one, how_far in progress.items() if how_far.done])
-            for claim in gone:
-                if not progress[claim.interchange_id].done:
-                    problem = "was taken away by somebody else before it was published."
-                    claims.hold(executor.connection, claim, ClaimState.MISSING, problem)
-                    _log.warning("%s: %s %s", self.location.name, claim.path, problem)
-        return ready
+        Raise errors that are not caused by an item."""
+        try:
+            return receive(items)
+        except Exception as error:
+            if not _is_about_content(error):
+                raise
+            if len(items) > 1:
+                each = [self._receive_all(executor, [item], receive) for item in items]
+                return {interchange_id: one for received in each for interchange_id, one in received.items()}
+            suspended = self._suspend_or_quarantine(executor, items[0], error)
+            return {} if suspended is None else {suspended.interchange_id: suspended}
 
-    def _receive(self, executor: Executor, ready: Sequence[Claim]) -> dict[uuid.UUID, Received]:
-        interchanges = [self._interchange(claim) for claim in ready]
+    def _publish(self, executor: Executor, items: Sequence[Any]) -> dict[uuid.UUID, Received]:
+        interchanges = [self.source.interchange(item) for item in items]
         pace = pace_of(executor, self.location, paced=self.paced)
         return {one.interchange_id: one for one in executor.receiver.receive(self.location, interchanges, pace=pace)}
 
-    def _refuse(
-        self, executor: Executor, failure: PipelineFailure, ready: Sequence[Claim]
-    ) -> dict[uuid.UUID, Received]:
-        interchanges = [self._interchange(claim) for claim in ready]
-        for claim in ready:
-            _log.error("%s: %s is suspended: %s", self.location.name, claim.path, failure.what)
-        return {one.interchange_id: executor.receiver.refuse(self.location, one, failure) for one in interchanges}
+    def _suspend_poison(self, executor: Executor, items: Sequence[Any]) -> dict[uuid.UUID, Received]:
+        hint = "Correct the message and send it again, or correct the component and resume."
+        failure = worker_death(PipelineFailure, hint=hint)
+        for item in items:
+            _log.error("%s: %s is suspended: %s", self.location.name, self.source.describe(item), failure.what)
+        suspended = [executor.receiver.refuse(self.location, self.source.interchange(item), failure) for item in items]
+        return {one.interchange_id: one for one in suspended}
 
-    def _interchange(self, claim: Claim) -> Interchange:
-        return Interchange(
-            interchange_id=claim.interchange_id,
-            body=FileSlice(path=claim.path, length=claim.size),
-            context=Context().write(FILE.ReceivedFileName, str(self._file.folder(self.home) / claim.name)),
-        )
-
-    def _take_back(self, executor: Executor, interchange_ids: Sequence[uuid.UUID]) -> None:
-        """These have to settle again, and so to come again later; in an ordered location all that is claimed has to, to
-        come after them."""
-        if self.location.is_ordered:
-            claims.settle_all_again(executor.connection, self.location.location_id)
-        else:
-            claims.settle_again(executor.connection, interchange_ids)
-
-    def _put_aside(self, executor: Executor, claim: Claim, error: Exception) -> Received | None:
-        problem = claims.not_received(claim, f"{type(error).__name__}: {error}")
-        with suppress(FileNotFoundError):
-            if not is_unchanged(claim):
-                self._take_back(executor, [claim.interchange_id])
-                return None
-            suspended = suspend(executor, self.location, partial(self._interchange, claim), error)
-            if suspended is not None:
-                _log.error("%s: %s could not be received", self.location.name, claim.name, exc_info=error)
-                return suspended
-        if self.location.is_ordered:
-            raise error  # nothing may pass it: the stream is started again, with it
-        claims.hold(executor.connection, claim, ClaimState.FAILED, problem)
-        _log.error("%s: %s %s", self.location.name, claim.name, problem, exc_info=error)
+    def _suspend_or_quarantine(self, executor: Executor, item: Any, error: Exception) -> Received | None:
+        source, connection = self.source, executor.connection
+        if not source.is_unchanged(item):
+            source.give_back(connection, [item.interchange_id])
+            return None
+        _log.error("%s: %s could not be received", self.location.name, source.describe(item), exc_info=error)
+        try:
+            return executor.receiver.refuse(self.location, source.interchange(item), unforeseen(error))
+        except Exception as another:
+            if not _is_about_content(another):
+                raise
+        source.quarantine(connection, item, error)
         return None
 
 
-def _is_done(received: Received | None) -> bool:
-    return received is not None and not received.unfinished
-
-
-def _claim(row: dict[str, object]) -> Claim:
-    size, modified_ns = row["size"], row["modified_ns"]
-    assert isinstance(size, int)
-    assert isinstance(modified_ns, int)
-    return Claim(
-        interchange_id=uuid.UUID(str(row["interchange_id"])),
-        name=str(row["name"]),
-        path=Path(str(row["path"])),
-        size=size,
-        modified_ns=modified_ns,
-    )
+def _is_about_content(error: Exception) -> bool:
+    """Return True if an interchange caused the error, not the MessageBox or the machine."""
+    if isinstance(error, psycopg.Error):
+        return isinstance(error, _ABOUT_CONTENT)
+    return not is_of_the_world(error)

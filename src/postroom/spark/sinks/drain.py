@@ -36,8 +36,8 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_DESCRIPTION = 8000
 _BATCH_OF_A_LOST_PORT = 1_000
-#: How often a batch is opened to find the messages in it that end their workers.
-MOST_ATTEMPTS = 10
+#: A batch is opened at most this often to find the messages that kill their workers.
+MAX_BATCH_ATTEMPTS = 10
 
 _AGAIN = "It is tried again by the port's policy. The log of the pipeline has the whole account."
 _NO_MORE = "Mend the sink and resume the instance. The log of the pipeline has the whole account."
@@ -136,8 +136,11 @@ class Drain:
         except Exception as error:
             if self._writer.has_died():
                 raise
-            if batch.attempt < MOST_ATTEMPTS and self.queue.noted(connection, batch):
-                _log.warning("%s: a worker died; which message it is about is being found", port.name if port else "")
+            if batch.attempt < MAX_BATCH_ATTEMPTS and self.queue.count_attempted(connection, batch):
+                _log.warning(
+                    "%s: a worker died; its messages are retried one by one",
+                    port.name if port else "",
+                )
                 return Drained(messages=len(batch.seqs), written=0, failure=reason_of(error), searching=True)
             if not self._is_given_up(sink, batch):
                 raise

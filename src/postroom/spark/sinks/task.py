@@ -1,8 +1,7 @@
 """What a task does for a batch of a sink: reads its share of the messages and makes rows of them.
 
 It may run again, and twice at once, after any interruption: reading changes nothing, and a message whose row cannot be
-made leaves the batch once, suspended or as an error message. So does one that ends the worker, which is found by notes
-when the task runs again (ADR 0161).
+made leaves the batch once, suspended or as an error message. So does a message that kills the worker (ADR 0161).
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues, StoredPart, Suspension
 from postroom.messagebox.sink_batches import SinkMessage, SinkQueue
 from postroom.pipelines.stages import FORMAT_SECONDS
-from postroom.spark.careful import GRACE, begin_carefully, in_worker
 from postroom.spark.login import Login
+from postroom.spark.poison_messages import GRACE, attempt_alone, guard_worker, worker_death
 from postroom.spark.sinks.blame import failure_of
 from postroom.spark.sinks.rows import RowFormat
 
@@ -72,52 +71,51 @@ class SinkTask:
     ) -> Iterator[tuple[Connection, pa.RecordBatch, list[ClaimedMessage]]]:
         """The rows of each piece that this task was given, and the messages behind them, with the task's connection;
         none is made for no piece."""
-        with in_worker((longest_seconds(self.port.maps) or FORMAT_SECONDS) + GRACE) as is_another_attempt:
-            # A batch that was opened before may have ended the worker, or the process, that had it.
-            careful = is_another_attempt or self.attempt > 1
+        with guard_worker((longest_seconds(self.port.maps) or FORMAT_SECONDS) + GRACE) as is_retry:
+            # A batch that was opened before may have killed the worker or the process that had it.
+            isolated = is_retry or self.attempt > 1
             connection: Connection | None = None
             try:
                 for batch in batches:
                     for seqs in batch.column("seqs").to_pylist():
                         connection = connection or self.login.connect("sink")
-                        yield connection, *self.read(connection, seqs, careful=careful)
+                        yield connection, *self.read(connection, seqs, isolated=isolated)
             finally:
                 if connection is not None:
                     connection.close()
 
     def read(
-        self, connection: Connection, seqs: Sequence[int], *, careful: bool = False
+        self, connection: Connection, seqs: Sequence[int], *, isolated: bool = False
     ) -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
-        """The rows of some messages, and the messages behind them. What cannot be a row is put aside. ``careful`` after
-        a failure: it may have been one of the messages that ended the worker."""
+        """Return the rows of some messages, and the messages. A message of which no row can be made leaves the batch.
+
+        ``isolated`` is for a retry, because one of the messages may have killed the worker."""
         queue = SinkQueue(self.host)
         given = queue.messages(connection, self.batch_id, self.attempt, seqs)
-        if not careful:
+        if not isolated:
             return self._rows(connection, given)
-        made = [self._carefully(connection, queue, one) for one in given]
+        made = [self._read_isolated(connection, queue, one) for one in given]
         rows = pa.concat_batches([rows for rows, _ in made]) if made else self._rows(connection, [])[0]
         return rows, [message for _, messages in made for message in messages]
 
-    def _carefully(
+    def _read_isolated(
         self, connection: Connection, queue: SinkQueue, one: SinkMessage
     ) -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
         seq = one.claimed.seq
 
-        def refuse() -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
-            self.put_aside(connection, one.claimed, _ended_workers())
+        def suspend() -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
+            hint = "Correct the message or the map, and resume the instance."
+            self.put_aside(connection, one.claimed, worker_death(DeliveryRefused, hint=hint))
             return self._rows(connection, [])
 
-        def take_back() -> None:
-            with self.login.connect("sink") as another:
-                queue.forget_note(another, self.batch_id, seq)
-
-        made = begin_carefully(
-            note=lambda: queue.note(connection, self.batch_id, self.attempt, seq),
-            work=lambda: self._rows(connection, [one]),
-            refuse=refuse,
-            take_back=take_back,
+        made = attempt_alone(
+            self.login,
+            record=lambda: queue.record_attempt(connection, self.batch_id, self.attempt, seq),
+            undo=lambda another: queue.forget_attempts(another, self.batch_id, seq),
+            process=lambda: self._rows(connection, [one]),
+            suspend=suspend,
         )
-        queue.forget_note(connection, self.batch_id, seq)
+        queue.forget_attempts(connection, self.batch_id, seq)
         return made
 
     def _rows(
@@ -190,15 +188,6 @@ class _Reader:
         return self._queues.fragments(
             self._connection, claimed.claim_id, claimed.message_id, part_id, start=start, count=count
         )
-
-
-def _ended_workers() -> DeliveryRefused:
-    return DeliveryRefused(
-        "The worker that made its row died, whenever it was tried.",
-        why="A worker dies if a library crashes, if it uses more memory than there is, or if it does not answer for"
-        " longer than the maps of the port may take; the log of the pipeline may tell which.",
-        hint="Correct the message or the map, and resume the instance.",
-    )
 
 
 def chunks(seqs: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:

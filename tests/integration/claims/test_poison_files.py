@@ -1,4 +1,4 @@
-"""A file that ends its worker is found after a few attempts, and suspended with its bytes; the others are published."""
+"""A file that kills its worker is suspended after MAX_ATTEMPTS, with its bytes. The others are published."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 
 from postroom.agent.receiving import Receiver
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark.careful import MOST_BEGUN
 from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim
 from postroom.spark.intake.claims import Claimer
+from postroom.spark.poison_messages import MAX_ATTEMPTS
 from postroom.spark.receive.task import ReceiveTask
 from tests.integration.claims.conftest import MovedClock
 from tests.integration.claims.test_claiming import scan_until_settled
@@ -26,7 +26,7 @@ POISON = b'{"region": "poison"}'
 
 
 class WorkerDied(BaseException):
-    """Stands for the end of a process: nothing catches it, and nothing is written down after it."""
+    """Stands for the end of a process: nothing catches it, and nothing runs after it."""
 
 
 @pytest.fixture(params=[None, "name"], ids=["in any order", "in order"])
@@ -37,12 +37,12 @@ def location(box: Box, folder: Path, request: pytest.FixtureRequest) -> ReceiveL
 
 @pytest.fixture
 def fail_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException | None], None]:
-    """What becomes of whoever receives the poison."""
+    """Set what happens to the task that receives the poison message."""
     raised: list[BaseException | None] = [None]
     receive = Receiver.receive
 
     def poisoned(self: Receiver, location: ReceiveLocation, given: Any, **settings: Any) -> object:
-        if raised[0] is not None and "poison" in str(given):
+        if raised[0] is not None and "poison.json" in str(given):
             raise raised[0]
         return receive(self, location, given, **settings)
 
@@ -56,12 +56,12 @@ def drop(claimer: Claimer, clock: MovedClock, folder: Path) -> None:
     assert scan_until_settled(claimer, clock) == 3
 
 
-def begun(box: Box) -> int | None:
+def attempts_in(box: Box) -> int | None:
     found = box.one("SELECT begun FROM claims WHERE name = 'poison.json'")
     return None if found is None else int(found)
 
 
-def test_what_ended_two_workers_by_itself_is_suspended_and_the_others_are_published(
+def test_a_poison_file_is_suspended_and_the_others_are_published(
     box: Box,
     location: ReceiveLocation,
     claimer: Claimer,
@@ -75,23 +75,25 @@ def test_what_ended_two_workers_by_itself_is_suspended_and_the_others_are_publis
     fail_with(WorkerDied())
     with pytest.raises(WorkerDied):
         task.receive(claimed())
-    assert begun(box) == 0, "a first attempt writes nothing down"
-    for attempt in range(1, MOST_BEGUN + 1):
+    assert attempts_in(box) == 0, "a first attempt is not recorded"
+    for attempt in range(1, MAX_ATTEMPTS + 1):
         with pytest.raises(WorkerDied):
-            task.receive(claimed(), careful=True)
-        assert begun(box) == attempt
-    received = task.receive(claimed(), careful=True)
+            task.receive(claimed(), isolated=True)
+        assert attempts_in(box) == attempt
+    received = task.receive(claimed(), isolated=True)
     assert sum(one.suspended for one in received) == 1
     assert box.queued() == {"Everything": 2}
-    # Those after it in an ordered location are published, and it cannot come back before them.
+    # In an ordered location it cannot be resumed: later files were published.
     assert box.suspended() == [("PIPELINE", not location.is_ordered)]
-    assert "The worker that received it died" in box.one("SELECT error_description FROM suspended_queue")
+    assert "The worker that processed it died at every attempt" in box.one(
+        "SELECT error_description FROM suspended_queue"
+    )
     assert POISON in [body for (body,) in box.connection.execute("SELECT body FROM parts")]
     assert box.count("claims") == 0
     assert not [path for path in folder.rglob("*") if path.is_file()]
 
 
-def test_an_attempt_that_the_worker_survives_does_not_count(
+def test_an_attempt_that_the_worker_survives_is_not_counted(
     box: Box,
     claimer: Claimer,
     clock: MovedClock,
@@ -102,26 +104,26 @@ def test_an_attempt_that_the_worker_survives_does_not_count(
 ) -> None:
     drop(claimer, clock, folder)
     fail_with(psycopg.OperationalError("the connection is lost"))
-    for _ in range(2 * MOST_BEGUN):
+    for _ in range(2 * MAX_ATTEMPTS):
         with pytest.raises(psycopg.OperationalError):
-            task.receive(claimed(), careful=True)
-    assert begun(box) == 0
-    # Without memory the next one may not survive.
+            task.receive(claimed(), isolated=True)
+    assert attempts_in(box) == 0
+    # The next worker may not survive a lack of memory.
     fail_with(MemoryError())
     with pytest.raises(MemoryError):
-        task.receive(claimed(), careful=True)
-    assert begun(box) == 1
+        task.receive(claimed(), isolated=True)
+    assert attempts_in(box) == 1
     fail_with(None)
-    task.receive(claimed(), careful=True)
+    task.receive(claimed(), isolated=True)
     assert box.queued() == {"Everything": 3}
     assert box.suspended() == []
 
 
-def test_notes_from_before_a_restart_of_postgresql_do_not_count(
+def test_attempts_before_a_restart_of_postgresql_are_not_counted(
     box: Box, claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed
 ) -> None:
     drop(claimer, clock, folder)
     poison = claimed()[1].interchange_id
-    assert [claims.note_begun(box.connection, poison) for _ in range(MOST_BEGUN)] == [1, 2]
+    assert [claims.record_attempt(box.connection, poison) for _ in range(MAX_ATTEMPTS)] == [1, 2]
     box.connection.execute("UPDATE claims SET begun_under = begun_under - interval '1 hour'")
-    assert [claims.note_begun(box.connection, poison) for _ in range(MOST_BEGUN)] == [1, 2]
+    assert [claims.record_attempt(box.connection, poison) for _ in range(MAX_ATTEMPTS)] == [1, 2]

@@ -1,4 +1,4 @@
-"""A worker whose interpreter does not come back is ended from outside, and one that only takes long is not."""
+"""A process whose interpreter hangs is killed. One that is only slow is not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 BEGIN = """
 import re, time
-from postroom.spark.heartbeat import ended_if_silent
+from postroom.spark.poison_messages import kill_if_frozen
 
 def keep(letters):  # each letter more takes twice as long
     re.match(r'(a+)+$', 'a' * letters + 'b')
@@ -23,23 +23,23 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_a_regular_expression_that_goes_back_for_ever_ends_its_process() -> None:
-    ended = run("with ended_if_silent(1.0): keep(60)")
+def test_catastrophic_backtracking_kills_the_process() -> None:
+    ended = run("with kill_if_frozen(1.0): keep(60)")
     assert ended.returncode == -signal.SIGALRM
-    assert "in keep" in ended.stderr, "where it was is in the log"
+    assert "in keep" in ended.stderr, "the log shows the stack"
 
 
 @pytest.mark.parametrize(
     "work", ["time.sleep(2.5)", "end = time.monotonic() + 2.5\n    while time.monotonic() < end: ..."]
 )
-def test_what_lets_others_run_may_take_its_time(work: str) -> None:
-    assert run(f"with ended_if_silent(1.0):\n    {work}").returncode == 0
+def test_slow_code_that_releases_the_interpreter_is_not_killed(work: str) -> None:
+    assert run(f"with kill_if_frozen(1.0):\n    {work}").returncode == 0
 
 
-def test_what_comes_after_it_may_be_silent() -> None:
-    """The worker's next task is somebody else's."""
+def test_the_guard_ends_with_the_block() -> None:
+    """The next task of the worker may not be guarded."""
     code = """
-with ended_if_silent(0.5):
+with kill_if_frozen(0.5):
     pass
 began, letters = time.monotonic(), 16
 while time.monotonic() - began < 1.0:

@@ -1,4 +1,4 @@
-"""A message whose row ends the worker that makes it is found after a few attempts, and suspended alone (ADR 0161)."""
+"""A message that kills the worker that makes its row is found after MAX_ATTEMPTS, and suspended alone (ADR 0161)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from postroom.messagebox.queues import ClaimLost
 from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
 from postroom.operations.instances import changes as instance_changes
 from postroom.pipelines.stages import FORMAT_SECONDS
-from postroom.spark.careful import GRACE, MOST_BEGUN
 from postroom.spark.login import Login
+from postroom.spark.poison_messages import GRACE, MAX_ATTEMPTS
 from postroom.spark.sinks import drain, task
 from postroom.spark.sinks.rows import RowFormat
 from postroom.spark.sinks.task import SinkPort, SinkTask
@@ -37,7 +37,7 @@ FailWith = Callable[[BaseException | None], None]
 
 @pytest.fixture
 def fail_with(monkeypatch: pytest.MonkeyPatch) -> FailWith:
-    """What becomes of whoever makes the row of a poison."""
+    """Set what happens to the task that makes the row of the poison message."""
     raised: list[BaseException | None] = [Killed("its worker")]
 
     def mapped(maps: OutboundMaps, message: Message) -> Message:
@@ -53,12 +53,12 @@ def fail_with(monkeypatch: pytest.MonkeyPatch) -> FailWith:
 
 @pytest.fixture
 def four_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Spark does: the process outlives its workers, the task runs again and knows it, and at last the job fails."""
+    """Retry the task as Spark does: the process survives its workers, and the job fails after four attempts."""
     write = InProcess.write
 
     def attempts(self: InProcess, sink: AnySink, batch: SinkBatch, given: SinkTask) -> None:
-        for careful in (False, True, True, True):
-            monkeypatch.setattr(task, "in_worker", lambda _, careful=careful: nullcontext(careful))
+        for is_retry in (False, True, True, True):
+            monkeypatch.setattr(task, "guard_worker", lambda _, is_retry=is_retry: nullcontext(is_retry))
             with suppress(Killed):
                 return write(self, sink, batch, given)
         raise RuntimeError("Python worker exited unexpectedly (crashed)")
@@ -66,12 +66,12 @@ def four_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InProcess, "write", attempts)
 
 
-def notes(box: Box) -> list[int]:
+def attempts_in(box: Box) -> list[int]:
     return [begun for (begun,) in box.connection.execute("SELECT begun FROM sink_notes ORDER BY seq").fetchall()]
 
 
 @pytest.mark.parametrize("kind", ["files", "table", "other"])
-def test_what_ended_two_workers_by_itself_is_suspended_and_the_others_are_written(
+def test_a_poison_message_is_suspended_and_the_others_are_written(
     box: Box, kind: str, tmp_path: Path, fail_with: FailWith
 ) -> None:
     sink = sink_of(kind, box).model_copy(update={"max_messages": 10})
@@ -79,17 +79,19 @@ def test_what_ended_two_workers_by_itself_is_suspended_and_the_others_are_writte
     first, bad, last = publish(box, b"a", b"poison", b"z")
     with pytest.raises(Killed):
         written(drain_of(box, tmp_path), box)
-    assert notes(box) == [], "a first attempt writes nothing down"
-    for attempt in range(1, MOST_BEGUN + 1):
+    assert attempts_in(box) == [], "a first attempt is not recorded"
+    for attempt in range(1, MAX_ATTEMPTS + 1):
         with pytest.raises(Killed):
             written(drain_of(box, tmp_path), box)
-        assert notes(box) == [attempt], "of that message alone"
+        assert attempts_in(box) == [attempt], "of that message alone"
     assert written(drain_of(box, tmp_path), box) == 2
     assert ids_in(box, sink, tmp_path) == Counter([first, last])
     assert box.suspended() == [("DELIVERY_REFUSED", True)]
-    assert "The worker that made its row died" in box.one("SELECT error_description FROM suspended_queue")
-    assert (notes(box), box.count("sink_batches")) == ([], 0)
-    # Corrected and resumed it is in a later batch, and begins from nothing.
+    assert "The worker that processed it died at every attempt" in box.one(
+        "SELECT error_description FROM suspended_queue"
+    )
+    assert (attempts_in(box), box.count("sink_batches")) == ([], 0)
+    # Corrected and resumed, it is in a later batch without recorded attempts.
     fail_with(None)
     instance_changes.resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"))
     assert written(drain_of(box, tmp_path), box) == 1
@@ -97,10 +99,9 @@ def test_what_ended_two_workers_by_itself_is_suspended_and_the_others_are_writte
     assert check(box.connection) == []
 
 
-def test_one_of_them_is_found_by_the_attempts_of_one_job(
+def test_a_poison_message_is_found_within_one_job_and_its_failure_is_routed(
     box: Box, tmp_path: Path, fail_with: FailWith, four_attempts: None
 ) -> None:
-    """And goes where failures go."""
     sink = SparkSink("parquet", "lake")
     add_sink(box, sink, route_failures=True)
     box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'")
@@ -110,8 +111,8 @@ def test_one_of_them_is_found_by_the_attempts_of_one_job(
     assert (box.queued(), box.suspended()) == ({"Errors": 1}, [])
 
 
-@pytest.mark.parametrize("at_most", [drain.MOST_ATTEMPTS, 1])
-def test_several_of_them_are_found_without_the_retries_of_the_others(
+@pytest.mark.parametrize("at_most", [drain.MAX_BATCH_ATTEMPTS, 1])
+def test_several_poison_messages_are_found_without_using_up_retries(
     box: Box,
     tmp_path: Path,
     fail_with: FailWith,
@@ -119,8 +120,8 @@ def test_several_of_them_are_found_without_the_retries_of_the_others(
     monkeypatch: pytest.MonkeyPatch,
     at_most: int,
 ) -> None:
-    """The batch stays, and is opened again at once, while something is found; but not for ever."""
-    monkeypatch.setattr(drain, "MOST_ATTEMPTS", at_most)
+    """The batch is opened again at once while poison messages are found, but at most MAX_BATCH_ATTEMPTS times."""
+    monkeypatch.setattr(drain, "MAX_BATCH_ATTEMPTS", at_most)
     sink = SparkSink("parquet", "lake")
     add_sink(box, sink, retry_count=0)
     first, _, middle, _, last = publish(box, b"a", b"poison", b"b", b"poison", b"c")
@@ -132,12 +133,12 @@ def test_several_of_them_are_found_without_the_retries_of_the_others(
     else:
         assert (count, found) == (0, ["DELIVERY", "DELIVERY_REFUSED", "DELIVERY", "DELIVERY", "DELIVERY"])
         assert ids_in(box, sink, tmp_path) == Counter()
-    assert (notes(box), box.count("sink_batches")) == ([], 0)
+    assert (attempts_in(box), box.count("sink_batches")) == ([], 0)
     assert check(box.connection) == []
 
 
 def opened(box: Box, home: Path) -> tuple[SinkBatch, SinkTask]:
-    """A batch with one poison, and what a task of it runs."""
+    """Open a batch with one poison message. Return it with its task."""
     add_sink(box, SparkSink("parquet", "lake"))
     publish(box, b"a", b"poison")
     some = drain_of(box, home)
@@ -153,49 +154,51 @@ def opened(box: Box, home: Path) -> tuple[SinkBatch, SinkTask]:
     )
 
 
-def test_an_attempt_that_the_worker_survives_does_not_count(box: Box, tmp_path: Path, fail_with: FailWith) -> None:
+def test_an_attempt_that_the_worker_survives_is_not_counted(box: Box, tmp_path: Path, fail_with: FailWith) -> None:
     batch, task = opened(box, tmp_path)
     fail_with(psycopg.OperationalError("the connection is lost"))
-    for _ in range(2 * MOST_BEGUN):
+    for _ in range(2 * MAX_ATTEMPTS):
         with pytest.raises(psycopg.OperationalError):
-            task.read(box.connection, batch.seqs, careful=True)
-    assert notes(box) == []
-    # Without memory the next one may not survive.
+            task.read(box.connection, batch.seqs, isolated=True)
+    assert attempts_in(box) == []
+    # The next worker may not survive a lack of memory.
     fail_with(MemoryError())
     with pytest.raises(MemoryError):
-        task.read(box.connection, batch.seqs, careful=True)
-    assert notes(box) == [1]
+        task.read(box.connection, batch.seqs, isolated=True)
+    assert attempts_in(box) == [1]
     fail_with(None)
-    rows, messages = task.read(box.connection, batch.seqs, careful=True)
+    rows, messages = task.read(box.connection, batch.seqs, isolated=True)
     assert (rows.num_rows, [one.seq for one in messages]) == (2, list(batch.seqs))
-    assert (notes(box), box.suspended()) == ([], [])
+    assert (attempts_in(box), box.suspended()) == ([], [])
 
 
-def test_who_has_lost_a_batch_neither_notes_nor_puts_aside(box: Box, tmp_path: Path, fail_with: FailWith) -> None:
-    """A task that runs on while another attempt writes the same messages."""
+def test_a_task_that_lost_its_batch_records_no_attempt_and_suspends_nothing(
+    box: Box, tmp_path: Path, fail_with: FailWith
+) -> None:
+    """The task still runs while another attempt writes the same messages."""
     batch, late = opened(box, tmp_path)
     [_, poison] = SinkQueue("Default").messages(box.connection, batch.batch_id, batch.attempt, batch.seqs)
     assert drain_of(box, tmp_path).queue.open(box.connection, port_of(box), limit=10) is not None
     with pytest.raises(ClaimLost):
         late.put_aside(box.connection, poison.claimed, DeliveryRefused("It cannot be a row."))
     with pytest.raises(ClaimLost):
-        SinkQueue("Default").note(box.connection, batch.batch_id, batch.attempt, batch.seqs[0])
-    assert (notes(box), box.suspended(), box.count("work_queue")) == ([], [], 2)
+        SinkQueue("Default").record_attempt(box.connection, batch.batch_id, batch.attempt, batch.seqs[0])
+    assert (attempts_in(box), box.suspended(), box.count("work_queue")) == ([], [], 2)
 
 
 @pytest.mark.parametrize(("seconds", "longest"), [((), FORMAT_SECONDS), ((5.0, 120.0), 120.0)])
-def test_a_worker_may_be_silent_for_as_long_as_the_slowest_map_may_take(
+def test_the_timeout_of_the_worker_is_that_of_the_slowest_map_plus_a_grace_period(
     box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: tuple[float, ...], longest: float
 ) -> None:
     (tmp_path / "map.xslt").write_text('<a xsl:version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform"/>')
     maps = [Xslt("map.xslt", source=f"{n}", target="a", seconds=each) for n, each in enumerate(seconds)]
-    told: list[float] = []
+    timeouts: list[float] = []
 
-    def in_worker(seconds: float) -> nullcontext[bool]:
-        told.append(seconds)
+    def guard_worker(timeout: float) -> nullcontext[bool]:
+        timeouts.append(timeout)
         return nullcontext(False)
 
-    monkeypatch.setattr(task, "in_worker", in_worker)
+    monkeypatch.setattr(task, "guard_worker", guard_worker)
     port = SinkPort(
         name="Lake",
         kind="spark_sink",
@@ -205,4 +208,4 @@ def test_a_worker_may_be_silent_for_as_long_as_the_slowest_map_may_take(
     )
     _, given = opened(box, tmp_path)
     assert list(replace(given, port=port).pieces(iter(()))) == []
-    assert told == [longest + GRACE]
+    assert timeouts == [longest + GRACE]

@@ -1,4 +1,4 @@
-"""A message that keeps the interpreter of its worker to itself is found and suspended, and the others go on."""
+"""A message that hangs the interpreter of its worker is suspended. The others are published."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.box import PROMOTE, Box
 from tests.support.file_location import add_file_location
 from tests.support.waiting import wait_until
 
-#: No thread of the process runs while this is matched, and the time that it takes doubles with every letter.
+#: No thread of the process runs during the match, which takes twice as long with every letter.
 SILENT = """
 import re
 
@@ -25,10 +25,10 @@ def check(message: Message) -> None:
 POISON = b'{"region": "EU", "text": "%s!"}' % (b"a" * 60)
 
 
-def test_a_file_that_silences_its_worker_is_suspended_with_a_reason_and_the_stream_goes_on(
+def test_a_file_that_hangs_its_worker_is_suspended_and_the_stream_continues(
     box: Box, folder: Path, claim: Claim, start_stream: StartStream, tmp_path: Path
 ) -> None:
-    """Nobody can give up such a call: the alarm clock of the worker rings, three times, and then it is not begun."""
+    """The watchdog kills three workers: the first attempt, and MAX_ATTEMPTS alone. Then the file is suspended."""
     box.add_port("Europe", "Region == 'EU'")
     location = add_file_location(box, folder, pipeline=pipeline(tmp_path))
     for number in range(4):
@@ -46,11 +46,11 @@ def test_a_file_that_silences_its_worker_is_suspended_with_a_reason_and_the_stre
     assert box.queued() == {"Europe": 4}
     assert box.suspended() == [("PIPELINE", True)]
     reason = box.one("SELECT error_description FROM suspended_queue")
-    assert "The worker that received it died, whenever it was tried." in reason
-    assert "if it does not answer for longer than the pipeline allows" in reason
+    assert "The worker that processed it died at every attempt." in reason
+    assert "if it does not respond for longer than the time limit of the pipeline" in reason
     bodies = [body for (body,) in box.connection.execute("SELECT body FROM parts")]
     assert sorted(bodies) == sorted([POISON, *map(order, range(4))])
-    # What comes afterwards is received as ever.
+    # Later files are received.
     (folder / "next.json").write_bytes(order(5))
     claim(location)
     wait_until(lambda: box.queued() == {"Europe": 5}, what="the next message")

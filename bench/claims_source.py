@@ -1,0 +1,59 @@
+"""The claimed files of a receive location as rows, for a query that runs the receive task as a separate function."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.spark.intake import claim as claims
+from postroom.spark.intake.claim import Claim
+from postroom.spark.login import Login
+from postroom.spark.receive.stream_source import StreamSettings, stream_source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SCHEMA = "interchange_id string, name string, path string, size long, modified_ns long"
+
+
+def load_claims(session: SparkSession, login: Login, location: ReceiveLocation) -> DataFrame:
+    """Return a streaming data frame of the claimed files."""
+    settings = StreamSettings(
+        rows=claims,
+        login=login,
+        location_id=location.location_id,
+        partitions=2,
+        max_rows=1000,
+        host_id=location.host_id,
+    )
+    source = stream_source(settings, _to_rows, _SCHEMA)
+    session.dataSource.register(source)
+    return session.readStream.format(source.name()).load()
+
+
+def read_claims(batch: pa.RecordBatch) -> list[Claim]:
+    """Return the claims in a batch of their rows."""
+    return [
+        Claim(
+            interchange_id=uuid.UUID(row["interchange_id"]),
+            name=row["name"],
+            path=Path(row["path"]),
+            size=row["size"],
+            modified_ns=row["modified_ns"],
+        )
+        for row in batch.to_pylist()
+    ]
+
+
+def _to_rows(found: Sequence[Claim]) -> Iterator[pa.RecordBatch]:
+    names = [column.split()[0] for column in _SCHEMA.split(", ")]
+    types = (pa.string(), pa.string(), pa.string(), pa.int64(), pa.int64())
+    rows = [(str(claim.interchange_id), claim.name, str(claim.path), claim.size, claim.modified_ns) for claim in found]
+    columns = zip(*rows, strict=True) if rows else ((),) * len(names)
+    arrays = [pa.array(list(column), kind) for column, kind in zip(columns, types, strict=True)]
+    yield pa.RecordBatch.from_arrays(arrays, names=names)

@@ -1,0 +1,149 @@
+"""The two sources of receive tasks: claimed files, and the inbox."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from postroom.adapters import File
+from postroom.agent.interchange import Interchange
+from postroom.agent.receiving import read_progress
+from postroom.message import Context, FileSlice
+from postroom.messagebox import inbox
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.inbox import HandedOver, Waiting
+from postroom.spark.intake import claim as claims
+from postroom.spark.intake.claim import Claim, ClaimState
+from postroom.spark.intake.finishing import finish, is_unchanged
+from postroom.spark.login import Login
+from postroom.system_properties import FILE
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimedFiles:
+    """The files that a location has claimed. A file is removed or archived after it was received."""
+
+    location: ReceiveLocation
+    home: Path
+
+    @property
+    def _file(self) -> File:
+        return File(**self.location.adapter)
+
+    def read(self, connection: Connection, rows: Sequence[Claim]) -> list[Claim]:
+        """Return the claims whose files have not changed. A file that was written to since has to settle again."""
+        ready: list[Claim] = []
+        changed: list[uuid.UUID] = []
+        gone: list[Claim] = []
+        for claim in rows:
+            try:
+                if is_unchanged(claim):
+                    ready.append(claim)
+                else:
+                    changed.append(claim.interchange_id)
+            except FileNotFoundError:
+                gone.append(claim)
+        if changed:
+            self.give_back(connection, changed)
+        if gone:
+            self._forget(connection, gone)
+        return ready
+
+    def _forget(self, connection: Connection, gone: Sequence[Claim]) -> None:
+        progress = read_progress(connection, [claim.interchange_id for claim in gone])
+        claims.forget(connection, [one for one, how_far in progress.items() if how_far.done])
+        for claim in gone:
+            if not progress[claim.interchange_id].done:
+                problem = "was taken away by somebody else before it was published."
+                claims.hold(connection, claim, ClaimState.MISSING, problem)
+                _log.warning("%s: %s %s", self.location.name, claim.path, problem)
+
+    def interchange(self, item: Claim) -> Interchange:
+        return Interchange(
+            interchange_id=item.interchange_id,
+            body=FileSlice(path=item.path, length=item.size),
+            context=Context().write(FILE.ReceivedFileName, str(self._file.folder(self.home) / item.name)),
+        )
+
+    def describe(self, item: Claim) -> str:
+        return item.name
+
+    def is_unchanged(self, item: Claim) -> bool:
+        try:
+            return is_unchanged(item)
+        except FileNotFoundError:
+            return True  # it cannot be suspended either, and its claim is kept with the problem
+
+    def is_waiting(self, row: Claim) -> bool:
+        return row.path.exists()
+
+    def finish(self, connection: Connection, items: Sequence[Claim]) -> None:
+        for problem in finish(connection, items, self._file.archive_folder(self.home)):
+            _log.warning("%s", problem)
+
+    def give_back(self, connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> None:
+        """Have files settle again, and so come again later. In an ordered location all claimed files have to, so that
+        they come after these."""
+        if self.location.is_ordered:
+            claims.settle_all_again(connection, self.location.location_id)
+        else:
+            claims.settle_again(connection, interchange_ids)
+
+    def quarantine(self, connection: Connection, item: Claim, error: Exception) -> None:
+        if self.location.is_ordered:
+            raise error  # nothing may overtake it: the stream is started again, with it
+        problem = claims.not_received(item, f"{type(error).__name__}: {error}")
+        claims.hold(connection, item, ClaimState.FAILED, problem)
+        _log.error("%s: %s %s", self.location.name, item.name, problem)
+
+    def record_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> int:
+        return claims.record_attempt(connection, interchange_id)
+
+    def undo_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> None:
+        claims.undo_attempt(connection, interchange_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inbox:
+    """What adapters have handed over. A row is deleted after it was received."""
+
+    location: ReceiveLocation
+    login: Login
+
+    def read(self, connection: Connection, rows: Sequence[Waiting]) -> list[HandedOver]:
+        return inbox.read(connection, [row.interchange_id for row in rows], partial(self.login.connect, "inbox"))
+
+    def interchange(self, item: HandedOver) -> Interchange:
+        return Interchange(interchange_id=item.interchange_id, body=item.body, context=item.context)
+
+    def describe(self, item: HandedOver) -> str:
+        return f"interchange {item.interchange_id}"
+
+    def is_unchanged(self, item: HandedOver) -> bool:
+        return True
+
+    def is_waiting(self, row: Waiting) -> bool:
+        return True
+
+    def finish(self, connection: Connection, items: Sequence[HandedOver]) -> None:
+        inbox.forget(connection, [item.interchange_id for item in items])
+
+    def give_back(self, connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> None:
+        inbox.give_back(connection, interchange_ids)
+
+    def quarantine(self, connection: Connection, item: HandedOver, error: Exception) -> None:
+        problem = f"Interchange {item.interchange_id} could not be received: {type(error).__name__}: {error}"
+        inbox.put_aside(connection, item.interchange_id, problem)
+
+    def record_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> int:
+        return inbox.record_attempt(connection, interchange_id)
+
+    def undo_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> None:
+        inbox.undo_attempt(connection, interchange_id)

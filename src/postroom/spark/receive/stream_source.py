@@ -1,0 +1,205 @@
+"""A Spark streaming source over rows that the MessageBox numbers: file claims, or the inbox.
+
+An offset is the number of a row. The MessageBox knows what is still to be received; Spark's checkpoint only knows which
+rows this run of the query has handed out.
+
+The receive task runs inside ``read``, and the source yields the tally of the task. Rows that go from a Python reader to
+a Python function pass through the JVM, and each of the two needs a worker. This way a batch has one Python stage, and a
+core has one worker (ADR 0115).
+
+Spark ends Python workers that had nothing to do for a minute, and the next row would wait seconds for new ones. So an
+idle stream runs an empty batch now and then, and one at its start. The second number of the offset counts these.
+"""
+
+# Spark calls the methods by these names.
+# ruff: noqa: N802
+
+from __future__ import annotations
+
+import heapq
+import pickle
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import psycopg
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from postroom.errors import Unavailable
+from postroom.messagebox.connection import Connection, LazyConnection
+from postroom.messagebox.throttling import ThrottleWatch
+from postroom.spark.login import Login
+
+_WARM_SECONDS = 40.0
+
+#: What a row costs beside its bytes, in bytes, so that many small ones spread as well as a few large ones.
+_ROW_COST = 16_384
+
+T = TypeVar("T")
+Task = Callable[[Sequence[Any]], Iterator[pa.RecordBatch]]
+
+
+class Sized(Protocol):
+    """A row, as far as it matters here."""
+
+    @property
+    def size(self) -> int: ...
+
+
+Row = TypeVar("Row", bound=Sized)
+
+
+class NumberedRows(Protocol):
+    """The rows of all locations. A module that has these functions will do."""
+
+    def newest(self, connection: Connection, location_id: uuid.UUID, after: int, most: int | None) -> int:
+        """Return the last number of the next ``most`` rows after a number, or ``after`` if there are none."""
+        ...
+
+    def between(self, connection: Connection, location_id: uuid.UUID, after: int, last: int) -> Sequence[Sized]:
+        """Return the rows with numbers above ``after`` and up to ``last``, in order."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSettings:
+    """Which rows a stream reads, and how many at a time."""
+
+    rows: NumberedRows
+    login: Login
+    location_id: uuid.UUID
+    partitions: int
+    """Maximum number of tasks in a batch."""
+    max_rows: int
+    """Maximum number of rows in a batch."""
+    host_id: int | None = None
+    """The host whose throttling slows the stream down; None if nothing does."""
+
+
+def stream_source(settings: StreamSettings, task: Task, schema: str) -> type[DataSource]:
+    """Return a data source of the location's own that reads its rows and yields what the task returns for them."""
+    # The same name at every start, so that the session knows one source for each location.
+    unique = f"postroom_{settings.location_id.hex}"
+    # Pickled by itself: the process that plans batches does not need the task, nor the modules that it imports.
+    pickled = pickle.dumps(task)
+    columns = schema
+
+    # Defined for every query, so that Spark sends the task with it. Options would be text, and visible in the plan.
+    class ReceiveStream(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return unique
+
+        def schema(self) -> str:
+            return columns
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+            return NumberedReader(settings, pickled)
+
+    return ReceiveStream
+
+
+class RowsPartition(InputPartition):
+    """The rows of one task."""
+
+    def __init__(self, rows: Sequence[Sized]) -> None:
+        super().__init__(None)
+        self.rows = tuple(rows)
+
+
+class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches in a process of its own beside the driver, and reads them in the tasks."""
+
+    def __init__(self, settings: StreamSettings, task: bytes = b"") -> None:
+        self._settings = settings
+        self._task = task
+        self._connection = LazyConnection(partial(settings.login.connect, "stream"))
+        self._target: int | None = None
+        self._warm_at = 0.0
+        self._throttle = None if settings.host_id is None else ThrottleWatch(settings.host_id)
+        self._batch_at = 0.0
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"number": 0, "warm_ups": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxFiles(self._settings.max_rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._query(lambda connection: self._newest(connection, 0, None))
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        after = int(start["number"])
+        most = None if isinstance(limit, ReadAllAvailable) else self._settings.max_rows
+        try:
+            number = self._query(lambda connection: self._next(connection, after, most))
+        except (psycopg.OperationalError, Unavailable):
+            if self._target is not None:
+                raise
+            # The MessageBox is away, so nothing can be claimed or published. The stream asks again in a moment.
+            return start
+        if self._target is not None:
+            return {**start, "number": max(after, min(number, self._target))}
+        if number == after and time.monotonic() < self._warm_at:
+            return start
+        self._warm_at = time.monotonic() + _WARM_SECONDS
+        return {"number": number, "warm_ups": start["warm_ups"] + (number == after)}
+
+    def _newest(self, connection: Connection, after: int, most: int | None) -> int:
+        return self._settings.rows.newest(connection, self._settings.location_id, after, most)
+
+    def _next(self, connection: Connection, after: int, most: int | None) -> int:
+        """Return the end of the next batch. While the host is throttled, batches are smaller and less frequent."""
+        number = self._newest(connection, after, most)
+        if number == after or self._throttle is None or self._target is not None:
+            return number
+        throttle = self._throttle.current(connection)
+        if throttle is not None:
+            if time.monotonic() < self._batch_at + throttle.delay:
+                return after
+            number = self._newest(connection, after, throttle.rows(self._settings.max_rows))
+        self._batch_at = time.monotonic()
+        return number
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        after, last = int(start["number"]), int(end["number"])
+        settings = self._settings
+        rows = self._query(lambda connection: settings.rows.between(connection, settings.location_id, after, last))
+        shares = balance(rows, settings.partitions)
+        if not shares and start["warm_ups"] != end["warm_ups"]:
+            shares = [[]] * settings.partitions
+        return [RowsPartition(share) for share in shares]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RowsPartition)
+        task: Task = pickle.loads(self._task)
+        return task(partition.rows)
+
+    def stop(self) -> None:
+        self._connection.close()
+
+    def _query(self, query: Callable[[Connection], T]) -> T:
+        """Run a query, a second time over a new connection if the first one is broken."""
+        try:
+            return query(self._connection.get())
+        except psycopg.OperationalError:
+            self._connection.close()
+        return query(self._connection.get())
+
+
+def balance(rows: Sequence[Row], parts: int) -> list[list[Row]]:
+    """Split rows into at most ``parts`` shares of about equal cost, each in the order of the numbers. None is empty."""
+    shares: list[list[int]] = [[] for _ in range(min(parts, len(rows)))]
+    loads = [(0, number) for number in range(len(shares))]
+    # The largest row first, each to the smallest share: at most a third worse than the optimum.
+    for index in sorted(range(len(rows)), key=lambda index: -rows[index].size):
+        load, number = heapq.heappop(loads)
+        shares[number].append(index)
+        heapq.heappush(loads, (load + rows[index].size + _ROW_COST, number))
+    return [[rows[index] for index in sorted(share)] for share in shares]
