@@ -1,7 +1,12 @@
-"""Brings a database to the schema that this version of Postroom needs.
+"""Bring a database to the schema that this version of Postroom needs.
 
-Schema files are applied once each, in the order of their numbers, and never change after a release. Procedures are
-replaced whenever any of them changed. All in one transaction, one process at a time.
+Everything is applied in one transaction, by one process at a time, in this order:
+
+1. schema/: tables and views. Each file is applied once, in the order of the numbers, and never changes after a release.
+2. procedures/: functions, those of the MessageBox first, then those of each host.
+3. grants/: who may use all of that.
+
+Procedures and grants are replaced as a whole whenever one of them changed.
 """
 
 from __future__ import annotations
@@ -14,9 +19,12 @@ from postroom.errors import DefinitionError, StateError
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.statements import names_in, statement
 
+_PROCEDURES = ("procedures/jobs", "procedures")
 _HOST_PROCEDURES = "procedures/host"
+_GRANTS = ("grants/all_hosts", "grants/operators_and_administrators")
+_HOST_GRANTS = "grants/one_host"
 
-#: The roles of a MessageBox beside those of its hosts: whoever has none of them may nothing.
+#: The roles of a MessageBox beside those of its hosts. A login without any of them has no rights.
 _GROUPS = ("hosts", "trusted", "operators", "administrators")
 
 
@@ -27,7 +35,7 @@ def migrate(url: str) -> None:
             with connection.transaction():
                 connection.execute("SELECT pg_advisory_xact_lock(7001, 9)")
                 _apply_schema(connection)
-                _apply_procedures(connection)
+                _apply_procedures_and_grants(connection)
 
 
 def create_host(connection: Connection, name: str, *, is_default: bool = False) -> int:
@@ -40,63 +48,74 @@ def create_host(connection: Connection, name: str, *, is_default: bool = False) 
     assert row is not None
     host_id = int(row[0])
     _create_role(connection, role, login=True, member_of=group_role(connection, "hosts"))
-    connection.execute(_for_host(connection, f"{_HOST_PROCEDURES}/create_queues", name, host_id, role))
+    connection.execute(_for_host(connection, "queries/create_host_queues", name, host_id, role))
     _apply_host_procedures(connection, name, host_id, role)
+    connection.execute(_for_host(connection, _HOST_GRANTS, name, host_id, role))
     return host_id
 
 
 def is_current(connection: Connection) -> bool:
-    """Is this a MessageBox with the schema and the procedures that this version needs? StateError if it is newer."""
-    try:
-        row = connection.execute("SELECT max(version), max(procedures) FROM management.schema_version").fetchone()
-    except psycopg.errors.UndefinedTable:
+    """Return True if this is a MessageBox with the schema and the procedures of this version.
+
+    Raises StateError if this version cannot use it: a newer version upgraded it, or an unreleased one made it.
+    """
+    applied = _applied_files(connection)
+    if not applied:
         return False
-    assert row is not None
-    newest = _number(names_in("schema")[-1])
-    if row[0] is not None and row[0] > newest:
+    known = {_number(name): name for name in names_in("schema")}
+    if any(known.get(number, name) != name for number, name in applied.items()):
         raise StateError(
-            f"The MessageBox has schema version {row[0]}; this Postroom knows only {newest}.",
+            "The MessageBox was made by an unreleased version of Postroom.",
+            why="Its tables are others than those of this version, and there is no migration between them.",
+            hint="Use a new home folder or an empty database, and apply your applications there.",
+        )
+    if max(applied) > max(known):
+        raise StateError(
+            f"The MessageBox has schema version {max(applied)}; this Postroom knows only {max(known)}.",
             hint="Use the newer Postroom that upgraded it.",
         )
-    return row == (newest, _procedures_hash())
+    row = connection.execute("SELECT max(procedures) FROM management.schema_version").fetchone()
+    return applied == known and row == (_procedures_hash(),)
+
+
+def _applied_files(connection: Connection) -> dict[int, str]:
+    """Return the name of each schema file that was applied, by number."""
+    if connection.execute("SELECT to_regclass('management.schema_version')").fetchone() == (None,):
+        return {}
+    return dict(connection.execute("SELECT version, name FROM management.schema_version").fetchall())
 
 
 def _apply_schema(connection: Connection) -> None:
-    known = connection.execute("SELECT to_regclass('management.schema_version')").fetchone()
-    applied: set[int] = set()
-    if known is not None and known[0] is not None:
-        applied = {row[0] for row in connection.execute("SELECT version FROM management.schema_version")}
+    applied = _applied_files(connection)
     for name in names_in("schema"):
-        if _number(name) in applied:
-            continue
-        connection.execute(statement(name))
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS management.schema_version (version integer PRIMARY KEY, name text NOT NULL,"
-            " procedures text, applied_at timestamptz NOT NULL DEFAULT now())"
-        )
-        connection.execute(
-            "INSERT INTO management.schema_version (version, name) VALUES (%s, %s)", (_number(name), name)
-        )
+        if _number(name) not in applied:
+            connection.execute(statement(name))
+            connection.execute(
+                "INSERT INTO management.schema_version (version, name) VALUES (%s, %s)", (_number(name), name)
+            )
 
 
-def _apply_procedures(connection: Connection) -> None:
+def _apply_procedures_and_grants(connection: Connection) -> None:
     for group in _GROUPS:
         _create_role(connection, group_role(connection, group), login=False)
+    hosts = connection.execute("SELECT name, id, role_name FROM management.hosts").fetchall()
     # Functions call each other; their bodies are checked when they run.
     connection.execute("SET LOCAL check_function_bodies = off")
-    for name in (*names_in("procedures/jobs"), *names_in("procedures")):
+    for folder in _PROCEDURES:
+        for name in names_in(folder):
+            connection.execute(_with_groups(connection, name))
+    for host, host_id, role in hosts:
+        _apply_host_procedures(connection, host, host_id, role)
+    for name in _GRANTS:
         connection.execute(_with_groups(connection, name))
-    for host_id, name, role in connection.execute("SELECT id, name, role_name FROM management.hosts").fetchall():
-        _apply_host_procedures(connection, name, host_id, role)
+    for host, host_id, role in hosts:
+        connection.execute(_for_host(connection, _HOST_GRANTS, host, host_id, role))
     connection.execute("UPDATE management.schema_version SET procedures = %s", (_procedures_hash(),))
 
 
-def _apply_host_procedures(connection: Connection, name: str, host_id: int, role: str) -> None:
-    once = {f"{_HOST_PROCEDURES}/create_queues", f"{_HOST_PROCEDURES}/grants"}
+def _apply_host_procedures(connection: Connection, host: str, host_id: int, role: str) -> None:
     for procedure in names_in(_HOST_PROCEDURES):
-        if procedure not in once:
-            connection.execute(_for_host(connection, procedure, name, host_id, role))
-    connection.execute(_for_host(connection, f"{_HOST_PROCEDURES}/grants", name, host_id, role))
+        connection.execute(_for_host(connection, procedure, host, host_id, role))
 
 
 def _for_host(connection: Connection, name: str, host: str, host_id: int, role: str) -> str:
@@ -147,7 +166,7 @@ def _number(name: str) -> int:
 
 def _procedures_hash() -> str:
     digest = hashlib.blake2b(digest_size=16)
-    for folder in ("procedures", "procedures/jobs", _HOST_PROCEDURES):
+    for folder in (*_PROCEDURES, _HOST_PROCEDURES, "grants"):
         for name in names_in(folder):
             digest.update(statement(name).encode())
     return digest.hexdigest()

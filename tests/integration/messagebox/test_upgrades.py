@@ -1,32 +1,61 @@
-"""A MessageBox of an earlier version is brought to this one."""
+"""A MessageBox of an earlier release is upgraded; one of another origin is refused."""
 
 from __future__ import annotations
 
-import json
-import uuid
+import pytest
 
-from postroom.agent.receiving import read_progress
+from postroom.errors import StateError
+from postroom.message import Message
+from postroom.messagebox import migrate as migrations
+from postroom.messagebox.check import check
 from postroom.messagebox.migrate import is_current, migrate
-from tests.support.box import Box
+from postroom.messagebox.statements import names_in, statement
+from tests.support.box import Box, Region
+
+ADDED = {
+    "schema/9999_added": "ALTER TABLE management.hosts ADD COLUMN added integer NOT NULL DEFAULT 7",
+    "procedures/added": "CREATE OR REPLACE FUNCTION messagebox.added() RETURNS integer LANGUAGE sql AS 'SELECT 7'",
+    "procedures/host/added": "CREATE OR REPLACE FUNCTION messagebox.added___HOST__() RETURNS text"
+    " LANGUAGE sql AS $$SELECT '__HOST__'$$",
+}
 
 
-def test_a_function_that_returns_more_by_now_is_made_anew(box: Box) -> None:
-    """And the receipts of then count: they have always said how many documents are bad."""
-    unit = uuid.uuid4()
-    for chunk, outcome in enumerate(({"last": 4, "done": False, "bad": 2}, {"last": 9, "done": False, "bad": 3})):
-        box.connection.execute(
-            "INSERT INTO receipts (unit, chunk, outcome) VALUES (%s, %s, %s)", (unit, chunk, json.dumps(outcome))
-        )
-    box.connection.execute("DROP FUNCTION read_receipts(uuid[])")
-    box.connection.execute(
-        "CREATE FUNCTION messagebox.read_receipts(p_units uuid[])"
-        " RETURNS TABLE (unit uuid, last_chunk integer, last_document bigint, done boolean, outcome jsonb)"
-        " LANGUAGE sql AS 'SELECT unit, 1, 9::bigint, false, outcome FROM messagebox.receipts'"
-    )
-    box.connection.execute("DELETE FROM schema_version WHERE name LIKE '%bad_in_receipts'")
-    box.connection.execute("UPDATE schema_version SET procedures = NULL")
+@pytest.fixture
+def next_release(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A Postroom with one schema file and two procedures more than this one."""
+
+    def all_names(folder: str) -> tuple[str, ...]:
+        return (*names_in(folder), *(name for name in ADDED if name.rpartition("/")[0] == folder))
+
+    monkeypatch.setattr(migrations, "names_in", all_names)
+    monkeypatch.setattr(migrations, "statement", lambda name: ADDED.get(name) or statement(name))
+    return monkeypatch
+
+
+def test_a_messagebox_in_use_is_upgraded(box: Box, next_release: pytest.MonkeyPatch) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.agent().publish([Message.of(b"an order", promoted={Region: "EU"})])
     assert not is_current(box.connection)
     migrate(box.url)
     assert is_current(box.connection)
-    progress = read_progress(box.connection, [unit])[unit]
-    assert (progress.next_chunk, progress.last_document, progress.bad, progress.done) == (2, 9, 5, False)
+    assert box.one("SELECT added FROM hosts") == 7
+    assert box.one("SELECT added()") == 7
+    assert box.one("SELECT added_default()") == "default"
+    assert (box.count("spool"), box.queued()) == (1, {"Europe": 1})
+    assert check(box.connection) == []
+
+
+def test_an_older_version_does_not_use_an_upgraded_messagebox(box: Box, next_release: pytest.MonkeyPatch) -> None:
+    migrate(box.url)
+    next_release.undo()
+    with pytest.raises(StateError, match="schema version 9999; this Postroom knows only"):
+        is_current(box.connection)
+
+
+def test_a_messagebox_of_an_unreleased_version_is_refused(box: Box) -> None:
+    box.connection.execute("UPDATE schema_version SET name = 'schema/0006_instance_subscriptions' WHERE version = 6")
+    for number in range(8, 31):
+        box.connection.execute("INSERT INTO schema_version (version, name) VALUES (%s, 'schema/old')", (number,))
+    with pytest.raises(StateError, match="unreleased version") as refused:
+        migrate(box.url)
+    assert refused.value.hint == "Use a new home folder or an empty database, and apply your applications there."

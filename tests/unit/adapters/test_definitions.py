@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typing
 from pathlib import Path
 from typing import Any
 
@@ -167,3 +168,8 @@ def test_a_definition_that_cannot_receive_by_http_says_so(arguments: dict[str, A
 
 def test_every_adapter_has_the_name_of_its_transport() -> None:
     assert [adapters.transport_type(kind) for kind in ("file", "http", "http_receive")] == ["FILE", "HTTP", "HTTP"]
+
+
+def test_every_kind_of_adapter_is_an_identifier() -> None:
+    kinds = [one.model_fields["kind"].default for one in typing.get_args(adapters.PortAdapter)]
+    assert [kind for kind in kinds if not kind.isidentifier()] == []

@@ -1,58 +1,116 @@
--- Subscriptions and their predicates. A filter is an OR of AND-groups; each predicate of a group stands in exactly
--- one of the ten predicate tables, which are partitions of one, so that one statement reads all.
+-- Subscriptions and their predicates. Activation subscriptions are matched by predicates; instance subscriptions are found by
+-- a hash of their correlation values.
 
+-- One row: the version of all that decides where a message goes.
 CREATE TABLE messagebox.routing_version (
     version        bigint NOT NULL DEFAULT 1,
     rebuild_below  bigint NOT NULL DEFAULT 0,          -- an index older than this missed removals that are purged
-    one_row         boolean PRIMARY KEY DEFAULT true CHECK (one_row)
+    one_row        boolean PRIMARY KEY DEFAULT true CHECK (one_row)
 );
 INSERT INTO messagebox.routing_version DEFAULT VALUES;
 
-CREATE TABLE messagebox.subscriptions (
-    id                bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    host_id           smallint NOT NULL REFERENCES management.hosts,
-    service_class     smallint NOT NULL REFERENCES management.service_classes,
-    service_id        uuid NOT NULL,
-    service_name      text NOT NULL,
-    instance_id       uuid,                                          -- null: activation; else instance subscription
-    priority          smallint NOT NULL DEFAULT 5 CHECK (priority BETWEEN 1 AND 10),
-    state             smallint NOT NULL DEFAULT 2 CHECK (state BETWEEN 1 AND 3),  -- 1 started, 2 stopped, 3 disabled
-    ordered           boolean NOT NULL DEFAULT false,
-    request_response  boolean NOT NULL DEFAULT false,
-    filter            text NOT NULL DEFAULT '',                      -- for people; the predicates are what is matched
-    valid_from        timestamptz,
-    start_window      time,
-    end_window        time,
-    created_at        timestamptz NOT NULL DEFAULT now(),
-    version           bigint NOT NULL DEFAULT 0,                     -- the routing version that changed it last
-    removed_at        timestamptz                                    -- removed: never matched; purged by a job
+-- The lists of properties by which instance subscriptions wait. They are few, and publishers keep them in memory: for a message
+-- that has all properties of a type promoted they look up one hash.
+CREATE TABLE messagebox.correlation_types (
+    id            integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    property_ids  integer[] NOT NULL UNIQUE CHECK (cardinality(property_ids) >= 1)      -- in ascending order
 );
-CREATE INDEX ON messagebox.subscriptions (service_id);
-CREATE INDEX ON messagebox.subscriptions (version);                  -- indexes in memory catch up by version
 
+-- The properties that keep the messages of one convoy together (ORC-20).
+CREATE TABLE messagebox.convoy_sets (
+    id            integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    host_id       smallint NOT NULL REFERENCES management.hosts,
+    property_ids  integer[] NOT NULL CHECK (cardinality(property_ids) BETWEEN 1 AND 3)
+);
+
+-- The instance that has these values, from its first message on until it completes.
+CREATE TABLE messagebox.convoy_set_instances (
+    convoy_set_id  integer NOT NULL REFERENCES messagebox.convoy_sets,
+    digest         bytea NOT NULL,                     -- of the values: three long texts do not fit into an index
+    value_1        text COLLATE "C" NOT NULL,
+    value_2        text COLLATE "C",
+    value_3        text COLLATE "C",
+    instance_id    uuid NOT NULL,
+    created_at     timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (convoy_set_id, digest)
+);
+-- What an instance has to give back when it completes.
+CREATE INDEX convoy_set_instances_instance ON messagebox.convoy_set_instances (instance_id);
+
+-- Who receives what. An instance subscription has instance_id and all of correlation_*, and no predicates; an activation
+-- subscription has none of them. The values that an instance waits for are in correlation_values alone, which only
+-- administrators read: filters are read by operators and by every host.
+CREATE TABLE messagebox.subscriptions (
+    id                   bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    host_id              smallint NOT NULL REFERENCES management.hosts,
+    service_class        smallint NOT NULL REFERENCES management.service_classes,
+    service_id           uuid NOT NULL,                -- of a send port: its id
+    service_name         text NOT NULL,
+    instance_id          uuid,                         -- null: activation subscription
+    priority             smallint NOT NULL DEFAULT 5 CHECK (priority BETWEEN 1 AND 10),
+    state                smallint NOT NULL DEFAULT 2 CHECK (state BETWEEN 1 AND 3),  -- 1 started, 2 stopped, 3 disabled
+    ordered              boolean NOT NULL DEFAULT false,
+    request_response     boolean NOT NULL DEFAULT false,
+    filter               text NOT NULL DEFAULT '',     -- for people; the predicates are what is matched
+    valid_from           timestamptz,
+    start_window         time,
+    end_window           time,
+    created_at           timestamptz NOT NULL DEFAULT now(),
+    version              bigint NOT NULL DEFAULT 0,    -- the routing version that changed it last
+    removed_at           timestamptz,                  -- removed: never matched; purged by a job
+    correlation_type_id  integer,
+    correlation_values   text[] COLLATE "C",           -- value keys, in the order of the type's property ids
+    correlation_hash     bigint,
+    convoy_set_id        integer REFERENCES messagebox.convoy_sets,
+    created_in           xid8,                         -- of an activation subscription: predicates come with it or never
+    group_id             uuid,                         -- the send port group that it comes through; the service is the member
+    group_name           text,
+    CONSTRAINT instance_or_activation CHECK (
+        CASE WHEN instance_id IS NULL
+             THEN num_nonnulls(correlation_type_id, correlation_values, correlation_hash) = 0
+             ELSE num_nonnulls(correlation_type_id, correlation_values, correlation_hash) = 3 AND convoy_set_id IS NULL
+        END),
+    CONSTRAINT values_are_in_no_filter CHECK (instance_id IS NULL OR filter = '')
+);
+-- The subscriptions of a port.
+CREATE INDEX ON messagebox.subscriptions (service_id);
+-- Indexes in memory catch up by version; instance subscriptions, which come and go by the million, are in none.
+CREATE INDEX subscriptions_version ON messagebox.subscriptions (version) WHERE instance_id IS NULL;
+-- A publish finds instance subscriptions.
+CREATE INDEX subscriptions_correlation ON messagebox.subscriptions (correlation_hash)
+    WHERE instance_id IS NOT NULL AND removed_at IS NULL;
+-- The subscriptions of an instance, when it completes.
+CREATE INDEX subscriptions_instance ON messagebox.subscriptions (instance_id) WHERE instance_id IS NOT NULL;
+-- The job that purges removed subscriptions.
+CREATE INDEX subscriptions_removed ON messagebox.subscriptions (removed_at) WHERE removed_at IS NOT NULL;
+-- `explain` reads all activation subscriptions, among millions of instance subscriptions.
+CREATE INDEX subscriptions_activation ON messagebox.subscriptions (id) WHERE instance_id IS NULL;
+-- A listing is by service, and ends at its limit.
+CREATE INDEX subscriptions_service_name ON messagebox.subscriptions (service_name, id) WHERE removed_at IS NULL;
+
+-- A filter is an OR of these AND-groups.
 CREATE TABLE messagebox.predicate_groups (
     id               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     subscription_id  bigint NOT NULL REFERENCES messagebox.subscriptions,
     number           integer NOT NULL,
-    predicate_count  integer NOT NULL DEFAULT 0,
-    has_first_pass   boolean NOT NULL DEFAULT false,
+    predicate_count  integer NOT NULL DEFAULT 0,       -- how many predicates must hold
+    has_first_pass   boolean NOT NULL DEFAULT false,   -- one of them is in first_pass_predicates
     UNIQUE (subscription_id, number)
 );
 -- Groups that the first pass cannot find by an equality: each is a candidate for every message.
 CREATE INDEX ON messagebox.predicate_groups (id) WHERE NOT has_first_pass;
 
--- Text is in value_text; int, bool (0 or 1) and datetime (microseconds since 1970 UTC) in value_int. value_key is the
--- one text that equal values share, so that one index serves equality of every type.
+-- The predicates of the groups. Each is in one of ten tables, which are partitions of this one, so that one statement reads all.
 CREATE TABLE messagebox.predicates (
     predicate_table  smallint NOT NULL,
     group_id         bigint NOT NULL,
     property_id      integer NOT NULL,
     operator         smallint NOT NULL CHECK (operator BETWEEN 0 AND 7),
     value_text       text COLLATE "C",
-    value_int        bigint,
+    value_int        bigint,                           -- int; bool as 0 or 1; datetime in microseconds since 1970 UTC
     value_decimal    numeric,
     value_float      double precision,
-    value_key        text COLLATE "C" GENERATED ALWAYS AS (
+    value_key        text COLLATE "C" GENERATED ALWAYS AS (   -- the text that equal values share: one index for all types
                          coalesce(value_text, value_int::text, trim_scale(value_decimal)::text, value_float::text)) STORED
 ) PARTITION BY LIST (predicate_table);
 
@@ -67,30 +125,10 @@ CREATE TABLE messagebox.less_than_or_equals_predicates     PARTITION OF messageb
 CREATE TABLE messagebox.less_than_predicates               PARTITION OF messagebox.predicates FOR VALUES IN (9);
 CREATE TABLE messagebox.not_equals_predicates              PARTITION OF messagebox.predicates FOR VALUES IN (10);
 
-CREATE INDEX ON messagebox.predicates (group_id);                            -- pass two, and reading a filter
-CREATE INDEX ON messagebox.first_pass_predicates (property_id, value_key);   -- pass one
-
--- Transient: the properties and predicates of the batch that is being published. Never survives its transaction.
-CREATE UNLOGGED TABLE messagebox.message_properties (
-    batch_id       uuid NOT NULL,
-    message_id     uuid NOT NULL,
-    property_id    integer NOT NULL,
-    value_text     text COLLATE "C",
-    value_int      bigint,
-    value_decimal  numeric,
-    value_float    double precision,
-    value_key      text COLLATE "C" GENERATED ALWAYS AS (
-                       coalesce(value_text, value_int::text, trim_scale(value_decimal)::text, value_float::text)) STORED,
-    PRIMARY KEY (batch_id, message_id, property_id)
-);
-
-CREATE UNLOGGED TABLE messagebox.message_predicates (
-    batch_id      uuid NOT NULL,
-    message_id    uuid NOT NULL,
-    property_key  text COLLATE "C" NOT NULL,
-    value         text COLLATE "C" NOT NULL,
-    PRIMARY KEY (batch_id, message_id, property_key, value)
-);
+-- Pass two, and reading a filter.
+CREATE INDEX ON messagebox.predicates (group_id);
+-- Pass one.
+CREATE INDEX ON messagebox.first_pass_predicates (property_id, value_key);
 
 -- What a host can show for itself; message predicates must equal one of these (SEC-01).
 CREATE TABLE messagebox.application_properties (
