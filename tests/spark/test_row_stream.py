@@ -143,7 +143,7 @@ def test_a_batch_that_was_interrupted_is_read_on_as_it_was_begun(
     assert before < 200
     # Chunks would end elsewhere now, and rows be other messages; those of the batch that was begun are not.
     monkeypatch.setattr("postroom.spark.bulk.reading.CHUNK_ROWS", 33)
-    query = start(replace(location, pipeline={**location.pipeline, "body": "csv"}))
+    query = start(replace(location, pipeline_json={**location.pipeline_json, "body": "csv"}))
     assert query.awaitTermination(PATIENCE)
     assert values(box) == Counter([*range(100), *range(1000, 1100)])
     tallies = [one.observedMetrics[TALLY] for one in query.recentProgress if one.observedMetrics]

@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from postroom import pipelines
+from postroom import adapters, pipelines
 from postroom.agent.interchange import Interchange
 from postroom.agent.publishing import MessageAgent
 from postroom.agent.receiving import Received, Receiver
@@ -74,7 +74,7 @@ class Box:
             " VALUES (%s, %s, %s, %s, %s, 'file:///in/*.json')",
             (
                 *(port_id, self.host().host_id, name),
-                *(Jsonb({"kind": "file"}), Jsonb(definition.model_dump(mode="json"))),
+                *(Jsonb(adapters.File("in").model_dump(mode="json")), Jsonb(definition.model_dump(mode="json"))),
             ),
         )
         return next(one for one in receive_locations(self.connection) if one.name == name)

@@ -8,27 +8,18 @@ adapters.SparkSink("parquet", "out/lake", partition_by=[Region])
 
 from __future__ import annotations
 
-from postroom.adapters.build import (
-    AnyAdapter,
-    AnySink,
-    PortAdapter,
-    build,
-    load_adapter,
-    transport_type,
-    watched_folder,
-)
 from postroom.adapters.contract import Attempt, SendAdapter
 from postroom.adapters.definition import AdapterDefinition
 from postroom.adapters.file.definition import File
 from postroom.adapters.http.definition import Http
 from postroom.adapters.http.receive_definition import HttpReceive
+from postroom.adapters.kinds import AnySink, PortAdapter, ReceiveAdapter, build
 from postroom.adapters.null import Null
 from postroom.adapters.sink.definition import SparkSink, SparkTable
 from postroom.adapters.spark_reader.definition import SparkReader
 
 __all__ = [
     "AdapterDefinition",
-    "AnyAdapter",
     "AnySink",
     "Attempt",
     "File",
@@ -36,12 +27,10 @@ __all__ = [
     "HttpReceive",
     "Null",
     "PortAdapter",
+    "ReceiveAdapter",
     "SendAdapter",
     "SparkReader",
     "SparkSink",
     "SparkTable",
     "build",
-    "load_adapter",
-    "transport_type",
-    "watched_folder",
 ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from postroom.adapters.contract import Attempt
+from postroom.adapters.contract import Attempt, SendAdapter
 from postroom.adapters.definition import AdapterDefinition
+from postroom.clock import Clock, system_clock
 from postroom.message import Message
 
 
@@ -14,15 +15,14 @@ class Null(AdapterDefinition):
     """Takes every message and does nothing with it: ``adapters.Null()``."""
 
     transport_type: ClassVar[str] = "NULL"
-    sends: ClassVar[bool] = True
 
     kind: Literal["null"] = "null"
 
-    def problems(self) -> list[str]:
-        return []
-
     def address(self, home: Path) -> str:
         return "null:"
+
+    def make_sender(self, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
+        return NullSender()
 
 
 class NullSender:

@@ -16,7 +16,6 @@ from postroom.agent.chunks import Chunk
 from postroom.agent.originator import ANONYMOUS, GUEST, Login
 from postroom.errors import AuthenticationFailure
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.pipelines import load_pipeline
 from postroom.pipelines.disassembled import Decoded
 from postroom.pipelines.message_batch import MessageBatch
 from postroom.system_properties import BTS
@@ -64,7 +63,7 @@ def _values(chunk: Chunk, key: str, nobody: set[str]) -> npt.NDArray[np.bool_]:
 def _decoded(location: ReceiveLocation, chunk: Chunk) -> Decoded:
     if chunk.decoded is not None:
         return chunk.decoded
-    content_type = load_pipeline(location.pipeline).content_type
+    content_type = location.pipeline.content_type
     return Decoded(body=chunk.source, context=chunk.context, content_type=content_type)
 
 

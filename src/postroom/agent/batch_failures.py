@@ -9,7 +9,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,6 @@ from postroom.message import Body, Bytes, Context, Message
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.writing import Cause, SuspendedRow, Task, write_references, write_suspended
-from postroom.pipelines import ReceivePipeline, load_pipeline
 from postroom.pipelines.disassembled import BadDocument
 from postroom.pipelines.kept_document import can_be_resumed
 from postroom.system_properties import BTS
@@ -144,7 +142,7 @@ class BatchFailures:
                     task=Task.RECEIVE,
                     context=self._documents.stamps[number].promote(BTS.InterchangeSequenceNumber, bad.number),
                     body=Bytes(bad.body),
-                    resumable=can_be_resumed(self._pipeline, bad),
+                    resumable=can_be_resumed(self._documents.location.pipeline, bad),
                     bad=bad,
                 )
 
@@ -190,7 +188,7 @@ class BatchFailures:
                 message_id=self._message_id(one),
                 instance_id=one.instance_id,
                 failed_at=self._clock(),
-                adapter=self._adapter,
+                adapter=self._documents.location.adapter_kind,
                 receive_port=location.port_name,
                 uri=location.uri,
                 message_type=type_in(unroutable.context) if unroutable else None,
@@ -213,8 +211,8 @@ class BatchFailures:
             error_code=one.failure.code,
             error_description=str(one.failure),
             # Published later it would be out of its order.
-            resumable=one.resumable and not self._documents.location.is_ordered,
-            adapter=self._adapter,
+            resumable=one.resumable and not self._documents.location.adapter.is_ordered,
+            adapter=self._documents.location.adapter_kind,
             uri=location.uri,
         )
 
@@ -228,7 +226,7 @@ class BatchFailures:
             host_id=self._documents.location.host_id,
             context=one.unroutable.context,
             description=one.failure.what,
-            adapter=str(self._documents.location.adapter.get("kind", "")),
+            adapter=self._documents.location.adapter_kind,
             uri=self._documents.location.uri,
         )
 
@@ -250,16 +248,10 @@ class BatchFailures:
         """What it is suspended with."""
         if one.bad is None:
             return one.context
-        kept = kept_context(one.context, self._pipeline, self._documents.disassembler(one.chunk), one.bad)
+        kept = kept_context(
+            one.context, self._documents.location.pipeline, self._documents.disassembler(one.chunk), one.bad
+        )
         return believed(kept, self._login)
-
-    @cached_property
-    def _pipeline(self) -> ReceivePipeline:
-        return load_pipeline(self._documents.location.pipeline)
-
-    @property
-    def _adapter(self) -> str:
-        return str(self._documents.location.adapter["kind"])
 
     # -- writing -----------------------------------------------------------------------------------------------
 

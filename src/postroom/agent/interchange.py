@@ -6,7 +6,6 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from postroom.adapters import transport_type
 from postroom.message import Body, Context
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.system_properties import BTS
@@ -52,7 +51,7 @@ def stamp(location: ReceiveLocation, interchange: Interchange, decoded: Context 
         context.promote(BTS.ReceivePortID, str(location.port_id))
         .promote(BTS.ReceivePortName, location.port_name)
         .promote(BTS.InboundTransportLocation, location.uri[:256])
-        .promote(BTS.InboundTransportType, transport_type(str(location.adapter["kind"])))
+        .promote(BTS.InboundTransportType, location.adapter_type.transport_type)
         .promote(BTS.SuspendMessageOnRoutingFailure, True)
         .write(BTS.ReceiveLocationName, location.name)
         .write(BTS.InterchangeID, original)

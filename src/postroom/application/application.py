@@ -24,7 +24,7 @@ from postroom.errors import Problem
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from postroom.adapters import AnyAdapter, AnySink, PortAdapter
+    from postroom.adapters import PortAdapter, ReceiveAdapter
     from postroom.application.definition import ApplicationDefinition
     from postroom.filters.expression import Filter
     from postroom.maps import Map
@@ -51,7 +51,7 @@ class DeclaredProperty:
 @dataclass(frozen=True, kw_only=True)
 class DeclaredLocation:
     name: str
-    adapter: AnyAdapter
+    adapter: ReceiveAdapter
     pipeline: ReceivePipeline | None
     host: str
     enabled: bool
@@ -98,7 +98,7 @@ class ReceivePort:
     def location(
         self,
         name: str,
-        adapter: AnyAdapter,
+        adapter: ReceiveAdapter,
         *,
         pipeline: ReceivePipeline | None = None,
         host: str = DEFAULT_HOST,
@@ -207,7 +207,7 @@ class Application:
     def send_port(
         self,
         name: str,
-        adapter: AnyAdapter | AnySink,
+        adapter: PortAdapter,
         *,
         filter: Filter | str | None = None,
         retry: Retry = Retry(),  # noqa: B008 - frozen

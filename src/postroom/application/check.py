@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, get_args
 
+from postroom.adapters import PortAdapter, ReceiveAdapter
 from postroom.application.check_bulk import bulk_map_problems, bulk_problems
 from postroom.application.check_fields import (
     adapter_problems,
@@ -138,7 +139,7 @@ def _twice(what: str, declared: Iterable[_Declared], advice: str, *, lower: bool
 
 
 def _location_problems(location: DeclaredLocation, hosts: Collection[str]) -> Iterator[str]:
-    yield from adapter_problems(location.adapter, "receives", "receive")
+    yield from adapter_problems(location.adapter, ReceiveAdapter, "receive")
     if location.pipeline is not None:
         if isinstance(location.pipeline, ReceivePipeline):
             texts = location.pipeline.problems()
@@ -158,7 +159,7 @@ def _location_problems(location: DeclaredLocation, hosts: Collection[str]) -> It
 
 
 def _send_port_problems(port: DeclaredSendPort, hosts: Collection[str], known: list[Property]) -> Iterator[str]:
-    yield from adapter_problems(port.adapter, "sends", "send")
+    yield from adapter_problems(port.adapter, PortAdapter, "send")
     yield from filter_problems(port.filter, known)
     if isinstance(port.retry, Retry):
         yield from port.retry.problems()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from types import UnionType
 from typing import get_args
 
-from postroom.adapters import PortAdapter
+from postroom.adapters import AdapterDefinition
 from postroom.application.definition import SendPortState
 from postroom.application.names import name_problem
 from postroom.errors import DefinitionError
@@ -22,11 +23,12 @@ def name_problems(what: str, name: object) -> Iterator[str]:
         yield f"{what}: {text}."
 
 
-def adapter_problems(adapter: object, side: str, verb: str) -> Iterator[str]:
-    if not isinstance(adapter, PortAdapter):
+def adapter_problems(adapter: object, allowed: UnionType, verb: str) -> Iterator[str]:
+    """``allowed`` are the adapters that can do what ``verb`` says."""
+    if not isinstance(adapter, AdapterDefinition):
         yield f"{adapter!r} is not an adapter, such as adapters.File(...)."
         return
-    if not getattr(adapter, side):
+    if not isinstance(adapter, allowed):
         yield f"the adapter {adapter.kind!r} cannot {verb}."
     yield from (f"adapter: {text}" for text in adapter.problems())
 

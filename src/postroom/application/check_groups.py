@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from postroom.adapters.dynamic.definition import Dynamic
 from postroom.application.check_fields import description_problems, filter_problems, name_problems, state_problems
 from postroom.errors import Problem
 from postroom.properties import Property
@@ -57,7 +56,7 @@ def _member_problems(
         names.append(name)
         if name not in ports and name not in excused:
             yield f"there is no send port {name!r} in this application{_near(name, ports)}."
-        elif name in ports and isinstance(ports[name].adapter, Dynamic):
+        elif name in ports and getattr(ports[name].adapter, "is_dynamic", False):
             yield f"send port {name!r} is dynamic; only static send ports can be members of a group."
     yield from (f"send port {name!r} is a member {count} times." for name, count in Counter(names).items() if count > 1)
 

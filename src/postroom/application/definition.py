@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from postroom.adapters import AnyAdapter, PortAdapter
+from postroom.adapters.kinds import StoredPortAdapter, StoredReceiveAdapter
 from postroom.application.place import Place
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
@@ -26,7 +26,7 @@ from postroom.errors import DefinitionError
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
 from postroom.maps.port_maps import NO_MAPS, PortMaps
-from postroom.pipelines import ReceivePipeline
+from postroom.pipelines.receive_definition import StoredPipeline
 from postroom.properties import Property
 from postroom.system_properties import SYSTEM_PROPERTIES
 from postroom.values import Value, ValueType, value_from_json, value_to_json
@@ -88,8 +88,8 @@ class HostDefinition(_Placed):
 
 class ReceiveLocationDefinition(_Placed):
     name: str
-    adapter: Annotated[AnyAdapter, Field(discriminator="kind")]
-    pipeline: Annotated[ReceivePipeline, Field(discriminator="kind")]
+    adapter: StoredReceiveAdapter
+    pipeline: StoredPipeline
     host: str
     enabled: bool = True
     schedule: Schedule | None = None
@@ -108,7 +108,7 @@ class ReceivePortDefinition(_Placed):
 
 class SendPortDefinition(_Placed):
     name: str
-    adapter: Annotated[PortAdapter, Field(discriminator="kind")]
+    adapter: StoredPortAdapter
     filter: InstanceOf[Filter] | None = None
     retry: Retry = Retry()
     priority: int = 5

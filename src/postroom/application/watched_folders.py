@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from os.path import normpath
 from pathlib import Path
 
-from postroom.adapters import SparkReader
 from postroom.adapters.file.definition import File
 from postroom.adapters.file.patterns import may_meet
 from postroom.application.definition import ApplicationDefinition, ReceiveLocationDefinition
@@ -42,11 +41,8 @@ def watched_folder_problems(
 def _watching(application: ApplicationDefinition) -> Iterator[tuple[ReceiveLocationDefinition, File]]:
     for port in application.receive_ports:
         for location in port.locations:
-            match location.adapter:
-                case File() as file:
-                    yield location, file
-                case SparkReader() as reader if reader.reads_files:
-                    yield location, reader.watched
+            if (folder := location.adapter.watched_folder) is not None:
+                yield location, folder
 
 
 def _folder(file: File, home: Path) -> str:

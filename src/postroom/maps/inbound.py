@@ -13,9 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from postroom.errors import MapFailure
-from postroom.maps.making import Made, RunningMaps, running_maps
+from postroom.maps.making import Made, RunningMaps
+from postroom.maps.port_maps import PortMaps
 from postroom.message import FRAGMENT_SIZE, Body, Context
-from postroom.pipelines import ReceivePipeline, load_pipeline
+from postroom.pipelines import ReceivePipeline
 from postroom.pipelines.disassembled import BadDocument, Decoded, Disassembled, Form, schema_of
 from postroom.pipelines.held import until_all_passed
 from postroom.pipelines.kept_document import KeptDocument, ResumedPipeline
@@ -28,10 +29,9 @@ from postroom.system_properties import BTS
 class MappedPipeline:
     """A receive pipeline, and the maps of its port after it; it runs as a pipeline does."""
 
-    def __init__(self, pipeline: ReceivePipeline | ResumedPipeline, maps: Mapping[str, Any]) -> None:
+    def __init__(self, pipeline: ReceivePipeline | ResumedPipeline, maps: PortMaps) -> None:
         self._pipeline = pipeline
         self._maps = maps
-        self._running: RunningMaps | None = None
 
     @property
     def recoverable(self) -> bool:
@@ -56,8 +56,7 @@ class MappedPipeline:
         """As a pipeline's. In a recoverable one nothing comes before every document is mapped, if one that cannot be
         would fail all."""
         # In here, where what is raised is the failure of an interchange.
-        maps = self._running = self._running or running_maps(self._maps)
-        assert maps is not None
+        maps = self._maps.running
 
         def batches() -> Iterator[Disassembled]:
             found = self._pipeline.disassemble(body, context=context, batch_rows=batch_rows, batch_bytes=batch_bytes)
@@ -67,20 +66,19 @@ class MappedPipeline:
         yield from until_all_passed(batches, at_once=lambda batch: not self.recoverable or _suspends_alone(batch))
 
 
-def received_by(pipeline: Mapping[str, Any], maps: Mapping[str, Any]) -> ReceivePipeline | MappedPipeline:
-    """What a location does with an interchange, from what is stored of it and of its port."""
-    loaded = load_pipeline(pipeline)
-    return MappedPipeline(loaded, maps) if maps.get("maps") else loaded
+def received_by(pipeline: ReceivePipeline, maps: PortMaps) -> ReceivePipeline | MappedPipeline:
+    """What a location with this pipeline does with an interchange; ``maps`` are those of its port."""
+    return MappedPipeline(pipeline, maps) if maps else pipeline
 
 
 def taken_up_by(
-    pipeline: Mapping[str, Any], maps: Mapping[str, Any], kept: KeptDocument | None
+    pipeline: ReceivePipeline, maps: PortMaps, kept: KeptDocument | None
 ) -> ReceivePipeline | ResumedPipeline | MappedPipeline:
     """What a location does with what was suspended on its way in: an interchange, or one document of it."""
     if kept is None:
         return received_by(pipeline, maps)
-    resumed = ResumedPipeline(load_pipeline(pipeline), kept)
-    return MappedPipeline(resumed, maps) if maps.get("maps") and kept.form is not Form.MAPPED else resumed
+    resumed = ResumedPipeline(pipeline, kept)
+    return MappedPipeline(resumed, maps) if maps and kept.form is not Form.MAPPED else resumed
 
 
 def _suspends_alone(batch: Disassembled) -> bool:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from postroom.errors import MapFailure
 from postroom.maps.contract import CORRECT_IT, Map, another_type
 from postroom.maps.limits import MAX_DOCUMENT_SIZE, too_much
-from postroom.maps.port_maps import PortMaps, load_maps
 from postroom.maps.runner import Job, Runner
 from postroom.message import Body, Message
 from postroom.pipelines.message_batch import plain
@@ -35,8 +33,7 @@ class Made:
 class RunningMaps:
     """The maps of a port, ready to run, in any number of threads."""
 
-    def __init__(self, maps: PortMaps) -> None:
-        loaded = maps.loaded()
+    def __init__(self, loaded: Sequence[Map]) -> None:
         self._by_source = {one.source: one for one in loaded}
         self._idle: list[Runner] = []
         found = {prop.key: prop for one in loaded for prop in one.may_promote}
@@ -64,17 +61,6 @@ class RunningMaps:
             runner = Runner()
         yield runner
         self._idle.append(runner)
-
-
-def running_maps(stored: Mapping[str, Any]) -> RunningMaps | None:
-    """The maps of a port by their stored form, None if it has none; PipelineFailure if one cannot be loaded here."""
-    return _running(json.dumps(stored, sort_keys=True)) if stored.get("maps") else None
-
-
-@lru_cache(maxsize=16)
-def _running(stored: str) -> RunningMaps:
-    # Kept, so that what was compiled serves the next message too.
-    return RunningMaps(load_maps(json.loads(stored)))
 
 
 def _make(one: Map, message: Message) -> Made:

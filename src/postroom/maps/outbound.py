@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from postroom.maps.making import Made, RunningMaps, running_maps
+from postroom.maps.making import Made
+from postroom.maps.port_maps import PortMaps
 from postroom.message import Context, Message, Part
 from postroom.namespaces import is_distinguished
 from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE
@@ -14,29 +14,17 @@ from postroom.pipelines.spooled import spool
 from postroom.system_properties import BTS
 
 
-class OutboundMaps:
-    """The maps of one send port; for many threads."""
-
-    def __init__(self, stored: Mapping[str, Any]) -> None:
-        self._stored = stored
-        self._maps: RunningMaps | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self._stored.get("maps"))
-
-    def mapped(self, message: Message) -> Message:
-        """The message by the map for its type, under its own id; as it is if there is none. MapFailure."""
-        if self._maps is None:
-            # Now, and not before: what cannot be loaded is the failure of a message.
-            self._maps = running_maps(self._stored)
-        one = None if self._maps is None else self._maps.find(message.context.get(BTS.MessageType))
-        if self._maps is None or one is None:
-            return message
-        # Read here: whoever has the claim may read, and must know if it is lost.
-        [result] = self._maps.run([(one, _in_hand(message))])
-        if not isinstance(result, Made):
-            raise result
-        return replace(message, context=_context(message.context, result), **_parts(message, result))
+def map_message(maps: PortMaps, message: Message) -> Message:
+    """Return the message as the map for its type makes it, under its own id; the message itself if there is no such
+    map. Raises MapFailure, or PipelineFailure if the maps cannot be loaded here. For many threads."""
+    one = maps.running.find(message.context.get(BTS.MessageType)) if maps else None
+    if one is None:
+        return message
+    # Read here: whoever has the claim may read, and must know if it is lost.
+    [result] = maps.running.run([(one, _in_hand(message))])
+    if not isinstance(result, Made):
+        raise result
+    return replace(message, context=_context(message.context, result), **_parts(message, result))
 
 
 def _in_hand(message: Message) -> Message:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, ValidationError
+from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, TypeAdapter
 
 from postroom.errors import DefinitionError, PipelineFailure
 from postroom.maps.contract import Map
@@ -15,6 +17,10 @@ from postroom.maps.definitions import Python
 from postroom.pipelines.shipping.files import NO_FILES, Files, ShippedFiles
 from postroom.pipelines.shipping.imported_files import imported_files
 from postroom.pipelines.shipping.stored_component import StoredComponent, load_component, refer_to
+from postroom.stored_definitions import read_stored
+
+if TYPE_CHECKING:
+    from postroom.maps.making import RunningMaps
 
 
 def _read_maps(source: object) -> tuple[Any, ...]:
@@ -54,6 +60,27 @@ class PortMaps(BaseModel):
             stored.append(reference)
         return cls(maps=stored, files=ShippedFiles.collect(folder, names))
 
+    def __bool__(self) -> bool:
+        return bool(self.maps)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As they are stored, so that the tasks of one worker share what was compiled.
+        return load_maps, (self.model_dump(mode="json"),)
+
+    @property
+    def longest_seconds(self) -> float:
+        """The longest time that one of the maps may take for a message; 0 if there is none. Nothing is loaded."""
+        default = Map.model_fields["seconds"].default
+        return max((float((one.settings or {}).get("seconds", default)) for one in self.maps), default=0.0)
+
+    @cached_property
+    def running(self) -> RunningMaps:
+        """The maps, ready to run; PipelineFailure if one cannot be loaded here."""
+        # pyarrow is needed to run maps, not to declare them.
+        from postroom.maps.making import RunningMaps
+
+        return RunningMaps(self.loaded())
+
     def loaded(self) -> tuple[Map, ...]:
         """The maps themselves; PipelineFailure if one cannot be made here."""
         found = []
@@ -65,6 +92,8 @@ class PortMaps(BaseModel):
 
 
 NO_MAPS = PortMaps()
+
+_STORED: TypeAdapter[PortMaps] = TypeAdapter(PortMaps)
 
 
 def map_problems(maps: object, folder: Path) -> Iterator[str]:
@@ -110,19 +139,12 @@ def _in_words(error: DefinitionError | PipelineFailure) -> str:
     return " ".join(text for text in (error.what, error.why, error.hint) if text)
 
 
-def longest_seconds(stored: Mapping[str, Any]) -> float:
-    """The longest time that one of the stored maps may take for a message; 0 if there is none. Nothing is loaded."""
-    settings = [one.get("settings") or {} for one in stored.get("maps") or ()]
-    return max((float(one.get("seconds", Map.model_fields["seconds"].default)) for one in settings), default=0.0)
-
-
 def load_maps(stored: Mapping[str, Any]) -> PortMaps:
-    """The maps that ``model_dump(mode="json")`` made ``stored`` of."""
-    try:
-        return PortMaps.model_validate(stored)
-    except ValidationError as error:
-        raise DefinitionError(
-            f"These are not the stored maps of a port: {str(stored)[:500]}.",
-            why="; ".join(f"{'.'.join(map(str, e['loc'])) or 'it'}: {e['msg']}" for e in error.errors()),
-            hint="They may have been written by another version; apply the application again.",
-        ) from None
+    """Return the maps of a port that are stored like this."""
+    return _load(json.dumps(stored, sort_keys=True)) if stored.get("maps") else NO_MAPS
+
+
+@lru_cache(maxsize=16)
+def _load(stored: str) -> PortMaps:
+    # Kept, so that what maps have compiled serves the next message too.
+    return read_stored("list of maps", _STORED, json.loads(stored))

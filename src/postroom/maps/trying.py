@@ -19,10 +19,10 @@ def try_out(one: Map, message: Message | bytes, *, folder: str | os.PathLike[str
     maps.try_out(to_invoice, b"<order><total>5</total></order>").data
     """
     # pyarrow and lxml are needed to run a map, not to declare one.
-    from postroom.maps.outbound import OutboundMaps
+    from postroom.maps.outbound import map_message
 
     problems = [Problem(text) for text in map_problems([one], Path(folder))]
     if problems:
         raise DefinitionRefused("The map", problems)
     given = message if isinstance(message, Message) else Message.of(message, promoted={BTS.MessageType: one.source})
-    return OutboundMaps(PortMaps.packed([one], Path(folder)).model_dump(mode="json")).mapped(given)
+    return map_message(PortMaps.packed([one], Path(folder)), given)

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import Enum, IntEnum
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar, TypeVar
 
 from psycopg.types.json import Jsonb
 
+from postroom.adapters import AdapterDefinition, PortAdapter, ReceiveAdapter
+from postroom.adapters.kinds import adapter_type, load_port_adapter, load_receive_adapter
 from postroom.application import Schedule, Throttling
-from postroom.errors import NotFound, nearest
+from postroom.errors import DefinitionError, NotFound, nearest
 from postroom.filters.authorisation import ApplicationProperties
+from postroom.maps.port_maps import PortMaps, load_maps
 from postroom.messagebox.connection import Connection
+from postroom.pipelines import ReceivePipeline, load_pipeline
+
+_T = TypeVar("_T")
 
 
 class ServiceClass(IntEnum):
@@ -57,28 +64,69 @@ class Host:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReceiveLocation:
-    location_id: uuid.UUID
+class _Endpoint:
+    """Where messages come in or go out: what is stored of it, parsed once, at its first use.
+
+    A definition that this version cannot read makes an error where it is used, and holds up no other endpoint. Only
+    the stored JSON is pickled: a Spark task parses it again in its worker.
+    """
+
+    what: ClassVar[str]
+
     name: str
+    adapter_json: dict[str, Any]
+    """For those who may not read the adapter's settings, its kind alone."""
+    maps_json: dict[str, Any] = field(default_factory=dict)
+    """Of a receive location, those of its port."""
+
+    @property
+    def adapter_kind(self) -> str:
+        return str(self.adapter_json.get("kind", ""))
+
+    @property
+    def adapter_type(self) -> type[AdapterDefinition]:
+        """What is known of the adapter by its kind alone."""
+        return adapter_type(self.adapter_kind)
+
+    @cached_property
+    def maps(self) -> PortMaps:
+        return self._parse(load_maps, self.maps_json)
+
+    def _parse(self, load: Callable[[dict[str, Any]], _T], stored: dict[str, Any]) -> _T:
+        try:
+            return load(stored)
+        except DefinitionError as error:
+            said = f"The stored definition of the {self.what} {self.name!r} cannot be read."
+            raise DefinitionError(said, why=f"{error.what} {error.why}".rstrip(), hint=error.hint) from None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceiveLocation(_Endpoint):
+    what: ClassVar[str] = "receive location"
+
+    location_id: uuid.UUID
     port_id: uuid.UUID
     port_name: str
     host_id: int
-    adapter: dict[str, Any]
-    pipeline: dict[str, Any]
+    pipeline_json: dict[str, Any]
     uri: str
     enabled: bool
     route_failures: bool = False
     """Of its receive port: failures are published instead of suspended."""
     authentication: str = "none"
     """Required of what comes in: none, drop (what fails it), or keep (it, suspended)."""
-    maps: dict[str, Any] = field(default_factory=dict)
-    """Of its receive port: for messages after the pipeline, as they are stored."""
     schedule: Schedule | None = None
 
-    @property
-    def is_ordered(self) -> bool:
-        """Do interchanges come in one after the other (RCV-25)?"""
-        return self.adapter.get("order") is not None
+    @cached_property
+    def adapter(self) -> ReceiveAdapter:
+        return self._parse(load_receive_adapter, self.adapter_json)
+
+    @cached_property
+    def pipeline(self) -> ReceivePipeline:
+        return self._parse(load_pipeline, self.pipeline_json)
 
     def receives_at(self, now: datetime) -> bool:
         """Is it enabled, and inside its schedule (ORS-07, ORS-08)?"""
@@ -86,12 +134,12 @@ class ReceiveLocation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SendPort:
+class SendPort(_Endpoint):
+    what: ClassVar[str] = "send port"
+
     port_id: uuid.UUID
-    name: str
     host_id: int
     transport_id: uuid.UUID
-    adapter: dict[str, Any]
     uri: str
     filter: str | None
     priority: int
@@ -102,18 +150,10 @@ class SendPort:
     route_failures: bool = False
     """Failures are published instead of suspended."""
     description: str = ""
-    maps: dict[str, Any] = field(default_factory=dict)
-    """For messages before the adapter, as they are stored."""
 
-    @property
-    def is_dynamic(self) -> bool:
-        """Does each message bring its own address?"""
-        return bool(self.adapter.get("kind") == "dynamic")
-
-    @property
-    def is_sink(self) -> bool:
-        """Is it drained by Spark, rather than served by hosts?"""
-        return self.adapter.get("kind") in ("spark_sink", "spark_table")
+    @cached_property
+    def adapter(self) -> PortAdapter:
+        return self._parse(load_port_adapter, self.adapter_json)
 
 
 class Destiny(Enum):
@@ -221,8 +261,8 @@ def receive_locations(connection: Connection, *, host_id: int | None = None) -> 
         (host_id,),
     )
     names = (
-        *("location_id", "name", "port_id", "port_name", "host_id", "adapter", "pipeline", "uri", "enabled"),
-        *("route_failures", "authentication", "maps"),
+        *("location_id", "name", "port_id", "port_name", "host_id", "adapter_json", "pipeline_json", "uri"),
+        *("enabled", "route_failures", "authentication", "maps_json"),
     )
     return [
         ReceiveLocation(**dict(zip(names, row, strict=True)), schedule=read_schedule(stored)) for *row, stored in rows
@@ -260,8 +300,8 @@ def send_ports(
         (host_id, ids, ids),
     )
     names = (
-        *("port_id", "name", "host_id", "transport_id", "adapter", "uri", "filter", "priority", "retry_count"),
-        *("retry_interval", "state", "subscription_id", "route_failures", "description", "maps"),
+        *("port_id", "name", "host_id", "transport_id", "adapter_json", "uri", "filter", "priority", "retry_count"),
+        *("retry_interval", "state", "subscription_id", "route_failures", "description", "maps_json"),
     )
     ports = (dict(zip(names, row, strict=True)) for row in rows)
     return [SendPort(**{**port, "state": PortState(port["state"])}) for port in ports]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from postroom.adapters import watched_folder
 from postroom.adapters.file.folder import make_folder
+from postroom.errors import DefinitionError
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.running_locations import LocationState
@@ -40,7 +40,11 @@ def make_watched_folders(connection: Connection, home: Path) -> list[str]:
     Returns what cannot be made, in words: that is a matter of its location, which goes on trying."""
     problems = []
     for location in receive_locations(connection):
-        watched = watched_folder(location.adapter)
+        try:
+            watched = location.adapter.watched_folder
+        except DefinitionError as error:
+            problems.append(f"{error.what} {error.why}")
+            continue
         if watched is not None:
             folder = watched.folder(home)
             try:

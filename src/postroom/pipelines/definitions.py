@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 #: How many documents of one recoverable interchange may be bad, unless its pipeline says otherwise.
 BAD_DOCUMENTS = 1_000
+#: How long a format that is a pipeline by itself may take for one batch. Its time goes with the size of what it reads;
+#: this is for what nobody has foreseen.
+FORMAT_SECONDS = 300.0
 
 
 class Definition(BaseModel):
@@ -47,6 +50,11 @@ class Definition(BaseModel):
 
     #: The media type of the bodies that come of it.
     content_type: ClassVar[str]
+
+    @property
+    def call_seconds(self) -> float:
+        """How long one call of a component, or one batch of a format, may take."""
+        return FORMAT_SECONDS
 
     @property
     def promotes(self) -> tuple[Property, ...]:
@@ -302,6 +310,9 @@ class FlatDocument(FlatFile):
 
 #: The pipelines that are one disassembler; ``kind`` tells which.
 Format = PassThrough | Json | JsonLines | Xml | XmlReceive | Csv | FlatFile
+
+#: The same, as a field of what is stored.
+StoredFormat = Annotated[Format, Field(discriminator="kind")]
 
 
 def limit_problems(bad_documents: int | None) -> list[str]:

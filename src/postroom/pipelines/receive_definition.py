@@ -17,22 +17,23 @@ from pathlib import Path
 from types import FunctionType
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAdapter, ValidationError, model_validator
+from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAdapter, model_validator
 
 from postroom.errors import DefinitionError, PipelineFailure
 from postroom.pipelines.components.contract import Component, Decoder, Disassembler, PartyResolver, Validator
-from postroom.pipelines.definitions import BAD_DOCUMENTS, Definition, Format, limit_problems
+from postroom.pipelines.definitions import BAD_DOCUMENTS, Definition, Format, StoredFormat, limit_problems
 from postroom.pipelines.rows.definition import Rows
 from postroom.pipelines.shipping.files import NO_FILES, Files, ShippedFiles
 from postroom.pipelines.shipping.imported_files import imported_files
 from postroom.pipelines.shipping.stored_component import StoredComponent, load_component, refer_to
 from postroom.properties import Property
+from postroom.stored_definitions import read_stored
 from postroom.system_properties import BTS
 
 #: BizTalk's limit for one stage (RCV-02).
 MAX_COMPONENTS = 255
 
-_FORMAT: TypeAdapter[Format] = TypeAdapter(Annotated[Format, Field(discriminator="kind")])
+_FORMAT: TypeAdapter[Format] = TypeAdapter(StoredFormat)
 
 
 def _read_stage(source: object) -> tuple[Any, ...]:
@@ -90,6 +91,10 @@ class Receive(Definition):
             least = min((one for one in limits if one is not None), default=None if limits else BAD_DOCUMENTS)
             object.__setattr__(self, "bad_documents", least)
         return self
+
+    @property
+    def call_seconds(self) -> float:
+        return self.seconds
 
     @property
     def stages(self) -> Mapping[str, Sequence[Any]]:
@@ -219,22 +224,19 @@ def _promotion_problems(disassemblers: Sequence[Any]) -> list[str]:
 #: Any receive pipeline; ``kind`` tells which.
 ReceivePipeline = Format | Receive | Rows
 
-_STORED: TypeAdapter[ReceivePipeline] = TypeAdapter(Annotated[ReceivePipeline, Field(discriminator="kind")])
+#: The same, as a field of what is stored.
+StoredPipeline = Annotated[ReceivePipeline, Field(discriminator="kind")]
+
+_STORED: TypeAdapter[ReceivePipeline] = TypeAdapter(StoredPipeline)
 
 
 def load_pipeline(stored: Mapping[str, Any]) -> ReceivePipeline:
-    """The pipeline that ``model_dump(mode="json")`` made ``stored`` of."""
+    """Return the receive pipeline that is stored like this."""
     return _load(json.dumps(stored, sort_keys=True))
 
 
 @lru_cache(maxsize=64)
 def _load(stored: str) -> ReceivePipeline:
     # Kept, so that what components have compiled serves the next interchange too.
-    try:
-        return _STORED.validate_python(json.loads(stored))
-    except ValidationError as error:
-        raise DefinitionError(
-            f"This is not a stored receive pipeline: {stored[:500]}.",
-            why="; ".join(f"{'.'.join(map(str, e['loc'])) or 'it'}: {e['msg']}" for e in error.errors()),
-            hint="It may have been written by another version; apply the application again.",
-        ) from None
+    definition: dict[str, Any] = json.loads(stored)
+    return read_stored(f"receive pipeline of the kind {definition.get('kind')!r}", _STORED, definition)

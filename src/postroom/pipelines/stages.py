@@ -20,9 +20,6 @@ from postroom.pipelines.rows import document as row_document
 from postroom.pipelines.rows.definition import Rows
 from postroom.pipelines.watch import Watch
 
-#: How long a format that is a pipeline by itself may take for one batch. Its time goes with the size of what it reads;
-#: this is for what nobody has foreseen.
-FORMAT_SECONDS = 300.0
 #: From this size on somebody looks at the time. To have another thread read a small document takes twice as long as to
 #: read it.
 WATCHED_FROM = 1 << 16
@@ -58,6 +55,6 @@ def _batches(pipeline: ReceivePipeline, body: Body, context: Context, size: Batc
 def _of_format(pipeline: Format, body: Body, size: BatchSize) -> Iterator[Disassembled]:
     if isinstance(pipeline, PassThrough) or body.size < WATCHED_FROM:
         return formats.disassemble(pipeline, body, size)
-    watch = Watch(FORMAT_SECONDS)
+    watch = Watch(pipeline.call_seconds)
     name = type(pipeline).__name__
     return watch.over(lambda: watch.each(name, formats.disassemble(pipeline, body, size)))

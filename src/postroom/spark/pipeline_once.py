@@ -22,7 +22,7 @@ from postroom.spark.bulk.once import Watcher, receive_once
 from postroom.spark.bulk.row_stream import start_row_stream
 from postroom.spark.intake import claim as claims
 from postroom.spark.intake.rounds import in_rounds
-from postroom.spark.intake.taking_in import is_row_stream, taking_in
+from postroom.spark.intake.taking_in import taking_in
 from postroom.spark.login import Login
 from postroom.spark.once_report import OnceReport
 from postroom.spark.reasons import reason_of
@@ -114,7 +114,8 @@ class PipelineOnce:
     def _run_once(self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None) -> None:
         with self._login.connect("claims") as connection:
             work = taking_in(connection, location, self._home, system_clock)
-            settle = timedelta(seconds=float(location.adapter.get("settle", 0)))
+            watched = location.adapter.watched_folder
+            settle = timedelta(seconds=watched.settle if watched else 0.0)
             report = OnceReport(connection, location.location_id)
             publish = partial(self._publish_round, location, stopping, watcher, report)
             try:
@@ -131,7 +132,7 @@ class PipelineOnce:
         counts: Counter[str] = Counter()
         report.begin()
         try:
-            if location.adapter["kind"] == "spark_reader" and not is_row_stream(location):
+            if location.adapter.reads_rows and not location.adapter.is_row_stream:
                 receiving = BulkFiles(self._session, location, login=self._login, home=self._home, paced=False)
                 counts = receiving.counts
                 receive_once(receiving, login=self._login, stopping=stopping, watcher=watcher, reporter=report.see)
@@ -144,7 +145,7 @@ class PipelineOnce:
     def _run_stream(
         self, location: ReceiveLocation, stopping: threading.Event, counts: Counter[str], report: OnceReport
     ) -> None:
-        start = start_row_stream if is_row_stream(location) else start_stream
+        start = start_row_stream if location.adapter.is_row_stream else start_stream
         query = start(self._session, location, login=self._login, home=self._home, once=True)
         while not query.awaitTermination(1):
             report.count(_counted(query))

@@ -61,7 +61,7 @@ def run_pipeline(
     with login.connect("pipeline") as connection:
         require_host(connection, host)
         locations = receive_locations(connection, host_id=host.host_id)
-    if any(location.enabled and location.adapter["kind"] == "spark_reader" for location in locations):
+    if any(location.enabled and location.adapter_type.reads_rows for location in locations):
         settings = for_bulk(settings)
     with stopped_by_signals(stopping):
         try:

@@ -25,7 +25,7 @@ from tests.support.waiting import PATIENCE
 @dataclass
 class Folder:
     path: Path
-    definition: adapters.AnyAdapter
+    definition: adapters.PortAdapter
 
     def received(self) -> list[bytes]:
         return [file.read_bytes() for file in self.path.iterdir()] if self.path.exists() else []

@@ -22,7 +22,7 @@ from tests.support.waiting import PATIENCE, wait_until
 @dataclass
 class Endpoint:
     receiver: HttpReceiver
-    definition: adapters.AnyAdapter
+    definition: adapters.PortAdapter
 
     def received(self) -> list[bytes]:
         return [request.body for request in self.receiver.accepted]

@@ -192,7 +192,7 @@ def test_an_interchange_that_was_begun_goes_on_although_its_pipeline_is_standard
         monkeypatch.setattr(module, "CHUNK_ROWS", 2)
     location = box.add_location()
     standard = replace(
-        location, pipeline=pipelines.JsonLines(promote=PROMOTE, recoverable=False).model_dump(mode="json")
+        location, pipeline_json=pipelines.JsonLines(promote=PROMOTE, recoverable=False).model_dump(mode="json")
     )
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
     whole = interchange(b"\n".join([*(line(number=number) for number in range(1, 7)), *([b"{broken"] if bad else [])]))
@@ -218,7 +218,7 @@ def test_what_another_pipeline_does_not_find_any_more_is_kept(box: Box, monkeypa
     for module in (chunks, receiving):
         monkeypatch.setattr(module, "CHUNK_ROWS", 2)
     location = box.add_location()
-    other = replace(location, pipeline=pipelines.PassThrough().model_dump(mode="json"))
+    other = replace(location, pipeline_json=pipelines.PassThrough().model_dump(mode="json"))
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
     whole = numbered(6)
     with connect(box.url, user=box.host().role_name) as connection:

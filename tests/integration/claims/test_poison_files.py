@@ -84,7 +84,7 @@ def test_a_poison_file_is_suspended_and_the_others_are_published(
     assert sum(one.suspended for one in received) == 1
     assert box.queued() == {"Everything": 2}
     # In an ordered location it cannot be resumed: later files were published.
-    assert box.suspended() == [("PIPELINE", not location.is_ordered)]
+    assert box.suspended() == [("PIPELINE", not location.adapter.is_ordered)]
     assert "The worker that processed it died at every attempt" in box.one(
         "SELECT error_description FROM suspended_queue"
     )

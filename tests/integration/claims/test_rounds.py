@@ -35,7 +35,7 @@ def put(folder: Path, count: int) -> None:
 @pytest.fixture
 def now(location: ReceiveLocation) -> ReceiveLocation:
     """The location, without a time to settle."""
-    return replace(location, adapter={**location.adapter, "settle": 0})
+    return replace(location, adapter_json={**location.adapter_json, "settle": 0})
 
 
 def test_all_that_is_there_is_taken_in_however_much_it_is(

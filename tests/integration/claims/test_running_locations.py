@@ -218,7 +218,7 @@ class TakesItsTime:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[TakesItsTime]]:
     TakesItsTime.made = []
-    monkeypatch.setitem(serving.SERVED, "file", TakesItsTime)
+    monkeypatch.setattr(serving, "RunningLocation", TakesItsTime)
     monkeypatch.setattr(pipeline_process, "_CONFIGURATION_SECONDS", 0.0)
     yield TakesItsTime.made
     for one in TakesItsTime.made:

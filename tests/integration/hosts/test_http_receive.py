@@ -84,6 +84,19 @@ def publish(box: Box, location: ReceiveLocation) -> None:
     drop_executor(login)
 
 
+def test_a_location_that_cannot_be_read_keeps_no_other_from_being_served(
+    box: Box, location: ReceiveLocation, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = replace(location, name="broken", adapter_json={**location.adapter_json, "speed": 5})
+    with listening(box, broken, location) as http:
+        http.follow([broken, location])
+        answer, _ = ask(http)
+    assert answer.status == 202
+    [warning] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert "receive location 'broken'" in warning
+    assert "'speed'" in warning
+
+
 def test_202_with_the_interchange_id_after_the_commit(box: Box, location: ReceiveLocation) -> None:
     box.add_port("Everything", "exists(Region)")
     credentials = base64.b64encode(b"ann:secret").decode()

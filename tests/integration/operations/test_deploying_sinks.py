@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom import Application, Property, adapters
-from postroom.adapters import AnyAdapter, AnySink
+from postroom.adapters import PortAdapter, SparkSink
 from postroom.errors import DefinitionRefused
 from postroom.messagebox.configuration import ServiceClass, send_ports
 from postroom.messagebox.connection import Connection
@@ -18,7 +18,7 @@ from tests.support.deploying import HOME, deploy
 Region = Property("Orders.Region", str)
 
 
-def orders(adapter: AnyAdapter | AnySink) -> Application:
+def orders(adapter: PortAdapter) -> Application:
     app = Application("orders")
     app.property(Region)
     app.send_port("Lake", adapter, filter=Region == "EU")
@@ -40,8 +40,9 @@ def test_plan_states_what_each_sink_promises(connection: Connection) -> None:
     assert next((one.field, one.after) for one in other.differences) == ("adapter format", "delta")
     deploy(connection, orders(adapters.SparkSink("delta", "lake")))
     (port,) = send_ports(connection)
-    assert port.is_sink
-    assert port.adapter["format"] == "delta"
+    assert port.adapter_type.is_sink
+    assert isinstance(port.adapter, SparkSink)
+    assert port.adapter.format == "delta"
 
 
 def test_a_sink_subscribes_for_its_own_service_class(connection: Connection) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from postroom import Application, Property, Retry, adapters, pipelines
-from postroom.adapters import AnyAdapter
+from postroom.adapters import ReceiveAdapter
 from postroom.agent.publishing import MessageAgent
 from postroom.agent.routing import RoutingTable
 from postroom.application import SendPortState
@@ -287,7 +287,7 @@ def test_a_location_with_files_in_hand_is_not_removed(connection: Connection) ->
 
 
 def test_a_location_with_something_in_its_inbox_is_not_removed_and_stays_of_its_kind(connection: Connection) -> None:
-    def web(*adapter: AnyAdapter) -> Application:
+    def web(*adapter: ReceiveAdapter) -> Application:
         app = Application("web")
         for one in adapter:
             app.receive_port("WebIn").location("web", one)

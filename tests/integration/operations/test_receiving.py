@@ -35,6 +35,15 @@ def test_the_folders_are_there_before_anybody_looks(box: Box, tmp_path: Path) ->
     assert problem == f"other: {tmp_path / 'file' / 'in'} cannot be made: Not a directory"
 
 
+def test_a_location_that_cannot_be_read_keeps_no_other_folder_from_being_made(box: Box, tmp_path: Path) -> None:
+    box.add_location(name="broken", port="BrokenIn")
+    box.connection.execute('UPDATE receive_locations SET adapter = \'{"kind": "carrier pigeon"}\'')
+    add_file_location(box, tmp_path / "in")
+    [problem] = make_watched_folders(box.connection, tmp_path)
+    assert (tmp_path / "in").is_dir()
+    assert problem.startswith("The stored definition of the receive location 'broken' cannot be read.")
+
+
 def test_the_supervisor_says_when_files_are_taken_in_and_when_it_stops(box: Box, tmp_path: Path) -> None:
     """With hosts that nobody has to run: what it says is about the database alone."""
     location = add_file_location(box, tmp_path / "in")

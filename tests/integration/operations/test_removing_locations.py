@@ -12,7 +12,7 @@ import pytest
 from psycopg import errors as pg
 
 from postroom import Application, adapters
-from postroom.adapters import AnyAdapter
+from postroom.adapters import ReceiveAdapter
 from postroom.errors import DefinitionRefused
 from postroom.message import Context
 from postroom.messagebox import inbox
@@ -26,7 +26,7 @@ from postroom.spark.intake.claim import ClaimState
 from tests.support.deploying import deploy
 from tests.support.waiting import wait_until
 
-ADAPTERS: dict[str, AnyAdapter] = {
+ADAPTERS: dict[str, ReceiveAdapter] = {
     "file": adapters.File("in"),
     "interchange": adapters.HttpReceive("/orders", port=8080),
 }

@@ -15,14 +15,13 @@ import pytest
 from postroom.adapters import AnySink, SparkSink
 from postroom.errors import DeliveryRefused
 from postroom.maps import Xslt
-from postroom.maps.outbound import OutboundMaps
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.queues import ClaimLost
 from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
 from postroom.operations.instances import changes as instance_changes
-from postroom.pipelines.stages import FORMAT_SECONDS
+from postroom.pipelines.definitions import FORMAT_SECONDS
 from postroom.spark.login import Login
 from postroom.spark.poison_messages import GRACE, MAX_ATTEMPTS
 from postroom.spark.sinks import drain, task
@@ -40,14 +39,13 @@ def fail_with(monkeypatch: pytest.MonkeyPatch) -> FailWith:
     """Set what happens to the task that makes the row of the poison message."""
     raised: list[BaseException | None] = [Killed("its worker")]
 
-    def mapped(maps: OutboundMaps, message: Message) -> Message:
+    def mapped(maps: PortMaps, message: Message) -> Message:
         assert message.body is not None
         if raised[0] is not None and b"".join(message.body.body.chunks()) == b"poison":
             raise raised[0]
         return message
 
-    monkeypatch.setattr(OutboundMaps, "mapped", mapped)
-    monkeypatch.setattr(OutboundMaps, "__bool__", lambda _: True)
+    monkeypatch.setattr(task, "map_message", mapped)
     return lambda error: raised.__setitem__(0, error)
 
 
@@ -204,7 +202,7 @@ def test_the_timeout_of_the_worker_is_that_of_the_slowest_map_plus_a_grace_perio
         kind="spark_sink",
         uri="lake",
         route_failures=False,
-        maps=PortMaps.packed(maps, tmp_path).model_dump(mode="json"),
+        maps=PortMaps.packed(maps, tmp_path),
     )
     _, given = opened(box, tmp_path)
     assert list(replace(given, port=port).pieces(iter(()))) == []

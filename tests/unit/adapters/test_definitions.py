@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import typing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from postroom import adapters
+from postroom.adapters import kinds
 from postroom.errors import DefinitionError
 
 HOME = Path("/srv/home")
@@ -127,13 +127,13 @@ def test_a_stored_definition_tells_its_kind() -> None:
     stored = [adapters.File("in"), adapters.Http("https://example.com"), adapters.Null()]
     assert [definition.model_dump(mode="json")["kind"] for definition in stored] == ["file", "http", "null"]
     for definition in stored:
-        assert adapters.load_adapter(definition.model_dump(mode="json")) == definition
+        assert kinds.load_port_adapter(definition.model_dump(mode="json")) == definition
 
 
 @pytest.mark.parametrize("stored", [{"kind": "pigeon"}, {"kind": "file"}, {"kind": "null", "speed": 5}, {}])
 def test_what_is_no_stored_adapter_is_refused(stored: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError):
-        adapters.load_adapter(stored)
+        kinds.load_port_adapter(stored)
 
 
 def test_what_receives_by_http_says_where() -> None:
@@ -167,9 +167,15 @@ def test_a_definition_that_cannot_receive_by_http_says_so(arguments: dict[str, A
 
 
 def test_every_adapter_has_the_name_of_its_transport() -> None:
-    assert [adapters.transport_type(kind) for kind in ("file", "http", "http_receive")] == ["FILE", "HTTP", "HTTP"]
+    named = {kind: kinds.adapter_type(kind).transport_type for kind in ("file", "http", "http_receive")}
+    assert named == {"file": "FILE", "http": "HTTP", "http_receive": "HTTP"}
+    assert all(one.transport_type for one in kinds.ADAPTERS.values())
+
+
+def test_an_unknown_kind_has_what_all_adapters_share() -> None:
+    unknown = kinds.adapter_type("carrier pigeon")
+    assert (unknown.is_sink, unknown.is_dynamic, unknown.reads_rows) == (False, False, False)
 
 
 def test_every_kind_of_adapter_is_an_identifier() -> None:
-    kinds = [one.model_fields["kind"].default for one in typing.get_args(adapters.PortAdapter)]
-    assert [kind for kind in kinds if not kind.isidentifier()] == []
+    assert [kind for kind in kinds.ADAPTERS if not kind.isidentifier()] == []

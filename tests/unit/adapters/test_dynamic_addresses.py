@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from postroom.adapters import File, load_adapter
+from postroom.adapters import File
 from postroom.adapters.dynamic.addresses import ToFile, ToNowhere, ToUrl, endpoint_of, target_of
 from postroom.adapters.dynamic.definition import Dynamic
+from postroom.adapters.kinds import load_port_adapter
 from postroom.errors import AddressRefused, DefinitionError
 from postroom.message import Context
 from postroom.system_properties import BTS
@@ -164,7 +165,7 @@ def test_a_definition_says_what_is_wrong_with_it_and_is_read_back() -> None:
     definition = Dynamic(folders=["out", Path("in")], urls=["https://example.com/"], timeout=5)
     assert definition.problems() == []
     assert definition.address(Path("/srv")) == "dynamic:"
-    assert load_adapter(definition.model_dump(mode="json")) == definition
+    assert load_port_adapter(definition.model_dump(mode="json")) == definition
     wrong = Dynamic(folders=["", "a\0b"], urls=["ftp://x", "https://x/?a=b"], timeout=0)
     assert len(wrong.problems()) == 5
     with pytest.raises(DefinitionError, match="folders"):

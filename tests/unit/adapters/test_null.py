@@ -14,7 +14,7 @@ from tests.support.send_adapter_conformance import OtherSide, Pieces, SendAdapte
 
 @dataclass
 class Nowhere:
-    definition: adapters.AnyAdapter = field(default_factory=adapters.Null)
+    definition: adapters.PortAdapter = field(default_factory=adapters.Null)
 
     def received(self) -> list[bytes]:
         return []

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from postroom import BTS, Application, Property, adapters
-from postroom.adapters import AnySink, SparkSink, SparkTable, load_adapter
+from postroom.adapters import AnySink, SparkSink, SparkTable
+from postroom.adapters.kinds import load_port_adapter
 from postroom.adapters.sink.columns import parsed_names
 from postroom.errors import DefinitionError, DefinitionRefused, StateError
 from postroom.operations.redaction import discreet
@@ -42,7 +43,7 @@ Total = Property("Orders.Total", Decimal)
 def test_each_says_what_it_promises(sink: AnySink, guarantee: str) -> None:
     assert sink.problems() == []
     assert sink.guarantee == guarantee
-    assert load_adapter(sink.model_dump(mode="json")) == sink
+    assert load_port_adapter(sink.model_dump(mode="json")) == sink
 
 
 def test_columns_are_named_by_the_user_or_by_their_properties() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from postroom import adapters
+from postroom.adapters import kinds
 from postroom.adapters.spark_schema import read_columns
 from postroom.errors import DefinitionError
 from postroom.values import ValueType
@@ -71,7 +72,7 @@ def test_what_is_no_file_is_a_stream() -> None:
     kafka = adapters.SparkReader("kafka", options={"subscribe": "orders", "path": "of a lake"})
     assert kafka.problems() == []
     assert (kafka.reads_files, kafka.body_column, kafka.address(Path("home"))) == (False, "value", "spark:kafka")
-    assert adapters.watched_folder(kafka.model_dump(mode="json")) is None
+    assert kafka.watched_folder is None
     assert kafka.known_columns is not None
     assert [column.name for column in kafka.known_columns][:3] == ["key", "value", "topic"]
     assert adapters.SparkReader("of-my-own").known_columns is None
@@ -89,15 +90,14 @@ def test_an_option_is_a_text_a_number_or_a_truth() -> None:
 def test_it_is_stored_and_read_again(tmp_path: Path) -> None:
     made = reader("CSV", options={"header": True, "maxColumns": 30, "sep": ";"}, bad_share=0.1, archive="done")
     assert made.problems() == []
-    assert adapters.load_adapter(made.model_dump(mode="json")) == made
+    assert kinds.load_receive_adapter(made.model_dump(mode="json")) == made
     assert adapters.SparkReader(**made.model_dump(mode="json")) == made
     assert made.format == "csv"
     assert made.options["header"] is True
     assert made.address(tmp_path) == (tmp_path / "in").as_uri()
-    watched = adapters.watched_folder(made.model_dump(mode="json"))
-    assert watched == adapters.File("in", archive="done")
+    assert made.watched_folder == adapters.File("in", archive="done")
 
 
 def test_it_cannot_send(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="cannot send"):
-        adapters.build(reader(), tmp_path)
+        reader().make_sender(tmp_path)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from postroom.adapters import load_adapter
+from postroom.adapters.kinds import load_port_adapter
 from postroom.errors import DefinitionError
 
 
@@ -21,6 +21,6 @@ from postroom.errors import DefinitionError
 )
 def test_what_cannot_be_read_is_named_without_its_values(stored: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError) as refused:
-        load_adapter(stored)
+        load_port_adapter(stored)
     said = " ".join(filter(None, (refused.value.what, refused.value.why, refused.value.hint)))
     assert "sesame" not in said

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from postroom import Application, Property, adapters, maps, pipelines
-from postroom.adapters import AnyAdapter
+from postroom.adapters import ReceiveAdapter
 from postroom.errors import DefinitionRefused
 from postroom.pipelines import ReceivePipeline
 
@@ -18,7 +18,7 @@ When = Property("Orders.When", datetime)
 CSV = adapters.SparkReader("csv", "in", schema="id bigint, region string, total decimal(9,2), day date, t array<int>")
 
 
-def application(adapter: AnyAdapter, pipeline: ReceivePipeline | None) -> Application:
+def application(adapter: ReceiveAdapter, pipeline: ReceivePipeline | None) -> Application:
     app = Application("orders")
     app.receive_port("In").location("bulk", adapter, pipeline=pipeline)
     return app
@@ -41,7 +41,7 @@ def application(adapter: AnyAdapter, pipeline: ReceivePipeline | None) -> Applic
         (CSV, pipelines.Rows(message_type=""), "The message type is empty"),
     ],
 )
-def test_what_does_not_fit(adapter: AnyAdapter, pipeline: ReceivePipeline, why: str) -> None:
+def test_what_does_not_fit(adapter: ReceiveAdapter, pipeline: ReceivePipeline, why: str) -> None:
     with pytest.raises(DefinitionRefused) as refused:
         application(adapter, pipeline).definition()
     assert any(why in problem.text for problem in refused.value.problems), refused.value.problems

@@ -14,7 +14,7 @@ import pytest
 from postroom.errors import MapFailure, PipelineFailure
 from postroom.maps import Map, Python, Xslt
 from postroom.maps.inbound import MappedPipeline, received_by
-from postroom.maps.port_maps import PortMaps
+from postroom.maps.port_maps import NO_MAPS, PortMaps, load_maps
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message
 from postroom.pipelines import Json, JsonLines, Receive, Xml, XmlReceive, components
 from postroom.pipelines.disassembled import Disassembled
@@ -32,8 +32,7 @@ ORDERS = Xml(promote={Region: "/order/@region", Total: "/order/total"}, split="/
 
 
 def mapped(pipeline: Any, *maps: Map, folder: Path = Path(__file__).parent) -> MappedPipeline:
-    stored = PortMaps.packed(maps, folder).model_dump(mode="json")
-    found = received_by(pipeline.model_dump(mode="json"), stored)
+    found = received_by(pipeline, PortMaps.packed(maps, folder))
     assert isinstance(found, MappedPipeline)
     return found
 
@@ -275,7 +274,7 @@ def test_an_answer_of_another_kind_fails(make: Callable[[Message], Any], reason:
 
     from postroom.maps.making import RunningMaps
 
-    maps = RunningMaps(PortMaps(maps=(Answers(**ORDER, read=Xml()),)))
+    maps = RunningMaps([Answers(**ORDER, read=Xml())])
     [one] = maps.run([(maps.find("order"), Message.of(b"<order/>"))])  # type: ignore[list-item]
     assert isinstance(one, MapFailure)
     assert reason in str(one)
@@ -284,11 +283,11 @@ def test_an_answer_of_another_kind_fails(make: Callable[[Message], Any], reason:
 def test_a_map_that_cannot_be_loaded_fails_the_interchange(folder: Path) -> None:
     stored = PortMaps.packed([Xslt("order-to-invoice.xslt", **ORDER)], folder).model_dump(mode="json")
     stored["maps"][0]["name"] = "Gone"
-    batches = received_by(ORDERS.model_dump(mode="json"), stored).disassemble(Bytes(b"<orders/>"), context=Context())
+    batches = received_by(ORDERS, load_maps(stored)).disassemble(Bytes(b"<orders/>"), context=Context())
     with pytest.raises(PipelineFailure, match="Gone cannot be loaded"):
         next(batches)
 
 
 def test_with_maps_as_many_documents_may_be_bad_as_without() -> None:
-    assert MappedPipeline(JsonLines(bad_documents=7), {}).bad_documents == 7
-    assert MappedPipeline(JsonLines(bad_documents=None), {}).bad_documents is None
+    assert MappedPipeline(JsonLines(bad_documents=7), NO_MAPS).bad_documents == 7
+    assert MappedPipeline(JsonLines(bad_documents=None), NO_MAPS).bad_documents is None

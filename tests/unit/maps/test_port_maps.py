@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from postroom.application.load import load
 from postroom.errors import DefinitionError, DefinitionRefused
 from postroom.maps import Map, Python, Xslt
-from postroom.maps.making import Made, running_maps
+from postroom.maps.making import Made
 from postroom.maps.port_maps import NO_MAPS, PortMaps, load_maps, map_problems
 from postroom.message import Message
 from postroom.pipelines import Json, Xml, XmlReceive
@@ -73,20 +74,20 @@ def test_maps_travel_with_what_they_need(folder: Path) -> None:
     stored = json.loads(json.dumps(packed.model_dump(mode="json")))
     (folder / "order-to-invoice.xslt").unlink()
     assert load_maps(stored).model_dump(mode="json") == stored
-    maps = running_maps(stored)
-    assert maps is not None
+    maps = load_maps(stored).running
     found = maps.find("order")
     assert found is not None
     [made] = maps.run([(found, Message.of(b"<order><total>3</total></order>"))])
     assert isinstance(made, Made)
-    assert running_maps(stored) is maps
+    assert load_maps(stored).running is maps
+    assert pickle.loads(pickle.dumps(packed)).running is maps
 
 
 def test_what_is_no_stored_map_is_refused() -> None:
-    with pytest.raises(DefinitionError, match="not the stored maps"):
+    with pytest.raises(DefinitionError, match="not a stored list of maps"):
         load_maps({"maps": [{"a": 1}]})
     assert load_maps({}) == NO_MAPS
-    assert running_maps({"maps": []}) is None
+    assert load_maps({"maps": []}) is NO_MAPS
 
 
 APPLICATION = """

@@ -10,7 +10,7 @@ import pytest
 
 from postroom.errors import PipelineFailure, Unavailable
 from postroom.message import Bytes
-from postroom.pipelines import JsonLines, Xml, formats, stages
+from postroom.pipelines import JsonLines, Xml, definitions, formats
 from postroom.pipelines.watch import Watch, left_behind
 from postroom.pipelines.xml.promotion import xml_promotion
 from postroom.spark import poison_messages
@@ -29,7 +29,7 @@ def test_a_format_that_does_not_return_is_given_up(receive: Run, monkeypatch: py
 
     with monkeypatch.context() as patched:
         patched.setattr(formats, "disassemble", for_ever)
-        patched.setattr(stages, "FORMAT_SECONDS", 0.05)
+        patched.setattr(definitions, "FORMAT_SECONDS", 0.05)
         with pytest.raises(PipelineFailure, match=r"JsonLines: it did not return within 0\.05 seconds"):
             receive(JsonLines(), LINES)
     assert len(receive(JsonLines(), LINES).rows) == 5_000, "on another thread"

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from postroom.adapters.contract import SendAdapter
 from postroom.adapters.definition import AdapterDefinition
 from postroom.adapters.file.definition import path_problems
 from postroom.adapters.http.definition import timeout_problems, url_problems
+from postroom.clock import Clock, system_clock
 
 
 class Dynamic(AdapterDefinition):
@@ -20,7 +22,7 @@ class Dynamic(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "DYNAMIC"
-    sends: ClassVar[bool] = True
+    is_dynamic: ClassVar[bool] = True
 
     kind: Literal["dynamic"] = "dynamic"
     folders: tuple[str, ...]
@@ -49,3 +51,9 @@ class Dynamic(AdapterDefinition):
 
     def address(self, home: Path) -> str:
         return "dynamic:"
+
+    def make_sender(self, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
+        # What only this adapter needs is imported only for it.
+        from postroom.adapters.dynamic.send import DynamicSender
+
+        return DynamicSender(self, home=home, clock=clock)

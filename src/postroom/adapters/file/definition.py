@@ -9,8 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from postroom.adapters.contract import SendAdapter
 from postroom.adapters.definition import AdapterDefinition
 from postroom.adapters.file.names import DEFAULT_NAME, template_problems
+from postroom.clock import Clock, system_clock
 
 #: Where a receive location keeps the files that it has claimed, inside the folder it watches.
 PRIVATE_FOLDER = ".postroom"
@@ -30,8 +32,6 @@ class File(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "FILE"
-    receives: ClassVar[bool] = True
-    sends: ClassVar[bool] = True
 
     kind: Literal["file"] = "file"
     path: str
@@ -88,6 +88,20 @@ class File(AdapterDefinition):
 
     def archive_folder(self, home: Path) -> Path | None:
         return None if self.archive is None else (home / self.archive).absolute()
+
+    @property
+    def watched_folder(self) -> File:
+        return self
+
+    @property
+    def is_ordered(self) -> bool:
+        return self.order is not None
+
+    def make_sender(self, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
+        # What only this adapter needs is imported only for it.
+        from postroom.adapters.file.send import FileSender
+
+        return FileSender(self, home=home, clock=clock)
 
     def takes(self, file_name: str) -> bool:
         """Whether a receive location picks up a file of this name; case matters."""

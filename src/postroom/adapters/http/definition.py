@@ -11,7 +11,9 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from postroom.adapters.contract import SendAdapter
 from postroom.adapters.definition import AdapterDefinition
+from postroom.clock import Clock, system_clock
 
 #: The value of ``proxy`` that means: whatever HTTP_PROXY, HTTPS_PROXY and NO_PROXY say.
 FROM_ENVIRONMENT = "environment"
@@ -46,7 +48,6 @@ class Http(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "HTTP"
-    sends: ClassVar[bool] = True
 
     kind: Literal["http"] = "http"
     url: str
@@ -92,6 +93,12 @@ class Http(AdapterDefinition):
 
     def address(self, home: Path) -> str:
         return self.url
+
+    def make_sender(self, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
+        # What only this adapter needs is imported only for it.
+        from postroom.adapters.http.send import HttpSender
+
+        return HttpSender(self, home=home)
 
 
 def is_header_value(value: str) -> bool:

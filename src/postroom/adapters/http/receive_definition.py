@@ -28,7 +28,7 @@ class HttpReceive(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "HTTP"
-    receives: ClassVar[bool] = True
+    intake_unit: ClassVar[str] = "interchange"
 
     kind: Literal["http_receive"] = "http_receive"
     path: str

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from postroom.adapters.contract import SendAdapter
 from postroom.adapters.definition import AdapterDefinition
 from postroom.adapters.file.definition import path_problems
 from postroom.adapters.sink.columns import (
@@ -22,7 +23,8 @@ from postroom.adapters.sink.columns import (
     parsed_names,
     with_partitions,
 )
-from postroom.errors import BadValue, DefinitionError
+from postroom.clock import Clock, system_clock
+from postroom.errors import BadValue, DefinitionError, StateError
 from postroom.properties import Property
 
 #: Formats that are files, which Postroom moves into place itself.
@@ -46,7 +48,7 @@ class SinkDefinition(AdapterDefinition):
     """What all sinks share: their columns, and how large and how frequent a batch is."""
 
     transport_type: ClassVar[str] = "SPARK"
-    sends: ClassVar[bool] = True
+    is_sink: ClassVar[bool] = True
 
     columns: tuple[SinkColumn, ...]
     parse: str | None
@@ -73,6 +75,11 @@ class SinkDefinition(AdapterDefinition):
     @abstractmethod
     def guarantee(self) -> str:
         """What is promised of every message, in one line."""
+
+    def make_sender(self, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
+        raise StateError(
+            "A Spark sink is not served by hosts.", hint="Run 'postroom pipeline run' for the port's host."
+        )
 
     def problems(self) -> list[str]:
         others = [*FIXED_COLUMNS, BATCH_COLUMN, *([BODY_COLUMN] if self.body != "none" else [])]

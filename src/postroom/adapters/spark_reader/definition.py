@@ -63,7 +63,7 @@ class SparkReader(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "SPARK-READER"
-    receives: ClassVar[bool] = True
+    reads_rows: ClassVar[bool] = True
 
     kind: Literal["spark_reader"] = "spark_reader"
     format: str
@@ -111,8 +111,16 @@ class SparkReader(AdapterDefinition):
         return self.format in FILE_FORMATS
 
     @property
+    def is_row_stream(self) -> bool:
+        return not self.reads_files
+
+    @property
+    def watched_folder(self) -> File | None:
+        return self.watched if self.reads_files else None
+
+    @property
     def watched(self) -> File:
-        """The folder that files are claimed in."""
+        """The folder that files are claimed in; only if it reads files."""
         assert self.path is not None
         return File(self.path, pattern=self.pattern, settle=self.settle, archive=self.archive)
 

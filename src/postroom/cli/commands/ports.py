@@ -71,7 +71,7 @@ def show(frame: Frame, name: str) -> None:
         port_id = port_named(connection, name).port_id
         (found,) = (one for one in list_ports(connection) if one.port.port_id == port_id)
     row = _row(found)
-    if found.port.is_sink:
+    if found.port.adapter_type.is_sink:
         row["guarantee"] = guarantee_of(found.port)
     if frame.output is Format.TABLE:
         row |= {
@@ -175,9 +175,9 @@ def _row(listing: PortListing) -> dict[str, Any]:
         "host": listing.host,
         "filter": port.filter,
         "priority": port.priority,
-        "adapter": discreet(port.adapter),
+        "adapter": discreet(port.adapter_json),
         "uri": port.uri,
-        "maps": shown_maps(port.maps),
+        "maps": shown_maps(port.maps_json),
         "retry_count": port.retry_count,
         "retry_interval_seconds": port.retry_interval.total_seconds(),
         "route_failures": port.route_failures,

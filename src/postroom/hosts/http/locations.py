@@ -11,6 +11,7 @@ from pathlib import Path
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.http.server import HttpServer, Limits
 from postroom.background_loop import BackgroundLoop
+from postroom.errors import DefinitionError
 from postroom.hosts.http.requests import HttpRequests, Locations
 from postroom.hosts.http.shared_connections import SharedConnections
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
@@ -62,7 +63,7 @@ class HttpLocations:
         self._configuration = LazyConnection(connect)
         self._connections = SharedConnections(connect, _CONNECTIONS)
         self._open: dict[Listener, _Open] = {}
-        self._problems: dict[Listener, str] = {}
+        self._problems: dict[Listener | str, str] = {}
         self.loop = BackgroundLoop("http locations", self._step)
 
     def close(self, within: float) -> None:
@@ -85,9 +86,13 @@ class HttpLocations:
         """Serves these locations from now on."""
         ports: defaultdict[tuple[str, int], list[tuple[HttpReceive, ReceiveLocation]]] = defaultdict(list)
         for location in deployed:
-            if location.adapter["kind"] == "http_receive":
-                definition = HttpReceive(**location.adapter)
-                ports[definition.listen, definition.port].append((definition, location))
+            try:
+                adapter = location.adapter
+            except DefinitionError as error:
+                self._warn(location.name, str(error))  # and serve the others
+                continue
+            if isinstance(adapter, HttpReceive):
+                ports[adapter.listen, adapter.port].append((adapter, location))
         wanted = {
             Listener.of([definition for definition, _ in there], self._home): {
                 definition.path: location for definition, location in there
@@ -112,15 +117,18 @@ class HttpLocations:
             server = HttpServer(listener.listen, listener.port, requests, tls=tls, limits=limits)
         except OSError as error:
             # Another instance of this host may have the port, and end some day.
-            problem = f"{listener.listen}:{listener.port} cannot be listened on: {error}"
-            if self._problems.get(listener) != problem:
-                _log.warning("%s", problem)
-            self._problems[listener] = problem
+            self._warn(listener, f"{listener.listen}:{listener.port} cannot be listened on: {error}")
             return
         self._problems.pop(listener, None)
         server.start()
         _log.info("listening on %s:%d", listener.listen, server.port)
         self._open[listener] = _Open(server=server, requests=requests)
+
+    def _warn(self, source: Listener | str, problem: str) -> None:
+        """Log a problem, but not again at every look."""
+        if self._problems.get(source) != problem:
+            _log.warning("%s", problem)
+        self._problems[source] = problem
 
     def _close(self, listener: Listener, within: float) -> None:
         self._open.pop(listener).server.stop(within)

@@ -75,7 +75,8 @@ class HttpRequests:
             return self._throttle.current(connection)
 
     def _accept(self, location: ReceiveLocation, request: Request) -> Answer:
-        most = HttpReceive(**location.adapter).max_bytes
+        assert isinstance(location.adapter, HttpReceive)
+        most = location.adapter.max_bytes
         announced = request.header("content-length")
         if announced is not None and int(announced) > most:
             raise RequestFailed(413, f"The body has {announced} bytes; {most} are taken at most.")

@@ -151,7 +151,7 @@ class EndpointManager:
         location = _where_it_came_in(connections, claimed.service_id)
         if location is None:
             return Suspension(code=code, description=description)
-        adapter = str(location.adapter.get("kind", ""))
+        adapter = location.adapter_kind
         suspension = Suspension(code=code, description=description, adapter=adapter, uri=location.uri)
         if not location.route_failures:
             return suspension

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from postroom.adapters import PortAdapter, SendAdapter, build, load_adapter
+from postroom.adapters import PortAdapter, SendAdapter, build
 from postroom.adapters.dynamic.addresses import Endpoint, endpoint_of
-from postroom.maps.outbound import OutboundMaps
+from postroom.maps.outbound import map_message
 from postroom.message import Message
 from postroom.messagebox.configuration import SendPort, send_ports
 from postroom.messagebox.connection import Connection
@@ -50,21 +50,19 @@ class _SharedAdapter:
 class OpenSendPort:
     """A send port as it is configured now, and its adapter."""
 
-    def __init__(self, port: SendPort, shared: _SharedAdapter, maps: OutboundMaps) -> None:
+    def __init__(self, port: SendPort, shared: _SharedAdapter) -> None:
         self.port = port
         self.shared = shared
-        self.kind = str(port.adapter.get("kind", ""))
-        self.maps = maps
         self._written: dict[str, str | int] = {
             BTS.SPName.key: port.name,
             BTS.SPID.key: str(port.port_id),
             BTS.RetryInterval.key: int(port.retry_interval.total_seconds() // 60),
         }
-        if port.is_dynamic:
+        if port.adapter_type.is_dynamic:
             self._written[BTS.IsDynamicSend.key] = True
         else:
             self._written[BTS.OutboundTransportLocation.key] = port.uri
-            self._written[BTS.OutboundTransportType.key] = self.kind.upper()
+            self._written[BTS.OutboundTransportType.key] = port.adapter_type.transport_type
         self._by_attempt: dict[int, dict[str, str | int]] = {}
 
     def written(self, attempt: int) -> dict[str, str | int]:
@@ -77,13 +75,13 @@ class OpenSendPort:
 
     def prepared(self, message: Message) -> Message:
         """The message as the adapter is to send it; MessageFailure, which trying again does not help."""
-        return self.maps.mapped(message) if self.maps else message
+        return map_message(self.port.maps, message)
 
     def endpoint(self, context: str | None) -> Endpoint:
         """Adapter and address of a message with this stored context: the port's, or those that the message brings."""
-        if self.port.is_dynamic and context is not None:
+        if self.port.adapter_type.is_dynamic and context is not None:
             return endpoint_of(StoredContext(context, {}))
-        return Endpoint(self.kind, self.port.uri)
+        return Endpoint(self.port.adapter_kind, self.port.uri)
 
 
 class OpenSendPorts:
@@ -118,17 +116,15 @@ class OpenSendPorts:
     def _set(self, service: bytes, port: SendPort | None) -> _SharedAdapter | None:
         """Replaces what is known of a port, under the lock; returns an adapter that is to be closed now."""
         known = self._ports.pop(service, None)
-        if port is not None and known is not None and known.port.adapter == port.adapter:
-            maps = known.maps if known.port.maps == port.maps else OutboundMaps(port.maps)
-            self._ports[service] = OpenSendPort(port, known.shared, maps)
+        if port is not None and known is not None and known.port.adapter_json == port.adapter_json:
+            self._ports[service] = OpenSendPort(port, known.shared)
             return None
         if port is not None:
-            shared = _SharedAdapter(partial(self._make, port.adapter))
-            self._ports[service] = OpenSendPort(port, shared, OutboundMaps(port.maps))
+            self._ports[service] = OpenSendPort(port, _SharedAdapter(partial(self._make, port)))
         return self._retire(known.shared) if known is not None else None
 
-    def _make(self, definition: Mapping[str, object]) -> SendAdapter:
-        return self._build(load_adapter(definition), self._home)
+    def _make(self, port: SendPort) -> SendAdapter:
+        return self._build(port.adapter, self._home)
 
     @staticmethod
     def _retire(shared: _SharedAdapter) -> _SharedAdapter | None:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from os.path import normpath
 from pathlib import Path
 
-from postroom.adapters import AnySink, File
-from postroom.adapters.dynamic.definition import Dynamic
+from postroom.adapters import AdapterDefinition, AnySink, File
 from postroom.application import (
     DEFAULT_HOST,
     ApplicationDefinition,
@@ -115,7 +114,7 @@ def _type_problems(definition: ApplicationDefinition, deployed: Deployed) -> Ite
 def leaving_locations(definition: ApplicationDefinition, deployed: Deployed) -> dict[str, str | None]:
     """The locations that are not declared any more, or with an adapter of another kind: that one."""
     kept = {location.name: location.adapter.kind for port in definition.receive_ports for location in port.locations}
-    return {name: kept.get(name) for name, one in deployed.locations.items() if one.adapter["kind"] != kept.get(name)}
+    return {name: kept.get(name) for name, one in deployed.locations.items() if one.adapter_kind != kept.get(name)}
 
 
 def removal_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
@@ -124,7 +123,7 @@ def removal_problems(definition: ApplicationDefinition, deployed: Deployed) -> I
         count = deployed.unfinished_files.get(name, 0)
         if count:
             what = "removed" if new_kind is None else f"of the kind {new_kind!r}"
-            thing = "interchange" if deployed.locations[name].adapter["kind"] == "http_receive" else "file"
+            thing = deployed.locations[name].adapter_type.intake_unit
             taken = f"one {thing} that it has taken is" if count == 1 else f"{count} {thing}s that it has taken are"
             yield Problem(
                 f"location {name!r} is to be {what}, but {taken} not published yet. Let the pipeline finish first; "
@@ -140,10 +139,7 @@ def _kind_problems(definition: ApplicationDefinition, deployed: Deployed) -> Ite
         known = deployed.send_ports.get(port.name)
         if known is None:
             continue
-        before = "dynamic" if known.is_dynamic else _SINK if known.is_sink else "static"
-        after = (
-            "dynamic" if isinstance(port.adapter, Dynamic) else _SINK if isinstance(port.adapter, AnySink) else "static"
-        )
+        before, after = _lane(known.adapter_type), _lane(type(port.adapter))
         if before != after:
             deployed_as = before if before == _SINK else f"a {before} one"
             yield Problem(
@@ -152,6 +148,10 @@ def _kind_problems(definition: ApplicationDefinition, deployed: Deployed) -> Ite
                 port.place.file,
                 port.place.line,
             )
+
+
+def _lane(adapter: type[AdapterDefinition]) -> str:
+    return "dynamic" if adapter.is_dynamic else _SINK if adapter.is_sink else "static"
 
 
 def _authentication_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
@@ -299,7 +299,7 @@ def _send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Pat
         circle = _circle(port, definition, deployed, home)
         if known is None:
             said = "without a filter" if port.filter is None else f"filter: {format_filter(port.filter)}"
-            dynamic = "dynamic, " if isinstance(port.adapter, Dynamic) else ""
+            dynamic = "dynamic, " if port.adapter.is_dynamic else ""
             new = (f"{port.state}, {dynamic}{said}", _fails(port.route_failures), circle, _guarantee(port))
             note = "; ".join(filter(None, new))
             yield Step(kind=Kind.SEND_PORT, name=port.name, action=Action.CREATE, note=note)

@@ -40,9 +40,9 @@ def deployed_location(location: ReceiveLocation, host: str) -> dict[str, Any]:
     return {
         "receive port": location.port_name,
         "host": host,
-        "adapter": location.adapter,
-        "pipeline": location.pipeline,
-        MAPS: location.maps,
+        "adapter": location.adapter_json,
+        "pipeline": location.pipeline_json,
+        MAPS: location.maps_json,
         "uri": location.uri,
         "schedule": location.schedule,
     }
@@ -68,7 +68,7 @@ def deployed_send_port(port: SendPort, host: str) -> dict[str, Any]:
     """The same of one that is deployed."""
     return {
         "host": host,
-        "adapter": port.adapter,
+        "adapter": port.adapter_json,
         "uri": port.uri,
         "filter": port.filter,
         "priority": port.priority,
@@ -76,5 +76,5 @@ def deployed_send_port(port: SendPort, host: str) -> dict[str, Any]:
         "retry interval": port.retry_interval,
         ROUTE_FAILURES: port.route_failures,
         "description": port.description,
-        MAPS: port.maps,
+        MAPS: port.maps_json,
     }

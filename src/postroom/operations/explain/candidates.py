@@ -109,7 +109,7 @@ def error_message(where: ReceiveLocation, about: Given) -> Given:
         message_id=uuid.uuid4(),
         instance_id=uuid.uuid4(),
         failed_at=system_clock(),
-        adapter=str(where.adapter["kind"]),
+        adapter=where.adapter_kind,
         receive_port=where.port_name,
         uri=where.uri,
         message_type=message_type,

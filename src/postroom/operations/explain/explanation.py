@@ -16,7 +16,6 @@ from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 
-from postroom.adapters import watched_folder
 from postroom.agent.error_reports import is_error_report
 from postroom.errors import MessageFailure
 from postroom.filters.authorisation import MessagePredicate, may_receive, unmet
@@ -170,7 +169,7 @@ def explain_file(
 def not_taken(connection: Connection, path: Path, location: str | None = None) -> str:
     """Why a receive location would leave a file of this name where it is; empty if it would not."""
     where = location_for(connection, location)
-    watched = watched_folder(where.adapter)
+    watched = where.adapter.watched_folder
     if watched is None or watched.takes(path.name):
         return ""
     return f"{where.name} would leave {path.name} where it is: it takes {watched.pattern}."

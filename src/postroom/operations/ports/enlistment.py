@@ -37,7 +37,9 @@ def subscription_filter(port: SendPort, properties: list[Property]) -> Filter:
     """What an enlisted port subscribes to: messages that name its transport, and what its filter says (SUB-08, 09).
 
     A dynamic port has no transport of its own, and is named itself (SUB-10)."""
-    directed = _names(BTS.SPID, port.port_id) if port.is_dynamic else _names(BTS.SPTransportID, port.transport_id)
+    directed = (
+        _names(BTS.SPID, port.port_id) if port.adapter_type.is_dynamic else _names(BTS.SPTransportID, port.transport_id)
+    )
     return _directed_or(directed, port.filter, properties)
 
 
@@ -220,7 +222,7 @@ def _subscribe(connection: Connection, port: SendPort, filter: Filter, *, group:
     return create_subscription(
         connection,
         host_of(connection, port),
-        service_class=ServiceClass.SPARK_SINKS if port.is_sink else ServiceClass.MESSAGING_IN_PROCESS,
+        service_class=ServiceClass.SPARK_SINKS if port.adapter_type.is_sink else ServiceClass.MESSAGING_IN_PROCESS,
         service_id=port.port_id,
         service_name=port.name,
         filter=filter,

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from postroom.adapters import AnySink, load_adapter
+from postroom.adapters import AnySink
 from postroom.errors import DefinitionError
 from postroom.messagebox.configuration import PortState, SendPort, hosts
 from postroom.messagebox.connection import Connection
@@ -59,7 +59,7 @@ def list_sinks(connection: Connection) -> list[SinkListing]:
     }
     found = []
     for one in list_ports(connection):
-        if not one.port.is_sink:
+        if not one.port.adapter_type.is_sink:
             continue
         unknown = (SinkState.WAITING.value, None, 0, 0, None, None)
         state, since, batches, written, last_batch_at, reason = said.get(one.port.port_id, unknown)
@@ -93,7 +93,7 @@ def list_sinks(connection: Connection) -> list[SinkListing]:
 def guarantee_of(port: SendPort) -> str | None:
     """What is promised of every message of a sink; None of other ports, and for those who may not see its settings."""
     try:
-        adapter = load_adapter(port.adapter)
+        adapter = port.adapter
     except DefinitionError:
         return None
     return adapter.guarantee if isinstance(adapter, AnySink) else None

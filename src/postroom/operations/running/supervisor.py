@@ -167,7 +167,7 @@ class Supervisor:
         with connect(self.url, application_name="postroom up") as connection:
             known = hosts(connection)
             on_spark = {location.host_id for location in receive_locations(connection)}
-            on_spark |= {port.host_id for port in send_ports(connection) if port.is_sink}
+            on_spark |= {port.host_id for port in send_ports(connection) if port.adapter_type.is_sink}
         wanted = [self._child("host", host.name) for host in known]
         return wanted + [self._child("pipeline", host.name) for host in known if host.host_id in on_spark]
 

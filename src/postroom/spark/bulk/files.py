@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from postroom.adapters import SparkReader
 from postroom.agent.receiving import read_progress
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.spark.bulk.counting import RowCounts
 from postroom.spark.bulk.job_failure import is_about_files
-from postroom.spark.bulk.reading import Reading, read_files, session_for
-from postroom.spark.bulk.task import TALLY_SCHEMA, BulkTask, rows_pipeline
+from postroom.spark.bulk.reading import Reading, read_files, rows_pipeline, rows_reader, session_for
+from postroom.spark.bulk.task import TALLY_SCHEMA, BulkTask
 from postroom.spark.bulk.undecoded import TextEncoding
 from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim, ClaimState
@@ -58,7 +57,7 @@ class BulkFiles:
         #: Why nothing more is read, once a file has had too many bad rows.
         self.stopped_by = ""
         self._session = session
-        self._reader = SparkReader(**location.adapter)
+        self._reader = rows_reader(location)
         self._login = login
         self._paced = paced
         self._folder = self._reader.watched.folder(home)

@@ -64,7 +64,7 @@ class Reading:
     @classmethod
     def begin(cls, session: SparkSession, location: ReceiveLocation, files: Sequence[Claim]) -> Reading:
         """How files are read that are begun now, together."""
-        reader = SparkReader(**location.adapter)
+        reader = rows_reader(location)
         conf = session._jsparkSession.sessionState().conf()
         cores = session.sparkContext.defaultParallelism
         share = sum(claim.size for claim in files) // (_SPLITS_PER_CORE * cores)
@@ -78,12 +78,24 @@ class Reading:
                 **{name: value for name, value in session.conf.getAll.items() if name.startswith(_SHAPING)},
                 **_settings(split_bytes),
             },
-            pipeline=location.pipeline,
+            pipeline=location.pipeline_json,
         )
 
     def received_at(self, location: ReceiveLocation) -> ReceiveLocation:
         """The location as it was when this was begun, as far as its rows are concerned."""
-        return location if self.pipeline is None else replace(location, pipeline=dict(self.pipeline))
+        return location if self.pipeline is None else replace(location, pipeline_json=dict(self.pipeline))
+
+
+def rows_reader(location: ReceiveLocation) -> SparkReader:
+    """Return the adapter of a location that reads rows."""
+    assert isinstance(location.adapter, SparkReader)
+    return location.adapter
+
+
+def rows_pipeline(location: ReceiveLocation) -> Rows:
+    """Return the pipeline of a location that reads rows."""
+    assert isinstance(location.pipeline, Rows), "an application is checked before it is stored"
+    return location.pipeline
 
 
 def _settings(split_bytes: int) -> dict[str, str]:

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark.bulk.reading import Reading, row_columns, session_for
+from postroom.spark.bulk.reading import Reading, row_columns, rows_pipeline, session_for
 from postroom.spark.bulk.row_stream_task import RowStreamTask
 from postroom.spark.bulk.stream_memory import StreamMemory
-from postroom.spark.bulk.task import rows_pipeline
 from postroom.spark.login import Login
 from postroom.spark.receive.stream import TRIGGER, start_tallied
 from postroom.spark.receive.tally import TALLY_SCHEMA

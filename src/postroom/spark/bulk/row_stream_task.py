@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from postroom.adapters import SparkReader
 from postroom.agent.identity import unit_for_partition
 from postroom.agent.receiving import Received, read_progress
 from postroom.agent.row_units import RowUnit, receive_rows
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.throttling import Pace
-from postroom.spark.bulk.task import rows_pipeline
+from postroom.spark.bulk.reading import rows_pipeline, rows_reader
 from postroom.spark.executor import Executor, drop_executor, executor_for
 from postroom.spark.login import Login
 from postroom.spark.receive.tally import tally_of
@@ -43,7 +42,7 @@ class RowStreamTask:
         does not answer."""
         executor = executor_for(self.login)
         try:
-            limit = PartitionLimit(SparkReader(**self.location.adapter).bad_rows)
+            limit = PartitionLimit(rows_reader(self.location).bad_rows)
             rows = receive_rows(
                 executor.receiver,
                 self.location,

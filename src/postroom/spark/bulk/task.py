@@ -22,9 +22,8 @@ from postroom.agent.row_units import ReceivedRows, RowUnit, receive_rows
 from postroom.message import Context
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.pipelines import Rows, load_pipeline
 from postroom.properties import Property
-from postroom.spark.bulk.reading import FILE, LENGTH, START
+from postroom.spark.bulk.reading import FILE, LENGTH, START, rows_pipeline, rows_reader
 from postroom.spark.bulk.undecoded import TextEncoding, with_undecoded
 from postroom.spark.executor import drop_executor, executor_for, pace_of
 from postroom.spark.intake import claim as claims
@@ -105,7 +104,7 @@ class BulkTask:
                 .write(FILE_PROPERTIES.ReceivedFileName, self.origins[split.interchange_id])
                 .write(SPLIT_START, split.start)
             )
-            reader = SparkReader(**self.location.adapter)
+            reader = rows_reader(self.location)
             limit = FileLimit(executor.connection, reader, split.interchange_id)
             received = receive_rows(
                 executor.receiver,
@@ -160,13 +159,6 @@ class FileLimit:
         elif share is not None and rows >= _SHARE_FROM and bad > share * rows:
             self.problem = f"{bad:,} of {rows:,} rows are bad, and bad_share allows {share:.2%}"
         return not self.problem
-
-
-def rows_pipeline(location: ReceiveLocation) -> Rows:
-    """The pipeline of a location whose adapter reads rows."""
-    pipeline = load_pipeline(location.pipeline)
-    assert isinstance(pipeline, Rows), "an application is checked before it is stored"
-    return pipeline
 
 
 def tally(interchange_id: str, received: ReceivedRows) -> pa.RecordBatch:

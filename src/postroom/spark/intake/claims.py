@@ -24,7 +24,6 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
 
-from postroom.adapters import watched_folder
 from postroom.adapters.file.definition import PRIVATE_FOLDER
 from postroom.adapters.file.folder import make_folder, remove_left_over
 from postroom.agent.receiving import read_progress
@@ -77,13 +76,13 @@ class Claimer:
     ) -> None:
         self._connection = connection
         self._location_id = location.location_id
-        definition = watched_folder(location.adapter)
+        definition = location.adapter.watched_folder
         assert definition is not None, "only locations over folders claim files"
         self._definition = definition
         self.folder = self._definition.folder(home)
         self.private_folder = self.folder / PRIVATE_FOLDER / str(location.location_id)
         self._archive = self._definition.archive_folder(home)
-        self._is_ordered = location.is_ordered
+        self._is_ordered = definition.is_ordered
         self._takes_new = location.enabled
         self._clock = clock
         self._most_outstanding = most_outstanding

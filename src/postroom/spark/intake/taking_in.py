@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from postroom.adapters import watched_folder
 from postroom.clock import Clock
 from postroom.errors import DefinitionError
 from postroom.messagebox import inbox
@@ -37,9 +36,9 @@ class TakingIn(Protocol):
 
 def taking_in(connection: Connection, location: ReceiveLocation, home: Path, clock: Clock) -> TakingIn:
     """What a location of this kind needs."""
-    if is_row_stream(location):
+    if location.adapter.is_row_stream:
         return StandingBy(connection, location, home, clock)
-    return (Claimer if takes_files(location) else InboxNumbering)(connection, location, home, clock)
+    return (Claimer if location.adapter.watched_folder else InboxNumbering)(connection, location, home, clock)
 
 
 def to_serve(connection: Connection, location: ReceiveLocation, now: datetime) -> ReceiveLocation | None:
@@ -49,7 +48,7 @@ def to_serve(connection: Connection, location: ReceiveLocation, now: datetime) -
     if location.receives_at(now):
         return location
     try:
-        files = takes_files(location)
+        files = location.adapter.watched_folder is not None
     except DefinitionError:
         return None  # nothing can be done for an adapter that cannot be loaded; when it is enabled, that is told
     if files:
@@ -58,19 +57,9 @@ def to_serve(connection: Connection, location: ReceiveLocation, now: datetime) -
     return replace(location, enabled=True) if inbox.has_rows(connection, location.location_id) else None
 
 
-def takes_files(location: ReceiveLocation) -> bool:
-    """Whether a location takes files itself; otherwise an adapter hands over to its inbox."""
-    return watched_folder(location.adapter) is not None
-
-
-def is_row_stream(location: ReceiveLocation) -> bool:
-    """Whether Spark follows a source of its own, and remembers itself what it has read."""
-    return location.adapter["kind"] == "spark_reader" and not takes_files(location)
-
-
 def is_drained(connection: Connection, location: ReceiveLocation) -> bool:
     """Whether the stream has published everything that it was given. What is in its source waits there."""
-    if is_row_stream(location):
+    if location.adapter.is_row_stream:
         return True
-    newest = claims.newest if takes_files(location) else inbox.newest
+    newest = claims.newest if location.adapter.watched_folder else inbox.newest
     return newest(connection, location.location_id, 0, 1) == 0

@@ -23,7 +23,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, LazyConnection
 from postroom.messagebox.running_locations import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.throttling import Throttle
-from postroom.spark.intake.taking_in import TakingIn, is_drained, is_row_stream, taking_in
+from postroom.spark.intake.taking_in import TakingIn, is_drained, taking_in
 from postroom.spark.login import Login
 from postroom.spark.reasons import reason_of
 from postroom.spark.receive.stream import TRIGGER, start_stream
@@ -166,7 +166,7 @@ class RunningLocation:
 
     def _has_published_all(self) -> bool:
         with suppress(psycopg.Error, PostroomError), self._login.connect("drain") as connection:
-            return not is_row_stream(self.location) and is_drained(connection, self.location)
+            return not self.location.adapter.is_row_stream and is_drained(connection, self.location)
         return False
 
     def _count(self) -> None:

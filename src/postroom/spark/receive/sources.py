@@ -35,7 +35,8 @@ class ClaimedFiles:
 
     @property
     def _file(self) -> File:
-        return File(**self.location.adapter)
+        assert isinstance(self.location.adapter, File)
+        return self.location.adapter
 
     def read(self, connection: Connection, rows: Sequence[Claim]) -> list[Claim]:
         """Return the claims whose files have not changed. A file that was written to since has to settle again."""
@@ -91,13 +92,13 @@ class ClaimedFiles:
     def give_back(self, connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> None:
         """Have files settle again, and so come again later. In an ordered location all claimed files have to, so that
         they come after these."""
-        if self.location.is_ordered:
+        if self.location.adapter.is_ordered:
             claims.settle_all_again(connection, self.location.location_id)
         else:
             claims.settle_again(connection, interchange_ids)
 
     def quarantine(self, connection: Connection, item: Claim, error: Exception) -> None:
-        if self.location.is_ordered:
+        if self.location.adapter.is_ordered:
             raise error  # nothing may overtake it: the stream is started again, with it
         problem = claims.not_received(item, f"{type(error).__name__}: {error}")
         claims.hold(connection, item, ClaimState.FAILED, problem)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.intake import claim as claims
-from postroom.spark.intake.taking_in import takes_files
 from postroom.spark.login import Login
 from postroom.spark.poison_messages import GRACE
 from postroom.spark.receive.sources import ClaimedFiles, Inbox
@@ -56,12 +55,12 @@ def start_stream(
     checkpoints = home / ".postroom" / "checkpoints" / str(location.location_id)
     shutil.rmtree(checkpoints, ignore_errors=True)
     checkpoint = (checkpoints / str(uuid.uuid4())).absolute()
-    of_files = takes_files(location)
+    of_files = location.adapter.watched_folder is not None
     settings = StreamSettings(
         rows=claims if of_files else inbox,
         login=login,
         location_id=location.location_id,
-        partitions=1 if location.is_ordered else session.sparkContext.defaultParallelism,
+        partitions=1 if location.adapter.is_ordered else session.sparkContext.defaultParallelism,
         max_rows=max_rows,
         host_id=location.host_id,
     )

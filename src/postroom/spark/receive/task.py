@@ -24,7 +24,6 @@ from postroom.agent.unforeseen import unforeseen
 from postroom.errors import PipelineFailure
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.pipelines.stages import FORMAT_SECONDS
 from postroom.pipelines.world import is_of_the_world
 from postroom.spark.executor import Executor, drop_executor, executor_for, pace_of
 from postroom.spark.login import Login
@@ -107,7 +106,7 @@ class ReceiveTask:
         return self.source.location
 
     def __call__(self, rows: Sequence[Identified]) -> Iterator[pa.RecordBatch]:
-        timeout = float(self.location.pipeline.get("seconds") or FORMAT_SECONDS) + self.grace
+        timeout = self.location.pipeline.call_seconds + self.grace
         with guard_worker(timeout) as is_retry:
             executor_for(self.login)  # also for no rows, so that the worker is warm
             yield tally_of(self.receive(rows, isolated=is_retry))
@@ -121,7 +120,7 @@ class ReceiveTask:
             return []
         executor = executor_for(self.login)
         try:
-            if self.location.is_ordered:
+            if self.location.adapter.is_ordered:
                 return self._receive_in_order(executor, rows, isolated=isolated)
             if isolated:
                 return [received for row in rows for received in self._receive_isolated(executor, row)]

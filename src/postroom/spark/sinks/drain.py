@@ -18,9 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from postroom.adapters import AnySink, load_adapter
+from postroom.adapters import AnySink
+from postroom.adapters.kinds import load_port_adapter
 from postroom.clock import system_clock
 from postroom.errors import DefinitionError, DeliveryFailure, PostroomError
+from postroom.maps.port_maps import NO_MAPS
 from postroom.messagebox.configuration import Host, SendPort, send_ports
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimLost, Retry, Suspension
@@ -120,7 +122,8 @@ class Drain:
 
     def _drain_one(self, connection: Connection, port_id: uuid.UUID) -> Drained | None:
         port = next(iter(send_ports(connection, ids=[port_id])), None)
-        limit = int(port.adapter.get("max_messages", _BATCH_OF_A_LOST_PORT)) if port else _BATCH_OF_A_LOST_PORT
+        configured = port.adapter if port else None
+        limit = configured.max_messages if isinstance(configured, AnySink) else _BATCH_OF_A_LOST_PORT
         batch = self.queue.open(connection, port_id, limit=limit)
         if batch is None:
             return None
@@ -160,7 +163,7 @@ class Drain:
                     kind=sink.kind,
                     uri=sink.address(self._home),
                     route_failures=port is not None and port.route_failures,
-                    maps=port.maps if port else {},
+                    maps=port.maps if port else NO_MAPS,
                 ),
                 batch_id=batch.batch_id,
                 attempt=batch.attempt,
@@ -217,7 +220,7 @@ class Drain:
 
 def _sink_of(batch: SinkBatch) -> AnySink | None:
     try:
-        adapter = load_adapter(batch.sink)
+        adapter = load_port_adapter(batch.sink)
     except DefinitionError:
         return None
     return adapter if isinstance(adapter, AnySink) else None

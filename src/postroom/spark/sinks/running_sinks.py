@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from postroom.adapters import AnySink
 from postroom.errors import PostroomError, StateError
 from postroom.messagebox.configuration import Host, send_ports
 from postroom.messagebox.connection import Connection
@@ -142,8 +143,8 @@ class Sinks:
             return True
         self.counts["written"] += drained.written
         _log.info("%s: %d messages written", port.name if port else port_id, drained.written)
-        interval = float(port.adapter.get("interval", 0.0)) if port else 0.0
-        most = int(port.adapter.get("max_messages", 0)) if port else 0
+        sink = port.adapter if port else None
+        interval, most = (sink.interval, sink.max_messages) if isinstance(sink, AnySink) else (0.0, 0)
         if drained.failure is not None:
             self._not_before[port_id] = time.monotonic() + max(interval, _PAUSE_SECONDS)
             return False

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -18,14 +17,14 @@ from postroom.agent.error_reports import Failure, type_in
 from postroom.agent.failed_messages import FailedMessages
 from postroom.clock import system_clock
 from postroom.errors import DeliveryRefused, MessageFailure
-from postroom.maps.outbound import OutboundMaps
-from postroom.maps.port_maps import longest_seconds
+from postroom.maps.outbound import map_message
+from postroom.maps.port_maps import NO_MAPS, PortMaps
 from postroom.message import Message
 from postroom.messagebox.bodies import message_of
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues, StoredPart, Suspension
 from postroom.messagebox.sink_batches import SinkMessage, SinkQueue
-from postroom.pipelines.stages import FORMAT_SECONDS
+from postroom.pipelines.definitions import FORMAT_SECONDS
 from postroom.spark.login import Login
 from postroom.spark.poison_messages import GRACE, attempt_alone, guard_worker, worker_death
 from postroom.spark.sinks.blame import failure_of
@@ -48,7 +47,7 @@ class SinkPort:
     kind: str
     uri: str
     route_failures: bool
-    maps: Mapping[str, Any] = field(default_factory=dict)
+    maps: PortMaps = NO_MAPS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +70,7 @@ class SinkTask:
     ) -> Iterator[tuple[Connection, pa.RecordBatch, list[ClaimedMessage]]]:
         """The rows of each piece that this task was given, and the messages behind them, with the task's connection;
         none is made for no piece."""
-        with guard_worker((longest_seconds(self.port.maps) or FORMAT_SECONDS) + GRACE) as is_retry:
+        with guard_worker((self.port.maps.longest_seconds or FORMAT_SECONDS) + GRACE) as is_retry:
             # A batch that was opened before may have killed the worker or the process that had it.
             isolated = is_retry or self.attempt > 1
             connection: Connection | None = None
@@ -122,12 +121,11 @@ class SinkTask:
         self, connection: Connection, given: Sequence[SinkMessage]
     ) -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
         reader = _Reader(connection, HostQueues(self.host))
-        maps = OutboundMaps(self.port.maps)
         found: list[tuple[SinkMessage, Message]] = []
         for one in given:
             try:
                 message = message_of(one.claimed, reader)
-                found.append((one, maps.mapped(message) if maps else message))
+                found.append((one, map_message(self.port.maps, message)))
             except Exception as error:
                 self.put_aside(connection, one.claimed, failure_of(error))
         rows, refused = self.rows.rows([(message, one.published_at) for one, message in found])

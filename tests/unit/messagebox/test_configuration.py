@@ -1,0 +1,96 @@
+"""Receive locations and send ports as the engine reads them: parsed once, from what is stored."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from postroom import adapters, pipelines
+from postroom.errors import DefinitionError
+from postroom.maps.port_maps import NO_MAPS
+from postroom.messagebox.configuration import PortState, ReceiveLocation, SendPort
+
+FILE = adapters.File("in", order="name")
+JSON = pipelines.Json(split="orders")
+
+LOCATION = ReceiveLocation(
+    location_id=uuid.uuid4(),
+    name="drop",
+    port_id=uuid.uuid4(),
+    port_name="OrdersIn",
+    host_id=1,
+    adapter_json=FILE.model_dump(mode="json"),
+    pipeline_json=JSON.model_dump(mode="json"),
+    uri="file:///in",
+    enabled=True,
+)
+PORT = SendPort(
+    port_id=uuid.uuid4(),
+    name="Europe",
+    host_id=1,
+    transport_id=uuid.uuid4(),
+    adapter_json=adapters.Null().model_dump(mode="json"),
+    uri="null:",
+    filter=None,
+    priority=5,
+    retry_count=3,
+    retry_interval=timedelta(minutes=5),
+    state=PortState.STARTED,
+    subscription_id=None,
+)
+
+
+def test_a_location_has_its_adapter_and_pipeline_as_they_were_declared() -> None:
+    assert (LOCATION.adapter, LOCATION.pipeline, LOCATION.maps) == (FILE, JSON, NO_MAPS)
+    assert LOCATION.adapter.is_ordered
+    assert LOCATION.adapter is LOCATION.adapter
+    assert LOCATION.pipeline is LOCATION.pipeline
+
+
+def test_a_port_has_its_adapter_as_it_was_declared() -> None:
+    assert (PORT.adapter, PORT.maps) == (adapters.Null(), NO_MAPS)
+
+
+def test_only_the_stored_json_is_pickled() -> None:
+    fresh = replace(LOCATION)
+    size = len(pickle.dumps(fresh))
+    assert (fresh.adapter, fresh.pipeline) == (FILE, JSON)
+    assert len(pickle.dumps(fresh)) == size
+    again = pickle.loads(pickle.dumps(fresh))
+    assert again == fresh
+    assert again.pipeline is fresh.pipeline, "a worker keeps what a pipeline has compiled"
+
+
+@pytest.mark.parametrize(
+    ("changes", "read", "field"),
+    [
+        ({"adapter_json": {"kind": "carrier pigeon"}}, "adapter", "carrier pigeon"),
+        ({"adapter_json": adapters.Null().model_dump(mode="json")}, "adapter", "null"),
+        ({"adapter_json": {**LOCATION.adapter_json, "settle": "soon"}}, "adapter", "settle"),
+        ({"adapter_json": {**LOCATION.adapter_json, "speed": 5}}, "adapter", "speed"),
+        ({"pipeline_json": {"kind": "telex"}}, "pipeline", "telex"),
+        ({"pipeline_json": {**LOCATION.pipeline_json, "split": 5}}, "pipeline", "split"),
+        ({"maps_json": {"maps": [{"a": 1}]}}, "maps", "maps"),
+    ],
+)
+def test_a_location_that_cannot_be_read_is_named_with_the_field(changes: Any, read: str, field: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        getattr(replace(LOCATION, **changes), read)
+    assert refused.value.what == "The stored definition of the receive location 'drop' cannot be read."
+    assert field in refused.value.why
+
+
+def test_a_port_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(DefinitionError, match="send port 'Europe'"):
+        _ = replace(PORT, adapter_json=adapters.HttpReceive("/", port=80).model_dump(mode="json")).adapter
+
+
+def test_what_the_kind_alone_tells_needs_no_settings() -> None:
+    lake = replace(PORT, adapter_json={"kind": "spark_sink"})
+    assert lake.adapter_type.is_sink
+    assert not lake.adapter_type.is_dynamic
