@@ -6,7 +6,7 @@ SYSTEM_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2003/system-properties"
 FILE_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2003/file-properties"
 HTTP_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2003/http-properties"
 ERROR_REPORT_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2005/error-report"
-#: Not BizTalk's: what a document that is suspended alone has in its context until it goes on (ADR 0152).
+#: Not BizTalk's: what a document that is suspended alone has in its context until it goes on (ADR 0020).
 SUSPENDED_NAMESPACE = "Postroom.Suspended"
 DISTINGUISHED_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2003/btsDistinguishedFields"
 

@@ -1,4 +1,4 @@
-"""Rows become messages by Spark's own readers, in many tasks at once, each exactly once (decision 4, RCV-12)."""
+"""Rows become messages by Spark's own readers, in many tasks at once, each exactly once (ADR 0024, RCV-12)."""
 
 from __future__ import annotations
 

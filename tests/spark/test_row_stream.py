@@ -1,4 +1,4 @@
-"""Rows of a source that is no file: Spark's offsets are the memory, and every row is published once (decision 4)."""
+"""Rows of a source that is no file: Spark's offsets are the memory, and every row is published once (ADR 0025)."""
 
 from __future__ import annotations
 

@@ -40,6 +40,7 @@ from tests.support.pages import (
 EXAMPLE = ROOT / "examples" / "orders" / "app.py"
 REFERENCE = ROOT / "docs" / "reference"
 BEHAVIOUR = REFERENCE / "behaviour.md"
+DECISIONS = ROOT / "docs" / "explanation" / "decisions"
 
 #: Places that belong to a machine and not to the product. The system account and the socket folders are the product's.
 _MACHINE_PATHS = re.compile(r"/(?:work|home|Users|opt|mnt)/\w|/tmp/(?!postroom)|\.\./shared|localhost:\d")
@@ -215,11 +216,9 @@ def test_the_table_says_what_the_engine_stamps() -> None:
 
 
 def test_every_decision_is_in_the_index() -> None:
-    folder = ROOT / "docs" / "explanation" / "decisions"
-    index = (folder / "README.md").read_text(encoding="utf-8")
-    found = sorted(folder.glob("[0-9]*.md"))
-    numbers = [page.name[:4] for page in found]
-    assert len(set(numbers)) == len(numbers)
+    index = (DECISIONS / "README.md").read_text(encoding="utf-8")
+    found = sorted(DECISIONS.glob("[0-9]*.md"))
+    assert [page.name[:4] for page in found] == [f"{number:04d}" for number in range(1, len(found) + 1)]
     for page in found:
         lines = page.read_text(encoding="utf-8").splitlines()
         number, title = page.name[:4], lines[0].removeprefix("# ")
@@ -227,6 +226,18 @@ def test_every_decision_is_in_the_index() -> None:
         assert f"[{number}]({page.name}) | {title[6:]} |" in index, page.name
         for heading in ("## Context", "## Decision", "## Consequences"):
             assert heading in lines, f"{page.name} has no {heading!r}"
+
+
+def test_every_decision_that_code_cites_exists() -> None:
+    known = {page.name[:4] for page in DECISIONS.glob("[0-9]*.md")}
+    cited = {
+        (number, str(path.relative_to(ROOT)))
+        for folder in ("src", "tests", "bench", "examples")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".sql")
+        for number in re.findall(r"ADR (\d{4})", path.read_text(encoding="utf-8"))
+    }
+    assert {citation for citation in cited if citation[0] not in known} == set()
 
 
 @pytest.mark.parametrize(

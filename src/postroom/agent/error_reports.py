@@ -23,7 +23,7 @@ FAILED_MESSAGE = "FailedMessage"
 
 _OTHER = "0xe0000000"
 #: ErrorReport.FailureCode by our own code. BizTalk's, where the failure is one of its own; the others have the bit that
-#: marks a code as not Microsoft's (decision 74).
+#: marks a code as not Microsoft's (ADR 0018).
 FAILURE_CODES = {
     "ROUTING": "0xc0c01680",
     "DELIVERY": "0xc0c0167a",

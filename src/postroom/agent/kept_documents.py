@@ -1,7 +1,7 @@
 """Documents that are suspended alone: the context that they are stored with, and how they are taken up again.
 
 Beside its bytes a document needs to know where its pipeline has stopped, and what of its properties does not stand in
-it. Both are in its context, and go when it is published (ADR 0152).
+it. Both are in its context, and go when it is published (ADR 0020).
 """
 
 from __future__ import annotations

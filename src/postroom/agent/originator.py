@@ -1,7 +1,7 @@
 """Who a message is from: the account that published it and the party that it names (SEC-07 … 10).
 
 Whom to believe is decided by the MessageBox, by the rights of the login: only a trusted host can store another identity
-than its own (ADR 0077). What is here keeps routing and stored contexts in step with that.
+than its own (ADR 0034). What is here keeps routing and stored contexts in step with that.
 """
 
 from __future__ import annotations

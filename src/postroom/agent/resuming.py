@@ -94,7 +94,7 @@ class ResumedInbound:
                 continue
 
     def _publish(self, connection: Connection, message: Message, complete: Complete) -> set[str]:
-        """A message that has its context already: to whoever subscribes to it now (decision 20)."""
+        """A message that has its context already: to whoever subscribes to it now (ADR 0020)."""
         unit = uuid.uuid4()
 
         def work(connection: Connection) -> set[str]:

@@ -1,4 +1,4 @@
-"""Send ports that write into one table: a message has one row in a table, so that a table has one port (ADR 0162)."""
+"""Send ports that write into one table: a message has one row in a table, so that a table has one port (ADR 0032)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     choose_access(((Region == "EU") & (Total >= 10)).groups[0])     # the equality on Region
 
-The choice is made from the group alone, so that it can be fixed when a subscription is enlisted (decision 5). It
+The choice is made from the group alone, so that it can be fixed when a subscription is enlisted (ADR 0006). It
 also says in which of the MessageBox's ten predicate tables each predicate of the group stands.
 """
 

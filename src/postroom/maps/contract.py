@@ -8,7 +8,7 @@
 
     app.send_port("Invoices", ..., maps=[ToInvoice(source="order", target="invoice", rate=1.1)])
 
-Like a component of a pipeline it travels in the definition, with its settings and files (ADR 0087).
+Like a component of a pipeline it travels in the definition, with its settings and files (ADR 0027).
 """
 
 from __future__ import annotations

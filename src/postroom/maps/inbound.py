@@ -1,6 +1,6 @@
 """The maps of a receive port: after the stages of the pipeline, before anything is published (RCV-20, RCV-21).
 
-A message keeps what its pipeline promoted, but for what its new document promotes (ADR 0094). Where a document fails,
+A message keeps what its pipeline promoted, but for what its new document promotes. Where a document fails,
 so does its interchange, unless the pipeline is recoverable and BTS.SuspendMessageOnMappingFailure is true (RCV-17).
 """
 

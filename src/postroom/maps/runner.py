@@ -1,4 +1,4 @@
-"""A thread that maps run on, so that one that never returns holds nobody up (ADR 0088).
+"""A thread that maps run on, so that one that never returns holds nobody up (ADR 0030).
 
 The thread is kept from message to message, because what was compiled is compiled for a thread. One that is over its
 time is left behind, and another one takes its place.

@@ -15,7 +15,7 @@ from postroom.values import Value, value_from_json
 _decode = msgspec.json.Decoder().decode
 _Encoded = dict[str, object]
 
-#: The account that published a message, and the party that it is from; kept beside the context (ADR 0077).
+#: The account that published a message, and the party that it is from; kept beside the context (ADR 0034).
 Originator = tuple[str, str]
 
 

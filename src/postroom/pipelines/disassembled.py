@@ -40,7 +40,7 @@ class BatchSize:
 
 
 class Form(StrEnum):
-    """How far a document had come that is suspended alone; so, where it goes on when it is resumed (ADR 0152)."""
+    """How far a document had come that is suspended alone; so, where it goes on when it is resumed (ADR 0020)."""
 
     RECEIVED = "received"
     """Its disassembler did not get through with it. As it came, perhaps with what stood around it."""
@@ -123,7 +123,7 @@ class Disassembled:
     #: batch of an interchange, but that what was written grows.
     decoded: Decoded | None = None
     #: Of XML: the root of each message as it was read, which may still stand in its envelope. For the validators that
-    #: come with Postroom, so that they need not read it again (ADR 0130); empty where nobody has read it.
+    #: come with Postroom, so that they need not read it again; empty where nobody has read it.
     roots: tuple[etree._Element, ...] = field(default=(), compare=False, repr=False)
     #: Of a format: what it has written so far of documents that are null and stand nowhere in the interchange.
     written: Body | None = None

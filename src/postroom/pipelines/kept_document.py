@@ -5,7 +5,7 @@
 
 Such a document is decoded already. One that its disassembler could not read goes through that once more, without the
 envelope that it was cut out of; one that was refused later is read by what reads such documents, and goes on with the
-validators; one that was mapped already is not mapped again (ADR 0152).
+validators; one that was mapped already is not mapped again (ADR 0020).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class MessageBatch:
     ) -> None:
         self.table = table
         self._decoded = decoded
-        #: Not for components of others: who changes a tree changes what the rest of the pipeline sees (ADR 0130).
+        #: Not for components of others: who changes a tree changes what the rest of the pipeline sees.
         self._roots = roots
 
     def __len__(self) -> int:

@@ -2,7 +2,7 @@
 
 The steps of a pipeline run on another thread, and who waits for them waits only so long. A call that is over its time
 is given up: its thread gets an exception, which ends it as soon as it runs Python again, and is not waited for
-(ADR 0088).
+(ADR 0030).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A segmentation fault, an out-of-memory kill or a hung C extension ends the worker without an exception. When Spark
 retries the task, every message is processed alone, and the attempt is recorded in the MessageBox first. A message that
-was attempted MAX_ATTEMPTS times without finishing is suspended instead of being tried again (ADR 0135, 0161).
+was attempted MAX_ATTEMPTS times without finishing is suspended instead of being tried again (ADR 0029).
 
     with guard_worker(timeout=300) as is_retry:
         ...

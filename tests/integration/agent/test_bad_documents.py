@@ -1,4 +1,4 @@
-"""A recoverable interchange with too many bad documents: the rest is refused as one (RCV-13, RCV-14, ADR 0159)."""
+"""A recoverable interchange with too many bad documents: the rest is refused as one (RCV-13, RCV-14, ADR 0021)."""
 
 from __future__ import annotations
 

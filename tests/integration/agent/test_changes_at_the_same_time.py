@@ -1,4 +1,4 @@
-"""Publishing while ports are started, stopped and unenlisted: nothing is left behind (decision 6)."""
+"""Publishing while ports are started, stopped and unenlisted: nothing is left behind (ADR 0007)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that Spark has read, published in chunks: each chunk once, whoever comes with it again (decision 4)."""
+"""Rows that Spark has read, published in chunks: each chunk once, whoever comes with it again (ADR 0004)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream of rows goes on with the checkpoint that it has begun with, or says why it cannot (decision 4)."""
+"""A stream of rows goes on with the checkpoint that it has begun with, or says why it cannot (ADR 0025)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts are kept apart by the database: tried by logging in as one of them (SUB-07, ACC-72, decision 10)."""
+"""Hosts are kept apart by the database: tried by logging in as one of them (SUB-07, ACC-72, ADR 0012)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message that kills the worker that makes its row is found after MAX_ATTEMPTS, and suspended alone (ADR 0161)."""
+"""A message that kills the worker that makes its row is found after MAX_ATTEMPTS, and suspended alone (ADR 0029)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ GRANT EXECUTE ON FUNCTION
     TO __HOSTS_ROLE__;
 
 -- Who published is filled by the server from the login: published_by and published_at are not in the grant. On whose
--- behalf is for trusted hosts alone to say (ADR 0077).
+-- behalf is for trusted hosts alone to say (ADR 0034).
 GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context) ON messagebox.spool TO __HOSTS_ROLE__;
 GRANT INSERT (originator_sid, originator_pid) ON messagebox.spool TO __TRUSTED_ROLE__;
 GRANT INSERT ON messagebox.parts, messagebox.fragments, messagebox.message_ref_count_log_1,

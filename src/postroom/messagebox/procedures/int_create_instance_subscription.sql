@@ -1,5 +1,5 @@
 -- An instance subscription, started: equalities that all have to hold, stored once with the hash that it is found by. Its
--- filter is not written down: the values come from messages, and filters are for everybody to read (ADR 0078).
+-- filter is not written down: the values come from messages, and filters are for everybody to read (ADR 0012).
 -- Called by create_instance_subscription_<host>, which says for which host. Values are value keys (see docs/reference/tables.md).
 -- Does not change the routing, unless nobody has waited by these properties before. Locks: see correlation_type.
 DROP FUNCTION IF EXISTS messagebox.int_create_instance_subscription(

@@ -46,8 +46,8 @@ class XmlPromotion:
     def values_inside(
         self, envelope: etree._Element, documents: Sequence[etree._Element]
     ) -> Iterator[list[Value | None] | None]:
-        """What ``values`` would give for each of these elements of an envelope, in their order, if it were read alone
-        (ADR 0130); None if only reading it can tell that, or what is wrong with it."""
+        """What ``values`` would give for each of these elements of an envelope, in their order, if it were read alone;
+        None if only reading it can tell that, or what is wrong with it."""
         if None in self._steps:
             yield from repeat(None, len(documents))
             return

@@ -1,4 +1,4 @@
-"""The documents of an envelope as they stand in it, where its bytes tell beyond doubt which these are (ADR 0131).
+"""The documents of an envelope as they stand in it, where its bytes tell beyond doubt which these are.
 
 Writing an element takes several times as long as copying its bytes, and the bytes are what the sender wrote. Whatever
 is not beyond doubt is written.

@@ -2,7 +2,7 @@
 
 Where bytes are no characters in the encoding of a file, most readers put U+FFFD and say nothing. So rows with that
 character are looked at again, in the bytes of the file: a row that really has it passes, one that was destroyed is bad,
-and its own bytes are what is kept of it (ADR 0163). Rows without it cost no more than the search.
+and its own bytes are what is kept of it. Rows without it cost no more than the search.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ rows this run of the query has handed out.
 
 The receive task runs inside ``read``, and the source yields the tally of the task. Rows that go from a Python reader to
 a Python function pass through the JVM, and each of the two needs a worker. This way a batch has one Python stage, and a
-core has one worker (ADR 0115).
+core has one worker.
 
 Spark ends Python workers that had nothing to do for a minute, and the next row would wait seconds for new ones. So an
 idle stream runs an empty batch now and then, and one at its start. The second number of the offset counts these.

@@ -1,7 +1,7 @@
 """What a task does for a batch of a sink: reads its share of the messages and makes rows of them.
 
 It may run again, and twice at once, after any interruption: reading changes nothing, and a message whose row cannot be
-made leaves the batch once, suspended or as an error message. So does a message that kills the worker (ADR 0161).
+made leaves the batch once, suspended or as an error message. So does a message that kills the worker (ADR 0029).
 """
 
 from __future__ import annotations
