@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from postroom.hosts.dequeue.service import BuildService, Service, ServiceContext
-from postroom.hosts.inbound import InboundHandler
 from postroom.hosts.instance import HostInstance
 from postroom.hosts.run import run_host
 from postroom.hosts.settings import HostSettings
@@ -12,7 +11,6 @@ __all__ = [
     "BuildService",
     "HostInstance",
     "HostSettings",
-    "InboundHandler",
     "Service",
     "ServiceContext",
     "run_host",

@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import Self
 
 from postroom.adapters import build
+from postroom.agent.resuming import ResumedInbound
 from postroom.clock import Clock, system_clock
 from postroom.hosts.dequeue.service import BuildService, ServiceContext
 from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.http.locations import HttpLocations
-from postroom.hosts.inbound import InboundHandler
 from postroom.hosts.jobs import JobLoop
 from postroom.hosts.messaging.endpoint_manager import EndpointManager
 from postroom.hosts.messaging.send_ports import BuildAdapter, OpenSendPorts
@@ -49,7 +49,6 @@ class HostInstance:
         home: Path,
         *,
         as_role: bool = False,
-        inbound: InboundHandler | None = None,
         services: Mapping[ServiceClass, BuildService] | None = None,
         build_adapter: BuildAdapter = build,
         settings: HostSettings | None = None,
@@ -59,7 +58,6 @@ class HostInstance:
         self._host_name = host_name
         self._home = home
         self._as_role = as_role
-        self._inbound = inbound
         self._services = dict(services or {})
         self._build_adapter = build_adapter
         self._settings = settings or HostSettings()
@@ -103,7 +101,10 @@ class HostInstance:
                 host_instance=host_instance,
                 dequeuing=messaging,
                 service=EndpointManager(
-                    ports=ports, queues=queues, inbound=self._inbound, clock=self._clock or system_clock
+                    ports=ports,
+                    queues=queues,
+                    resumed=ResumedInbound(host.name),
+                    clock=self._clock or system_clock,
                 ),
                 memory_queue=self._settings.memory_queue,
                 clock=self._clock,

@@ -6,7 +6,6 @@ import threading
 from pathlib import Path
 
 from postroom.adapters import build
-from postroom.hosts.inbound import InboundHandler
 from postroom.hosts.instance import HostInstance
 from postroom.hosts.messaging.send_ports import BuildAdapter
 from postroom.hosts.settings import HostSettings
@@ -19,7 +18,6 @@ def run_host(
     home: Path,
     *,
     as_role: bool = False,
-    inbound: InboundHandler | None = None,
     build_adapter: BuildAdapter = build,
     settings: HostSettings | None = None,
     stop: threading.Event | None = None,
@@ -35,7 +33,6 @@ def run_host(
         host_name,
         home,
         as_role=as_role,
-        inbound=inbound,
         build_adapter=build_adapter,
         settings=settings,
     )

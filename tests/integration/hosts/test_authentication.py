@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, pkcs7
 from postroom import pipelines
 from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import Received, Receiver
-from postroom.agent.resuming import ResumedInbound
 from postroom.agent.routing import RoutingTable
 from postroom.clock import system_clock
 from postroom.errors import AuthenticationFailure
@@ -148,7 +147,7 @@ def test_a_host_that_is_not_trusted_has_nobody_to_show(box: Box) -> None:
 def test_a_kept_message_is_asked_again_when_it_is_resumed(box: Box, start_host: StartHost) -> None:
     receive(box, location(box, "keep"), b'{"region":"EU"}', SID)
     instance_id = box.one("SELECT instance_id FROM suspended_queue")
-    start_host(Recorder(), inbound=ResumedInbound("Default"))
+    start_host(Recorder())
     resume(box.connection, instance_id)
     wait_until(lambda: box.suspended() == [("AUTHENTICATION", True)])
     resume(box.connection, instance_id, body=b'{"region":"EU","party":"Contoso"}')

@@ -16,7 +16,6 @@ from postroom.adapters import Attempt
 from postroom.agent.error_reports import Failure
 from postroom.agent.failed_messages import FailedMessages
 from postroom.agent.finding import SqlFinder
-from postroom.agent.resuming import ResumedInbound
 from postroom.clock import system_clock
 from postroom.errors import DeliveryRefused
 from postroom.message import FRAGMENT_SIZE, Context, Message, Part
@@ -418,7 +417,7 @@ def test_a_resumed_message_that_fails_again_is_routed(box: Box, start_host: Star
     reports = box.one("SELECT array_agg(instance_id::text) FROM suspended_queue WHERE NOT resumable") or []
     box.add_port("Errors", ERRORS)
     recorder = Recorder()
-    instance = start_host(recorder, inbound=ResumedInbound("Default"))
+    instance = start_host(recorder)
     resume(box.connection, suspended)
     wait_until(lambda: instance.counts["completed"] == 1)
     [error] = recorder.sent
@@ -440,7 +439,7 @@ def test_a_mended_message_that_nobody_wants_makes_its_report_and_is_routed(box: 
     suspended = box.one("SELECT instance_id FROM suspended_queue")
     box.add_port("Errors", "exists(ErrorReport.RoutingFailureReportID)")
     recorder = Recorder()
-    instance = start_host(recorder, inbound=ResumedInbound("Default"))
+    instance = start_host(recorder)
     resume(box.connection, suspended, body=b'{"region": "nowhere"}')
     wait_until(lambda: instance.counts["completed"] == 1)
     assert recorder.bodies == [b'{"region": "nowhere"}']
@@ -455,7 +454,7 @@ def test_a_mended_message_that_nobody_wants_makes_its_report_and_is_routed(box: 
 def test_without_routing_a_resumed_message_is_suspended_again(box: Box, start_host: StartHost) -> None:
     box.receive(box.add_location(), b"{broken")
     box.add_port("Errors", ERRORS)
-    instance = start_host(Recorder(), inbound=ResumedInbound("Default"))
+    instance = start_host(Recorder())
     resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"))
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert box.suspended() == [("PIPELINE", True)]

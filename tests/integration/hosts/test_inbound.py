@@ -26,16 +26,19 @@ from tests.support.waiting import wait_until
 Complete = Callable[[Connection], None]
 
 
-class Handler:
-    """An inbound handler that does what a test tells it."""
+class Handled:
+    """What the Message Agent was given; it does with it what a test says."""
 
-    def __init__(self, behave: Callable[[Connection, ClaimedMessage, Message, Complete], None]) -> None:
-        self._behave = behave
-        self.handled: list[Message] = []
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, behave: Callable[..., None]) -> None:
+        self.messages: list[Message] = []
 
-    def handle(self, connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
-        self.handled.append(message)
-        self._behave(connection, claimed, message, complete)
+        def handle(
+            _: ResumedInbound, connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete
+        ) -> None:
+            self.messages.append(message)
+            behave(connection, claimed, message, complete)
+
+        monkeypatch.setattr(ResumedInbound, "handle", handle)
 
 
 def completes(connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
@@ -53,26 +56,31 @@ def resume_all(box: Box) -> None:
     )
 
 
-def test_a_resumed_message_is_handed_over_and_settled_by_the_agent(box: Box, start_host: StartHost) -> None:
+def test_a_resumed_message_is_handed_over_and_settled_by_the_agent(
+    box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     suspend_unreadable(box)
-    handler = Handler(completes)
-    instance = start_host(Recorder(), inbound=handler)
+    handled = Handled(monkeypatch, completes)
+    instance = start_host(Recorder())
     resume_all(box)
     wait_until(lambda: instance.counts["settled"] == 1)
-    assert [message.body.data for message in handler.handled if message.body] == [b"not json"]
+    assert [message.body.data for message in handled.messages if message.body] == [b"not json"]
     assert box.count("instances") == 0
     run_all_jobs_once(box.connection)
     assert box.count("spool") == 0
     assert check(box.connection) == []
 
 
-def test_what_still_fails_is_suspended_again_with_the_new_reason(box: Box, start_host: StartHost) -> None:
+def test_what_still_fails_is_suspended_again_with_the_new_reason(
+    box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     suspend_unreadable(box)
 
     def fails(connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
         raise PipelineFailure("It is still not JSON.", hint="Mend it.")
 
-    instance = start_host(Recorder(), inbound=Handler(fails))
+    Handled(monkeypatch, fails)
+    instance = start_host(Recorder())
     resume_all(box)
     wait_until(lambda: instance.counts["suspended"] == 1)
     row = box.connection.execute(
@@ -81,19 +89,24 @@ def test_what_still_fails_is_suspended_again_with_the_new_reason(box: Box, start
     assert row == ("PIPELINE", "It is still not JSON.\nMend it.", "file", "file:///in/*.json", 2)
 
 
-def test_a_defect_in_the_handler_suspends_too(box: Box, start_host: StartHost) -> None:
+def test_a_defect_in_the_agent_suspends_the_message(
+    box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     suspend_unreadable(box)
 
     def has_a_defect(connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
         raise ZeroDivisionError
 
-    instance = start_host(Recorder(), inbound=Handler(has_a_defect))
+    Handled(monkeypatch, has_a_defect)
+    instance = start_host(Recorder())
     resume_all(box)
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert box.suspended() == [("UNEXPECTED", True)]
 
 
-def test_when_the_claim_was_taken_over_nothing_of_it_is_kept(box: Box, start_host: StartHost) -> None:
+def test_when_the_claim_was_taken_over_nothing_of_it_is_kept(
+    box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     suspend_unreadable(box)
 
     def too_late(connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
@@ -106,7 +119,8 @@ def test_when_the_claim_was_taken_over_nothing_of_it_is_kept(box: Box, start_hos
         transaction(connection, work)
 
     receipts = box.count("receipts")
-    instance = start_host(Recorder(), inbound=Handler(too_late))
+    Handled(monkeypatch, too_late)
+    instance = start_host(Recorder())
     resume_all(box)
     wait_until(lambda: instance.counts["discarded"] == 1)
     assert box.count("receipts") == receipts
@@ -114,7 +128,9 @@ def test_when_the_claim_was_taken_over_nothing_of_it_is_kept(box: Box, start_hos
 
 
 @pytest.mark.parametrize("size", [20, 3 * FRAGMENT_SIZE])
-def test_with_the_real_agent_the_message_reaches_its_subscribers(box: Box, start_host: StartHost, size: int) -> None:
+def test_an_embedded_host_instance_brings_a_resumed_message_to_its_subscribers(
+    box: Box, start_host: StartHost, size: int
+) -> None:
     """NRF: nobody subscribed; now somebody does, and the resumed message is delivered. Also when it is large."""
     location = box.add_location()
     filler = "x" * size
@@ -122,7 +138,7 @@ def test_with_the_real_agent_the_message_reaches_its_subscribers(box: Box, start
     assert [code for code, _ in box.suspended()][:1] == ["ROUTING"]
     box.add_port("Europe", "Orders.Region == 'EU'")
     recorder = Recorder()
-    instance = start_host(recorder, inbound=ResumedInbound("Default"))
+    instance = start_host(recorder)
     resume_all(box)
     wait_until(lambda: instance.counts["completed"] == 1)
     assert recorder.sent[0].message.context[Region] == "EU"
@@ -142,7 +158,7 @@ def test_a_mended_document_does_not_go_through_the_decoders_again(box: Box, star
         for (one,) in box.connection.execute("SELECT instance_id FROM suspended_queue ORDER BY error_description DESC")
     )
     recorder = Recorder()
-    instance = start_host(recorder, inbound=ResumedInbound("Default"))
+    instance = start_host(recorder)
     resume(box.connection, document, body=b'{"region": "EU", "mended": 1}')
     resume(box.connection, interchange, body=gzip.compress(b'{"region": "EU", "mended": 2}'))
     wait_until(lambda: instance.counts["completed"] == 3)
@@ -166,7 +182,7 @@ def test_a_document_of_an_envelope_is_resumed_without_one(
     too_long = mended % (b"x" * 257)
     box.receive(box.add_location(pipeline), base64.b64encode(envelope % (mended % b"EU", too_long)))
     recorder = Recorder()
-    instance = start_host(recorder, inbound=ResumedInbound("Default"))
+    instance = start_host(recorder)
     suspended = box.one("SELECT instance_id FROM suspended_queue")
     assert box.one("SELECT body FROM parts WHERE size > 257") == too_long
     resume(box.connection, suspended)
@@ -176,19 +192,11 @@ def test_a_document_of_an_envelope_is_resumed_without_one(
     wait_until(lambda: recorder.bodies == [mended % b"EU"] * 2)
 
 
-def test_a_host_without_a_receiver_says_so(box: Box, start_host: StartHost) -> None:
-    suspend_unreadable(box)
-    instance = start_host(Recorder())
-    resume_all(box)
-    wait_until(lambda: instance.counts["suspended"] == 1)
-    assert box.suspended() == [("NO_RECEIVER", True)]
-
-
 def test_a_resumed_message_that_nobody_wants_gets_its_report(box: Box, start_host: StartHost) -> None:
     """NRF-04: every routing failure, also one that follows a failure of another kind; but one report an instance."""
     suspend_unreadable(box)
     mended = box.one("SELECT instance_id FROM suspended_queue")
-    instance = start_host(Recorder(), inbound=ResumedInbound("Default"))
+    instance = start_host(Recorder())
     resume(box.connection, mended, body=b'{"region": "nowhere"}')
     wait_until(lambda: instance.counts["suspended"] == 1)
     resume(box.connection, mended)

@@ -8,7 +8,6 @@ import pytest
 
 from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import Receiver
-from postroom.agent.resuming import ResumedInbound
 from postroom.agent.routing import RoutingTable
 from postroom.errors import PublishFailed
 from postroom.message import Bytes, Context, Message
@@ -114,7 +113,7 @@ def test_a_suspended_message_keeps_its_predicates_and_waits_for_a_host_that_may(
     assert stored.predicates == {(Thumbprint.key, "X")}
     instance_id = box.one("SELECT instance_id FROM suspended_queue WHERE resumable")
     recorder = Recorder()
-    start_host(recorder, inbound=ResumedInbound("Default"))
+    start_host(recorder)
     resume(box.connection, instance_id)
     wait_until(lambda: ("ROUTING", True) in box.suspended())
     assert "authorised" in box.one("SELECT error_description FROM suspended_queue WHERE resumable")

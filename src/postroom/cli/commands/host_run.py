@@ -20,7 +20,6 @@ def run(frame: Frame, name: str) -> None:
     """
     import logging
 
-    from postroom.agent.resuming import ResumedInbound
     from postroom.hosts import run_host
     from postroom.messagebox.configuration import host_named
     from postroom.messagebox.connection import connect
@@ -34,8 +33,6 @@ def run(frame: Frame, name: str) -> None:
         name = host.name
         click.echo(f"Host {name} works; Ctrl-C ends it.")
         # On a server of one's own the URL says who logs in; the embedded one trusts everybody on the machine.
-        instance = run_host(
-            url, name, frame.home.absolute(), as_role=frame.database is None, inbound=ResumedInbound(name)
-        )
+        instance = run_host(url, name, frame.home.absolute(), as_role=frame.database is None)
         counts = ", ".join(f"{what} {count}" for what, count in sorted(instance.counts.items()))
         click.echo(f"Host {name} has ended: {counts or 'nothing to do'}.")

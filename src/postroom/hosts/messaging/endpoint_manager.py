@@ -13,11 +13,11 @@ from postroom.adapters import Attempt
 from postroom.agent.error_reports import Failure, type_in
 from postroom.agent.failed_messages import FailedMessages
 from postroom.agent.reports import Unroutable
+from postroom.agent.resuming import ResumedInbound
 from postroom.clock import Clock, system_clock
 from postroom.errors import PostroomError, Unavailable
 from postroom.hosts.dequeue.outcomes import Outcome, Verdict
 from postroom.hosts.dequeue.thread_connections import ReadInterrupted, ThreadConnections
-from postroom.hosts.inbound import InboundHandler
 from postroom.hosts.messaging.send_ports import OpenSendPort, OpenSendPorts
 from postroom.messagebox.bodies import message_of
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
@@ -41,12 +41,12 @@ class EndpointManager:
         *,
         ports: OpenSendPorts,
         queues: HostQueues,
-        inbound: InboundHandler | None = None,
+        resumed: ResumedInbound,
         clock: Clock = system_clock,
     ) -> None:
         self._ports = ports
         self._queues = queues
-        self._inbound = inbound
+        self._resumed = resumed
         self._failed_messages = FailedMessages(queues)
         self._clock = clock
 
@@ -125,18 +125,12 @@ class EndpointManager:
     # -- in ----------------------------------------------------------------------------------------------------
 
     def _receive(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
-        if self._inbound is None:
-            return Suspension(
-                code="NO_RECEIVER",
-                description="This host instance cannot receive messages.\nResume it when another one runs.",
-            )
-
         def complete(connection: Connection) -> None:
             if self._queues.complete(connection, claimed.claim_id, [claimed.seq]) != 1:
                 raise ClaimLost("The message was given to another host instance.")
 
         try:
-            self._inbound.handle(connections.writing(), claimed, message_of(claimed, connections), complete)
+            self._resumed.handle(connections.writing(), claimed, message_of(claimed, connections), complete)
         except ClaimLost:
             return Verdict.DISCARD
         except (psycopg.OperationalError, Unavailable) as error:
