@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from postroom.errors import MapFailure
 from postroom.maps.contract import CORRECT_IT, Map, another_type
-from postroom.maps.limits import MAX_DOCUMENT_SIZE, too_much
-from postroom.maps.runner import Job, Runner
 from postroom.message import Body, Message
+from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE
 from postroom.pipelines.message_batch import plain
 from postroom.pipelines.running_component import named_failure
 from postroom.properties import Property
 from postroom.system_properties import BTS
+from postroom.time_limit import TimedCall, TimedOut, call_each_with_timeout
 from postroom.values import Value
 
 
@@ -35,7 +34,6 @@ class RunningMaps:
 
     def __init__(self, loaded: Sequence[Map]) -> None:
         self._by_source = {one.source: one for one in loaded}
-        self._idle: list[Runner] = []
         found = {prop.key: prop for one in loaded for prop in one.may_promote}
         self.promotes: tuple[Property, ...] = tuple(found.values())
 
@@ -44,28 +42,17 @@ class RunningMaps:
         return self._by_source.get(message_type) if isinstance(message_type, str) else None
 
     def run(self, messages: Sequence[tuple[Map, Message]]) -> list[Made | MapFailure]:
-        """Each message through its map, one after the other."""
-        with self._runner() as runner:
-            jobs = [Job(seconds=one.seconds, work=partial(_make, one, message)) for one, message in messages]
-            results = runner.run(jobs)
+        """Map messages, one after the other."""
+        calls = [TimedCall(seconds=one.seconds, function=partial(_make, one, message)) for one, message in messages]
         return [
-            result if isinstance(result, Made) else _failure(one.name, result)
-            for (one, _), result in zip(messages, results, strict=True)
+            result if isinstance(result, Made) else _failure(one, result)
+            for (one, _), result in zip(messages, call_each_with_timeout(calls), strict=True)
         ]
-
-    @contextmanager
-    def _runner(self) -> Iterator[Runner]:
-        try:
-            runner = self._idle.pop()
-        except IndexError:
-            runner = Runner()
-        yield runner
-        self._idle.append(runner)
 
 
 def _make(one: Map, message: Message) -> Made:
     if message.body is not None and message.body.body.size > MAX_DOCUMENT_SIZE:
-        raise too_much(f"The message has {message.body.body.size:,} bytes")
+        raise _too_large(f"The message has {message.body.body.size:,} bytes")
     answer = one.transform(message)
     content_type = one.content_type
     values: dict[str, Value | None] = dict.fromkeys(prop.key for prop in one.may_promote)
@@ -78,7 +65,7 @@ def _make(one: Map, message: Message) -> Made:
     else:
         body = message.with_body(answer).body.body  # type: ignore[union-attr]
     if body.size > MAX_DOCUMENT_SIZE:
-        raise too_much(f"The map made {body.size:,} bytes")
+        raise _too_large(f"The map made {body.size:,} bytes")
     if one.read is not None:
         values |= _read(one, body)
     return Made(body=body, content_type=content_type, message_type=one.target, values=values)
@@ -110,6 +97,20 @@ def _read(one: Map, body: Body) -> dict[str, Value | None]:
     return {prop.key: plain(rows[0][prop.key]) for prop in one.read.promotes}
 
 
-def _failure(name: str, reason: BaseException) -> MapFailure:
-    named = named_failure(name, reason)
+def _too_large(what: str) -> MapFailure:
+    return MapFailure(
+        f"{what}.",
+        why=f"The maximum size of a document before and after a map is {MAX_DOCUMENT_SIZE:,} bytes.",
+        hint="Split it before it is mapped, or remove the map from the port.",
+    )
+
+
+def _failure(one: Map, reason: BaseException) -> MapFailure:
+    if isinstance(reason, TimedOut):
+        reason = MapFailure(
+            f"It did not return within {one.seconds:g} seconds.",
+            why="This is the time limit of the map for one message.",
+            hint="Correct the map, or raise its seconds; then resume.",
+        )
+    named = named_failure(one.name, reason)
     return MapFailure(named.what, why=named.why, hint=named.hint)

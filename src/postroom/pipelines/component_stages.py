@@ -21,8 +21,8 @@ from postroom.pipelines.own_disassembler import disassemble_messages
 from postroom.pipelines.receive_definition import Receive
 from postroom.pipelines.running_component import named_failure, run_named
 from postroom.pipelines.shipping.stored_component import load_component, name_of
-from postroom.pipelines.watch import Watch
 from postroom.system_properties import BTS
+from postroom.time_limit import TimeLimit
 
 
 class ComponentStages:
@@ -32,13 +32,13 @@ class ComponentStages:
     def __init__(
         self,
         pipeline: Receive,
-        watch: Watch,
+        time_limit: TimeLimit,
         *,
         is_known: bool = False,
         complete: Callable[[Disassembled], Disassembled] | None = None,
     ) -> None:
         self._pipeline = pipeline
-        self._watch = watch
+        self._time_limit = time_limit
         self._is_known = is_known
         self._complete = complete
         self._components: dict[int, Any] = {}
@@ -112,7 +112,7 @@ class ComponentStages:
         if self._complete is not None:
             batches = map(self._complete, batches)
         schema = schema_of(self._pipeline.promotes)
-        while (batch := self._watch.call(name, lambda: next(batches, None))) is not None:
+        while (batch := self._time_limit.call(name, lambda: next(batches, None))) is not None:
             batch, consumed = self._check(replace(batch, messages=_with_schema(batch.messages, schema)))
             # Nobody needs the trees any more, and batches may be held.
             yield replace(self._resolve(batch), roots=())
@@ -194,10 +194,10 @@ class ComponentStages:
 
     def _load(self, one: Any) -> Any:
         # A module may do anything while it is imported.
-        return self._watch.call(name_of(one), lambda: load_component(one, self._pipeline.files))
+        return self._time_limit.call(name_of(one), lambda: load_component(one, self._pipeline.files))
 
     def _call(self, name: str, work: Callable[[Any], Any], argument: object) -> Any:
-        return self._watch.call(name, lambda: run_named(name, work, argument))
+        return self._time_limit.call(name, lambda: run_named(name, work, argument))
 
 
 def _seen(batch: Disassembled) -> MessageBatch:

@@ -40,9 +40,9 @@ from postroom.pipelines.message_batch import plain
 from postroom.pipelines.receive_definition import Receive, ReceivePipeline
 from postroom.pipelines.rows import document as row_document
 from postroom.pipelines.rows.definition import Rows
-from postroom.pipelines.watch import Watch
 from postroom.properties import Property
 from postroom.system_properties import BTS
+from postroom.time_limit import TimeLimit
 from postroom.values import Value, type_of
 
 #: How long a format, which has no limit of its own, may take for a document.
@@ -129,14 +129,14 @@ class ResumedPipeline:
         """As a pipeline's."""
         kept, size = self._kept, BatchSize(rows=batch_rows, bytes=batch_bytes)
         message = Message(context=context, parts=kept.parts or (Part(body=body),), body_part_name=kept.body_name)
-        watch = Watch(self._stages.seconds)
+        time_limit = TimeLimit(self._stages.seconds)
         stages = ComponentStages(
             self._stages,
-            watch,
+            time_limit,
             is_known=kept.disassembler is not None,
             complete=lambda batch: self._filled(self._numbered(batch)),
         )
-        for batch in watch.over(lambda: stages.run(message, size)):
+        for batch in time_limit.iterate(lambda: stages.run(message, size)):
             # The party of a mapped document may have been found by what it was before.
             yield self._filled(batch) if kept.form is Form.MAPPED else batch
 

@@ -14,9 +14,9 @@ from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE, BatchSize, Decode
 from postroom.pipelines.running_component import named_failure, run_named
 from postroom.pipelines.shipping.stored_component import name_of
 from postroom.pipelines.spooled import Spool
-from postroom.pipelines.watch import OutOfTime
 from postroom.properties import Property
 from postroom.system_properties import BTS
+from postroom.time_limit import TimedOut
 from postroom.values import Value
 
 
@@ -54,7 +54,7 @@ def _documents(name: str, answer: Iterable[Any]) -> Iterator[Message | Suspend]:
             if not isinstance(document, Message | Suspend):
                 raise TypeError(f"a disassembler yields messages, not {type(document).__name__}")
             yield document
-    except (OutOfTime, GeneratorExit, PipelineFailure):
+    except (TimedOut, GeneratorExit, PipelineFailure):
         raise
     except BaseException as error:
         raise named_failure(name, error) from error

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from postroom.errors import PipelineFailure, PostroomError
-from postroom.pipelines.watch import OutOfTime
 from postroom.pipelines.world import is_of_the_world
+from postroom.time_limit import TimedOut
 
 _SHOWN = 500
 #: What stands before the names of files that came with a definition, where they run.
@@ -20,7 +20,7 @@ _SHIPPED = re.compile(r"^<\w+>/")
 def run_named(name: str, work: Callable[[Any], Any], argument: object) -> Any:
     try:
         return work(argument)
-    except OutOfTime:
+    except TimedOut:
         raise
     except BaseException as error:
         # Also SystemExit: a component does not end the process that it runs in.

@@ -2,7 +2,7 @@
 
 Decoding makes one message of one message. Disassembly makes batches of documents of it. Validation and party resolution
 take a batch and give a batch. A pipeline that is one format has only the second, and runs at once if it has little to
-read; all others run under watch.
+read; all others run with a time limit.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from postroom.pipelines.disassembled import BatchSize, Decoded, Disassembled
 from postroom.pipelines.receive_definition import Receive, ReceivePipeline
 from postroom.pipelines.rows import document as row_document
 from postroom.pipelines.rows.definition import Rows
-from postroom.pipelines.watch import Watch
+from postroom.time_limit import TimeLimit
 
-#: From this size on somebody looks at the time. To have another thread read a small document takes twice as long as to
-#: read it.
-WATCHED_FROM = 1 << 16
+#: Smaller bodies have no time limit. Reading a small document on another thread takes twice as long.
+TIME_LIMIT_FROM = 1 << 16
 
 
 def receive(pipeline: ReceivePipeline, body: Body, context: Context, size: BatchSize) -> Iterator[Disassembled]:
@@ -47,14 +46,14 @@ def _batches(pipeline: ReceivePipeline, body: Body, context: Context, size: Batc
             else replace(batch, decoded=decoded.with_written(batch.written))
             for batch in batches
         )
-    watch = Watch(pipeline.seconds)
-    stages = ComponentStages(pipeline, watch)
-    return watch.over(lambda: stages.run(Message(context=context, parts=(Part(body=body),)), size))
+    time_limit = TimeLimit(pipeline.seconds)
+    stages = ComponentStages(pipeline, time_limit)
+    return time_limit.iterate(lambda: stages.run(Message(context=context, parts=(Part(body=body),)), size))
 
 
 def _of_format(pipeline: Format, body: Body, size: BatchSize) -> Iterator[Disassembled]:
-    if isinstance(pipeline, PassThrough) or body.size < WATCHED_FROM:
+    if isinstance(pipeline, PassThrough) or body.size < TIME_LIMIT_FROM:
         return formats.disassemble(pipeline, body, size)
-    watch = Watch(pipeline.call_seconds)
+    time_limit = TimeLimit(pipeline.call_seconds)
     name = type(pipeline).__name__
-    return watch.over(lambda: watch.each(name, formats.disassemble(pipeline, body, size)))
+    return time_limit.iterate(lambda: time_limit.each(name, formats.disassemble(pipeline, body, size)))

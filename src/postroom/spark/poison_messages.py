@@ -24,8 +24,8 @@ import psycopg
 
 from postroom.errors import MessageFailure, PostroomError, Unavailable
 from postroom.messagebox.connection import Connection
-from postroom.pipelines.watch import left_behind
 from postroom.spark.login import Login
+from postroom.time_limit import count_abandoned_threads
 
 _T = TypeVar("_T")
 _Failure = TypeVar("_Failure", bound=MessageFailure)
@@ -92,7 +92,7 @@ def worker_death(failure: type[_Failure], *, hint: str) -> _Failure:
 
 def fail_if_threads_leaked() -> None:
     """Raise Unavailable if earlier tasks have abandoned too many threads in this worker. Spark starts a new worker."""
-    threads = left_behind()
+    threads = count_abandoned_threads()
     if threads > MAX_LEAKED_THREADS:
         raise Unavailable(
             f"This worker has {threads} abandoned threads that are still running.",

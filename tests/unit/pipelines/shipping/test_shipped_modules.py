@@ -12,7 +12,7 @@ import pytest
 from postroom.errors import PipelineFailure
 from postroom.pipelines.shipping import modules as shipped_modules
 from postroom.pipelines.shipping.files import ShippedFiles
-from postroom.pipelines.watch import Watch
+from postroom.time_limit import TimeLimit
 
 #: For the modules of these tests.
 released = threading.Event()
@@ -27,12 +27,12 @@ def files_of(**contents: str) -> ShippedFiles:
 
 def watched(files: ShippedFiles, path: str, seconds: float) -> str:
     """The name of the module, as a pipeline would load it."""
-    watch = Watch(seconds)
+    time_limit = TimeLimit(seconds)
 
     def steps() -> Iterator[str]:
-        yield watch.call(path, lambda: shipped_modules.module_from(files, path).__name__)
+        yield time_limit.call(path, lambda: shipped_modules.module_from(files, path).__name__)
 
-    [name] = watch.over(steps)
+    [name] = time_limit.iterate(steps)
     return name
 
 

@@ -1,4 +1,4 @@
-"""A process whose interpreter hangs is killed. One that is only slow is not."""
+"""A worker whose interpreter hangs is killed, and one with too many abandoned threads is replaced."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import subprocess
 import sys
 
 import pytest
+
+from postroom.errors import Unavailable
+from postroom.spark import poison_messages
 
 BEGIN = """
 import re, time
@@ -47,3 +50,11 @@ while time.monotonic() - began < 1.0:
     keep(letters)
 """
     assert run(code).returncode == 0
+
+
+def test_a_worker_with_too_many_abandoned_threads_fails_its_next_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(poison_messages, "count_abandoned_threads", lambda: poison_messages.MAX_LEAKED_THREADS)
+    poison_messages.fail_if_threads_leaked()
+    monkeypatch.setattr(poison_messages, "count_abandoned_threads", lambda: poison_messages.MAX_LEAKED_THREADS + 1)
+    with pytest.raises(Unavailable, match="9 abandoned threads"):
+        poison_messages.fail_if_threads_leaked()
