@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from postroom.application.application import Application, DeclaredHost, DeclaredLocation, DeclaredSendPort
 
 
-def problems_of(application: Application, excused: Collection[object] = ()) -> list[Problem]:
-    """Every problem. ``excused`` holds properties and names that count as known, because what would have declared them
-    could not be run and is a problem of its own."""
+def problems_of(application: Application) -> list[Problem]:
+    """Return every problem, by file and line."""
     found: list[Problem] = []
 
     def add(place: Place, texts: Iterable[str]) -> None:
@@ -42,7 +41,7 @@ def problems_of(application: Application, excused: Collection[object] = ()) -> l
 
     found += application.schema_problems
     add(application.place, name_problems("application", application.name))
-    hosts = {DEFAULT_HOST.lower(), *(name.lower() for name in excused if isinstance(name, str))}
+    hosts = {DEFAULT_HOST.lower()}
     for host in application.hosts:
         if text := host_name_problem(host.name):
             add(host.place, [f"{text}."])
@@ -68,18 +67,18 @@ def problems_of(application: Application, excused: Collection[object] = ()) -> l
             location.place, (f"{_called('location', location)}: {text}" for text in _location_problems(location, hosts))
         )
         add(location.place, name_problems("location", location.name))
-    known = known_properties(application, excused)
+    known = known_properties(application)
     for port in application.send_ports:
         add(port.place, (f"{_called('send port', port)}: {text}" for text in _send_port_problems(port, hosts, known)))
         add(port.place, name_problems("send port", port.name))
-    found += group_problems(application, excused, known)
+    found += group_problems(application, known)
 
     found += _twice("hosts", application.hosts, "Declare it once.", lower=True)
     found += _twice("receive ports", application.receive_ports, "Chain the locations: .location(...).location(...).")
     found += _twice("locations", locations, "The name of a location is unique among all receive ports.")
     found += _twice("send ports", application.send_ports, "Give one of them another name.")
     found += _twice("send port groups", application.send_port_groups, "Give one of them another name.")
-    found += property_problems(application, excused)
+    found += property_problems(application)
     return sorted(dict.fromkeys(found), key=lambda problem: (problem.file, problem.line))
 
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from postroom.application.application import Application, DeclaredSendPort, DeclaredSendPortGroup
 
 
-def group_problems(application: Application, excused: Collection[object], known: list[Property]) -> Iterator[Problem]:
-    """Every problem of every group; names in ``excused`` count as ports that there are."""
+def group_problems(application: Application, known: list[Property]) -> Iterator[Problem]:
+    """Every problem of every group."""
     ports = {port.name: port for port in application.send_ports if isinstance(port.name, str)}
     for group in application.send_port_groups:
         texts = [
-            *(f"send port group {group.name!r}: {text}" for text in _problems(group, ports, excused, known)),
+            *(f"send port group {group.name!r}: {text}" for text in _problems(group, ports, known)),
             *name_problems("send port group", group.name),
         ]
         if isinstance(group.name, str) and group.name in ports:
@@ -32,21 +32,14 @@ def group_problems(application: Application, excused: Collection[object], known:
         yield from (Problem(text, group.place.file, group.place.line) for text in texts)
 
 
-def _problems(
-    group: DeclaredSendPortGroup,
-    ports: dict[str, DeclaredSendPort],
-    excused: Collection[object],
-    known: list[Property],
-) -> Iterator[str]:
-    yield from _member_problems(group.members, ports, excused)
+def _problems(group: DeclaredSendPortGroup, ports: dict[str, DeclaredSendPort], known: list[Property]) -> Iterator[str]:
+    yield from _member_problems(group.members, ports)
     yield from filter_problems(group.filter, known)
     yield from state_problems(group.state)
     yield from description_problems(group.description)
 
 
-def _member_problems(
-    members: Sequence[object], ports: dict[str, DeclaredSendPort], excused: Collection[object]
-) -> Iterator[str]:
+def _member_problems(members: Sequence[object], ports: dict[str, DeclaredSendPort]) -> Iterator[str]:
     names = []
     for member in members:
         name = getattr(member, "name", member)
@@ -54,9 +47,9 @@ def _member_problems(
             yield f"members has {member!r}, which is neither a send port nor the name of one."
             continue
         names.append(name)
-        if name not in ports and name not in excused:
+        if name not in ports:
             yield f"there is no send port {name!r} in this application{_near(name, ports)}."
-        elif name in ports and getattr(ports[name].adapter, "is_dynamic", False):
+        elif getattr(ports[name].adapter, "is_dynamic", False):
             yield f"send port {name!r} is dynamic; only static send ports can be members of a group."
     yield from (f"send port {name!r} is a member {count} times." for name, count in Counter(names).items() if count > 1)
 

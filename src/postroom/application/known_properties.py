@@ -8,7 +8,7 @@ is most often a slip of the pen, so it is refused.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -74,10 +74,9 @@ def compared(filter: Filter) -> Iterator[Property]:
         yield Property.from_key(key, value_type)
 
 
-def known_properties(application: Application, excused: Iterable[object] = ()) -> list[Property]:
+def known_properties(application: Application) -> list[Property]:
     """What text filters may name. What only a Python filter compares is among it: it is a problem there, not here."""
-    mentioned = (use.property for use in uses(application))
-    return [*SYSTEM_PROPERTIES.values(), *mentioned, *(each for each in excused if isinstance(each, Property))]
+    return [*SYSTEM_PROPERTIES.values(), *(use.property for use in uses(application))]
 
 
 def own_properties(application: Application) -> tuple[Property, ...]:
@@ -90,11 +89,10 @@ def own_properties(application: Application) -> tuple[Property, ...]:
     return tuple(mentioned[key] for key in sorted(mentioned) if key not in SYSTEM_PROPERTIES)
 
 
-def property_problems(application: Application, excused: Iterable[object] = ()) -> Iterator[Problem]:
-    """Properties that nobody makes known, and properties of two types. ``excused`` may hold further known ones."""
+def property_problems(application: Application) -> Iterator[Problem]:
+    """Properties that nobody makes known, and properties of two types."""
     mentions = list(uses(application))
     known = {use.property.key for use in mentions if use.makes_known} | SYSTEM_PROPERTIES.keys()
-    known |= {each.key for each in excused if isinstance(each, Property)}
     dotted = sorted(use.property.dotted for use in mentions if use.makes_known)
     for use in mentions:
         if use.property.key not in known:

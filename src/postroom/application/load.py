@@ -47,11 +47,11 @@ def load(path: Path) -> ApplicationDefinition:
 def read(path: Path) -> Loaded:
     """The same for who has more to say of an application with problems."""
     run = run_file(path)
-    found = {id(value): value for value in run.values.values() if isinstance(value, Application)}
+    found = {id(value): value for value in run.names.values() if isinstance(value, Application)}
     applications = list(found.values())
     problems = list(run.problems)
     for application in applications:
-        problems += problems_of(application, run.excused)
+        problems += problems_of(application)
     if not applications and not problems:
         problems.append(Problem('it declares no application; write app = Application("name").', str(path)))
     problems += [

@@ -82,42 +82,51 @@ def test_outside_of_a_load_a_wrong_comparison_raises_at_once(file: Path) -> None
         assert Property("Orders.Region", str) == 5
 
 
-def test_the_run_goes_on_after_a_statement_that_fails(file: Path) -> None:
-    problems = refused(
-        file,
-        """\
-        Bad = Property("NoNamespace", str)
-        app.send_port("One", adapters.Null(), filter=Bad == "x")
-        app.send_port("Two", adapters.File(5))
-        app.send_port("Three", adapters.Null(), filter=(Total > 5) and (Region == "EU"))
-        1 / 0
-        app.send_port("Four", adapters.Null(), priority=0)
-        unheard_of
-        """,
-    )
-    # The second line fails only because the first did.
-    assert lines(problems) == [1, 3, 4, 5, 6, 7]
-    assert problems[3][1] == "ZeroDivisionError: division by zero"
-    assert "unheard_of" in problems[5][1]
+@pytest.mark.parametrize(
+    ("failing", "said"),
+    [
+        ('Bad = Property("NoNamespace", str)', "NoNamespace"),
+        ('app.send_port("Two", adapters.File(5))', "adapters.File cannot be made"),
+        ('app.send_port("Two", adapters.Null(), filter=(Total > 5) and (Region == "EU"))', "and"),
+        ('pipelines.Json(promote={Region: "region"}, nonsense=1)', "nonsense"),
+        ('app.host("Fast", threads=5)', "threads"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("unheard_of", "unheard_of"),
+    ],
+)
+def test_a_file_runs_to_its_first_exception(file: Path, failing: str, said: str) -> None:
+    """As any module does. What only the rest of the file would have declared is not missed."""
+    body = f"""\
+    app.send_port("One", adapters.Null(), filter=Total >= "x", host="Later")
+    {failing}
+    app.host("Later")
+    1 / 0
+    """
+    problems = refused(file, body)
+    assert lines(problems) == [1, 2]
+    assert said in problems[1][1]
+    assert read(file).definition is None
 
 
-def test_what_a_failed_statement_would_have_declared_is_not_missed_elsewhere(file: Path) -> None:
-    head = HEAD.replace("app.property(Region, Total)\n", "")
-    problems = refused(
-        file,
-        """\
-        pipeline = pipelines.Json(promote={Region: "region"}, nonsense=1)
-        app.receive_port("In").location("drop", adapters.File("in"), pipeline=pipeline)
-        app.host("Fast", threads=5)
-        app.send_port("One", adapters.Null(), filter=Region == "EU", host="Fast")
-        app.send_port("Two", adapters.Null(), filter="Region == 'EU'")
-        app.send_port("Three", adapters.Null(), filter=Total > 5)
-        """,
-        head=head,
-    )
-    assert lines(problems) == [1, 3, 6]
-    assert "nonsense" in problems[0][1]
-    assert "Orders.Total" in problems[2][1]
+def test_nothing_of_a_module_is_run_twice(file: Path) -> None:
+    (file.parent / "log.py").write_text("entries = []\n")
+    body = """\
+    import log
+    log.entries.append(1)
+    @property
+    def later(): ...
+    class Scope:
+        seen = len(log.entries)
+    assert (Scope.seen, globals()["__name__"], __spec__.name) == (1, __name__, __name__)
+    """
+    file.write_text(HEAD + dedent(body))
+    assert load(file).name == "orders"
+
+
+def test_a_file_may_have_any_suffix(file: Path) -> None:
+    file = file.with_suffix(".orders")
+    file.write_text(HEAD)
+    assert load(file).name == "orders"
 
 
 def test_every_wrong_argument_of_a_pipeline_is_told(file: Path) -> None:
