@@ -38,11 +38,14 @@ class Claimer:
         self._in_doubt: uuid.UUID | None = None
 
     def claim(self, room: int, generation: int) -> int:
-        """How many messages were claimed, of those that there is room for."""
-        claimed = self._dequeue(room)
-        if self._work.put(claimed, generation):
-            self._in_doubt = None
-        return len(claimed)
+        """Claim as many messages as there is reserved room for. Return how many were claimed."""
+        try:
+            claimed = self._dequeue(room)
+            if self._work.put(claimed, generation):
+                self._in_doubt = None
+            return len(claimed)
+        finally:
+            self._work.release_room(room)
 
     def close(self) -> None:
         self._connection.close()

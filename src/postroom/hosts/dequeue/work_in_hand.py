@@ -32,6 +32,8 @@ class WorkInHand:
         self._emptied = threading.Condition(self._lock)
         self._settled = threading.Condition(self._lock)
         self._waiting: deque[ClaimedMessage] = deque()
+        # Room that claimers were given and have not filled yet. Two of them work at the same time.
+        self._reserved = 0
         # Somebody wants to know when no more than this many wait.
         self._looked_out_for = -1
         self._held: set[int] = set()
@@ -42,9 +44,10 @@ class WorkInHand:
     # -- the poller's side -------------------------------------------------------------------------------------
 
     def wait_for_room(self, timeout: float, *, when_empty: bool = False) -> tuple[int, int]:
-        """How many messages may be put in, and the generation to put them in with; no room while it is shut.
+        """Reserve room. Return how many messages may be put in, and the generation to put them in with.
 
-        There is room when half of it is free, or ``when_empty`` when nothing waits.
+        There is room when half of it is free, or ``when_empty`` when nothing waits; there is none while it is shut. The
+        caller returns the room with ``release_room`` after its claim.
         """
         most, changed = (0, self._emptied) if when_empty else (self._half, self._room_made)
         with self._lock:
@@ -52,14 +55,25 @@ class WorkInHand:
             self._looked_out_for = max(self._looked_out_for, most)
             if not self._has_room(most) and not self._ended:
                 changed.wait(timeout)
-            return self._half if self._has_room(most) else 0, self._generation
+            room = self._half if self._has_room(most) else 0
+            self._reserved += room
+            return room, self._generation
+
+    def release_room(self, room: int) -> None:
+        """Return reserved room, whether or not it was filled."""
+        with self._lock:
+            self._reserved -= room
+            self._room_made.notify()
+            self._emptied.notify()
 
     def _has_room(self, most: int) -> bool:
         if not self._open or self._ended:
             return False
         waiting = len(self._waiting)
         # What is done but not stored counts too: a slow MessageBox must slow down its threads.
-        return waiting <= most and len(self._held) - waiting <= 4 * self._half
+        return (
+            waiting <= most and waiting + self._reserved <= self._half and len(self._held) - waiting <= 4 * self._half
+        )
 
     def put(self, claimed: Sequence[ClaimedMessage], generation: int) -> bool:
         """False, and nothing is put in, if it was shut since the generation was read."""

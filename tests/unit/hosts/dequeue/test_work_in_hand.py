@@ -47,11 +47,18 @@ def taken(work: WorkInHand, count: int) -> Sequence[int]:
     return [message.seq for message in messages if message is not None]
 
 
+def find_room(work: WorkInHand, timeout: float, *, when_empty: bool = False) -> tuple[int, int]:
+    """Reserve room and return it at once, as a claimer does that found no messages."""
+    room, generation = work.wait_for_room(timeout, when_empty=when_empty)
+    work.release_room(room)
+    return room, generation
+
+
 def test_it_starts_shut_and_has_no_room() -> None:
     work = WorkInHand(10)
-    assert work.wait_for_room(0.0)[0] == 0
+    assert find_room(work, 0.0)[0] == 0
     work.reopen()
-    assert work.wait_for_room(0.0)[0] == 5
+    assert find_room(work, 0.0)[0] == 5
 
 
 def test_messages_are_taken_in_the_order_in_which_they_were_put() -> None:
@@ -64,19 +71,31 @@ def test_messages_are_taken_in_the_order_in_which_they_were_put() -> None:
 def test_there_is_room_while_at_most_half_of_it_is_taken() -> None:
     work = opened(10)
     work.put(claimed(*range(5)), 0)
-    assert work.wait_for_room(0.0)[0] == 5
+    assert find_room(work, 0.0)[0] == 5
     work.put(claimed(*range(5, 10)), 0)
-    assert work.wait_for_room(0.0)[0] == 0
+    assert find_room(work, 0.0)[0] == 0
     taken(work, 5)
-    assert work.wait_for_room(0.0)[0] == 5
+    assert find_room(work, 0.0)[0] == 5
+
+
+def test_room_that_one_claimer_has_reserved_is_not_given_to_another() -> None:
+    work = opened(10)
+    room, generation = work.wait_for_room(0.0)
+    helper_room, _ = work.wait_for_room(0.0, when_empty=True)
+    assert (room, helper_room) == (5, 5)
+    work.put(claimed(*range(5)), generation)
+    work.release_room(room)
+    assert find_room(work, 0.0)[0] == 0, "the helper fills the other half"
+    work.release_room(helper_room)
+    assert find_room(work, 0.0)[0] == 5
 
 
 def test_a_helper_finds_room_only_when_nothing_waits() -> None:
     work = opened(10)
     work.put(claimed(1), 0)
-    assert work.wait_for_room(0.0, when_empty=True)[0] == 0
+    assert find_room(work, 0.0, when_empty=True)[0] == 0
     taken(work, 1)
-    assert work.wait_for_room(0.0, when_empty=True)[0] == 5
+    assert find_room(work, 0.0, when_empty=True)[0] == 5
 
 
 def test_what_is_not_settled_takes_room_too() -> None:
@@ -84,9 +103,9 @@ def test_what_is_not_settled_takes_room_too() -> None:
     for seq in range(5):
         work.put(claimed(seq), 0)
         taken(work, 1)
-    assert work.wait_for_room(0.0)[0] == 0
+    assert find_room(work, 0.0)[0] == 0
     work.settle([0, 1])
-    assert work.wait_for_room(0.0)[0] == 1
+    assert find_room(work, 0.0)[0] == 1
 
 
 def test_of_what_many_threads_take_nothing_is_lost_and_nothing_taken_twice() -> None:
@@ -103,7 +122,7 @@ def test_of_what_many_threads_take_nothing_is_lost_and_nothing_taken_twice() -> 
         thread.start()
     forgotten: list[int] = []
     for first in range(0, 20_000, 50):
-        assert work.put(claimed(*range(first, first + 50)), work.wait_for_room(30.0)[1])
+        assert work.put(claimed(*range(first, first + 50)), find_room(work, 30.0)[1])
         if first % 1000 == 0:
             forgotten += [message.seq for message in work.shut()]
             work.reopen()
@@ -122,17 +141,17 @@ def test_shut_forgets_what_waits_and_remembers_what_is_under_way() -> None:
     taken(work, 1)
     assert [message.seq for message in work.shut()] == [2, 3]
     assert work.held == [1]
-    assert work.wait_for_room(0.0)[0] == 0
+    assert find_room(work, 0.0)[0] == 0
 
 
 def test_a_claim_from_before_it_was_shut_is_refused_even_after_it_is_open_again() -> None:
     work = opened(10)
-    _, generation = work.wait_for_room(0.0)
+    _, generation = find_room(work, 0.0)
     work.shut()
     assert not work.put(claimed(1), generation)
     work.reopen()
     assert not work.put(claimed(1), generation)
-    assert work.put(claimed(1), work.wait_for_room(0.0)[1])
+    assert work.put(claimed(1), find_room(work, 0.0)[1])
 
 
 def test_while_it_is_shut_threads_wait_and_at_its_end_they_go() -> None:
@@ -152,7 +171,7 @@ def test_waiting_for_room_ends_when_room_is_made() -> None:
     work = opened(2)
     work.put(claimed(1, 2), 0)
     rooms: list[int] = []
-    thread = threading.Thread(target=lambda: rooms.append(work.wait_for_room(30.0)[0]))
+    thread = threading.Thread(target=lambda: rooms.append(find_room(work, 30.0)[0]))
     thread.start()
     taken(work, 1)
     thread.join(PATIENCE)
@@ -172,7 +191,7 @@ def test_a_helper_is_told_when_the_last_one_is_taken() -> None:
     work = opened(4)
     work.put(claimed(1, 2, 3, 4), 0)
     rooms: list[int] = []
-    thread = threading.Thread(target=lambda: rooms.append(work.wait_for_room(30.0, when_empty=True)[0]))
+    thread = threading.Thread(target=lambda: rooms.append(find_room(work, 30.0, when_empty=True)[0]))
     thread.start()
     taken(work, 4)
     thread.join(PATIENCE)
