@@ -76,7 +76,7 @@ def _latency(box: MeasuredBox, is_done: Callable[[MeasuredBox, str], bool]) -> f
                 raise TimeoutError("the message did not arrive in time")
             time.sleep(0.002)
         times.append(time.perf_counter() - started)
-        while box.one("SELECT count(*) FROM claims"):
+        while box.one("SELECT count(*) FROM file_claims"):
             time.sleep(0.01)
         time.sleep(0.3)
         box.empty()
@@ -148,7 +148,7 @@ class _Pass:
             if rows:
                 with self._login.connect("forgets") as connection:
                     connection.execute(
-                        "DELETE FROM claims WHERE interchange_id = ANY (%s::uuid[])",
+                        "DELETE FROM file_claims WHERE interchange_id = ANY (%s::uuid[])",
                         ([row["interchange_id"] for row in rows],),
                     )
             yield pa.RecordBatch.from_pydict({"name": [row["name"] for row in rows]})

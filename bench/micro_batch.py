@@ -78,7 +78,7 @@ def _batches(box: MeasuredBox, process: subprocess.Popen[str]) -> _Steps:
     for _ in range(_BATCHES):
         claim.complete(box.connection, write_claims(box, content))
         started = time.monotonic()
-        while box.one("SELECT count(*) FROM claims"):
+        while box.one("SELECT count(*) FROM file_claims"):
             if time.monotonic() - started > _PATIENCE_SECONDS:
                 raise TimeoutError("the batch does not end")
             time.sleep(0.005)

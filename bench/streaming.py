@@ -62,7 +62,7 @@ def stream(box: MeasuredBox, contents: Sequence[bytes], messages: int) -> float:
         time.sleep(0.03)  # asking takes from what is measured
     elapsed = time.perf_counter() - started
     assert box.one("SELECT count(*) FROM spool") == messages
-    while box.one("SELECT count(*) FROM claims"):
+    while box.one("SELECT count(*) FROM file_claims"):
         time.sleep(0.01)
     box.empty()
     return messages / elapsed

@@ -83,7 +83,7 @@ def test_a_file_is_read_in_splits_and_every_row_is_a_message(box: Box, folder: P
     starts = "SELECT DISTINCT (context->'written'->>'Postroom#SplitStart')::int FROM spool"
     assert len(box.connection.execute(starts).fetchall()) > 5
     assert not [path for path in folder.rglob("*") if path.is_file()]
-    assert (box.count("claims"), box.count("splits")) == (0, 0)
+    assert (box.count("file_claims"), box.count("splits")) == (0, 0)
 
 
 def parquet(path: Path, count: int) -> None:
@@ -211,12 +211,12 @@ def test_too_many_bad_rows_stop_the_location_until_somebody_says_otherwise(
     assert listed.problems == ["bad.csv: 3 of 13 rows are bad, and bad_rows allows 2"]
     box.connection.execute("UPDATE receive_locations SET adapter = adapter || '{\"bad_rows\": 3}'")
     box.connection.execute('UPDATE receive_locations SET pipeline = pipeline || \'{"body": "csv"}\'')
-    box.connection.execute("UPDATE claims SET state = 2, problem = NULL")
+    box.connection.execute("UPDATE file_claims SET state = 2, problem = NULL")
     [location] = receive_locations(box.connection)
     assert receive(location)["published"] == 10
     # The limit is the new one; the pipeline is the one that the file was begun with.
     assert {body["region"] for body in bodies_of_good_rows(box)} == {"EU"}
-    assert box.count("claims") == 0
+    assert box.count("file_claims") == 0
 
 
 def test_a_file_that_cannot_be_read_does_not_hold_up_the_others(
@@ -231,5 +231,5 @@ def test_a_file_that_cannot_be_read_does_not_hold_up_the_others(
     assert (counts["files"], counts["rows"], counts["published"]) == (1, 30, 30)
     assert box.queued() == {"Everything": 30}
     assert "broken.parquet could not be received" in caplog.text
-    assert box.one("SELECT state FROM claims") == 5
-    assert "broken.parquet" in box.one("SELECT problem FROM claims")
+    assert box.one("SELECT state FROM file_claims") == 5
+    assert "broken.parquet" in box.one("SELECT problem FROM file_claims")

@@ -100,5 +100,5 @@ def test_an_executor_that_is_killed_in_the_middle_of_a_batch_loses_nothing_and_r
     bodies = "SELECT count(DISTINCT convert_from(p.body, 'UTF8')::jsonb->>'n') FROM parts p"
     assert box.one(bodies) == _MESSAGES
     assert box.one(_PUBLISHED) == _MESSAGES
-    assert box.count("claims") == 0
+    assert box.count("file_claims") == 0
     assert not list(folder.glob("*.jsonl"))

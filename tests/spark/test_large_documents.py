@@ -67,5 +67,5 @@ def test_large_documents_that_were_written_arrive_whole_and_once(
         assert box.count("parts WHERE body IS NULL") == 2 * len(names)
         # Three fragments of each large one, and none twice.
         assert box.count("fragments") == 3 * 2 * len(names)
-        assert (box.count("claims"), box.suspended()) == (0, [])
+        assert (box.count("file_claims"), box.suspended()) == (0, [])
     assert not any(path.is_file() for path in folder.rglob("*"))

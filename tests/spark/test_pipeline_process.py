@@ -98,7 +98,7 @@ def test_locations_come_and_go_while_it_runs(
         (folder / "one" / "e.json").write_bytes(ORDER)
         locations.schedule(box.connection, "one", Schedule(start="2000-12-31"))
         wait_for_messages(box, 5)
-        wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
+        wait_until(lambda: box.count("file_claims") == 0, what="an empty table of claims")
         counts = process.stop()
     assert counts == {"files": 5, "published": 5, "suspended": 0, "routed": 0, "dropped": 0, "empty": 0}
     sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name IN ('postroom claims', 'postroom stream')"
@@ -133,7 +133,7 @@ def test_a_stream_that_failed_is_started_again(
     with running(session, box, login, tmp_path):
         (folder / "a.json").write_bytes(ORDER)
         wait_for_messages(box, 1)
-        wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
+        wait_until(lambda: box.count("file_claims") == 0, what="an empty table of claims")
         # The stream can be asked and claims can be made, but nothing can be published.
         hosts = sql.Identifier(_hosts_role(box))
         box.connection.execute(sql.SQL("REVOKE EXECUTE ON FUNCTION take_receipts FROM {}").format(hosts))
@@ -161,11 +161,11 @@ def test_a_second_process_of_the_host_stands_by(
         wait_until(lambda: box.one(claimers) == 2, what="both at work")
         (folder / "b.json").write_bytes(ORDER)
         wait_for_messages(box, 2)
-        wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
+        wait_until(lambda: box.count("file_claims") == 0, what="an empty table of claims")
         assert first.stop()["files"] == 2
         (folder / "c.json").write_bytes(ORDER)
         wait_for_messages(box, 3)
-        wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
+        wait_until(lambda: box.count("file_claims") == 0, what="an empty table of claims")
         assert second.stop()["files"] == 1
 
 

@@ -39,7 +39,7 @@ def test_a_file_that_hangs_its_worker_is_suspended_and_the_stream_continues(
 
     def all_done() -> bool:
         assert query.isActive, query.exception()
-        return box.count("claims") == 0
+        return box.count("file_claims") == 0
 
     wait_until(all_done, what="an empty table of claims")
     assert query.isActive, "the same query, which has never failed"

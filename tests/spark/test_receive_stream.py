@@ -52,7 +52,7 @@ def test_files_are_published_by_several_tasks_and_are_gone(
     assert claim(location) == 20
     query = start_stream(location)
     wait_for_messages(box, 20, query)
-    wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
+    wait_until(lambda: box.count("file_claims") == 0, what="an empty table of claims")
     assert box.queued() == {"Europe": 20}
     assert not [path for path in folder.rglob("*") if path.is_file()]
     interchanges = "SELECT context->'written'->>k FROM spool, jsonb_object_keys(context->'written') k WHERE k LIKE %s"
@@ -113,7 +113,7 @@ def test_an_array_of_documents_comes_apart_in_the_workers(
     (folder / "empty.json").write_bytes(b'{"orders": []}')
     claim(location)
     wait_for_messages(box, 3, start_stream(location))
-    wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
+    wait_until(lambda: box.count("file_claims") == 0, what="an empty table of claims")
     assert sorted(body for (body,) in box.connection.execute("SELECT body FROM parts") if body) == [order(1), order(3)]
     fragments = box.connection.execute("SELECT body FROM fragments ORDER BY number").fetchall()
     assert b"".join(body for (body,) in fragments) == large
@@ -174,7 +174,7 @@ def test_bad_files_are_suspended_or_routed_and_the_tally_says_so(
     assert box.queued() == ({"Europe": 2, "Errors": 2} if routed else {"Europe": 2})
     reports = ["ROUTING"]
     assert sorted(code for code, _ in box.suspended()) == (reports if routed else ["PIPELINE", "ROUTING", *reports])
-    assert box.count("claims") == 0
+    assert box.count("file_claims") == 0
 
 
 def test_the_workers_keep_their_connections_and_follow_the_subscriptions(
@@ -206,13 +206,13 @@ def test_a_batch_that_runs_again_publishes_nothing_twice(
     claim(location)
     bring_back = keep_claims(box)
     assert start_stream(location, once=True).awaitTermination(PATIENCE)
-    assert box.count("claims") == 0
+    assert box.count("file_claims") == 0
     bring_back()
     again = start_stream(location, once=True)
     assert again.awaitTermination(PATIENCE)
     assert again.exception() is None
     assert box.queued() == {"Europe": 6}
-    assert box.count("claims") == 0
+    assert box.count("file_claims") == 0
     assert not any(path.is_file() for path in folder.rglob("*"))
 
 
@@ -275,7 +275,7 @@ def test_a_file_that_ends_its_worker_is_suspended_and_the_stream_goes_on(
     assert claim(location) == 6
     query = start_stream(location)
     wait_for_messages(box, 6, query)
-    wait_until(lambda: box.count("claims") == 0, what="an empty table of claims")
+    wait_until(lambda: box.count("file_claims") == 0, what="an empty table of claims")
     assert query.isActive, "the same query, which has never failed"
     assert box.queued() == {"Europe": 5}
     assert box.suspended() == [("PIPELINE", True)]

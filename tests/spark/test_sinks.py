@@ -233,7 +233,9 @@ def test_a_sink_gets_its_turn_while_tasks_that_receive_are_held_back(
 
     try:
         wait_for(2 * CHUNK_ROWS)
-        assert box.count("claims") == 2, "neither file is published to its end, and the tasks have left their cores"
+        assert box.count("file_claims") == 2, (
+            "neither file is published to its end, and the tasks have left their cores"
+        )
         set_load(box, queued=0)
         wait_for(2 * CHUNK_ROWS + 2)
     finally:

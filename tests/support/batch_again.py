@@ -12,7 +12,7 @@ from tests.support.box import Box
 def keep_claims(box: Box) -> Callable[[], None]:
     """Remembers what is claimed now, and the files; what is returned brings both back."""
     with box.connection.cursor() as cursor:
-        claimed = cursor.execute("SELECT * FROM claims").fetchall()
+        claimed = cursor.execute("SELECT * FROM file_claims").fetchall()
         assert cursor.description is not None
         names = [column.name for column in cursor.description]
     rows = [dict(zip(names, row, strict=True)) for row in claimed]
@@ -20,7 +20,7 @@ def keep_claims(box: Box) -> Callable[[], None]:
 
     def bring_back() -> None:
         with box.connection.cursor() as cursor:
-            cursor.executemany(f"INSERT INTO claims VALUES ({', '.join(['%s'] * len(names))})", claimed)
+            cursor.executemany(f"INSERT INTO file_claims VALUES ({', '.join(['%s'] * len(names))})", claimed)
         for path, (content, modified_ns) in copies.items():
             path.write_bytes(content)
             os.utime(path, ns=(modified_ns, modified_ns))

@@ -128,7 +128,7 @@ class Besieged:
 
             def claimed() -> list[dict[str, Any]]:
                 rows = connection.execute(
-                    "SELECT to_jsonb(c) FROM messagebox.claims c WHERE state = 2 AND name = ANY (%s)", (names,)
+                    "SELECT to_jsonb(c) FROM messagebox.file_claims c WHERE state = 2 AND name = ANY (%s)", (names,)
                 )
                 return [row for (row,) in rows]
 
@@ -143,17 +143,17 @@ class Besieged:
         assert self.stored(batch.numbers) == 0, "not cleaned up yet"
         with self._connect() as connection, connection.transaction():
             connection.execute(
-                "INSERT INTO messagebox.claims"
+                "INSERT INTO messagebox.file_claims"
                 " (interchange_id, number, location_id, name, path, size, modified_ns, state)"
-                " SELECT interchange_id, nextval('messagebox.claim_number'), location_id, name, path, size,"
+                " SELECT interchange_id, nextval('messagebox.file_claim_number'), location_id, name, path, size,"
                 "        modified_ns, 2"
-                "   FROM jsonb_populate_recordset(NULL::messagebox.claims, %s)",
+                "   FROM jsonb_populate_recordset(NULL::messagebox.file_claims, %s)",
                 (Jsonb(batch.rows),),
             )
             for row in batch.rows:
                 Path(row["path"]).hardlink_to(batch.folder / row["interchange_id"])
         ids = [uuid.UUID(row["interchange_id"]) for row in batch.rows]
-        count = "SELECT count(*) FROM messagebox.claims WHERE interchange_id = ANY (%s)"
+        count = "SELECT count(*) FROM messagebox.file_claims WHERE interchange_id = ANY (%s)"
         wait_until(lambda: self.ask(count, ids) == 0, what="the batch that came again to be finished with")
         assert not [row["path"] for row in batch.rows if Path(row["path"]).exists()]
 

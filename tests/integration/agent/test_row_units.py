@@ -179,7 +179,7 @@ def test_other_rows_than_were_published_are_refused(
 @pytest.fixture
 def task(box: Box, location: ReceiveLocation) -> Iterator[BulkTask]:
     box.connection.execute(
-        "INSERT INTO claims (interchange_id, location_id, name, path, state, number, size)"
+        "INSERT INTO file_claims (interchange_id, location_id, name, path, state, number, size)"
         " VALUES (%s, %s, 'a', 'a', 2, 1, 100)",
         (uuid.UUID(int=1), location.location_id),
     )
@@ -198,7 +198,7 @@ def test_bad_rows_are_counted_over_all_splits_of_a_file(box: Box, task: BulkTask
     third = task.receive(split(100, batch(7, 8), batch(9, 10, bad=1), batch(11)))
     assert third.stopped
     assert third.rows == 2
-    assert box.one("SELECT problem FROM claims") == "3 of 10 rows are bad, and bad_rows allows 2"
+    assert box.one("SELECT problem FROM file_claims") == "3 of 10 rows are bad, and bad_rows allows 2"
     # Tasks that have not begun do not begin any more; and nobody takes that for done.
     late = task.receive(split(150, batch(12)))
     assert (late.rows, late.stopped) == (0, True)
@@ -333,5 +333,5 @@ def test_the_receipts_of_a_file_stay_until_it_is_finished(box: Box, task: BulkTa
     task.receive(split(0, batch(1, 2), batch(3)))
     purge = "SELECT purge_receipts('7 days', now() + interval '30 days')"
     assert box.one(purge) == 0
-    box.connection.execute("DELETE FROM claims")
+    box.connection.execute("DELETE FROM file_claims")
     assert box.one(purge) == 2

@@ -219,7 +219,7 @@ def test_a_file_that_vanishes_during_pick_up_leaves_nothing(
 
     monkeypatch.setattr(claims, "begin", remove)
     assert claimer.scan().claimed == 1
-    assert box.one("SELECT array_agg(name) FROM claims") == ["stays.json"]
+    assert box.one("SELECT array_agg(name) FROM file_claims") == ["stays.json"]
 
 
 def test_only_so_many_files_are_claimed_ahead(
@@ -230,7 +230,7 @@ def test_only_so_many_files_are_claimed_ahead(
     claimer = make_claimer(most_outstanding=3)
     assert scan_until_settled(claimer, clock) == 3
     assert claimer.scan().claimed == 0
-    box.connection.execute("DELETE FROM claims WHERE name IN (SELECT min(name) FROM claims)")
+    box.connection.execute("DELETE FROM file_claims WHERE name IN (SELECT min(name) FROM file_claims)")
     assert claimer.scan().claimed == 0  # there may be more room in a moment
     assert claimer.scan().claimed == 1
     assert len(list(folder.glob("*.json"))) == 3

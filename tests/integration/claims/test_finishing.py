@@ -43,7 +43,7 @@ def claim_all(claimer: Claimer, clock: MovedClock) -> None:
 
 
 def states(box: Box) -> list[int]:
-    return [state for (state,) in box.connection.execute("SELECT state FROM claims ORDER BY name")]
+    return [state for (state,) in box.connection.execute("SELECT state FROM file_claims ORDER BY name")]
 
 
 def test_a_published_file_is_removed_and_forgotten(
@@ -55,7 +55,7 @@ def test_a_published_file_is_removed_and_forgotten(
     [received] = task.receive([claim])
     assert (received.interchange_id, received.published, received.suspended) == (claim.interchange_id, 1, 0)
     assert not claim.path.exists()
-    assert box.count("claims") == 0
+    assert box.count("file_claims") == 0
     context = box.one("SELECT context FROM spool")
     assert str(folder / "a.json") in context["written"].values()
 
@@ -69,7 +69,7 @@ def test_a_file_that_cannot_be_read_as_a_message_is_suspended_and_removed(
     assert (received.published, received.suspended) == (0, 1)
     assert box.suspended() == [("PIPELINE", True)]
     assert box.one("SELECT body FROM parts") == b"{broken"
-    assert box.count("claims") == 0
+    assert box.count("file_claims") == 0
 
 
 def test_a_file_that_grew_before_it_was_read_settles_again(
@@ -117,14 +117,14 @@ def test_a_file_that_grew_after_it_was_published_is_kept_and_reported(
     assert box.queued() == {"Everything": 1}
     [kept] = (folder / ".postroom" / "kept").iterdir()
     assert kept.read_bytes() == ORDER + b" too late"
-    assert str(kept) in box.one("SELECT problem FROM claims WHERE state = 3")
+    assert str(kept) in box.one("SELECT problem FROM file_claims WHERE state = 3")
     clock.move(3)
     assert str(kept) in claimer.scan().problems[0]
     assert kept.exists()
     kept.unlink()  # somebody has seen to it
     clock.move(3)
     assert claimer.scan().problems == ()
-    assert box.count("claims") == 0
+    assert box.count("file_claims") == 0
 
 
 def test_a_file_that_somebody_took_away_is_reported_until_the_next_start(
@@ -146,7 +146,7 @@ def test_a_file_that_somebody_took_away_is_reported_until_the_next_start(
     assert "is gone" in claimer.scan().problems[0]
     claimer.release()
     assert make_claimer().scan().active
-    assert box.count("claims") == 0
+    assert box.count("file_claims") == 0
 
 
 def test_a_file_that_was_taken_away_and_is_back_goes_on(
@@ -193,7 +193,7 @@ def test_one_file_that_cannot_be_received_is_suspended_and_does_not_hold_up_the_
         fail_on_poison(patched, "receive")
         assert sorted((one.published, one.suspended) for one in task.receive(claimed())) == [(0, 1), (1, 0), (1, 0)]
     assert box.queued() == {"Everything": 2}
-    assert box.count("claims") == 0
+    assert box.count("file_claims") == 0
     assert box.suspended() == [("PIPELINE", True)]
     reason = box.one("SELECT error_description FROM suspended_queue")
     assert "a defect in the agent" in reason
@@ -219,7 +219,7 @@ def test_one_file_that_cannot_even_be_suspended_is_kept_where_it_is(
         fail_on_poison(patched, "refuse")
         assert len(task.receive(claimed())) == 2
     assert box.queued() == {"Everything": 2}
-    assert "a defect in the agent" in box.one("SELECT problem FROM claims WHERE name = 'poison.json'")
+    assert "a defect in the agent" in box.one("SELECT problem FROM file_claims WHERE name = 'poison.json'")
     clock.move(3)
     assert "poison.json could not be received" in claimer.scan().problems[0]
     claimer.release()
@@ -229,7 +229,7 @@ def test_one_file_that_cannot_even_be_suspended_is_kept_where_it_is(
         again.scan()
     task.receive(claimed())
     assert box.queued() == {"Everything": 3}
-    assert box.count("claims") == 0
+    assert box.count("file_claims") == 0
 
 
 @pytest.fixture
@@ -266,7 +266,7 @@ def test_an_archived_file_never_takes_the_place_of_another(
     assert sorted(path.read_bytes() for path in archive.iterdir()) == bodies
     assert (archive / "daily.json").read_bytes() == bodies[0]
     assert all(path.suffix == ".json" for path in archive.iterdir())
-    assert box.count("claims") == 0
+    assert box.count("file_claims") == 0
 
 
 RACES = 60
@@ -364,7 +364,7 @@ def test_a_file_that_cannot_be_archived_stays_and_is_tried_again(
     clock.move(3)
     claimer.scan()
     assert (archive / "a.json").read_bytes() == ORDER
-    assert box.count("claims") == 0
+    assert box.count("file_claims") == 0
 
 
 def test_an_empty_task_warms_the_worker_up(task: ReceiveTask, box: Box) -> None:
@@ -396,7 +396,7 @@ def test_a_file_without_documents_is_finished_with_and_named_in_the_log(
     assert received.empty
     assert "nightly: monday.jsonl is empty (2 bytes)" in caplog.text
     assert not [path for path in folder.rglob("*.jsonl") if path.is_file()]
-    assert box.count("claims") == 0
+    assert box.count("file_claims") == 0
 
 
 def test_an_attempt_that_was_given_up_does_not_bring_back_what_another_has_published(
@@ -410,4 +410,4 @@ def test_an_attempt_that_was_given_up_does_not_bring_back_what_another_has_publi
     claims.hold(box.connection, claim, ClaimState.MISSING, "It is gone.")
     claims.settle_again(box.connection, [claim.interchange_id])
     assert states(box) == [ClaimState.PUBLISHED]
-    assert box.one("SELECT problem FROM claims") == "It is kept aside."
+    assert box.one("SELECT problem FROM file_claims") == "It is kept aside."

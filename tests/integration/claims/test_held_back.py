@@ -76,7 +76,7 @@ def test_a_file_comes_again_where_it_was_left(
         scan_until_settled(claimer, clock)
     task.receive(claimed())
     assert published(box) == ["a"] * 25 + ["b"] * 5
-    assert box.count("claims") == 0
+    assert box.count("file_claims") == 0
     assert not list(claimer.private_folder.iterdir())
 
 

@@ -80,7 +80,7 @@ class Street:
 
     def states(self) -> dict[str, ClaimState]:
         rows = self.box.connection.execute(
-            "SELECT name, state FROM claims WHERE location_id = %s", (self.location.location_id,)
+            "SELECT name, state FROM file_claims WHERE location_id = %s", (self.location.location_id,)
         )
         return {name: ClaimState(state) for name, state in rows}
 

@@ -64,7 +64,7 @@ def test_files_are_claimed_by_time_whatever_their_names(
     for name, at in (("a", 30), ("b", 10), ("c", 20)):
         os.utime(folder / f"{name}.json", (at, at))
     assert scan_until_settled(make_claimer(by_time), clock) == 3
-    rows = box.connection.execute("SELECT name FROM claims ORDER BY number").fetchall()
+    rows = box.connection.execute("SELECT name FROM file_claims ORDER BY number").fetchall()
     assert rows == [("b.json",), ("c.json",), ("a.json",)]
 
 
@@ -144,7 +144,7 @@ def test_run_twice_nothing_is_published_twice_nor_out_of_order(
     task.receive(given[:2])
     task.receive(given)
     assert published(box) == list("abc")
-    assert box.count("claims") == 0
+    assert box.count("file_claims") == 0
 
 
 def test_what_cannot_be_read_is_suspended_for_good_and_the_next_goes_on(

@@ -44,7 +44,7 @@ def run_to_the_end(box: Box, location: ReceiveLocation, home: Path, folder: Path
             clock.move(3)
             if claimer.scan().active:
                 task.receive(claims.between(connection, location.location_id, 0, 1 << 60))
-            return not box.count("claims") and not any(path.is_file() for path in folder.rglob("*"))
+            return not box.count("file_claims") and not any(path.is_file() for path in folder.rglob("*"))
 
         try:
             wait_until(is_done, what="a folder and a table with nothing in them")
@@ -110,7 +110,7 @@ def test_a_file_whose_row_is_gone_is_published_under_its_own_id(
     clock.move(1)
     claimer.scan()
     [before] = claimed()
-    box.connection.execute("DELETE FROM claims")  # a database that was set back
+    box.connection.execute("DELETE FROM file_claims")  # a database that was set back
     clock.move(3)
     assert claimer.scan().settling == 1
     clock.move(3)
@@ -139,7 +139,7 @@ def test_a_file_that_comes_back_after_it_was_published_is_not_published_again(
     clock.move(3)
     claimer.scan()
     assert not claim.path.exists()
-    assert box.count("claims") == 0
+    assert box.count("file_claims") == 0
     assert box.queued() == {"Everything": 1}
 
 

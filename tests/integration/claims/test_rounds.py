@@ -79,7 +79,7 @@ def test_what_was_put_aside_is_tried_again_by_the_next_run_and_what_was_taken_aw
     again = make_claimer(now)
     assert in_rounds(again, lambda: task.receive(claimed()), settle=timedelta(), stopping=threading.Event())
     assert box.queued() == {"Everything": 2}
-    assert box.one("SELECT count(*) FROM claims") == 0
+    assert box.one("SELECT count(*) FROM file_claims") == 0
 
 
 def test_what_cannot_be_published_does_not_keep_it_from_ending(
@@ -169,7 +169,7 @@ def test_so_are_those_of_a_location_outside_its_schedule(
     served = _served(box)
     assert served is not None
     assert not served.enabled
-    box.connection.execute("UPDATE claims SET state = 5, problem = 'it cannot be read'")
+    box.connection.execute("UPDATE file_claims SET state = 5, problem = 'it cannot be read'")
     assert _served(box) is None, "what was put aside is tried again when the location is"
     locations.schedule(box.connection, "drop", None)
     served = _served(box)

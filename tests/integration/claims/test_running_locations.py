@@ -175,7 +175,7 @@ def test_a_batch_that_has_published_all_is_counted_however_late_it_ends(
     running = RunningLocation(NO_SESSION, location, login=login, home=tmp_path)
     if claimed:  # it is not at its end, and not waited for
         box.connection.execute(
-            "INSERT INTO claims (interchange_id, location_id, name, path, state, number)"
+            "INSERT INTO file_claims (interchange_id, location_id, name, path, state, number)"
             " VALUES (gen_random_uuid(), %s, 'a', 'a', 2, 1)",
             (location.location_id,),
         )

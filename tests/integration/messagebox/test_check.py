@@ -45,8 +45,8 @@ DAMAGES = {
         "transient_rows_left_behind"
     },
     "UPDATE work_queue SET claim_id = gen_random_uuid(), claimed_by = 4711": {"claims_of_the_dead"},
-    "ALTER TABLE claims DROP CONSTRAINT claims_location;"
-    " INSERT INTO claims (interchange_id, location_id, name, path)"
+    "ALTER TABLE file_claims DROP CONSTRAINT file_claims_location;"
+    " INSERT INTO file_claims (interchange_id, location_id, name, path)"
     " VALUES (gen_random_uuid(), gen_random_uuid(), 'a', 'in/a')": {"taken_in_without_location"},
     "ALTER TABLE inbox DROP CONSTRAINT inbox_location;"
     " INSERT INTO inbox (interchange_id, location_id, context, size)"

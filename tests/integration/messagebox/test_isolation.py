@@ -134,19 +134,20 @@ def test_any_host_may_publish_to_any_host(box: Box, other: Connection) -> None:
 def test_a_host_does_not_see_the_claims_and_instances_of_another(box: Box, other: Connection) -> None:
     location = box.add_location()
     box.connection.execute(
-        "INSERT INTO claims (interchange_id, location_id, name, path) VALUES (gen_random_uuid(), %s, 'a', 'in/a')",
+        "INSERT INTO file_claims (interchange_id, location_id, name, path) VALUES (gen_random_uuid(), %s, 'a', 'in/a')",
         (location.location_id,),
     )
     box.connection.execute(
         "INSERT INTO host_instances (host_id, server, pid) VALUES (%s, 'elsewhere', 1)", (box.host().host_id,)
     )
-    for table in ("claims", "host_instances"):
+    for table in ("file_claims", "host_instances"):
         assert other.execute(f"SELECT * FROM {table}").fetchall() == []
         assert other.execute(f"DELETE FROM {table}").rowcount == 0
         assert box.count(table) == 1
     with pytest.raises(errors.InsufficientPrivilege, match="row-level security"):
         other.execute(
-            "INSERT INTO claims (interchange_id, location_id, name, path) VALUES (gen_random_uuid(), %s, 'b', 'in/b')",
+            "INSERT INTO file_claims (interchange_id, location_id, name, path)"
+            " VALUES (gen_random_uuid(), %s, 'b', 'in/b')",
             (location.location_id,),
         )
 

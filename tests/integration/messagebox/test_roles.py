@@ -61,7 +61,7 @@ MAY: list[tuple[str, tuple[str, ...]]] = [
     ("SELECT count(*) FROM work_queue", PEOPLE),
     ("SELECT * FROM suspended_queue", PEOPLE),
     ("SELECT * FROM default_q", (ADMINISTRATOR,)),
-    ("SELECT * FROM claims", ALL_ROLES),
+    ("SELECT * FROM file_claims", ALL_ROLES),
     ("SELECT * FROM host_instances", ALL_ROLES),
     ("SELECT * FROM job_runs", ALL_ROLES),
     ("SELECT id, filter, state FROM subscriptions", ALL_ROLES),

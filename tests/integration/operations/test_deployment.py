@@ -276,12 +276,12 @@ def test_a_property_keeps_its_type_after_its_application_forgot_it(connection: C
 def test_a_location_with_files_in_hand_is_not_removed(connection: Connection) -> None:
     deploy(connection, orders())
     connection.execute(
-        "INSERT INTO claims (interchange_id, location_id, name, path, state)"
+        "INSERT INTO file_claims (interchange_id, location_id, name, path, state)"
         " SELECT gen_random_uuid(), id, 'a.json', '/a.json', 2 FROM receive_locations"
     )
     with pytest.raises(DefinitionRefused, match="one file that it has taken is not published yet"):
         deploy(connection, orders(location=None))
-    connection.execute("UPDATE claims SET state = 3, path = '/in/.postroom/kept/a.json'")
+    connection.execute("UPDATE file_claims SET state = 3, path = '/in/.postroom/kept/a.json'")
     deploy(connection, orders(location=None))
     assert receive_locations(connection) == []
 

@@ -209,7 +209,7 @@ def test_a_location_says_what_holds_it_up(box: Box) -> None:
     location = box.add_location()
     for state, problem in ((2, None), (2, None), (3, None), (4, "It is gone.")):
         box.connection.execute(
-            "INSERT INTO claims (interchange_id, location_id, name, path, state, problem)"
+            "INSERT INTO file_claims (interchange_id, location_id, name, path, state, problem)"
             " VALUES (gen_random_uuid(), %s, 'a.json', '/a.json', %s, %s)",
             (location.location_id, state, problem),
         )

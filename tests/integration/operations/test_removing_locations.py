@@ -68,7 +68,7 @@ def other(connection: Connection, database: str, take_in: TakeIn) -> Iterator[Co
 
 
 def count(connection: Connection) -> int:
-    found = connection.execute("SELECT (SELECT count(*) FROM claims) + (SELECT count(*) FROM inbox)").fetchone()
+    found = connection.execute("SELECT (SELECT count(*) FROM file_claims) + (SELECT count(*) FROM inbox)").fetchone()
     assert found is not None
     return int(found[0])
 
@@ -139,7 +139,7 @@ def test_what_is_put_aside_keeps_the_location_and_what_is_done_with_goes(
     connection: Connection, other: Connection, take_in: TakeIn, state: ClaimState, path: str, keeps: bool
 ) -> None:
     take_in(other)
-    connection.execute("UPDATE claims SET state = %s, path = %s", (int(state), path))
+    connection.execute("UPDATE file_claims SET state = %s, path = %s", (int(state), path))
     if keeps:
         with pytest.raises(DefinitionRefused, match="one file"):
             deploy(connection, declared())
@@ -152,7 +152,7 @@ def test_what_is_put_aside_keeps_the_location_and_what_is_done_with_goes(
 def test_check_reports_intake_without_a_location_and_a_new_declaration_continues_it(
     connection: Connection, other: Connection, kind: str, take_in: TakeIn
 ) -> None:
-    for table in ("claims", "inbox"):
+    for table in ("file_claims", "inbox"):
         connection.execute(f"ALTER TABLE {table} DROP CONSTRAINT {table}_location")
     take_in(other)
     connection.execute("DELETE FROM receive_locations")

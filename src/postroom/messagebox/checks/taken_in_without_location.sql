@@ -1,6 +1,6 @@
 -- Files that were claimed, and interchanges that were accepted, for receive locations that are not there any more.
 SELECT 'file ' || c.name || ', kept as ' || c.path
-  FROM claims c
+  FROM file_claims c
  WHERE NOT EXISTS (SELECT 1 FROM management.receive_locations l WHERE l.id = c.location_id)
 UNION ALL
 SELECT 'interchange ' || i.interchange_id || ', accepted from ' || i.handed_over_by || ' at ' || i.handed_over_at

@@ -23,7 +23,7 @@ GRANT INSERT ON messagebox.parts, messagebox.fragments, messagebox.message_ref_c
     messagebox.message_ref_count_log_2, messagebox.part_ref_count_log_1, messagebox.part_ref_count_log_2,
     messagebox.message_properties, messagebox.message_predicates TO __HOSTS_ROLE__;
 GRANT SELECT, DELETE ON messagebox.message_properties, messagebox.message_predicates TO __HOSTS_ROLE__;
-GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.claim_number, messagebox.inbox_number TO __HOSTS_ROLE__;
+GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.file_claim_number, messagebox.inbox_number TO __HOSTS_ROLE__;
 
 -- The routing index in memory, and the files that the host's own locations have claimed.
 GRANT SELECT ON messagebox.routing_version, messagebox.predicate_groups,
@@ -39,7 +39,7 @@ BEGIN
               WHERE table_schema = 'messagebox' AND table_name = 'subscriptions'
                 AND column_name NOT IN ('correlation_values', 'correlation_hash'));
 END $$;
-GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.claims TO __HOSTS_ROLE__;
+GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.file_claims TO __HOSTS_ROLE__;
 -- What was handed over does not change any more, but for its number. Who handed it over is filled from the login.
 GRANT SELECT, DELETE ON messagebox.inbox TO __HOSTS_ROLE__;
 GRANT INSERT (interchange_id, location_id, context, size, body) ON messagebox.inbox TO __HOSTS_ROLE__;
@@ -54,9 +54,9 @@ GRANT SELECT, INSERT, UPDATE ON management.running_sinks TO __HOSTS_ROLE__;
 
 -- Claims, the inbox, instances, ports and locations are those of the host itself: a row of another host is not there for
 -- it. A fragment belongs to whoever sees the row that it is of.
-ALTER TABLE messagebox.claims ENABLE ROW LEVEL SECURITY;
-DROP POLICY IF EXISTS own_locations ON messagebox.claims;
-CREATE POLICY own_locations ON messagebox.claims TO __HOSTS_ROLE__
+ALTER TABLE messagebox.file_claims ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_locations ON messagebox.file_claims;
+CREATE POLICY own_locations ON messagebox.file_claims TO __HOSTS_ROLE__
     USING (messagebox.serves_location(location_id)) WITH CHECK (messagebox.serves_location(location_id));
 ALTER TABLE messagebox.inbox ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_locations ON messagebox.inbox;

@@ -14,7 +14,7 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA messagebox TO __ADMINISTRATORS_ROLE__;
 GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
     management.properties, management.receive_ports, management.send_port_groups, management.send_port_group_members,
     management.host_instances, management.job_runs, management.running_locations, management.running_sinks, messagebox.routing_version, messagebox.correlation_types,
-    messagebox.convoy_sets, messagebox.predicate_groups, messagebox.predicates, messagebox.application_properties, messagebox.claims,
+    messagebox.convoy_sets, messagebox.predicate_groups, messagebox.predicates, messagebox.application_properties, messagebox.file_claims,
     messagebox.work_queue, messagebox.scheduled_queue, messagebox.suspended_queue, messagebox.instances
     TO __OPERATORS_ROLE__;
 GRANT SELECT (id, name, applied_at) ON management.applications TO __OPERATORS_ROLE__;
@@ -51,7 +51,7 @@ DECLARE
     protected text;
 BEGIN
     ALTER TABLE management.send_port_groups ENABLE ROW LEVEL SECURITY;
-    FOREACH protected IN ARRAY ARRAY['messagebox.claims', 'messagebox.inbox', 'messagebox.inbox_fragments',
+    FOREACH protected IN ARRAY ARRAY['messagebox.file_claims', 'messagebox.inbox', 'messagebox.inbox_fragments',
                                      'management.running_locations', 'management.running_sinks', 'management.host_instances',
                                      'management.send_ports', 'management.send_port_groups',
                                      'management.receive_locations'] LOOP

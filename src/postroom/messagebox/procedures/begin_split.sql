@@ -1,11 +1,11 @@
 -- A task begins with a split of a claimed file, perhaps not as the first: nothing changes then. False if the file is
 -- not to be read any more: it is done and the task was given up long ago, or it has too many bad rows.
--- Indexes: primary keys of claims and splits. Locks the claim's key against its deletion.
+-- Indexes: primary keys of file_claims and splits. Locks the file claim's key against its deletion.
 CREATE OR REPLACE FUNCTION messagebox.begin_split(p_unit uuid, p_interchange_id uuid, p_start bigint, p_length bigint)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 BEGIN
-    PERFORM 1 FROM claims c
+    PERFORM 1 FROM file_claims c
       WHERE c.interchange_id = p_interchange_id AND c.state = 2 AND serves_location(c.location_id) FOR KEY SHARE;
     IF NOT FOUND THEN
         RETURN false;

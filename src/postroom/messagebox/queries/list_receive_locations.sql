@@ -14,7 +14,7 @@ SELECT l.name AS location, l.id AS location_id, p.name AS port, a.name AS applic
   LEFT JOIN (SELECT location_id, count(*) FILTER (WHERE state IN (1, 2)) AS files,
                     min(claimed_at) FILTER (WHERE state IN (1, 2)) AS oldest,
                     array_agg(name || ': ' || problem ORDER BY claimed_at) FILTER (WHERE problem IS NOT NULL) AS problems
-               FROM claims GROUP BY 1) c ON c.location_id = l.id
+               FROM file_claims GROUP BY 1) c ON c.location_id = l.id
   LEFT JOIN (SELECT location_id, count(*) AS interchanges, min(handed_over_at) AS oldest,
                     array_agg(problem ORDER BY handed_over_at) FILTER (WHERE problem IS NOT NULL) AS problems
                FROM inbox GROUP BY 1) i ON i.location_id = l.id

@@ -13,10 +13,10 @@ CREATE INDEX ON messagebox.receipts (published_at);
 
 -- The files that receive locations have claimed and not yet finished. They keep their location from being removed: a claim locks
 -- the location's row (KEY SHARE) until it is committed, and a removal that comes first makes it fail.
-CREATE TABLE messagebox.claims (
+CREATE TABLE messagebox.file_claims (
     interchange_id  uuid PRIMARY KEY,
     number          bigint,                                  -- the stream's offset; given when the claim is complete
-    location_id     uuid NOT NULL CONSTRAINT claims_location REFERENCES management.receive_locations,
+    location_id     uuid NOT NULL CONSTRAINT file_claims_location REFERENCES management.receive_locations,
     name            text NOT NULL,                           -- of the file, as it was dropped
     path            text NOT NULL,                           -- where it is now
     size            bigint,
@@ -33,14 +33,14 @@ CREATE TABLE messagebox.claims (
     begun_under     timestamptz,
     place           bigint                                   -- of an ordered location: the first number, kept when it is numbered again
 );
--- The reader of a location reads by number. A location has few claims without one.
-CREATE UNIQUE INDEX ON messagebox.claims (location_id, number);
-CREATE SEQUENCE messagebox.claim_number;
+-- The reader of a location reads by number. A location has few file claims without one.
+CREATE UNIQUE INDEX ON messagebox.file_claims (location_id, number);
+CREATE SEQUENCE messagebox.file_claim_number;
 
 -- The splits of claimed bulk files that a task has started. The progress of each is in its unit's receipts.
 CREATE TABLE messagebox.splits (
     unit            uuid PRIMARY KEY,
-    interchange_id  uuid NOT NULL REFERENCES messagebox.claims ON DELETE CASCADE,
+    interchange_id  uuid NOT NULL REFERENCES messagebox.file_claims ON DELETE CASCADE,
     start           bigint NOT NULL,
     length          bigint NOT NULL
 );
@@ -59,7 +59,7 @@ CREATE TABLE messagebox.inbox (
     problem         text,                                    -- why it was quarantined
     handed_over_at  timestamptz NOT NULL DEFAULT now(),
     handed_over_by  text NOT NULL DEFAULT session_user,      -- from the login: cannot be forged
-    begun           smallint NOT NULL DEFAULT 0,             -- as in claims
+    begun           smallint NOT NULL DEFAULT 0,             -- as in file_claims
     begun_under     timestamptz
 );
 -- The reader of a location reads by number.

@@ -1,4 +1,4 @@
-"""The files that receive locations have claimed, as the MessageBox keeps them in the table ``claims``.
+"""The files that receive locations have claimed, as the MessageBox keeps them in the table ``file_claims``.
 
 A claim is a file that was moved into a location's private folder under a fresh interchange id. Its row is there before
 the file is moved, and until the file is gone for good.
@@ -55,7 +55,7 @@ def begin(connection: Connection, location_id: uuid.UUID, files: Sequence[tuple[
     """Records that these files (interchange id, name, where to) are about to be moved."""
     ids, names, paths = zip(*files, strict=True)
     connection.execute(
-        "INSERT INTO claims (interchange_id, location_id, name, path)"
+        "INSERT INTO file_claims (interchange_id, location_id, name, path)"
         " SELECT id, %s, name, path FROM unnest(%s::uuid[], %s::text[], %s::text[]) AS file (id, name, path)",
         (location_id, list(ids), list(names), [str(path) for path in paths]),
     )
@@ -69,11 +69,11 @@ def complete(connection: Connection, settled: Sequence[tuple[uuid.UUID, int, int
     """
     if not settled:
         return
-    numbers = connection.execute("SELECT nextval('claim_number') FROM generate_series(1, %s)", (len(settled),))
+    numbers = connection.execute("SELECT nextval('file_claim_number') FROM generate_series(1, %s)", (len(settled),))
     ids, sizes, times = zip(*settled, strict=True)
     connection.execute(
-        "UPDATE claims SET state = 2, number = file.number, place = coalesce(place, file.number), size = file.size,"
-        "       modified_ns = file.modified_ns, problem = NULL, begun = 0"
+        "UPDATE file_claims SET state = 2, number = file.number, place = coalesce(place, file.number),"
+        "       size = file.size, modified_ns = file.modified_ns, problem = NULL, begun = 0"
         "  FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[]) AS file (id, number, size, modified_ns)"
         " WHERE interchange_id = file.id AND state = 1",
         (list(ids), sorted(number for (number,) in numbers), list(sizes), list(times)),
@@ -94,7 +94,7 @@ def complete_in_order(
     with connection.transaction():
         _lock_order(connection, location_id)
         numbered = connection.execute(
-            statement("queries/number_claims_in_order"),
+            statement("queries/number_file_claims_in_order"),
             {"location_id": location_id, "ids": ids, "sizes": sizes, "times": times},
         ).fetchall()
         waiting = set(ids) - {interchange_id for (interchange_id,) in numbered}
@@ -102,7 +102,7 @@ def complete_in_order(
             return waiting
         # The others are not waiting: another attempt of their task has published them.
         rows = connection.execute(
-            "SELECT interchange_id FROM claims WHERE interchange_id = ANY (%s) AND state = 1", (list(waiting),)
+            "SELECT interchange_id FROM file_claims WHERE interchange_id = ANY (%s) AND state = 1", (list(waiting),)
         )
         return {interchange_id for (interchange_id,) in rows}
 
@@ -113,7 +113,7 @@ def settle_again(
     """Takes claims back from the stream, or brings back what was held: as if they had just come. Only those in this
     state: somebody else may have come further with them."""
     connection.execute(
-        "UPDATE claims SET state = 1, number = NULL, place = NULL WHERE interchange_id = ANY (%s) AND state = %s",
+        "UPDATE file_claims SET state = 1, number = NULL, place = NULL WHERE interchange_id = ANY (%s) AND state = %s",
         (list(interchange_ids), int(state)),
     )
 
@@ -124,14 +124,14 @@ def settle_all_again(connection: Connection, location_id: uuid.UUID) -> None:
     with connection.transaction():
         _lock_order(connection, location_id)
         connection.execute(
-            "UPDATE claims SET state = 1, number = NULL WHERE location_id = %s AND state = 2", (location_id,)
+            "UPDATE file_claims SET state = 1, number = NULL WHERE location_id = %s AND state = 2", (location_id,)
         )
 
 
 def places(connection: Connection, location_id: uuid.UUID) -> dict[uuid.UUID, int]:
     """The places of the claims that an ordered location has taken back, and not numbered again."""
     rows = connection.execute(
-        "SELECT interchange_id, place FROM claims WHERE location_id = %s AND state = 1 AND place IS NOT NULL",
+        "SELECT interchange_id, place FROM file_claims WHERE location_id = %s AND state = 1 AND place IS NOT NULL",
         (location_id,),
     )
     return dict(rows.fetchall())
@@ -146,7 +146,7 @@ def record_attempt(connection: Connection, interchange_id: uuid.UUID) -> int:
     """Record that a task is about to process a file alone. Return the number of attempts since the last restart of
     PostgreSQL, or 0 if the file is done."""
     row = connection.execute(
-        "UPDATE claims SET begun = CASE WHEN begun_under = pg_postmaster_start_time() THEN begun ELSE 0 END + 1,"
+        "UPDATE file_claims SET begun = CASE WHEN begun_under = pg_postmaster_start_time() THEN begun ELSE 0 END + 1,"
         "       begun_under = pg_postmaster_start_time() WHERE interchange_id = %s RETURNING begun",
         (interchange_id,),
     ).fetchone()
@@ -155,14 +155,16 @@ def record_attempt(connection: Connection, interchange_id: uuid.UUID) -> int:
 
 def undo_attempt(connection: Connection, interchange_id: uuid.UUID) -> None:
     """Undo one ``record_attempt``."""
-    connection.execute("UPDATE claims SET begun = greatest(begun - 1, 0) WHERE interchange_id = %s", (interchange_id,))
+    connection.execute(
+        "UPDATE file_claims SET begun = greatest(begun - 1, 0) WHERE interchange_id = %s", (interchange_id,)
+    )
 
 
 def hold(connection: Connection, claim: Claim, state: ClaimState, problem: str) -> None:
     """Keeps a claim that cannot go on, with what is wrong and where its file is now. What another attempt has published
     stays so."""
     connection.execute(
-        "UPDATE claims SET state = %(state)s, problem = %(problem)s, path = %(path)s"
+        "UPDATE file_claims SET state = %(state)s, problem = %(problem)s, path = %(path)s"
         " WHERE interchange_id = %(id)s AND (state IN (1, 2) OR %(state)s = 3)",
         {"state": int(state), "problem": problem, "path": str(claim.path), "id": claim.interchange_id},
     )
@@ -180,7 +182,7 @@ def put_aside(connection: Connection, location_id: uuid.UUID) -> list[tuple[str,
     """The files of a location, and what adapters have handed over to it, that nobody reads before its next start; by
     name, with what is wrong."""
     return connection.execute(
-        "SELECT name, problem FROM claims WHERE location_id = %(id)s AND state IN (4, 5) AND problem IS NOT NULL"
+        "SELECT name, problem FROM file_claims WHERE location_id = %(id)s AND state IN (4, 5) AND problem IS NOT NULL"
         " UNION ALL SELECT interchange_id::text, problem FROM inbox WHERE location_id = %(id)s AND problem IS NOT NULL"
         " ORDER BY 1",
         {"id": location_id},
@@ -190,18 +192,21 @@ def put_aside(connection: Connection, location_id: uuid.UUID) -> list[tuple[str,
 def stop_reading(connection: Connection, interchange_id: uuid.UUID, problem: str) -> None:
     """Keeps a file that is being read from being read on, and says why. The first problem counts."""
     connection.execute(
-        "UPDATE claims SET state = 5, problem = %s WHERE interchange_id = %s AND state = 2", (problem, interchange_id)
+        "UPDATE file_claims SET state = 5, problem = %s WHERE interchange_id = %s AND state = 2",
+        (problem, interchange_id),
     )
 
 
 def forget(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
     """Deletes claims whose files are gone for good, or were never moved."""
-    connection.execute("DELETE FROM claims WHERE interchange_id = ANY (%s)", (list(interchange_ids),))
+    connection.execute("DELETE FROM file_claims WHERE interchange_id = ANY (%s)", (list(interchange_ids),))
 
 
 def known(connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:
     """Which of these have a row."""
-    rows = connection.execute("SELECT interchange_id FROM claims WHERE interchange_id = ANY (%s)", (interchange_ids,))
+    rows = connection.execute(
+        "SELECT interchange_id FROM file_claims WHERE interchange_id = ANY (%s)", (interchange_ids,)
+    )
     return {interchange_id for (interchange_id,) in rows}
 
 
@@ -209,7 +214,7 @@ def unfinished(connection: Connection, location_id: uuid.UUID) -> list[Unfinishe
     """The claims of a location that are not the stream's."""
     rows = connection.execute(
         "SELECT interchange_id, name, path, coalesce(size, -1), coalesce(modified_ns, -1), state"
-        "  FROM claims WHERE location_id = %s AND state <> 2",
+        "  FROM file_claims WHERE location_id = %s AND state <> 2",
         (location_id,),
     )
     return [Unfinished(claim=_claim(row), state=ClaimState(row[5])) for row in rows]
@@ -218,7 +223,7 @@ def unfinished(connection: Connection, location_id: uuid.UUID) -> list[Unfinishe
 def outstanding(connection: Connection, location_id: uuid.UUID) -> int:
     """How many files of a location are claimed and not published yet."""
     row = connection.execute(
-        "SELECT count(*) FROM claims WHERE location_id = %s AND state IN (1, 2)", (location_id,)
+        "SELECT count(*) FROM file_claims WHERE location_id = %s AND state IN (1, 2)", (location_id,)
     ).fetchone()
     assert row is not None
     return int(row[0])
@@ -227,7 +232,7 @@ def outstanding(connection: Connection, location_id: uuid.UUID) -> int:
 def newest(connection: Connection, location_id: uuid.UUID, after: int, most: int | None) -> int:
     """The number that the next ``most`` claims after a number end with; ``after`` itself if there are none."""
     row = connection.execute(
-        "SELECT max(number) FROM (SELECT number FROM claims WHERE location_id = %s AND number > %s AND state = 2"
+        "SELECT max(number) FROM (SELECT number FROM file_claims WHERE location_id = %s AND number > %s AND state = 2"
         "                          ORDER BY number LIMIT %s) AS next",
         (location_id, after, most),
     ).fetchone()
@@ -238,7 +243,7 @@ def newest(connection: Connection, location_id: uuid.UUID, after: int, most: int
 def between(connection: Connection, location_id: uuid.UUID, after: int, last: int) -> list[Claim]:
     """The stream's claims with numbers above ``after`` and up to ``last``, in order."""
     rows = connection.execute(
-        "SELECT interchange_id, name, path, size, modified_ns, reading FROM claims"
+        "SELECT interchange_id, name, path, size, modified_ns, reading FROM file_claims"
         " WHERE location_id = %s AND number > %s AND number <= %s AND state = 2 ORDER BY number",
         (location_id, after, last),
     )
@@ -248,7 +253,8 @@ def between(connection: Connection, location_id: uuid.UUID, after: int, last: in
 def fix_reading(connection: Connection, files: Sequence[Claim], plan: Mapping[str, Any]) -> list[Claim]:
     """Writes down how files are read, and what they were then, before any of them is; for good."""
     rows = connection.execute(
-        "UPDATE claims SET reading = jsonb_build_object('plan', %s::jsonb, 'size', size, 'modified_ns', modified_ns)"
+        "UPDATE file_claims"
+        "   SET reading = jsonb_build_object('plan', %s::jsonb, 'size', size, 'modified_ns', modified_ns)"
         " WHERE interchange_id = ANY (%s) AND state = 2 AND reading IS NULL RETURNING interchange_id, reading",
         (Jsonb(plan), [claim.interchange_id for claim in files]),
     )
@@ -258,7 +264,7 @@ def fix_reading(connection: Connection, files: Sequence[Claim], plan: Mapping[st
 
 def problem_of(connection: Connection, interchange_id: uuid.UUID) -> str | None:
     """What holds up a claim."""
-    row = connection.execute("SELECT problem FROM claims WHERE interchange_id = %s", (interchange_id,)).fetchone()
+    row = connection.execute("SELECT problem FROM file_claims WHERE interchange_id = %s", (interchange_id,)).fetchone()
     return None if row is None else row[0]
 
 

@@ -1,25 +1,25 @@
 -- Claims of an ordered location that have settled get their numbers: those that had one before by their places, then new
 -- ones in the order given. What stands behind a claim that has a place and has not settled gets none; nothing passes it.
 -- The caller holds the lock of the location's order (7004), taken by a statement before this one: what was taken back
--- until then is seen here. Indexes: claims by location and number, primary key. Locks: the rows.
+-- until then is seen here. Indexes: file_claims by location and number, primary key. Locks: the rows.
 WITH given AS (
     SELECT c.interchange_id, c.place, file.size, file.modified_ns, file.turn
       FROM unnest(%(ids)s::uuid[], %(sizes)s::bigint[], %(times)s::bigint[])
            WITH ORDINALITY AS file (id, size, modified_ns, turn)
-      JOIN claims c ON c.interchange_id = file.id
+      JOIN file_claims c ON c.interchange_id = file.id
      WHERE c.state = 1
 ), before AS (
     SELECT min(place) AS place
-      FROM claims
+      FROM file_claims
      WHERE location_id = %(location_id)s AND state = 1 AND place IS NOT NULL AND interchange_id <> ALL (%(ids)s::uuid[])
 ), numbered AS (
-    SELECT interchange_id, size, modified_ns, nextval('claim_number') AS number
+    SELECT interchange_id, size, modified_ns, nextval('file_claim_number') AS number
       FROM (SELECT given.*
               FROM given, before
              WHERE before.place IS NULL OR given.place < before.place
              ORDER BY given.place NULLS LAST, given.turn) AS in_order
 )
-UPDATE claims c
+UPDATE file_claims c
    SET state = 2, number = n.number, place = coalesce(c.place, n.number), size = n.size, modified_ns = n.modified_ns,
        problem = NULL, begun = 0
   FROM numbered n
