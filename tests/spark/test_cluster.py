@@ -15,7 +15,7 @@ import pyspark
 from postroom.cli import submit
 from postroom.pipelines import JsonLines
 from postroom.spark.java import find_java
-from postroom.spark.local_cluster import make_spark_home
+from postroom.spark.session import make_spark_home
 from tests.support.box import PROMOTE, Box
 from tests.support.file_location import add_file_location
 from tests.support.waiting import PATIENCE, wait_until

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.spark.py4j_log import quieten_py4j
+from postroom.spark.session import reduce_py4j_logging
 
 
 @pytest.fixture(autouse=True)
@@ -20,8 +20,8 @@ def _as_before() -> Iterator[None]:
 
 
 def test_what_py4j_says_is_one_line_and_what_others_say_is_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
-    quieten_py4j()
-    quieten_py4j()
+    reduce_py4j_logging()
+    reduce_py4j_logging()
     say = """
 import logging
 try:

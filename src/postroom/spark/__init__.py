@@ -1,4 +1,4 @@
-"""The data pipeline: Spark Structured Streaming. The only room that imports pyspark, and only where it is used."""
+"""The data pipeline: Spark Structured Streaming. The only package that imports pyspark, and only where it is used."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ def register(
     home: str | os.PathLike[str] | None = None,
     user: str | None = None,
 ) -> None:
-    """Makes a Spark session of your own know a MessageBox, for notebooks: that at ``url``, or the embedded one in the
-    folder ``home``; without either, that in POSTROOM_DATABASE, else that in the current folder.
+    """Register the data source ``postroom`` in your own Spark session, for notebooks. It reads the MessageBox at
+    ``url``, or the embedded one in the folder ``home``. Without either it reads the one in POSTROOM_DATABASE, or else
+    the embedded one in the current folder.
 
     import postroom.spark
 

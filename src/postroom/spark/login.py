@@ -1,4 +1,4 @@
-"""How the processes of a pipeline reach the MessageBox."""
+"""The login of a pipeline at the MessageBox."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from postroom.messagebox.connection import Connection, connect
 
 @dataclass(frozen=True, kw_only=True)
 class Login:
-    """How a process of the pipeline reaches the MessageBox; ``user`` goes before what the URL says."""
+    """The address of the MessageBox. ``user`` takes precedence over the URL."""
 
     url: str
     user: str | None = None
 
     @property
-    def is_of_this_machine(self) -> bool:
-        """Whether other machines cannot reach it, or would reach another server under that name."""
+    def is_local(self) -> bool:
+        """Return True if the address is only valid on this machine."""
         host = str(conninfo_to_dict(self.url).get("host") or "/")
         return host.startswith("/") or host in ("localhost", "127.0.0.1", "::1")
 
     def connect(self, purpose: str) -> Connection:
+        """Open a connection. PostgreSQL shows ``purpose`` as the application's name."""
         return connect(self.url, user=self.user, application_name=f"postroom {purpose}")

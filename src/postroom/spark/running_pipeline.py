@@ -92,7 +92,7 @@ def _run_on_spark(
     watcher: Watcher | None,
 ) -> Counter[str]:
     where = session.sparkContext.master or ""
-    if login.is_of_this_machine and not is_here(where):
+    if login.is_local and not is_here(where):
         text = "Spark runs on %s, and only tasks on this machine can reach the MessageBox: its address is local"
         _log.warning(text, where)
     if once:

@@ -1,11 +1,10 @@
-"""The Spark session of a process: its JVM, how it is tuned, and where it writes.
+"""The Spark session of a process, and its JVM.
 
     with open_session(home, master="local[2]") as session:
         ...
 
-The JVM ends with the process that started it, however that ends: it reads a pipe whose other end only that process
-holds. Under ``spark-submit`` it is the other way round: the JVM was there first and has started this process, and where
-Spark runs, and on what Java, is decided already.
+The JVM ends with the process that started it, even if that is killed: it reads from a pipe whose other end only that
+process holds. Under ``spark-submit`` the JVM has started this process, and the master and the Java version are given.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ import psutil
 from postroom.errors import StateError, Unavailable
 from postroom.private_folder import private_folder, remove_private_folder
 from postroom.spark.java import find_java
-from postroom.spark.local_cluster import make_spark_home
-from postroom.spark.py4j_log import quieten_py4j
 from postroom.spark.settings import (
     DRIVER_LOG4J,
     driver_options,
@@ -47,7 +44,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DEFAULT_MASTER = "local[*]"
-#: Where the JVM, or Spark's launcher, says why it ends.
+#: The line in which the JVM, or Spark's launcher, says why it ends.
 _REASON = re.compile(
     r"Error|Terminating due to|Exception in thread|Caused by|Invalid |Unrecognized |[\w.]+(Exception|Error):"
 )
@@ -59,7 +56,7 @@ _STOP_SECONDS = 20.0
 def open_session(
     home: Path, *, master: str | None = None, name: str = "spark", settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A session that ends, with its JVM, when the block does."""
+    """Create a session that ends with the block, together with its JVM."""
     session = create_session(home, master=master, name=name, settings=settings)
     try:
         yield session
@@ -70,23 +67,24 @@ def open_session(
 def create_session(
     home: Path, *, master: str | None = None, name: str = "spark", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Starts a JVM with a session in it; one per process at a time. What it says goes into the folder of logs under
-    ``home``, in files that begin with ``name``. ``settings`` are Spark's, and go before ours.
+    """Start a JVM and create a session in it. A process has one session at a time.
 
-    Under ``spark-submit`` the JVM is the one that has started this process. What it was told goes before ours, too."""
+    The log files are in the folder of logs under ``home`` and begin with ``name``. ``settings`` are Spark's, and take
+    precedence over ours. Under ``spark-submit`` the session is created in the JVM that has started this process, and
+    the settings of that JVM take precedence, too."""
     from pyspark import SparkContext
 
     if SparkContext._gateway is not None:
         raise StateError("This process has a Spark session already.", hint="End it before you create another.")
-    quieten_py4j()
-    _remove_left_over()
+    reduce_py4j_logging()
+    _remove_stale_folders()
     if is_submitted():
         return _join(master, settings or {})
     return _start(home, master or DEFAULT_MASTER, name, settings or {})
 
 
 def is_submitted() -> bool:
-    """Whether ``spark-submit`` has started this process."""
+    """Return True if ``spark-submit`` has started this process."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -105,23 +103,23 @@ def _start(home: Path, master: str, name: str, settings: Mapping[str, str]) -> S
     conf.setMaster(with_attempts(master))
     with _environment(scratch, log, master=master, python=chosen.get("spark.pyspark.python")):
         try:
-            with _turned_over(log.with_suffix(".err")).open("wb") as said:
+            with _rotate(log.with_suffix(".err")).open("wb") as output:
                 gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                    conf, popen_kwargs={"stdout": said, "stderr": subprocess.STDOUT}
+                    conf, popen_kwargs={"stdout": output, "stderr": subprocess.STDOUT}
                 )
             return _session(conf, gateway)
         except Exception as error:
             _end_jvm()
             _remove(scratch)
-            why = _first_words(log.with_suffix(".err")) or str(error).strip()
+            why = _read_reason(log.with_suffix(".err")) or str(error).strip()
             raise Unavailable(
                 "Spark did not start.", why=why, hint=f"See {log} and {log.with_suffix('.err')}."
             ) from error
 
 
-def _first_words(said: Path) -> str:
-    """What a JVM that did not get far said of the reason; PySpark only knows that it is gone."""
-    lines = said.read_text(encoding="utf-8", errors="replace").splitlines() if said.exists() else []
+def _read_reason(output: Path) -> str:
+    """Return why a JVM did not start, from its output. PySpark only knows that it is gone."""
+    lines = output.read_text(encoding="utf-8", errors="replace").splitlines() if output.exists() else []
     reason = next((line.strip()[:500] for line in lines if _REASON.match(line)), "")
     return _THROWN.sub("", reason)
 
@@ -132,19 +130,19 @@ def _join(master: str | None, settings: Mapping[str, str]) -> SparkSession:
 
     gateway = launch_gateway()  # type: ignore[no-untyped-call]
     conf = SparkConf(_jvm=gateway.jvm)
-    decided = conf.get("spark.master") or DEFAULT_MASTER
-    if master is not None and master != decided:
-        _log.warning("--master %s is not used: spark-submit has decided on %s", master, decided)
-    for key, value in settings_for(decided, _scratch_folder()).items():
+    given = conf.get("spark.master") or DEFAULT_MASTER
+    if master is not None and master != given:
+        _log.warning("--master %s is ignored: spark-submit has set the master to %s", master, given)
+    for key, value in settings_for(given, _scratch_folder()).items():
         conf.setIfMissing(key, value)
-    conf.setAll(list(settings.items())).setMaster(with_attempts(decided))
+    conf.setAll(list(settings.items())).setMaster(with_attempts(given))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         return _session(conf, gateway)
     except Exception as error:
         _remove(_scratch_folder())
         raise Unavailable(
-            "Spark did not start.", why=str(error).strip(), hint="See what spark-submit has written."
+            "Spark did not start.", why=str(error).strip(), hint="See the output of spark-submit."
         ) from error
 
 
@@ -153,15 +151,15 @@ def _session(conf: SparkConf, gateway: Any) -> SparkSession:
     from pyspark.sql import SparkSession
 
     with without_pandas_warning():
-        with _same_interrupt():
+        with _keep_sigint_handler():
             context = SparkContext(conf=conf, gateway=gateway)
         return SparkSession(context)
 
 
 @contextmanager
-def _same_interrupt() -> Iterator[None]:
-    """A context answers to Ctrl-C itself, by a call of the JVM and an exception wherever the main thread is. What is to
-    come of it is for whoever runs the process to say."""
+def _keep_sigint_handler() -> Iterator[None]:
+    """Restore the handler of Ctrl-C after the block. A SparkContext installs its own, which calls the JVM and raises in
+    the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -169,12 +167,12 @@ def _same_interrupt() -> Iterator[None]:
     try:
         yield
     finally:
-        if before is not None:  # a handler that Python knows
+        if before is not None:  # it was installed from Python
             signal.signal(signal.SIGINT, before)
 
 
 def end_session(session: SparkSession) -> None:
-    """Stops the session and ends its JVM; returns when that is gone."""
+    """Stop the session and its JVM. Return when the JVM has ended."""
     with suppress(Exception):  # the JVM may be gone already
         session.stop()
     _end_jvm()
@@ -182,7 +180,7 @@ def end_session(session: SparkSession) -> None:
 
 
 def has_died(session: SparkSession, *, within: float) -> bool:
-    """Whether the session's JVM is gone, or goes in so many seconds: its sockets close before its process ends."""
+    """Return True if the JVM of the session ends within these seconds. Its sockets close before its process ends."""
     gateway = session.sparkContext._gateway
     if gateway is None:
         return True
@@ -195,7 +193,7 @@ def has_died(session: SparkSession, *, within: float) -> bool:
 
 
 def death_of(home: Path) -> Unavailable:
-    """What is said when a JVM is gone that nobody has told to end."""
+    """Return the error for a JVM that ended unexpectedly."""
     return Unavailable("Spark has died.", hint=f"See the logs in {home / '.postroom' / 'logs'}.")
 
 
@@ -209,9 +207,24 @@ def _answers(gateway: Any) -> bool:
     return True
 
 
+def reduce_py4j_logging() -> None:
+    """Log only warnings of Py4J, each in one line. It logs every connection, and a traceback for a JVM that has ended,
+    in addition to the exception that it raises."""
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    # Some records go to the root logger, and the filters of a logger only see its own records.
+    logging.getLogger().addFilter(_remove_py4j_traceback)
+
+
+def _remove_py4j_traceback(record: logging.LogRecord) -> bool:
+    if "py4j" in record.pathname and record.exc_info:
+        record.msg, record.args = "%s %s", (record.getMessage(), record.exc_info[1])
+        record.exc_info = record.exc_text = None
+    return True
+
+
 @contextmanager
 def without_pandas_warning() -> Iterator[None]:
-    """PySpark warns of versions of pandas that it does not know, whether or not pandas is used. Here it is not."""
+    """Suppress PySpark's warning about unsupported versions of pandas. Pandas is not used here."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
         yield
@@ -219,8 +232,8 @@ def without_pandas_warning() -> Iterator[None]:
 
 @contextmanager
 def _environment(scratch: Path, log: Path, *, master: str, python: str | None) -> Iterator[None]:
-    """What the JVM and Spark's Python processes see. The shell's settings for another Spark are not for one that runs
-    here."""
+    """Set the environment of the JVM and of Spark's Python processes. Settings of the shell for another Spark are
+    removed if Spark runs on this machine."""
     before = dict(os.environ)
     if is_here(master):
         for name in [name for name in os.environ if name.startswith(("SPARK_", "PYSPARK_"))]:
@@ -229,11 +242,11 @@ def _environment(scratch: Path, log: Path, *, master: str, python: str | None) -
         os.environ["SPARK_CONF_DIR"] = str(scratch)
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["JAVA_HOME"] = str(find_java())
-    # On a cluster the Python of the executors may be elsewhere than ours.
+    # On a cluster the executors may have another path to Python.
     os.environ["PYSPARK_PYTHON"] = python or os.environ.get("PYSPARK_PYTHON") or sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["POSTROOM_SPARK_LOG"] = str(log.absolute())
-    # A file in the present folder must not stand in for a module of the same name.
+    # A file in the current folder must not hide a module of the same name.
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
         yield
@@ -251,8 +264,22 @@ def _spark_home(scratch: Path, log: Path, master: str) -> Path:
     return make_spark_home(scratch / "home", package, work=log.with_suffix(".work").absolute())
 
 
-def _turned_over(file: Path) -> Path:
-    """The name to write to; what was there is kept once, because a crash explains itself there."""
+def make_spark_home(home: Path, package: Path, *, work: Path) -> Path:
+    """Create a SPARK_HOME of links to the installed package, for a ``local-cluster[...]``. Its executors write into the
+    folder ``work`` below SPARK_HOME, which would be inside the package. The link leads to ``work``, which is emptied.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    for entry in package.iterdir():
+        if entry.name != "work":
+            (home / entry.name).symlink_to(entry)
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    (home / "work").symlink_to(work)
+    return home
+
+
+def _rotate(file: Path) -> Path:
+    """Keep one previous version of a file, because it may explain a crash. Return the path to write to."""
     with suppress(FileNotFoundError):
         file.replace(file.with_suffix(".err.old"))
     return file
@@ -280,12 +307,12 @@ def _end_jvm() -> None:
 
 
 def _scratch_folder() -> Path:
-    """For sockets, spilled data and libraries; short, and this process's own."""
+    """Return the folder of this process for sockets, spilled data and libraries. Its path is short."""
     return private_folder(f"spark-{os.getpid()}")
 
 
-def _remove_left_over() -> None:
-    """The scratch folders of processes that were killed; one with this process's own number is among them."""
+def _remove_stale_folders() -> None:
+    """Remove the scratch folders of killed processes, also of one that had the pid of this process."""
     for folder in _scratch_folder().parent.glob("spark-*"):
         pid = folder.name.removeprefix("spark-")
         if pid.isdigit() and (int(pid) == os.getpid() or not psutil.pid_exists(int(pid))):

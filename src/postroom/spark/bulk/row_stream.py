@@ -21,6 +21,7 @@ from postroom.spark.bulk.reading import Reading, row_columns, rows_pipeline, ses
 from postroom.spark.bulk.row_stream_task import RowStreamTask
 from postroom.spark.bulk.stream_memory import StreamMemory
 from postroom.spark.login import Login
+from postroom.spark.receive.running_location import RunningLocation
 from postroom.spark.receive.stream import TRIGGER, start_tallied
 from postroom.spark.receive.tally import TALLY_SCHEMA
 
@@ -122,3 +123,10 @@ def _newest(log: Path) -> int:
     if not log.is_dir():
         return -1
     return max((int(entry.name) for entry in log.iterdir() if entry.name.isdigit()), default=-1)
+
+
+class RunningRowStream(RunningLocation):
+    """A running receive location over a stream of rows. Spark remembers where the stream was left."""
+
+    def _start_query(self) -> StreamingQuery:
+        return start_row_stream(self._session, self.location, login=self._login, home=self._home, trigger=self._trigger)
