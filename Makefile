@@ -55,8 +55,14 @@ bench: $(INSTALLED)  ## Measure, and write bench/RESULTS.md (GROUP=A for one gro
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[bench]'
 	@$(PY) -m bench $(GROUP)
 
+.PHONY: docs
+docs: $(INSTALLED)  ## Build the documentation website into site
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[docs]'
+	@.ci/docs $(PY)
+
 .PHONY: clean
-clean:  ## Remove the environment, the caches and what the demo has left
+clean:  ## Remove the environment, the caches, the website and what the demo has left
+	rm -rf .docs .cache site
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-home spark-warehouse
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf src/postroom.egg-info

@@ -228,6 +228,13 @@ def test_every_decision_is_in_the_index() -> None:
             assert heading in lines, f"{page.name} has no {heading!r}"
 
 
+def test_every_page_is_in_the_navigation_of_the_website() -> None:
+    _, _, navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")
+    listed = {ROOT / path for path in re.findall(r"^ *- (\S+\.md)$", navigation, re.MULTILINE)}
+    expected = {page for page in pages() if not re.match(r"\d{4}-", page.name)} - {ROOT / "docs" / "README.md"}
+    assert listed == expected | {ROOT / "bench" / "RESULTS.md"}
+
+
 def test_every_decision_that_code_cites_exists() -> None:
     known = {page.name[:4] for page in DECISIONS.glob("[0-9]*.md")}
     cited = {
