@@ -23,7 +23,8 @@ from typing import Self, cast
 
 import psycopg
 
-from postroom.agent.publishing import MessageAgent, Published
+from postroom.agent.message_batch import Published
+from postroom.agent.publishing import MessageAgent
 from postroom.agent.routing import RoutingTable
 from postroom.errors import BadValue, NotFound, StateError, Unavailable
 from postroom.message import Body, Context, Message, Part

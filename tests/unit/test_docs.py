@@ -18,7 +18,7 @@ import postroom
 from postroom import Application, Client, pipelines
 from postroom.adapters.kinds import ADAPTERS
 from postroom.agent.interchange import STAMPED, Interchange, stamp
-from postroom.agent.publishing import Published
+from postroom.agent.message_batch import Published
 from postroom.cli.main import cli
 from postroom.message import Bytes
 from postroom.messagebox.configuration import ReceiveLocation

@@ -23,13 +23,13 @@ from postroom.system_properties import BTS
 _NOBODY = {"", GUEST.lower(), ANONYMOUS}
 
 
-def authenticated(location: ReceiveLocation, chunk: Chunk, login: Login) -> Chunk:
+def authenticate(location: ReceiveLocation, chunk: Chunk, login: Login) -> Chunk:
     """The chunk without the documents that nobody stands for: those are dropped and counted, or are failures now.
 
     A standard interchange that is to be kept fails as a whole, and so does one of which nothing is left."""
     if location.authentication == "none" or chunk.documents is None:
         return chunk
-    failed = ~known_documents(chunk, login)
+    failed = ~has_originator(chunk, login)
     count = int(np.count_nonzero(failed))
     if not count:
         return chunk
@@ -45,7 +45,7 @@ def authenticated(location: ReceiveLocation, chunk: Chunk, login: Login) -> Chun
     return replace(chunk, documents=good, failures=(*chunk.failures, *bad))
 
 
-def known_documents(chunk: Chunk, login: Login) -> npt.NDArray[np.bool_]:
+def has_originator(chunk: Chunk, login: Login) -> npt.NDArray[np.bool_]:
     """Of each document, whether it names an account and a party that is not the guest."""
     if not login.trusted:
         return np.zeros(chunk.rows, dtype=bool)

@@ -1,28 +1,29 @@
-"""A batch on its way into the MessageBox: the documents of some chunks, matched, with all the rows that they become.
+"""The documents of some chunks on their way into the MessageBox, with all the rows that they become.
 
-Built from chunks and a routing table; then ``write_messages`` (bodies first), and under the routing lock
-``write_routes``. What cannot be published is among the rows too (batch_failures.py).
+What cannot be published is among the rows too (batch_failures.py).
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from postroom.agent.authorised import Authorisation, routing_failure
+from postroom.agent.authentication import authenticate
 from postroom.agent.batch_failures import BatchFailures
 from postroom.agent.chunks import Chunk
 from postroom.agent.contexts import stored_contexts
 from postroom.agent.documents import Documents
 from postroom.agent.identity import Kind, Units, id_array
-from postroom.agent.matching import match_batch
+from postroom.agent.matching import match_batch, routing_failure
 from postroom.agent.originator import batch_originators, stored_originator
-from postroom.agent.reports import RoutingFailureReport
+from postroom.agent.publish import PublishBatch, RoutingLock, lock_current
+from postroom.agent.receipts import take_receipts
+from postroom.agent.reports import Unroutable
 from postroom.agent.routes import Routes
 from postroom.agent.routing import RoutingTable
 from postroom.clock import Clock, system_clock
@@ -51,32 +52,49 @@ class Tally:
     routed: int
 
 
-class Batch:
-    """The rows of one publish transaction."""
+class ConcurrentAttempt(Exception):
+    """Another attempt has published a chunk that this one was about to write. Nothing was written; how far the other
+    has come is in the receipts."""
+
+
+class DocumentBatch(PublishBatch):
+    """The documents of chunks: a batch of the streaming lane. Raises ConcurrentAttempt if one of the chunks has its
+    receipt already.
+
+    Chunks of a resumed message take no receipt: the caller completes the message in the same transaction. If such a
+    message ``fails_as_a_whole``, Unroutable is raised when a document has no subscriber."""
 
     def __init__(
         self,
-        connection: Connection,
         location: ReceiveLocation,
         content_type: str,
         chunks: Sequence[Chunk],
         routing: RoutingTable,
         *,
+        takes_receipts: bool = True,
+        fails_as_a_whole: bool = False,
         clock: Clock = system_clock,
     ) -> None:
-        self._documents = Documents(location, content_type, chunks, routing.login)
         self._routing = routing
-        self._route(connection, clock)
+        self._takes_receipts = takes_receipts
+        self._fails_as_a_whole = fails_as_a_whole
+        self._clock = clock
+        # With the trust of this moment, and before the receipts, which tell what was dropped.
+        chunks = [authenticate(location, chunk, routing.login) for chunk in chunks]
+        self._documents = Documents(location, content_type, chunks, routing.login)
 
-    def _route(self, connection: Connection, clock: Clock) -> None:
+    def begin(self, connection: Connection) -> bool:
+        receipts = [chunk.receipt for chunk in self._documents.chunks]
+        if self._takes_receipts and not take_receipts(connection, receipts):
+            raise ConcurrentAttempt
+        return True
+
+    def match(self, connection: Connection) -> int:
         """Matches the documents, and takes out of the batch what a standard interchange takes down with it."""
         documents = self._documents
         rows = len(documents.chunk_of)
-        matches = match_batch(connection, self._routing, documents.promoted, rows)
         predicates = [stamp.predicates for stamp in documents.stamps]
-        allowed, barred = Authorisation(self._routing, predicates, documents.chunk_of).allowed(matches)
-        if allowed is not None:
-            matches = matches.take(allowed)
+        matches = match_batch(connection, self._routing, documents.promoted, rows, predicates, documents.chunk_of)
         refusals: dict[int, MessageFailure] = {
             number: chunk.refusal for number, chunk in enumerate(documents.chunks) if chunk.refusal is not None
         }
@@ -84,13 +102,16 @@ class Batch:
         for row in np.setdiff1d(np.arange(rows), matches.rows).tolist():
             chunk = int(documents.chunk_of[row])
             if documents.chunks[chunk].recoverable or chunk not in refusals:
-                unroutable[row] = routing_failure(
-                    documents.message_type(row), documents.stamps[chunk].predicates, barred.get(row, ())
-                )
+                unauthorised = matches.unauthorised_hosts.get(row, ())
+                unroutable[row] = routing_failure(documents.message_type(row), predicates[chunk], unauthorised)
                 if not documents.chunks[chunk].recoverable:
                     refusals[chunk] = unroutable[row]
+        if self._fails_as_a_whole and unroutable:
+            lock_current(connection, matches.version)
+            row, failure = next(iter(unroutable.items()))
+            raise Unroutable(failure.what, documents.context(row))
         kept = ~np.isin(documents.chunk_of, list(refusals))
-        matches = matches.take(kept[matches.rows])
+        matches = matches.select(kept[matches.rows])
         self._failures = BatchFailures(
             connection,
             documents,
@@ -98,26 +119,22 @@ class Batch:
             unroutable=unroutable,
             first_instance=len(matches.rows),
             routing=self._routing,
-            clock=clock,
+            clock=self._clock,
         )
         kept[self._failures.replaced] = False
         self._kept = np.flatnonzero(kept)
-        messages = (np.cumsum(kept) - 1)[matches.rows]
         units = Units.of(documents.units).take(documents.chunk_of[self._kept])
         numbers = documents.numbers[self._kept]
         self._message_ids = units.ids(Kind.MESSAGE, numbers)
         self._part_ids = units.ids(Kind.PART, numbers)
-        self._routes = Routes(
-            messages=messages,
-            matches=matches,
-            units=units.take(messages),
-            host_names=self._routing.host_names,
-        )
+        matches = replace(matches, rows=(np.cumsum(kept) - 1)[matches.rows])
+        self._routes = Routes(matches, units.take(matches.rows))
+        self.hosts = self._routes.hosts | self._failures.hosts
+        return matches.version
 
     # -- writing -----------------------------------------------------------------------------------------------
 
     def write_messages(self, connection: Connection) -> None:
-        """Parts, fragments and spool: what is independent of who subscribes."""
         if len(self._kept):
             self._write_documents(connection)
         others = self._failures.messages
@@ -174,37 +191,31 @@ class Batch:
             columns = [(UUID, ids), constant(name), constant(content_type), (BIGINT, sizes)]
             write_parts(connection, columns, bodies)
 
-    def write_routes(self, connection: Connection, *, message_log: int, part_log: int) -> None:
-        """Queue rows and references. The caller holds the routing lock, and the routing version is the one matched."""
+    def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
         self._routes.write(connection, self._message_ids)
         counts = np.bincount(self._routes.messages, minlength=len(self._message_ids))
         counts[np.searchsorted(self._kept, self._failures.kept)] += 1
-        write_references(connection, "message", message_log, self._message_ids, counts)
-        write_references(connection, "part", part_log, self._part_ids, counts)
-        self._refer_to_shared_parts(connection, part_log, counts)
+        write_references(connection, "message", lock.message_log, self._message_ids, counts)
+        write_references(connection, "part", lock.part_log, self._part_ids, counts)
+        self._refer_to_shared_parts(connection, lock, counts)
         host = self._routing.host_names[self._documents.location.host_id]
-        self._failures.write_routes(connection, host, message_log=message_log, part_log=part_log)
+        self._failures.write_routes(connection, host, lock)
 
-    def _refer_to_shared_parts(self, connection: Connection, part_log: int, counts: npt.NDArray[np.int64]) -> None:
+    def _refer_to_shared_parts(self, connection: Connection, lock: RoutingLock, counts: npt.NDArray[np.int64]) -> None:
         """A part that all documents of a chunk have is referred to as often as they are together."""
         others = self._documents.others
         if any(others):
             per_chunk = np.bincount(self._documents.chunk_of[self._kept], weights=counts, minlength=len(others))
             deltas = np.repeat(per_chunk.astype(np.int64), list(map(len, others)))
             ids = id_array([part.part_id for parts in others for part in parts])
-            write_references(connection, "part", part_log, ids[deltas > 0], deltas[deltas > 0])
+            write_references(connection, "part", lock.part_log, ids[deltas > 0], deltas[deltas > 0])
 
-    # -- telling -----------------------------------------------------------------------------------------------
-
-    @property
-    def reports(self) -> list[RoutingFailureReport]:
-        """What nobody subscribes to."""
-        return self._failures.reports
+    # -- results -----------------------------------------------------------------------------------------------
 
     @property
-    def hosts(self) -> set[str]:
-        """The hosts that have work in their queues now."""
-        return self._routes.hosts | self._failures.hosts
+    def refusal(self) -> MessageFailure | None:
+        """Why the interchange that the chunks are of ends in a refusal."""
+        return self._documents.chunks[-1].refusal
 
     @property
     def tallies(self) -> list[Tally]:

@@ -15,18 +15,19 @@ import numpy.typing as npt
 
 from postroom.agent.documents import Documents
 from postroom.agent.error_reports import Failure, type_in
-from postroom.agent.identity import Kind, derive_id, id_array
-from postroom.agent.inbound_errors import FailedInbound, InboundErrors
+from postroom.agent.identity import Kind, derive_id
+from postroom.agent.inbound_errors import FailedInbound, error_message_id, match_errors
 from postroom.agent.kept_documents import KeptAfter, kept_context
-from postroom.agent.originator import believed
-from postroom.agent.reports import RoutingFailureReport
+from postroom.agent.originator import resolve_originator
+from postroom.agent.publish import RoutingLock
+from postroom.agent.reports import RoutingFailureReport, write_suspensions
 from postroom.agent.routing import RoutingTable
 from postroom.clock import Clock
 from postroom.errors import MessageFailure, RoutingFailure
 from postroom.message import Body, Bytes, Context, Message
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.writing import Cause, SuspendedRow, Task, write_references, write_suspended
+from postroom.messagebox.writing import Cause, SuspendedRow, Task
 from postroom.pipelines.disassembled import BadDocument
 from postroom.pipelines.kept_document import can_be_resumed
 from postroom.system_properties import BTS
@@ -89,9 +90,10 @@ class BatchFailures:
             *self._unroutable_documents(unroutable),
         ]
         routed = failed if documents.location.route_failures else []
-        self._errors = InboundErrors(connection, [self._as_error(one) for one in routed], routing)
-        errors = [one for one in failed if one.instance_id in self._errors.instances]
-        suspended = [one for one in failed if one.instance_id not in self._errors.instances]
+        self._errors = match_errors(connection, [self._as_error(one) for one in routed], routing)
+        replaced = {message.message_id for message in self._errors.messages}
+        errors = [one for one in failed if error_message_id(one.instance_id) in replaced]
+        suspended = [one for one in failed if error_message_id(one.instance_id) not in replaced]
         self._suspended = [self._suspended_row(one) for one in suspended]
         self._originals = [
             self._clone(one, self._message_id(one), self._kept_context(one))
@@ -251,31 +253,24 @@ class BatchFailures:
         kept = kept_context(
             one.context, self._documents.location.pipeline, self._documents.disassembler(one.chunk), one.bad
         )
-        return believed(kept, self._login)
+        return resolve_originator(kept, self._login)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
     @property
     def messages(self) -> list[Message]:
         """What is to be stored beside the documents that are published."""
-        reports = [Message(context=report.context, message_id=report.message_id) for report in self.reports]
-        return [*self._originals, *self._errors.messages, *reports]
+        return [*self._originals, *self._errors.messages, *(report.message for report in self.reports)]
 
     @property
     def hosts(self) -> set[str]:
         """The hosts that have error messages in their work queues."""
-        return self._errors.hosts
+        return self._errors.routes.hosts
 
-    def write_routes(self, connection: Connection, host: str, *, message_log: int, part_log: int) -> None:
+    def write_routes(self, connection: Connection, host: str, lock: RoutingLock) -> None:
         """Queue rows, and the references of everything that is not a document of the batch."""
-        suspended = [*self._suspended, *(report.row() for report in self.reports)]
-        if suspended:
-            write_suspended(connection, host, suspended)
-        once = [message.message_id for message in self._originals] + [report.message_id for report in self.reports]
-        write_references(connection, "message", message_log, id_array(once), np.ones(len(once), dtype=np.int64))
-        parts = [part.part_id for message in self._originals for part in message.parts]
-        write_references(connection, "part", part_log, id_array(parts), np.ones(len(parts), dtype=np.int64))
-        self._errors.write_routes(connection, message_log=message_log, part_log=part_log)
+        write_suspensions(connection, host, lock, rows=self._suspended, reports=self.reports, messages=self._originals)
+        self._errors.write(connection, lock)
 
 
 def _per_chunk(failed: Sequence[_Failed], documents: Documents) -> npt.NDArray[np.int64]:

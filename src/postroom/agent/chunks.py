@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroom.agent.interchange import Interchange
+from postroom.agent.receipts import Progress, Receipt
 from postroom.agent.unforeseen import foreseen
 from postroom.errors import MessageFailure, PipelineFailure
 from postroom.message import Body, Context
@@ -62,7 +63,7 @@ class Chunk:
     last_document: int
     is_last: bool
     dropped: int = 0
-    """Documents that were left out without a trace but this number: nobody known stands for them."""
+    """Documents that were left out without a trace but this number: they have no authenticated originator."""
 
     @property
     def rows(self) -> int:
@@ -84,26 +85,20 @@ class Chunk:
         return self.is_last and self.last_document == 0 and self.refusal is None
 
     @property
+    def receipt(self) -> Receipt:
+        outcome: dict[str, int | bool] = {"last": self.last_document, "done": self.is_last}
+        if self.bad:
+            outcome["bad"] = self.bad
+        if self.dropped:
+            outcome["dropped"] = self.dropped
+        return Receipt(unit=self.interchange.interchange_id, chunk=self.number, outcome=outcome)
+
+    @property
     def bytes(self) -> int:
         """Those of the bodies, also of those that went by reference."""
         if self.documents is None:
             return self.interchange.body.size
         return int(self.documents.nbytes) + (pc.sum(self.documents["length"]).as_py() or 0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """How much of an interchange is published already, from its receipts."""
-
-    next_chunk: int = 0
-    last_document: int = 0
-    bad: int = 0
-    done: bool = False
-
-    @property
-    def begun(self) -> bool:
-        """Whether some of it came in, so that it cannot be all or nothing any more."""
-        return bool(self.next_chunk or self.last_document)
 
 
 def chunks_of(pipeline: Disassembles, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:

@@ -21,12 +21,10 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.stored_values import from_value_key, value_key
 from postroom.properties import Property
-from postroom.values import Value, ValueType, type_of
+from postroom.values import ValueType, type_of
 
 #: A correlation type, and values (as value keys) in the order of its properties.
 Correlation = tuple[int, tuple[str, ...]]
-
-_STARTED = 1
 
 
 def correlation_hash(correlation: Correlation) -> int:
@@ -36,24 +34,12 @@ def correlation_hash(correlation: Correlation) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def correlations_of(batch: Sequence[Mapping[str, Value]], routing: RoutingTable) -> dict[Correlation, list[int]]:
-    """What instances may be waiting for among these messages (by their promoted values), with the messages' numbers."""
-    wanted: defaultdict[Correlation, list[int]] = defaultdict(list)
-    for row, promoted in enumerate(batch):
-        for type_id, keys in routing.correlation_types.items():
-            values = values_of(promoted, keys)
-            # A value of another type than its property's meets nobody, whatever it looks like.
-            if values is not None and all(type_of(promoted[key]) is routing.value_types.get(key) for key in keys):
-                wanted[type_id, values].append(row)
-    return wanted
-
-
 def correlations_in(columns: Columns, rows: int, routing: RoutingTable) -> dict[Correlation, list[int]]:
-    """The same for a batch in columns."""
+    """What instances may be waiting for among these messages (by their promoted values), with the messages' rows."""
     wanted: defaultdict[Correlation, list[int]] = defaultdict(list)
     for type_id, keys in routing.correlation_types.items():
-        for row, values in enumerate(columns_of_keys(columns, keys, rows, routing.value_types) or ()):
-            if (complete := whole(values)) is not None:
+        for row, values in enumerate(value_keys_of(columns, keys, rows, routing.value_types) or ()):
+            if (complete := complete_values(values)) is not None:
                 wanted[type_id, complete].append(row)
     return wanted
 
@@ -68,33 +54,10 @@ def find_waiting(
         "SELECT * FROM find_instance_subscriptions(%s::bigint[])", ([correlation_hash(one) for one in wanted],)
     )
     found = []
-    for (
-        _,
-        type_id,
-        values,
-        subscription_id,
-        host_id,
-        service_class,
-        service_id,
-        name,
-        priority,
-        state,
-        instance,
-    ) in rows:
+    for _, type_id, values, *of_subscription in rows:
         met = wanted.get((type_id, tuple(values)))
-        if met is None:  # another correlation with the same hash
-            continue
-        subscriber = Subscriber(
-            subscription_id=subscription_id,
-            host_id=host_id,
-            service_class=service_class,
-            service_id=service_id,
-            service_name=name,
-            priority=priority,
-            started=state == _STARTED,
-            instance_id=instance,
-        )
-        found.append((subscriber, met))
+        if met is not None:  # otherwise another correlation with the same hash
+            found.append((Subscriber.from_row([*of_subscription, None, None, None]), met))
     return found
 
 
@@ -112,15 +75,7 @@ def read_waiting(connection: Connection, ids: list[int], properties: Mapping[str
     return found
 
 
-def values_of(promoted: Mapping[str, Value], keys: Sequence[str]) -> tuple[str, ...] | None:
-    """The values of these properties as value keys; None if one of them is not promoted."""
-    try:
-        return tuple([value_key(promoted[key]) for key in keys])
-    except KeyError:
-        return None
-
-
-def columns_of_keys(
+def value_keys_of(
     columns: Columns, keys: Sequence[str], rows: int, value_types: Mapping[str, ValueType]
 ) -> list[tuple[str | None, ...]] | None:
     """The values of these properties per message, as value keys; None if no message can have all of them."""
@@ -136,7 +91,7 @@ def columns_of_keys(
     return list(zip(*texts, strict=True))
 
 
-def whole(values: tuple[str | None, ...]) -> tuple[str, ...] | None:
+def complete_values(values: tuple[str | None, ...]) -> tuple[str, ...] | None:
     """The values, if none of them is missing."""
     return None if None in values else cast(tuple[str, ...], values)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from postroom.agent.chunks import Chunk
 from postroom.agent.identity import NUMBER_BITS, Kind, derive_id, unit_for_chunk
 from postroom.agent.interchange import stamp
-from postroom.agent.originator import Login, believed, believed_columns
+from postroom.agent.originator import Login, resolve_originator, resolve_originator_columns
 from postroom.agent.reports import snapshot
 from postroom.filters.columns import Columns
 from postroom.message import BODY_NAME, MAX_PARTS, Body, Bytes, Context, Part
@@ -39,13 +39,13 @@ class Documents:
         self.location = location
         self.content_type = content_type
         self.chunks = list(chunks)
-        self.stamps = [believed(stamp(location, chunk.interchange, chunk.context), login) for chunk in chunks]
+        self.stamps = [resolve_originator(stamp(location, chunk.interchange, chunk.context), login) for chunk in chunks]
         self.units = [unit_for_chunk(chunk.interchange.interchange_id, chunk.number) for chunk in chunks]
         self.table = _concatenated(self.chunks)
         #: The chunk of each row.
         self.chunk_of = np.repeat(np.arange(len(chunks)), [chunk.rows for chunk in chunks])
         #: The values that the pipeline gave, by property key; those of distinguished fields are not promoted.
-        self.columns = believed_columns(value_columns(self.table), login)
+        self.columns = resolve_originator_columns(value_columns(self.table), login)
         #: The parts that all documents of a chunk have beside their bodies, stored once for each chunk.
         self.others = [self._others(number, 0) for number in range(len(chunks))]
 

@@ -7,20 +7,17 @@ transaction; when it rolls back, the original is where it was.
 
 from __future__ import annotations
 
-import uuid
-
-import psycopg
+from dataclasses import replace
 
 from postroom.agent.error_reports import Failure, is_error_report
-from postroom.agent.finding import SqlFinder, clear_predicates, instances_for
 from postroom.agent.identity import Kind, derive_id, unit_for_failure
-from postroom.agent.wake_up import WakeUp
-from postroom.message import Message
-from postroom.messagebox.connection import Connection, transaction
+from postroom.agent.matcher import Matcher, ProcedureMatcher
+from postroom.agent.publish import PublishBatch, Publisher, RoutingLock
+from postroom.agent.routes import RoutedMessages
+from postroom.message import Bytes, Message, Part
+from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues
 from postroom.messagebox.stored_context import StoredContext
-
-_STALE, _NOBODY_MAY = "PR001", "PR002"
 
 
 class FailedMessages:
@@ -28,7 +25,6 @@ class FailedMessages:
 
     def __init__(self, queues: HostQueues) -> None:
         self._queues = queues
-        self._finder = SqlFinder()
 
     def route(self, connection: Connection, claimed: ClaimedMessage, failure: Failure) -> bool:
         """Publishes the error message and completes the claimed one, in one transaction on ``connection``.
@@ -42,39 +38,36 @@ class FailedMessages:
             return False
         unit = unit_for_failure(claimed.instance_id)
         error = Message(context=failure.context(original), message_id=derive_id(unit, Kind.MESSAGE, 0))
-        while True:
-            try:
-                hosts = transaction(connection, lambda c: self._publish(c, claimed, error, unit))
-                break
-            except psycopg.Error as refused:
-                if refused.sqlstate == _NOBODY_MAY:
-                    return False
-                if refused.sqlstate != _STALE:  # an instance that waited for it has just completed
-                    raise
-        if hosts is None:
-            return False
-        WakeUp(connection).send(hosts)
-        return True
+        publisher = Publisher(connection, ProcedureMatcher())
+        return publisher.run(lambda matcher: ErrorMessage(self._queues, claimed, error, matcher)).is_wanted
 
-    def _publish(
-        self, connection: Connection, claimed: ClaimedMessage, error: Message, unit: uuid.UUID
-    ) -> set[str] | None:
-        batch_id = uuid.uuid4()
-        found = self._finder.find(connection, batch_id, [error])
-        (subscribers,) = found.subscribers
-        if subscribers and not self._queues.route_failed(
-            connection,
-            claimed,
-            batch_id=batch_id,
-            version=found.version,
-            error_id=error.message_id,
-            context=error.context.to_json(),
-            subscription_ids=[one.subscription_id for one in subscribers],
-            instance_ids=instances_for(
-                connection, subscribers, [derive_id(unit, Kind.INSTANCE, n) for n in range(len(subscribers))]
-            ),
-        ):
+
+class ErrorMessage(PublishBatch):
+    """An error message that takes the place of a claimed message."""
+
+    def __init__(self, queues: HostQueues, claimed: ClaimedMessage, error: Message, matcher: Matcher) -> None:
+        self._queues = queues
+        self._claimed = claimed
+        self._error = error
+        self._matcher = matcher
+        self.is_wanted = False
+
+    def match(self, connection: Connection) -> int | None:
+        self._matches = self._matcher.match(connection, [self._error])
+        self.is_wanted = bool(len(self._matches.rows))
+        return self._matches.version if self.is_wanted else None
+
+    def write_messages(self, connection: Connection) -> None:
+        part_ids = self._queues.insert_error_message(
+            connection, self._claimed, error_id=self._error.message_id, context=self._error.context.to_json()
+        )
+        if part_ids is None:
             raise ClaimLost("The message was given to another host instance.")
-        self._finder.clear(connection, batch_id)
-        clear_predicates(connection, batch_id, [error])
-        return {one.host_name for one in subscribers if one.started} if subscribers else None
+        # Names and contents are the original's and stored already; only the ids are referred to.
+        parts = [Part(name=str(part_id), body=Bytes(b""), part_id=part_id) for part_id in part_ids]
+        error = replace(self._error, parts=tuple(parts))
+        self._routed = RoutedMessages([error], self._matches, [unit_for_failure(self._claimed.instance_id)])
+        self.hosts = self._routed.routes.hosts
+
+    def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
+        self._routed.write(connection, lock)

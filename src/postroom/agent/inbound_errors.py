@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from postroom.agent.authorised import Authorisation
 from postroom.agent.error_reports import Failure
-from postroom.agent.identity import Kind, Units, derive_id, id_array, unit_for_failure
+from postroom.agent.identity import Kind, derive_id, unit_for_failure
 from postroom.agent.matching import match_batch
-from postroom.agent.routes import Routes
+from postroom.agent.routes import RoutedMessages
 from postroom.agent.routing import RoutingTable
 from postroom.filters.columns import columns_of
 from postroom.message import Context, Message
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.writing import write_references
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,46 +31,20 @@ class FailedInbound:
     message: Callable[[uuid.UUID, Context], Message]
 
 
-class InboundErrors:
-    """Which of the failures of a batch somebody wants to hear of, and the error messages about those."""
+def match_errors(connection: Connection, failed: Sequence[FailedInbound], routing: RoutingTable) -> RoutedMessages:
+    """The error messages about those of the failures that somebody wants to hear of."""
+    contexts = [one.failure.context(one.original) for one in failed]
+    columns = columns_of([context.promoted for context in contexts])
+    predicates = [context.predicates for context in contexts]
+    matches = match_batch(connection, routing, columns, len(contexts), predicates)
+    wanted = np.unique(matches.rows)
+    messages = [
+        failed[row].message(error_message_id(failed[row].failure.instance_id), contexts[row]) for row in wanted.tolist()
+    ]
+    units = [unit_for_failure(failed[row].failure.instance_id) for row in wanted.tolist()]
+    return RoutedMessages(messages, replace(matches, rows=np.searchsorted(wanted, matches.rows)), units)
 
-    def __init__(self, connection: Connection, failed: Sequence[FailedInbound], routing: RoutingTable) -> None:
-        contexts = [one.failure.context(one.original) for one in failed]
-        columns = columns_of([context.promoted for context in contexts])
-        matches = match_batch(connection, routing, columns, len(contexts))
-        predicates = [context.predicates for context in contexts]
-        allowed, _ = Authorisation(routing, predicates, np.arange(len(contexts))).allowed(matches)
-        if allowed is not None:
-            matches = matches.take(allowed)
-        wanted = np.unique(matches.rows)
-        units = [unit_for_failure(failed[row].failure.instance_id) for row in wanted.tolist()]
-        positions = np.searchsorted(wanted, matches.rows)
-        #: The instances that are not suspended, because an error message takes their place.
-        self.instances = {failed[row].failure.instance_id for row in wanted.tolist()}
-        self.messages = [
-            failed[row].message(derive_id(unit, Kind.MESSAGE, 0), contexts[row])
-            for row, unit in zip(wanted.tolist(), units, strict=True)
-        ]
-        self._routes = Routes(
-            messages=positions,
-            matches=matches,
-            units=Units.of(units).take(positions),
-            host_names=routing.host_names,
-        )
 
-    @property
-    def hosts(self) -> set[str]:
-        """The hosts whose work queues get rows."""
-        return self._routes.hosts
-
-    def write_routes(self, connection: Connection, *, message_log: int, part_log: int) -> None:
-        """Queue rows and references; the messages themselves are written with the others of the batch."""
-        if not self.messages:
-            return
-        ids = id_array([message.message_id for message in self.messages])
-        self._routes.write(connection, ids)
-        counts = np.bincount(self._routes.messages, minlength=len(ids))
-        write_references(connection, "message", message_log, ids, counts)
-        parts = id_array([part.part_id for message in self.messages for part in message.parts])
-        per_part = np.repeat(counts, [len(message.parts) for message in self.messages])
-        write_references(connection, "part", part_log, parts, per_part)
+def error_message_id(instance_id: uuid.UUID) -> uuid.UUID:
+    """The id of the error message about an instance that failed."""
+    return derive_id(unit_for_failure(instance_id), Kind.MESSAGE, 0)

@@ -1,51 +1,69 @@
-"""Who subscribes to the messages of a batch: activation subscriptions from memory, instance subscriptions from the
-MessageBox, and the convoys that matches belong to."""
+"""Who subscribes to the messages of a batch and may receive them: activation subscriptions from memory, instance
+subscriptions from the MessageBox, and the convoys that matches belong to."""
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import ChainMap, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from postroom.agent.convoys import Convoy
-from postroom.agent.correlation import columns_of_keys, correlations_in, find_waiting, whole
+from postroom.agent.correlation import complete_values, correlations_in, find_waiting, value_keys_of
 from postroom.agent.routing import RoutingTable, Subscriber
+from postroom.errors import RoutingFailure
+from postroom.filters.authorisation import NOTHING_TO_SHOW, MessagePredicate, may_receive
 from postroom.filters.columns import Columns
 from postroom.messagebox.connection import Connection
+from postroom.namespaces import dotted_name, split_key
+from postroom.values import ValueType
 
-_NOTHING: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
+Predicates = frozenset[MessagePredicate]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Matches:
-    """Pairs of message (its row in the batch) and subscription, by row, then subscription."""
+class MatchResult:
+    """Pairs of message (its row in the batch) and subscription, by row, then subscription, as of a routing version."""
 
+    version: int
     rows: npt.NDArray[np.int64]
     subscription_ids: npt.NDArray[np.int64]
     subscribers: Mapping[int, Subscriber]
-    #: Of the pairs whose message belongs to a convoy, by the pair's number.
-    convoys: Mapping[int, Convoy]
+    host_names: Mapping[int, str]
+    """In lower case, as queues are named."""
+    convoys: Mapping[int, Convoy] = field(default_factory=dict)
+    """Of the pairs whose message belongs to a convoy, by the pair's number."""
+    unauthorised_hosts: Mapping[int, Collection[str]] = field(default_factory=dict)
+    """For messages that lost subscribers: the hosts that may not receive them, by the message's row."""
 
-    def take(self, kept: npt.NDArray[np.bool_]) -> Matches:
+    def select(self, kept: npt.NDArray[np.bool_]) -> MatchResult:
         """Those of the pairs that are kept, under new numbers."""
         if kept.all():
             return self
         number = np.cumsum(kept) - 1
         convoys = {int(number[pair]): convoy for pair, convoy in self.convoys.items() if kept[pair]}
-        return Matches(
-            rows=self.rows[kept],
-            subscription_ids=self.subscription_ids[kept],
-            subscribers=self.subscribers,
-            convoys=convoys,
-        )
+        return replace(self, rows=self.rows[kept], subscription_ids=self.subscription_ids[kept], convoys=convoys)
+
+    def with_rows(self, row_of: Sequence[int]) -> MatchResult:
+        """The same pairs for another numbering of the messages."""
+        hosts = {row_of[row]: hosts for row, hosts in self.unauthorised_hosts.items()}
+        return replace(self, rows=np.array(row_of, dtype=np.int64)[self.rows], unauthorised_hosts=hosts)
 
 
-def match_batch(connection: Connection, routing: RoutingTable, columns: Columns, rows: int) -> Matches:
-    """All matches of a batch. Asks the MessageBox only if instances wait by properties that the batch has."""
-    found, ids = routing.match(columns, rows) if rows else (_NOTHING, _NOTHING)
+def match_batch(
+    connection: Connection,
+    routing: RoutingTable,
+    columns: Columns,
+    rows: int,
+    predicates: Sequence[Predicates],
+    predicates_of: npt.NDArray[np.int64] | None = None,
+) -> MatchResult:
+    """All matches of a batch. Asks the MessageBox only if instances wait by properties that the batch has.
+
+    ``predicates_of`` says for each row which of the ``predicates`` it has; by default each has its own."""
+    found, ids = routing.match(columns, rows)
     subscribers: Mapping[int, Subscriber] = routing.subscribers
     if rows and routing.correlation_types:
         waiting = find_waiting(connection, correlations_in(columns, rows, routing))
@@ -55,26 +73,78 @@ def match_batch(connection: Connection, routing: RoutingTable, columns: Columns,
             ids = np.concatenate([ids, *(np.full(len(met), one.subscription_id) for one, met in waiting)])
             order = np.lexsort((ids, found))
             found, ids = found[order], ids[order]
-    convoys = _convoys(routing, columns, rows, found, ids) if routing.convoy_sets else {}
-    return Matches(rows=found, subscription_ids=ids, subscribers=subscribers, convoys=convoys)
+    matches = MatchResult(
+        version=routing.version,
+        rows=found,
+        subscription_ids=ids,
+        subscribers=subscribers,
+        host_names=routing.host_names,
+        convoys=find_convoys(columns, rows, found, ids, subscribers, routing.convoy_sets, routing.value_types),
+    )
+    if any(predicates) and len(found):
+        return _authorise(matches, routing, predicates, np.arange(rows) if predicates_of is None else predicates_of)
+    return matches
 
 
-def _convoys(
-    routing: RoutingTable,
+def find_convoys(
     columns: Columns,
     rows: int,
     found: npt.NDArray[np.int64],
     ids: npt.NDArray[np.int64],
+    subscribers: Mapping[int, Subscriber],
+    convoy_sets: Mapping[int, Sequence[str]],
+    value_types: Mapping[str, ValueType],
 ) -> dict[int, Convoy]:
+    """The convoys of pairs, by the pair's number. A message that lacks a property of the set is in none."""
     convoys: dict[int, Convoy] = {}
-    for subscription_id in np.unique(ids).tolist():
-        subscriber = routing.subscribers.get(subscription_id)
-        if subscriber is None or (convoy_set_id := subscriber.convoy_set_id) is None:
+    for subscription_id in np.unique(ids).tolist() if convoy_sets else ():
+        convoy_set_id = subscribers[subscription_id].convoy_set_id
+        if convoy_set_id is None:
             continue
-        values = columns_of_keys(columns, routing.convoy_sets[convoy_set_id], rows, routing.value_types)
+        values = value_keys_of(columns, convoy_sets[convoy_set_id], rows, value_types)
         if values is None:
             continue
         for pair in np.flatnonzero(ids == subscription_id).tolist():
-            if (complete := whole(values[found[pair]])) is not None:
+            if (complete := complete_values(values[found[pair]])) is not None:
                 convoys[pair] = Convoy(convoy_set_id=convoy_set_id, values=complete)
     return convoys
+
+
+def _authorise(
+    matches: MatchResult,
+    routing: RoutingTable,
+    predicates: Sequence[Predicates],
+    predicates_of: npt.NDArray[np.int64],
+) -> MatchResult:
+    """The pairs whose hosts show what the messages ask for (SEC-01 … 06)."""
+    distinct = list(dict.fromkeys(predicates))
+    kind = np.array([distinct.index(one) for one in predicates])[predicates_of[matches.rows]]
+    subscriptions, subscription_of = np.unique(matches.subscription_ids, return_inverse=True)
+    hosts = [matches.subscribers[one].host_id for one in subscriptions.tolist()]
+    shown = [routing.application_properties.get(one, NOTHING_TO_SHOW) for one in hosts]
+    table = np.array([[may_receive(one, properties) for properties in shown] for one in distinct])
+    is_allowed: npt.NDArray[np.bool_] = table[kind, subscription_of]
+    unauthorised: defaultdict[int, set[str]] = defaultdict(set)
+    for pair in np.flatnonzero(~is_allowed).tolist():
+        name = routing.spelled_hosts.get(hosts[int(subscription_of[pair])], "")
+        unauthorised[int(matches.rows[pair])].add(name)
+    return replace(matches.select(is_allowed), unauthorised_hosts=unauthorised)
+
+
+def routing_failure(
+    message_type: object, predicates: Predicates = frozenset(), unauthorised_hosts: Collection[str] = ()
+) -> RoutingFailure:
+    """Why a message could not be routed: nobody subscribes, or none of the hosts that do may receive it (NRF-17)."""
+    of_type = f" of type {message_type}" if message_type else ""
+    if not unauthorised_hosts:
+        return RoutingFailure(f"The published message{of_type} could not be routed because no subscribers were found.")
+    # Without the values: operators read this, and what a message asks for is content of the message.
+    asked = ", ".join(sorted({dotted_name(*split_key(key)) for key, _ in predicates}))
+    one = len(unauthorised_hosts) == 1
+    return RoutingFailure(
+        f"The published message{of_type} could not be routed because no host that subscribes is authorised to "
+        f"receive it.",
+        why=f"It asks for a value of {asked} that the host{'' if one else 's'} {', '.join(sorted(unauthorised_hosts))} "
+        f"{'does' if one else 'do'} not show.",
+        hint="Declare it as an application property of a host (app.host(..., properties=...)) and resume the instance.",
+    )

@@ -44,7 +44,7 @@ def names_originator(context: Context) -> bool:
     return any(key in values for values in (context.promoted, context.written) for key in (_SID, _PID))
 
 
-def believed(context: Context, login: Login) -> Context:
+def resolve_originator(context: Context, login: Login) -> Context:
     """The context with what the MessageBox will say about its originator; one that says nothing stays as it is."""
     if not names_originator(context):
         return context
@@ -55,16 +55,16 @@ def believed(context: Context, login: Login) -> Context:
     return context
 
 
-def believed_columns(columns: Mapping[str, pa.Array], login: Login) -> dict[str, pa.Array]:
+def resolve_originator_columns(columns: Mapping[str, pa.Array], login: Login) -> dict[str, pa.Array]:
     """The same for the values that a pipeline promoted, a column of a batch each. A document that has none stays so."""
     defaults = {_SID: login.account, _PID: GUEST}
     return {
-        key: _believed_column(column, defaults[key], login) if key in defaults else column
+        key: _resolve_column(column, defaults[key], login) if key in defaults else column
         for key, column in columns.items()
     }
 
 
-def _believed_column(column: pa.Array, default: str, login: Login) -> pa.Array:
+def _resolve_column(column: pa.Array, default: str, login: Login) -> pa.Array:
     doubted = pc.equal(column, "") if login.trusted else pc.is_valid(column)
     return pc.if_else(pc.fill_null(doubted, False), default, column)
 

@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from postroom.agent.contexts import plain_decimal
-from postroom.agent.identity import id_array
+from postroom.agent.publish import RoutingLock, lock_routing
+from postroom.agent.routes import refer_to
 from postroom.errors import RoutingFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration import Host, ServiceClass
-from postroom.messagebox.connection import Connection
-from postroom.messagebox.writing import Cause, SuspendedRow, Task, write_message, write_references, write_suspended
+from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.writing import Cause, SuspendedRow, Task, write_messages, write_suspended
 from postroom.namespaces import is_distinguished
 
 
@@ -33,6 +34,10 @@ class RoutingFailureReport:
     adapter: str | None = None
     uri: str | None = None
     """Where the message came in, if it came in; a program that publishes has nothing like it."""
+
+    @property
+    def message(self) -> Message:
+        return Message(context=self.context, message_id=self.message_id)
 
     def row(self) -> SuspendedRow:
         return SuspendedRow(
@@ -61,24 +66,30 @@ class Unroutable(RoutingFailure):
         self.report_id: uuid.UUID | None = None
 
 
-def write_reports(
+def write_suspensions(
     connection: Connection,
-    host: Host,
-    reports: Sequence[RoutingFailureReport],
+    host_name: str,
+    lock: RoutingLock,
     *,
-    suspended: Sequence[SuspendedRow] = (),
+    rows: Sequence[SuspendedRow] = (),
+    reports: Sequence[RoutingFailureReport] = (),
     messages: Sequence[Message] = (),
 ) -> None:
-    """Reports, and with them suspended instances whose messages are stored already, each with its one reference."""
-    for report in reports:
-        write_message(connection, Message(message_id=report.message_id), report.context.to_json())
-    log = connection.execute("SELECT message_log, part_log FROM lock_routing()").fetchone()
-    assert log is not None
-    write_suspended(connection, host.name.lower(), [*suspended, *(report.row() for report in reports)])
-    ids = [message.message_id for message in messages] + [report.message_id for report in reports]
-    parts = [part.part_id for message in messages for part in message.parts]
-    for kind, number, what in (("message", log[0], ids), ("part", log[1], parts)):
-        write_references(connection, kind, number, id_array(what), np.ones(len(what), dtype=np.int64))
+    """Suspended instances and reports, and one reference to each report and to each of the ``messages``."""
+    if rows or reports:
+        write_suspended(connection, host_name, [*rows, *(report.row() for report in reports)])
+    stored = [*messages, *(report.message for report in reports)]
+    refer_to(connection, lock, stored, np.ones(len(stored), dtype=np.int64))
+
+
+def publish_reports(connection: Connection, host: Host, reports: Sequence[RoutingFailureReport]) -> None:
+    """Reports about messages that are not stored with them, in a transaction of their own."""
+
+    def work(connection: Connection) -> None:
+        write_messages(connection, [(report.message, report.context.to_json()) for report in reports])
+        write_suspensions(connection, host.name.lower(), lock_routing(connection), reports=reports)
+
+    transaction(connection, work)
 
 
 def snapshot(shared: Context, columns: Mapping[str, pa.Array], row: int) -> Context:

@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-import psycopg
-
-from postroom.agent.authorised import routing_failure
-from postroom.agent.finding import IndexFinder, clear_predicates, instances_for
-from postroom.agent.identity import Kind, derive_id
 from postroom.agent.kept_documents import taken_up
-from postroom.agent.receiving import receive_again
-from postroom.agent.reports import RoutingFailureReport, Unroutable, write_reports
-from postroom.agent.routing import RoutingTable, StaleRouting
-from postroom.agent.wake_up import WakeUp
+from postroom.agent.matcher import IndexMatcher, Matcher
+from postroom.agent.matching import routing_failure
+from postroom.agent.publish import PublishBatch, Publisher, RoutingLock, lock_current
+from postroom.agent.receiving import Receiver
+from postroom.agent.reports import RoutingFailureReport, Unroutable, publish_reports
+from postroom.agent.routes import RoutedMessages
+from postroom.agent.routing import RoutingTable
 from postroom.errors import PipelineFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration import ReceiveLocation, host_named, receive_locations
-from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
 from postroom.messagebox.writing import Task
 from postroom.system_properties import BTS
-
-_STALE, _NOBODY = "PR001", "PR002"
 
 #: Deletes the claimed row, in the transaction that it is given; raises if the claim was taken over.
 Complete = Callable[[Connection], None]
@@ -46,14 +42,15 @@ class ResumedInbound:
         """Publishes the message and completes its queue row, in one transaction on ``connection``."""
         try:
             with self._one_at_a_time:
+                self._routing.catch_up(connection)
                 if claimed.task == Task.RECEIVE:
-                    hosts = self._receive(connection, claimed, message, complete)
+                    self._receive(connection, claimed, message, complete)
                 else:
-                    hosts = self._publish(connection, message, complete)
+                    publisher = Publisher(connection, IndexMatcher(self._routing))
+                    publisher.run(lambda matcher: StoredMessage(message, matcher), before=complete)
         except Unroutable as failure:
             failure.report_id = self._report(connection, claimed.instance_id, failure)
             raise
-        WakeUp(connection).send(hosts)
 
     def _report(self, connection: Connection, instance_id: uuid.UUID, failure: Unroutable) -> uuid.UUID:
         """Every routing failure has its report (NRF-04); an instance has one, however often it is resumed."""
@@ -70,66 +67,46 @@ class ResumedInbound:
             context=failure.context,
             description=failure.what,
         )
-        transaction(connection, lambda c: write_reports(c, host, [report]))
+        publish_reports(connection, host, [report])
         return report.instance_id
 
-    def _receive(
-        self, connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete
-    ) -> set[str]:
+    def _receive(self, connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
         """The original bytes through the location's pipeline, from its start (NRF-05); those of a document that was
         suspended alone, from where it was stopped."""
         location = _location(connection, claimed.service_id)
         assert claimed.context is not None, "a message that is gone is not handed over"
         resumed = taken_up(message, Context.from_json(claimed.context))
+        Receiver(connection, self._routing).receive_again(location, resumed, complete)
 
-        def work(connection: Connection) -> set[str]:
-            hosts = receive_again(connection, self._routing, location, resumed)
-            complete(connection)
-            return hosts
 
-        while True:
-            try:
-                return transaction(connection, work)
-            except StaleRouting:
-                continue
+class StoredMessage(PublishBatch):
+    """A message that is in the MessageBox with its context already: to whoever subscribes to it now (decision 20)."""
 
-    def _publish(self, connection: Connection, message: Message, complete: Complete) -> set[str]:
-        """A message that has its context already: to whoever subscribes to it now (ADR 0020)."""
-        unit = uuid.uuid4()
+    def __init__(self, message: Message, matcher: Matcher) -> None:
+        self._message = message
+        self._matcher = matcher
 
-        def work(connection: Connection) -> set[str]:
-            routes = IndexFinder(self._routing).find(connection, unit, [message])
-            [found] = routes.subscribers
-            if not found and not routes.barred:
-                what = "The message still could not be routed because no subscribers were found."
-                raise Unroutable(what, message.context)
-            if not found:
-                message_type = message.context.get(BTS.MessageType)
-                failure = routing_failure(message_type, message.context.predicates, routes.barred[0])
-                raise Unroutable(failure.what, message.context, why=failure.why, hint=failure.hint)
-            connection.execute(
-                "SELECT route_message(%s, %s, %s, %s, %s, %s)",
-                (
-                    *(unit, self._routing.version, message.message_id, [part.part_id for part in message.parts]),
-                    [one.subscription_id for one in found],
-                    instances_for(
-                        connection, found, [derive_id(unit, Kind.INSTANCE, number) for number in range(len(found))]
-                    ),
-                ),
-            )
-            clear_predicates(connection, unit, [message])
-            complete(connection)
-            return {one.host_name for one in found if one.started}
+    def match(self, connection: Connection) -> int:
+        matches = self._matcher.match(connection, [self._message])
+        if not len(matches.rows):
+            lock_current(connection, matches.version)
+            raise _still_unroutable(self._message.context, matches.unauthorised_hosts.get(0, ()))
+        self._routed = RoutedMessages([self._message], matches, [uuid.uuid4()])
+        self.hosts = self._routed.routes.hosts
+        return matches.version
 
-        while True:
-            self._routing.catch_up(connection)
-            try:
-                return transaction(connection, work)
-            except psycopg.Error as error:
-                if error.sqlstate == _NOBODY:
-                    raise Unroutable("No host that subscribes may receive the message.", message.context) from error
-                if error.sqlstate != _STALE:
-                    raise
+    def write_messages(self, connection: Connection) -> None:
+        """It is stored already."""
+
+    def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
+        self._routed.write(connection, lock)
+
+
+def _still_unroutable(context: Context, unauthorised_hosts: Collection[str]) -> Unroutable:
+    if not unauthorised_hosts:
+        return Unroutable("The message still could not be routed because no subscribers were found.", context)
+    failure = routing_failure(context.get(BTS.MessageType), context.predicates, unauthorised_hosts)
+    return Unroutable(failure.what, context, why=failure.why, hint=failure.hint)
 
 
 def _location(connection: Connection, location_id: uuid.UUID | None) -> ReceiveLocation:

@@ -3,44 +3,46 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from postroom.agent.convoys import locate_instances
-from postroom.agent.identity import Kind, Units
-from postroom.agent.matching import Matches
-from postroom.agent.routing import StaleRouting, Subscriber
+from postroom.agent.identity import Kind, Units, id_array
+from postroom.agent.matching import MatchResult
+from postroom.agent.publish import RoutingLock, StaleRouting
+from postroom.agent.routing import Subscriber
+from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.copying import BIGINT, SMALLINT, UUID
-from postroom.messagebox.writing import Cause, SuspendedRow, Task, write_suspended, write_work_queue
+from postroom.messagebox.writing import (
+    Cause,
+    SuspendedRow,
+    Task,
+    write_references,
+    write_suspended,
+    write_work_queue,
+)
 
 
 class Routes:
     """Pairs of message (its position among those published) and subscription, each with the id of its instance: one of
     its own, unless it joins an instance that is there."""
 
-    def __init__(
-        self,
-        *,
-        messages: npt.NDArray[np.int64],
-        matches: Matches,
-        units: Units,
-        host_names: Mapping[int, str],
-    ) -> None:
-        self.messages = messages
+    def __init__(self, matches: MatchResult, units: Units) -> None:
+        self.messages = matches.rows
         self._matches = matches
         self._subscription_ids = matches.subscription_ids
-        self._instance_ids = units.ids(Kind.INSTANCE, np.arange(len(messages)))
+        self._instance_ids = units.ids(Kind.INSTANCE, np.arange(len(matches.rows)))
         distinct, self._subscriber_of = np.unique(matches.subscription_ids, return_inverse=True)
         self._subscribers = [matches.subscribers[one] for one in distinct.tolist()]
-        self._host_names = host_names
 
     @property
     def hosts(self) -> set[str]:
         """The hosts whose work queues get rows."""
-        return {self._host_names[one.host_id] for one in self._subscribers if one.started}
+        # A host that is not known yet is one that the routing table will learn of: the batch is stale.
+        return {self._matches.host_names.get(one.host_id, "") for one in self._subscribers if one.started}
 
     def write(self, connection: Connection, message_ids: npt.NDArray[np.void]) -> None:
         """One row per pair: in the work queue of the subscriber's host, or in the suspended queue if it is stopped.
@@ -53,13 +55,27 @@ class Routes:
         started = np.array([one.started for one in self._subscribers])[self._subscriber_of]
         joins = np.array([one.joins_instance for one in self._subscribers])[self._subscriber_of]
         for host_id in np.unique(host_ids).tolist():
-            host = self._host_names[host_id]
+            host = self._matches.host_names[host_id]
             here = (host_ids == host_id) & started
             self._write_work(connection, host, message_ids, np.flatnonzero(here & ~joins), Task.DELIVER)
             self._write_work(connection, host, message_ids, np.flatnonzero(here & joins), Task.JOIN_INSTANCE)
             stopped = np.flatnonzero((host_ids == host_id) & ~started)
             if len(stopped):
                 write_suspended(connection, host, [self._suspended(message_ids, pair) for pair in stopped.tolist()])
+
+    def locate_convoys(self, connection: Connection) -> None:
+        """Pairs of convoys get the id of the instance that they join. Takes the routing lock."""
+        pairs = list(self._matches.convoys)
+        if pairs:
+            offered = [uuid.UUID(bytes=bytes(one)) for one in self._instance_ids[pairs]]
+            located = locate_instances(connection, list(self._matches.convoys.values()), offered)
+            self._instance_ids[pairs] = id_array(located)
+
+    def pairs_of(self, message: int) -> tuple[list[int], list[uuid.UUID]]:
+        """The subscriptions of one message, and the instance for each."""
+        start, end = np.searchsorted(self.messages, [message, message + 1]).tolist()
+        instances = self._instance_ids[start:end].tolist()
+        return self._subscription_ids[start:end].tolist(), [uuid.UUID(bytes=one) for one in instances]
 
     def _join_instances(self, connection: Connection) -> None:
         """Pairs of instance subscriptions, and of convoys, get the id of the instance that they join."""
@@ -73,11 +89,7 @@ class Routes:
             ids = b"".join(one.instance_id.bytes if one.instance_id else bytes(16) for one in self._subscribers)
             joins = np.array([one.instance_id is not None for one in self._subscribers])[self._subscriber_of]
             self._instance_ids[joins] = np.frombuffer(ids, dtype="V16")[self._subscriber_of[joins]]
-        if self._matches.convoys:
-            pairs = list(self._matches.convoys)
-            offered = [uuid.UUID(bytes=bytes(one)) for one in self._instance_ids[pairs]]
-            located = locate_instances(connection, list(self._matches.convoys.values()), offered)
-            self._instance_ids[pairs] = np.frombuffer(b"".join(one.bytes for one in located), dtype="V16")
+        self.locate_convoys(connection)
 
     def _write_work(
         self,
@@ -120,3 +132,32 @@ class Routes:
             error_description=f"The subscriber {subscriber.service_name}{through} is enlisted but stopped.",
             group_id=subscriber.group_id,
         )
+
+
+class RoutedMessages:
+    """Messages that are at hand one by one, and their routes; ``units`` has the unit of each message."""
+
+    def __init__(self, messages: Sequence[Message], matches: MatchResult, units: Sequence[uuid.UUID]) -> None:
+        self.messages = messages
+        self.routes = Routes(matches, Units.of(units).take(matches.rows))
+
+    def write(self, connection: Connection, lock: RoutingLock, *, suspended: Sequence[int] = ()) -> None:
+        """Queue rows, and the references to the messages and their parts: one for each route, and one more for each
+        message that is ``suspended``."""
+        self.routes.write(connection, id_array([message.message_id for message in self.messages]))
+        counts = np.bincount(self.routes.messages, minlength=len(self.messages))
+        counts[list(suspended)] += 1
+        kept = [row for row, count in enumerate(counts.tolist()) if count]
+        refer_to(connection, lock, [self.messages[row] for row in kept], counts[kept])
+
+
+def refer_to(
+    connection: Connection, lock: RoutingLock, messages: Sequence[Message], counts: npt.NDArray[np.int64]
+) -> None:
+    """So many references to each of the messages, and to each of its parts."""
+    ids = id_array([message.message_id for message in messages])
+    write_references(connection, "message", lock.message_log, ids, counts)
+    parts = id_array([part.part_id for message in messages for part in message.parts])
+    write_references(
+        connection, "part", lock.part_log, parts, np.repeat(counts, [len(message.parts) for message in messages])
+    )

@@ -14,9 +14,11 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from postroom.agent.chunks import Chunk, Progress
+from postroom.agent.batch import ConcurrentAttempt
+from postroom.agent.chunks import Chunk
 from postroom.agent.interchange import Interchange
-from postroom.agent.receiving import Overtaken, Received, Receiver
+from postroom.agent.receipts import Progress
+from postroom.agent.receiving import Received, Receiver
 from postroom.errors import StateError
 from postroom.message import Body, Bytes, Context
 from postroom.messagebox.configuration import ReceiveLocation
@@ -97,7 +99,7 @@ def receive_rows(
                 return replace(total, unfinished=True)
             try:
                 received = receiver.publish_chunk(location, bad_content_type, chunk)
-            except Overtaken:
+            except ConcurrentAttempt:
                 progress = receiver.progress_of(unit.unit_id)
                 continue
             total = total.plus(rows, bad, received)

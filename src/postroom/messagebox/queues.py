@@ -115,9 +115,7 @@ class HostQueues:
         self._complete = f"complete_messages_{host}"
         self._retry = f"SELECT retry_messages_{host}(%s, %s::bigint[], %s, %s, %s, coalesce(%s, now()))"
         self._suspend = f"SELECT suspend_messages_{host}(%s, %s::bigint[], %s, %s, %s, %s, %s, coalesce(%s, now()))"
-        self._route_failed = (
-            f"SELECT route_failed_message_{host}(%s, %s, %s, %s, %s, %s::jsonb, %s::bigint[], %s::uuid[])"
-        )
+        self._insert_error = f"SELECT insert_error_message_{host}(%s, %s, %s, %s::jsonb)"
         self._release = f"SELECT release_messages_{host}(%s, %s::bigint[])"
         self._release_claims = f"SELECT release_claims_{host}(%s, %s::bigint[])"
         self._parts = f"SELECT * FROM read_parts_{host}(%s, %s)"
@@ -196,23 +194,15 @@ class HostQueues:
             ),
         )
 
-    def route_failed(
-        self,
-        connection: Connection,
-        claimed: ClaimedMessage,
-        *,
-        batch_id: uuid.UUID,
-        version: int,
-        error_id: uuid.UUID,
-        context: str,
-        subscription_ids: Sequence[int],
-        instance_ids: Sequence[uuid.UUID],
-    ) -> bool:
-        """An error message with the parts of this one goes to these subscribers, and the row of this one goes. False if
-        the claim does not hold it any more."""
-        head = (claimed.claim_id, claimed.seq, batch_id, version, error_id, context)
-        arrays = (list(subscription_ids), list(instance_ids))
-        return _count(connection, self._route_failed, (*head, *arrays)) == 1
+    def insert_error_message(
+        self, connection: Connection, claimed: ClaimedMessage, *, error_id: uuid.UUID, context: str
+    ) -> list[uuid.UUID] | None:
+        """Stores an error message with the parts of this one, and deletes the row of this one. Returns the ids of the
+        parts; None if the claim does not hold the row any more."""
+        row = connection.execute(self._insert_error, (claimed.claim_id, claimed.seq, error_id, context)).fetchone()
+        assert row is not None
+        parts: list[uuid.UUID] | None = row[0]
+        return parts
 
     def release(self, connection: Connection, claim_id: uuid.UUID, seqs: Sequence[int] | None = None) -> int:
         """These, or all of the claim, go back as they were. Returns how many the claim still held."""

@@ -80,18 +80,6 @@ class SuspendedRow:
     group_id: uuid.UUID | None = None
 
 
-def write_message(
-    connection: Connection,
-    message: Message,
-    context: str,
-    *,
-    originator: StoredOriginator | None = None,
-    with_fragments: bool = True,
-) -> None:
-    """The spool row and all parts of one message, large ones in fragments, unless those are written already."""
-    write_messages(connection, [(message, context)], originators=[originator], with_fragments=with_fragments)
-
-
 def write_messages(
     connection: Connection,
     messages: Sequence[tuple[Message, str]],
@@ -99,7 +87,8 @@ def write_messages(
     originators: Sequence[StoredOriginator | None] = (),
     with_fragments: bool = True,
 ) -> None:
-    """The same for several messages with their stored contexts. Only trusted logins may say who they are from."""
+    """The spool rows and all parts of messages with their stored contexts; large parts in fragments, unless those are
+    written already. Only trusted logins may say who a message is from."""
     parts = [part for message, _ in messages for part in message.parts]
     if parts:
         copy_rows(connection, "parts", PARTS, map(_part, parts))

@@ -9,12 +9,13 @@ import pytest
 
 from postroom import pipelines
 from postroom.agent import chunks, receiving
-from postroom.agent.receiving import Receiver, read_progress, receive_again
+from postroom.agent.receipts import read_progress
+from postroom.agent.receiving import Receiver
 from postroom.agent.routing import RoutingTable
 from postroom.errors import PipelineFailure
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import connect, transaction
+from postroom.messagebox.connection import connect
 from postroom.messagebox.jobs import run_all_jobs_once
 from postroom.operations.instances.changes import resume_all, terminate_all
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, count_instances, list_instances
@@ -141,8 +142,7 @@ def allow(box: Box, bad_documents: int | None) -> None:
 def take_up(box: Box, location: ReceiveLocation, body: bytes) -> None:
     """The interchange, resumed in a transaction of a host."""
     with connect(box.url, user=box.host().role_name) as connection:
-        resumed = interchange(body)
-        transaction(connection, lambda inside: receive_again(inside, RoutingTable(), location, resumed))
+        Receiver(connection, RoutingTable()).receive_again(location, interchange(body), lambda _: None)
 
 
 def test_with_a_higher_limit_it_is_resumed_as_if_it_came_now(box: Box) -> None:

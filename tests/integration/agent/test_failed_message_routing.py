@@ -9,13 +9,14 @@ import psycopg
 import pytest
 
 from postroom import pipelines
+from postroom.agent.batch import DocumentBatch
 from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import Received, Receiver
 from postroom.agent.routing import RoutingTable
 from postroom.errors import StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context
 from postroom.messagebox.check import check
-from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.connection import connect
 from postroom.messagebox.jobs import run_all_jobs_once
 from postroom.operations.instances.advice import advice
 from postroom.operations.instances.changes import resume
@@ -24,6 +25,7 @@ from postroom.operations.ports import send_ports as ports
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
 from tests.support.box import PROMOTE, Box, Region, interchange
+from tests.support.cut_connections import dying_before_commit
 
 GOOD, BAD, NOBODY = b'{"region": "EU"}', b"{broken", b'{"region": "nowhere"}'
 ERRORS = "ErrorReport.ErrorType == 'FailedMessage'"
@@ -193,14 +195,12 @@ def test_a_transaction_that_dies_before_its_commit_leaves_neither_error_nor_rece
     box.add_port("Errors", ERRORS)
     whole = interchange(b"\n".join([BAD, GOOD, NOBODY]))
 
-    class Dying(Receiver):
-        def _write(self, connection: Connection, *given, **named):  # type: ignore[no-untyped-def]
-            batch = super()._write(connection, *given, **named)
-            box.one("SELECT pg_terminate_backend(%s, 5000)", connection.info.backend_pid)
-            return batch
-
-    with connect(box.url, user=box.host().role_name) as connection, pytest.raises(psycopg.Error):
-        Dying(connection, RoutingTable()).receive(location, [whole])
+    with (
+        connect(box.url, user=box.host().role_name) as connection,
+        dying_before_commit(box, DocumentBatch),
+        pytest.raises(psycopg.Error),
+    ):
+        Receiver(connection, RoutingTable()).receive(location, [whole])
     assert (box.count("spool"), box.count("receipts"), box.count("instances")) == (0, 0, 0)
     with connect(box.url, user=box.host().role_name) as connection:
         [received] = Receiver(connection, RoutingTable()).receive(location, [whole])

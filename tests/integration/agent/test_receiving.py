@@ -12,7 +12,8 @@ import pytest
 from postroom import pipelines
 from postroom.agent import chunks, receiving
 from postroom.agent.interchange import Interchange
-from postroom.agent.receiving import Receiver, read_progress
+from postroom.agent.receipts import read_progress
+from postroom.agent.receiving import Receiver
 from postroom.agent.routing import RoutingTable
 from postroom.message import Bytes, Context, FileSlice
 from postroom.messagebox.connection import connect

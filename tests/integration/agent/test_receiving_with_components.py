@@ -11,12 +11,11 @@ import pytest
 
 from postroom import pipelines
 from postroom.agent.interchange import Interchange
-from postroom.agent.receiving import receive_again
+from postroom.agent.receiving import Receiver
 from postroom.agent.routing import RoutingTable
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Bytes
 from postroom.messagebox.check import check
-from postroom.messagebox.connection import transaction
 from postroom.pipelines import components
 from tests.support.box import PROMOTE, Box, Region
 
@@ -68,12 +67,13 @@ def test_what_cannot_be_decoded_is_suspended_alone_with_the_bytes_that_came(
 def test_a_resumed_interchange_goes_through_the_same_components(box: Box, pipeline: pipelines.Receive) -> None:
     location = box.add_location(pipeline)
     box.add_port("Europe", "Region == 'EU'")
-    routing = RoutingTable()
+    receiver = Receiver(box.connection, RoutingTable())
 
-    def again(body: bytes) -> set[str]:
+    def again(body: bytes) -> None:
         resumed = Interchange(interchange_id=uuid.uuid4(), body=Bytes(body))
-        return transaction(box.connection, lambda c: receive_again(c, routing, location, resumed))
+        receiver.receive_again(location, resumed, lambda _: None)
 
-    assert again(gzip.compress(LINE)) == {box.host().name.lower()}
+    again(gzip.compress(LINE))
+    assert box.queued() == {"Europe": 1}
     with pytest.raises(PipelineFailure, match="Gzip: The content is not gzip"):
         again(LINE)

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from postroom import pipelines
-from postroom.agent.chunks import Progress
-from postroom.agent.receiving import Receiver, read_progress, receive_again
+from postroom.agent.receipts import Progress, read_progress
+from postroom.agent.receiving import Receiver
 from postroom.agent.routing import RoutingTable
 from postroom.agent.row_units import ReceivedRows, RowUnit, receive_rows
 from postroom.errors import PipelineFailure, StateError
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import Connection, connect, transaction
+from postroom.messagebox.connection import Connection, connect
 from postroom.spark.bulk.counting import RowCounts
 from postroom.spark.bulk.task import BulkTask, Split
 from postroom.spark.executor import drop_executor
@@ -251,11 +251,11 @@ def test_a_host_cannot_begin_with_the_file_of_another(box: Box, task: BulkTask) 
 def test_a_mended_row_is_received_without_spark(box: Box, connection: Connection, location: ReceiveLocation) -> None:
     """RCV-15: as the message that it should have become."""
     mended = interchange(b'{"region": "EU", "priority": 3}')
-    transaction(connection, lambda inside: receive_again(inside, RoutingTable(), location, mended))
+    Receiver(connection, RoutingTable()).receive_again(location, mended, lambda _: None)
     assert box.queued() == {"Europe": 1}
     still_bad = interchange(b"17,EU")
     with pytest.raises(PipelineFailure):
-        transaction(connection, lambda inside: receive_again(inside, RoutingTable(), location, still_bad))
+        Receiver(connection, RoutingTable()).receive_again(location, still_bad, lambda _: None)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A receive port that requires authentication: drop or keep what nobody known stands for (SEC-11, ACC-73)."""
+"""A receive port that requires authentication: drop or keep what has no authenticated originator (SEC-11, ACC-73)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,10 @@ def test_drop_discards_what_nobody_stands_for_and_only_counts_it(
     assert (received.published, received.suspended, received.dropped) == (0, 0, 1)
     assert (box.queued(), box.suspended(), box.count("spool"), box.count("parts")) == ({}, [], 0, 0)
     assert box.one("SELECT outcome FROM receipts") == {"last": 1, "done": True, "dropped": 1}
-    assert ": 1 messages were dropped: nobody known stands for them, and receive port OrdersIn" in caplog.text
+    assert (
+        ": 1 messages without an authenticated originator were dropped, as receive port OrdersIn requires"
+        in caplog.text
+    )
 
 
 @pytest.mark.parametrize("trusted", [True, False])

@@ -14,8 +14,7 @@ import pytest
 import tests
 from postroom.adapters import Attempt
 from postroom.agent.error_reports import Failure
-from postroom.agent.failed_messages import FailedMessages
-from postroom.agent.finding import SqlFinder
+from postroom.agent.failed_messages import ErrorMessage, FailedMessages
 from postroom.clock import system_clock
 from postroom.errors import DeliveryRefused
 from postroom.message import FRAGMENT_SIZE, Context, Message, Part
@@ -29,6 +28,7 @@ from postroom.system_properties import BTS, ErrorReport
 from tests.integration.hosts.conftest import StartHost
 from tests.integration.hosts.test_takeover import bury_the_dead, locks
 from tests.support.box import Box, Region, Total
+from tests.support.cut_connections import dying_before_commit
 from tests.support.senders import Recorder, always_fails
 from tests.support.waiting import wait_until
 
@@ -207,19 +207,9 @@ def test_in_the_name_of_another_a_host_says_nothing_but_the_report(box: Box) -> 
     with connect(box.url, user=box.host().role_name) as host:
         claimed = claim(box, host)
         forged = failure(claimed).context(Context().promote(Region, "US")).promote(Region, "US")
-        found = SqlFinder().find(host, uuid.uuid4(), [Message(context=forged)])
-        [subscriber] = found.subscribers[0]
         error_id = uuid.uuid4()
-        assert HostQueues("Default").route_failed(
-            host,
-            claimed,
-            batch_id=uuid.uuid4(),
-            version=found.version,
-            error_id=error_id,
-            context=forged.write(BTS.SourceParty, "Fabrikam").to_json(),
-            subscription_ids=[subscriber.subscription_id],
-            instance_ids=[uuid.uuid4()],
-        )
+        context = forged.write(BTS.SourceParty, "Fabrikam").to_json()
+        assert HostQueues("Default").insert_error_message(host, claimed, error_id=error_id, context=context)
     stored = Context.from_json(box.one("SELECT context FROM spool WHERE message_id = %s", error_id))
     assert (stored[Region], stored.is_promoted(Region), stored[BTS.SourceParty]) == ("EU", False, "Contoso")
     assert stored.promoted == failure(claimed).context(original.context).promoted
@@ -266,16 +256,10 @@ def test_killed_between_the_error_message_and_the_commit(box: Box) -> None:
     box.add_port("Errors", ERRORS, state="stopped")
     box.agent().publish([order()])
 
-    class Dying(SqlFinder):
-        def clear(self, connection: Connection, batch_id: uuid.UUID) -> None:
-            box.one("SELECT pg_terminate_backend(%s, 5000)", connection.info.backend_pid)
-
-    dying = FailedMessages(HostQueues("Default"))
-    dying._finder = Dying()
     with connect(box.url, user=box.host().role_name) as connection:
         claimed = claim(box, connection)
-        with pytest.raises(psycopg.OperationalError):
-            dying.route(connection, claimed, failure(claimed))
+        with dying_before_commit(box, ErrorMessage), pytest.raises(psycopg.OperationalError):
+            FailedMessages(HostQueues("Default")).route(connection, claimed, failure(claimed))
     assert (box.count("spool"), box.count("work_queue"), box.count("suspended_queue")) == (1, 1, 0)
     with connect(box.url, user=box.host().role_name) as connection:
         assert FailedMessages(HostQueues("Default")).route(connection, claimed, failure(claimed))

@@ -6,11 +6,13 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
+import numpy.typing as npt
 import psycopg
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from postroom.agent.finding import SqlFinder
+from postroom.agent.matcher import ProcedureMatcher
 from postroom.agent.routing import RoutingTable
 from postroom.filters.columns import columns_of
 from postroom.filters.evaluate import matches
@@ -55,14 +57,17 @@ def subscribe(box: Box, subscribed: Sequence[Filter]) -> list[int]:
 
 def by_function(connection: Connection, batch: Sequence[Context]) -> Found:
     messages = [Message(context=context) for context in batch]
-    found = SqlFinder().find(connection, uuid.uuid4(), messages)
-    return [[one.subscription_id for one in subscribers] for subscribers in found.subscribers]
+    matches = ProcedureMatcher().match(connection, messages)
+    return _by_message(matches.rows, matches.subscription_ids, len(batch))
 
 
 def by_index(routing: RoutingTable, batch: Sequence[Context]) -> Found:
     """As the streaming lane matches: all at once."""
-    rows, ids = routing.match(columns_of([context.promoted for context in batch]), len(batch))
-    found: Found = [[] for _ in batch]
+    return _by_message(*routing.match(columns_of([context.promoted for context in batch]), len(batch)), len(batch))
+
+
+def _by_message(rows: npt.NDArray[np.int64], ids: npt.NDArray[np.int64], count: int) -> Found:
+    found: Found = [[] for _ in range(count)]
     for row, id in zip(rows.tolist(), ids.tolist(), strict=True):
         found[row].append(id)
     return found

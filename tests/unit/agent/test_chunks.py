@@ -12,8 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from postroom.agent.chunks import Chunk, Progress, chunks_of, held_chunks
+from postroom.agent.chunks import Chunk, chunks_of, held_chunks
 from postroom.agent.interchange import Interchange
+from postroom.agent.receipts import Progress
 from postroom.errors import Unavailable
 from postroom.message import FRAGMENT_SIZE, Body, Bytes, Context
 from postroom.pipelines import JsonLines, PassThrough

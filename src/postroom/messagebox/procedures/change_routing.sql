@@ -7,6 +7,8 @@ DECLARE
     new_version bigint;
 BEGIN
     PERFORM pg_advisory_xact_lock(7001, 0);
+    -- Until this transaction ends: it sees a version that nobody else sees yet, and that may never be.
+    PERFORM set_config('postroom.routing_changed', 'yes', true);
     UPDATE routing_version SET version = version + 1 RETURNING version INTO new_version;
     RETURN new_version;
 END $$;

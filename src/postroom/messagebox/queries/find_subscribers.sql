@@ -1,13 +1,14 @@
 -- find_subscriptions with what a publisher wants to know of each subscriber, and whether its host may receive the message:
 -- every message predicate is among the application properties of the host.
 -- Indexes: message_predicates' and application_properties' primary keys.
-SELECT f.message_id, s.id, s.service_name, h.name, s.state = 1,
+SELECT f.message_id,
        NOT EXISTS (SELECT 1 FROM message_predicates m
                     WHERE m.batch_id = %(batch)s AND m.message_id = f.message_id
                       AND NOT EXISTS (SELECT 1 FROM application_properties a
                                        WHERE a.host_id = s.host_id AND a.property_key = m.property_key
                                          AND a.value = m.value)),
-       s.convoy_set_id
+       h.name, s.id, s.host_id, s.service_class, s.service_id, s.service_name, s.priority, s.state, s.instance_id,
+       s.convoy_set_id, s.group_id, s.group_name
   FROM find_subscriptions(%(batch)s) f
   JOIN subscriptions s ON s.id = f.subscription_id
   JOIN hosts h ON h.id = s.host_id

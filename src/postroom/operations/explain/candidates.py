@@ -14,13 +14,14 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
-from postroom.agent.authentication import authenticated, authentication_failure, known_documents
-from postroom.agent.authorised import routing_failure
-from postroom.agent.chunks import Progress, chunks_of
+from postroom.agent.authentication import authenticate, authentication_failure, has_originator
+from postroom.agent.chunks import chunks_of
 from postroom.agent.documents import value_columns
 from postroom.agent.error_reports import Failure, type_in
 from postroom.agent.interchange import Interchange, stamp
+from postroom.agent.matching import routing_failure
 from postroom.agent.originator import Login
+from postroom.agent.receipts import Progress
 from postroom.agent.reports import snapshot
 from postroom.clock import system_clock
 from postroom.errors import DefinitionError, MessageFailure, NotFound
@@ -82,9 +83,9 @@ def documents_of(
         stamped = stamp(where, interchange, chunk.context)
         dropped = np.zeros(chunk.rows, dtype=bool)
         if where.authentication == "drop" and chunk.documents is not None:
-            dropped = ~known_documents(chunk, login)
+            dropped = ~has_originator(chunk, login)
         else:
-            chunk = authenticated(where, chunk, login)
+            chunk = authenticate(where, chunk, login)
         if chunk.refusal is not None:
             yield Given(title=name, context=stamped, failure=chunk.refusal)
         for bad in chunk.failures:

@@ -5,9 +5,10 @@ Those that wait for other values, of which there may be a million, are not misse
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
-from postroom.agent.correlation import correlations_of, find_waiting, read_waiting
+from postroom.agent.correlation import Correlation, correlations_in, find_waiting, read_waiting
 from postroom.agent.routing import RoutingTable, read_property_lists
 from postroom.filters.authorisation import NOTHING_TO_SHOW
 from postroom.message import Context
@@ -27,7 +28,10 @@ def waiting_instances(
     known.correlation_types = read_property_lists(connection)["correlation"]
     known.value_types = {prop.key: prop.value_type for prop in properties}
     found: list[list[Subscriber]] = [[] for _ in contexts]
-    wanted = correlations_of([one.promoted for one in contexts], known)
+    wanted: defaultdict[Correlation, list[int]] = defaultdict(list)
+    for row, context in enumerate(contexts):
+        for correlation in correlations_in(context.promoted, 1, known):
+            wanted[correlation].append(row)
     if wanted and not may_see_values(connection):
         unseen = {row for rows in wanted.values() for row in rows}
         return [None if row in unseen else [] for row in range(len(contexts))]

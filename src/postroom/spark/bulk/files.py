@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from postroom.agent.receiving import read_progress
+from postroom.agent.receipts import read_progress
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.spark.bulk.counting import RowCounts

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from postroom.agent.identity import unit_for_partition
-from postroom.agent.receiving import Received, read_progress
+from postroom.agent.receipts import read_progress
+from postroom.agent.receiving import Received
 from postroom.agent.row_units import RowUnit, receive_rows
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation

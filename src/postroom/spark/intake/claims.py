@@ -26,7 +26,7 @@ from pathlib import Path
 
 from postroom.adapters.file.definition import PRIVATE_FOLDER
 from postroom.adapters.file.folder import make_folder, remove_left_over
-from postroom.agent.receiving import read_progress
+from postroom.agent.receipts import read_progress
 from postroom.clock import Clock, system_clock
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection

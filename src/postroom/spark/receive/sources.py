@@ -11,7 +11,7 @@ from pathlib import Path
 
 from postroom.adapters import File
 from postroom.agent.interchange import Interchange
-from postroom.agent.receiving import read_progress
+from postroom.agent.receipts import read_progress
 from postroom.message import Context, FileSlice
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation

@@ -1,16 +1,14 @@
--- A message of a claim that cannot go on, at a port that routes failures: an error message with the same parts is
--- published in its place, and its own row goes, all or nothing. Who published the original published the error, and whom
--- it is from the error is from (FMR-05): all of it is taken from the original here, but for the report in p_context, so
--- that no host says anything in another's name. Returns 1, or 0 if the claim was taken over; refuses as route_message does
--- (PR001, PR002).
+-- A message of a claim that cannot go on, at a port that routes failures: an error message with the same parts is stored
+-- in its place, and its own row goes. The caller routes the error message in the same transaction. Who published the
+-- original published the error, and whom it is from the error is from (FMR-05): all of it is taken from the original here,
+-- but for the report in p_context, so that no host says anything in another's name. Returns the ids of the parts, or null
+-- if the claim was taken over.
 -- A routing failure report about the instance stays without it, because the error message names it, and says where the
 -- message came in.
 -- Indexes: work_queue_claimed, spool's primary key, suspended_queue_reports.
--- Locks: advisory (7001, 0) shared, until commit.
-CREATE OR REPLACE FUNCTION messagebox.route_failed_message___HOST__(
-    p_claim_id uuid, p_seq bigint, p_batch_id uuid, p_version bigint, p_error_id uuid, p_context jsonb,
-    p_subscription_ids bigint[], p_instance_ids uuid[], p_now timestamptz DEFAULT now()
-) RETURNS integer
+CREATE OR REPLACE FUNCTION messagebox.insert_error_message___HOST__(
+    p_claim_id uuid, p_seq bigint, p_error_id uuid, p_context jsonb, p_now timestamptz DEFAULT now()
+) RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
 DECLARE
@@ -19,7 +17,7 @@ DECLARE
 BEGIN
     DELETE FROM __HOST___q WHERE claim_id = p_claim_id AND seq = p_seq RETURNING instance_id, message_id, service_id INTO failed;
     IF NOT FOUND THEN
-        RETURN 0;
+        RETURN NULL;
     END IF;
     INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context, published_at, published_by,
                        originator_sid, originator_pid)
@@ -27,11 +25,10 @@ BEGIN
            s.published_by, s.originator_sid, s.originator_pid
       FROM spool s WHERE s.message_id = failed.message_id
     RETURNING part_ids INTO STRICT shared;
-    PERFORM route_message(p_batch_id, p_version, p_error_id, shared, p_subscription_ids, p_instance_ids, p_now);
     UPDATE suspended_queue
        SET related_instance_id = NULL,
            (adapter, uri) = (SELECT l.adapter_kind, l.uri FROM receive_locations l WHERE l.id = failed.service_id)
      WHERE cause = 3 AND related_instance_id = failed.instance_id;
     PERFORM int_release(ARRAY[failed.message_id]);
-    RETURN 1;
+    RETURN shared;
 END $$;

@@ -1,0 +1,331 @@
+"""Messages that a program publishes together: all of them are accepted, or none.
+
+A few messages are inserted by one call each. More are copied, as the streaming lane does.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import psycopg
+
+from postroom.agent.acknowledgements import is_acknowledgement
+from postroom.agent.identity import Kind, derive_id
+from postroom.agent.matcher import Matcher
+from postroom.agent.matching import MatchResult, routing_failure
+from postroom.agent.originator import Login, names_originator, resolve_originator, stored_originator
+from postroom.agent.publish import PublishBatch, RoutingLock, StaleRouting, lock_current
+from postroom.agent.receipts import Receipt, read_outcome, take_receipts
+from postroom.agent.reports import RoutingFailureReport, write_suspensions
+from postroom.agent.routes import RoutedMessages
+from postroom.errors import BadValue, PublishFailed, PublishResult, RoutingFailure, StateError
+from postroom.message import FRAGMENT_SIZE, Message, Part
+from postroom.messagebox.configuration import Host, ServiceClass
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.writing import Cause, SuspendedRow, Task, write_fragments, write_messages
+from postroom.properties import Property
+from postroom.system_properties import BTS
+from postroom.values import ValueType
+
+#: Up to so many messages are inserted by calls: each is a round trip, but COPY takes a dozen for any number.
+MAX_CALLS = 5
+
+_STALE = "PR001"
+_INSERT = (
+    "SELECT insert_message(%s::uuid, %s::bigint, %s::uuid, %s::jsonb, %s::bigint[], %s::uuid[], %s::uuid[], %s::uuid,"
+    " %s::text, %s::text, %s::text, %s::bigint, %b::bytea)"
+)
+_INSERT_PART = "SELECT insert_part(%s::uuid, %s::text, %s::text, %s::text, %s::bigint, %b::bytea)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """What became of one message: who receives it, or that it was suspended because nobody does. An acknowledgement
+    that nobody wants is neither."""
+
+    message_id: uuid.UUID
+    subscribers: tuple[str, ...]
+    suspended: bool = False
+    repeated: bool = field(default=False, compare=False)
+    """Nothing was published now: this is the answer of the first publish under the same key."""
+
+
+class UnroutableMessages(Exception):
+    """Some messages have no subscriber and are not to be kept. The publish is refused, with a report about each."""
+
+    def __init__(self, failures: PublishFailed, reports: Sequence[RoutingFailureReport]) -> None:
+        super().__init__(failures)
+        self.failures = failures
+        self.reports = reports
+
+
+class MessageBatch(PublishBatch):
+    """Messages of the direct lane. ``unit`` is what their instances and reports derive their ids from."""
+
+    def __init__(
+        self, host: Host, messages: Sequence[Message], matcher: Matcher, *, unit: uuid.UUID, has_key: bool = False
+    ) -> None:
+        self.published: list[Published] = []
+        self._host = host
+        self._messages = messages
+        self._matcher = matcher
+        self._unit = unit
+        self._has_key = has_key
+        self._login = Login()
+        self._bad_values: Mapping[int, BadValue] = {}
+        self._suspended: dict[int, RoutingFailure | BadValue] = {}
+
+    def begin(self, connection: Connection) -> bool:
+        if len({message.message_id for message in self._messages}) != len(self._messages):
+            raise StateError("The same message is twice in one batch.", hint="Publish each message once.")
+        if self._has_key and not take_receipts(connection, [Receipt(unit=self._unit)]):
+            self.published = [
+                Published(
+                    message_id=uuid.UUID(one["message_id"]),
+                    subscribers=tuple(one["subscribers"]),
+                    suspended=one["suspended"],
+                    repeated=True,
+                )
+                for one in read_outcome(connection, self._unit)["published"]
+            ]
+            return False
+        self._bad_values = _find_bad_values(self._matcher.value_types(connection), self._messages)
+        refused = {row: bad for row, bad in self._bad_values.items() if not _is_to_be_kept(self._messages[row])}
+        if refused:
+            raise PublishFailed(_results(self._messages, self._bad_values))
+        if any(names_originator(message.context) for message in self._messages):
+            self._login = self._matcher.login(connection)
+            self._messages = [
+                replace(message, context=resolve_originator(message.context, self._login)) for message in self._messages
+            ]
+        for message in self._messages:
+            if not is_acknowledgement(message.context):
+                _write_large_bodies(connection, message)
+        return bool(self._messages) or self._has_key
+
+    def match(self, connection: Connection) -> int:
+        matches = self._find_subscribers(connection)
+        routed = set(matches.rows.tolist())
+        failures: dict[int, RoutingFailure | BadValue] = {
+            row: self._bad_values.get(row) or _failure(message, matches.unauthorised_hosts.get(row, ()))
+            for row, message in enumerate(self._messages)
+            # Nobody asked to be told: no failure, no report, no trace (NRF-11).
+            if row not in routed and (row in self._bad_values or not is_acknowledgement(message.context))
+        }
+        refused = {row: one for row, one in failures.items() if not _is_to_be_kept(self._messages[row])}
+        if refused:
+            lock_current(connection, matches.version)
+            self._refuse(refused)
+        self._suspended = failures
+        self._publish_matches(connection, matches, routed | failures.keys())
+        return matches.version
+
+    def _find_subscribers(self, connection: Connection) -> MatchResult:
+        """A message with a bad value has no subscribers."""
+        if not self._bad_values:
+            return self._matcher.match(connection, self._messages)
+        good = [row for row in range(len(self._messages)) if row not in self._bad_values]
+        return self._matcher.match(connection, [self._messages[row] for row in good]).with_rows(good)
+
+    def _publish_matches(self, connection: Connection, matches: MatchResult, kept: set[int]) -> None:
+        subscribers: list[list[str]] = [[] for _ in self._messages]
+        for row, subscription_id in zip(matches.rows.tolist(), matches.subscription_ids.tolist(), strict=True):
+            subscribers[row].append(matches.subscribers[subscription_id].service_name)
+        self.published = [
+            Published(
+                message_id=message.message_id,
+                subscribers=tuple(sorted(subscribers[row])),
+                suspended=row in self._suspended,
+            )
+            for row, message in enumerate(self._messages)
+        ]
+        for row, message in enumerate(self._messages):
+            if row in kept and is_acknowledgement(message.context):
+                _write_large_bodies(connection, message)
+        self._version = matches.version
+        self._kept = kept
+        self._routed = RoutedMessages(self._messages, matches, [self._unit] * len(self._messages))
+        self.hosts = self._routed.routes.hosts
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def insert(self, connection: Connection) -> bool:
+        if len(self._messages) > MAX_CALLS or self._suspended:
+            return False
+        routes = self._routed.routes
+        routes.locate_convoys(connection)
+        with _translated():
+            for row, message in enumerate(self._messages):
+                if row in self._kept:
+                    _insert(connection, self._unit, self._version, message, *routes.pairs_of(row))
+        self._keep_answer(connection)
+        return True
+
+    def write_messages(self, connection: Connection) -> None:
+        stored = [self._messages[row] for row in sorted(self._kept)] + [one.message for one in self._reports]
+        with _translated():
+            write_messages(
+                connection,
+                [(message, message.context.to_json()) for message in stored],
+                originators=[stored_originator(message.context, self._login) for message in stored],
+                with_fragments=False,
+            )
+
+    def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
+        self._routed.write(connection, lock, suspended=list(self._suspended))
+        rows = [self._suspended_row(row, failure) for row, failure in self._suspended.items()]
+        write_suspensions(connection, self._host.name.lower(), lock, rows=rows, reports=self._reports)
+        self._keep_answer(connection)
+
+    def _keep_answer(self, connection: Connection) -> None:
+        if self._has_key:
+            answer = [
+                {"message_id": str(one.message_id), "subscribers": one.subscribers, "suspended": one.suspended}
+                for one in self.published
+            ]
+            outcome = json.dumps({"published": answer, "last": len(answer), "done": True})
+            connection.execute("SELECT keep_outcome(%s, %s::jsonb)", (self._unit, outcome))
+
+    # -- failures ----------------------------------------------------------------------------------------------
+
+    def _refuse(self, failures: Mapping[int, RoutingFailure | BadValue]) -> None:
+        unit = uuid.uuid4()  # not the publish's own: it may be tried, and refused, again
+        reports = [
+            self._report(row, failure, unit=unit, number=row, related=None)
+            for row, failure in failures.items()
+            if isinstance(failure, RoutingFailure)
+        ]
+        raise UnroutableMessages(PublishFailed(_results(self._messages, failures)), reports)
+
+    @property
+    def _reports(self) -> list[RoutingFailureReport]:
+        """About the suspended messages that nobody subscribes to. A bad value needs none: no resume can help."""
+        return [
+            self._report(row, failure, unit=self._unit, number=self._number(row), related=self._instance_id(row))
+            for row, failure in self._suspended.items()
+            if isinstance(failure, RoutingFailure)
+        ]
+
+    def _number(self, row: int) -> int:
+        """After the numbers of the subscribers, two for each message."""
+        return len(self._routed.routes.messages) + 2 * row
+
+    def _instance_id(self, row: int) -> uuid.UUID:
+        return derive_id(self._unit, Kind.INSTANCE, self._number(row))
+
+    def _suspended_row(self, row: int, failure: RoutingFailure | BadValue) -> SuspendedRow:
+        return SuspendedRow(
+            message_id=self._messages[row].message_id,
+            instance_id=self._instance_id(row),
+            host_id=self._host.host_id,
+            service_class=ServiceClass.MESSAGING_IN_PROCESS,
+            service_id=None,
+            task=Task.PUBLISH,
+            cause=Cause.FAILURE,
+            error_code=failure.code,
+            error_description=str(failure) if isinstance(failure, RoutingFailure) else failure.what,
+            resumable=isinstance(failure, RoutingFailure),
+        )
+
+    def _report(
+        self, row: int, failure: RoutingFailure, *, unit: uuid.UUID, number: int, related: uuid.UUID | None
+    ) -> RoutingFailureReport:
+        return RoutingFailureReport(
+            message_id=derive_id(unit, Kind.REPORT, number),
+            instance_id=derive_id(unit, Kind.INSTANCE, number + 1),
+            related_instance_id=related,
+            host_id=self._host.host_id,
+            context=self._messages[row].context,
+            description=failure.what,
+        )
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.errors.UniqueViolation as error:
+        raise StateError(
+            "A message of this batch is in the MessageBox already.",
+            why="A stored message is immutable; publishing it again would be another message.",
+            hint="Publish a new Message, or pass key= to make a repeated publish harmless.",
+        ) from error
+    except psycopg.Error as error:
+        if error.sqlstate == _STALE:
+            raise StaleRouting from error
+        raise
+
+
+def _insert(
+    connection: Connection,
+    batch_id: uuid.UUID,
+    version: int,
+    message: Message,
+    subscription_ids: list[int],
+    instance_ids: list[uuid.UUID],
+) -> None:
+    body = message.body
+    part_ids = [part.part_id for part in message.parts]
+    head = (batch_id, version, message.message_id, message.context.to_json(), subscription_ids, instance_ids, part_ids)
+    if body is None:
+        connection.execute(_INSERT, (*head, None, None, None, None, None, None))
+        return
+    connection.execute(
+        _INSERT, (*head, body.part_id, body.name, body.content_type, body.charset, body.body.size, _inline(body))
+    )
+    for part in message.parts:
+        if part is not body:
+            connection.execute(
+                _INSERT_PART, (part.part_id, part.name, part.content_type, part.charset, part.body.size, _inline(part))
+            )
+
+
+def _write_large_bodies(connection: Connection, message: Message) -> None:
+    for part in message.parts:
+        if part.body.size > FRAGMENT_SIZE:
+            write_fragments(connection, part.part_id, part.body)
+
+
+def _inline(part: Part) -> bytes | None:
+    return None if part.body.size > FRAGMENT_SIZE else part.data
+
+
+def _results(messages: Sequence[Message], failures: Mapping[int, RoutingFailure | BadValue]) -> list[PublishResult]:
+    return [
+        PublishResult(message_id=message.message_id, failure=failures.get(row)) for row, message in enumerate(messages)
+    ]
+
+
+def _is_to_be_kept(message: Message) -> bool:
+    return message.context.get(BTS.SuspendMessageOnRoutingFailure) is True
+
+
+def _failure(message: Message, unauthorised_hosts: Collection[str]) -> RoutingFailure:
+    context = message.context
+    return routing_failure(context.get(BTS.MessageType), context.predicates, unauthorised_hosts)
+
+
+def _find_bad_values(value_types: Mapping[str, ValueType], messages: Sequence[Message]) -> dict[int, BadValue]:
+    """The messages with a value, promoted or asked of receivers, of another type than its property is deployed with; by
+    their place in the batch, each with what is wrong."""
+    found = {}
+    for row, message in enumerate(messages):
+        context = message.context
+        # Without the values: what a message asks for is content of the message.
+        given = [("A promoted value", key, type(value).__name__) for key, value in context.promoted.items()]
+        given += [("What it asks of its receivers", key, type(value).__name__) for key, value in context.predicates]
+        wrong = {
+            f"{Property.from_key(key, wanted).dotted} is deployed as {wanted.python_type.__name__}, not {of}": what
+            for what, key, of in given
+            if (wanted := value_types.get(key)) is not None and wanted.python_type.__name__ != of
+        }
+        if wrong:
+            found[row] = BadValue(
+                f"{next(iter(wrong.values()))} has another type than its property: {'; '.join(wrong)}.",
+                hint="Give each value the type that its property is deployed with.",
+            )
+    return found

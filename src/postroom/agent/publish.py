@@ -1,0 +1,139 @@
+"""The one way into the MessageBox: a batch of messages, published inside a transaction.
+
+    publisher = Publisher(connection, IndexMatcher(routing))
+    batch = publisher.run(lambda matcher: make_batch(matcher))
+
+Both lanes, resumed messages and error messages go through ``publish``. What takes time comes first; the routing lock
+comes last, because everybody who changes a subscription waits for it. A batch is matched without the lock and is
+written only if the routing version is still the same under the lock. Otherwise the whole transaction is repeated.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
+from typing import NamedTuple, TypeVar
+
+from psycopg.errors import InsufficientPrivilege
+
+from postroom.agent.matcher import Matcher, ProcedureMatcher
+from postroom.agent.wake_up import WakeUp
+from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.statements import statement
+
+
+class StaleRouting(Exception):
+    """The subscriptions changed between matching and writing. The transaction rolls back and is tried again."""
+
+
+class RoutingLock(NamedTuple):
+    """What is fixed from the routing lock until COMMIT."""
+
+    version: int
+    message_log: int
+    part_log: int
+    changed_here: bool
+    """This transaction has changed the subscriptions itself; nobody else sees that version yet."""
+
+
+class PublishBatch(ABC):
+    """Messages that are published together, however they are encoded, and what becomes of those that fail."""
+
+    #: The hosts whose work queues get rows.
+    hosts: Collection[str] = ()
+
+    def begin(self, connection: Connection) -> bool:
+        """Takes the receipts, and writes what is large and does not depend on who subscribes. False if nothing is left
+        to do."""
+        return True
+
+    @abstractmethod
+    def match(self, connection: Connection) -> int | None:
+        """Finds the subscribers that may receive the messages, and decides about messages that have none. Returns the
+        routing version that this is true of; None if nothing is left to do."""
+
+    def insert(self, connection: Connection) -> bool:
+        """Writes everything with one call a message, which locks and compares the version itself. False, and nothing is
+        written, if COPY is the better way."""
+        return False
+
+    @abstractmethod
+    def write_messages(self, connection: Connection) -> None:
+        """Copies parts and spool rows."""
+
+    @abstractmethod
+    def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
+        """Locks instances that the messages join, and copies queue rows, suspended rows and references."""
+
+
+Batch = TypeVar("Batch", bound=PublishBatch)
+
+
+def publish(connection: Connection, batch: PublishBatch) -> None:
+    """Publishes a batch inside the caller's transaction, as its last step. StaleRouting if it has to be repeated."""
+    if not batch.begin(connection):
+        return
+    version = batch.match(connection)
+    if version is None or batch.insert(connection):
+        return
+    batch.write_messages(connection)
+    batch.write_routes(connection, lock_current(connection, version))
+
+
+def lock_routing(connection: Connection) -> RoutingLock:
+    """Keeps subscriptions, states and hosts as they are until COMMIT."""
+    row = connection.execute(statement("queries/lock_routing")).fetchone()
+    assert row is not None
+    return RoutingLock(*row)
+
+
+def lock_current(connection: Connection, version: int) -> RoutingLock:
+    """The same; StaleRouting if the version is another one by now."""
+    lock = lock_routing(connection)
+    if lock.version != version:
+        raise StaleRouting
+    return lock
+
+
+class Publisher:
+    """Runs transactions that end in a publish, repeats them as long as routing is stale, and wakes hosts afterwards."""
+
+    def __init__(self, connection: Connection, matcher: Matcher) -> None:
+        self._connection = connection
+        self._matcher = matcher
+        self._wake_up = WakeUp(connection)
+
+    def run(
+        self, make_batch: Callable[[Matcher], Batch], *, before: Callable[[Connection], object] = lambda _: None
+    ) -> Batch:
+        """Runs ``before`` and publishes the batch, in one transaction. Both are called again in each attempt."""
+        self._matcher.load(self._connection)
+        is_retry = False
+
+        def attempt(connection: Connection) -> Batch:
+            before(connection)
+            batch = make_batch(self._matcher_under_lock(connection) if is_retry else self._matcher)
+            publish(connection, batch)
+            return batch
+
+        while True:
+            try:
+                batch = transaction(self._connection, attempt)
+                break
+            except StaleRouting:
+                is_retry = True
+            except InsufficientPrivilege:
+                # The login is perhaps not trusted any more, and may not say whom it publishes for.
+                if is_retry:
+                    raise
+                is_retry = True
+        self._wake_up.send(batch.hosts)
+        return batch
+
+    def _matcher_under_lock(self, connection: Connection) -> Matcher:
+        """Only an instance can end from here on. The index in memory does not learn what is not committed: a
+        transaction that has changed subscriptions itself is matched by the MessageBox."""
+        if lock_routing(connection).changed_here:
+            return ProcedureMatcher()
+        self._matcher.catch_up(connection)
+        return self._matcher

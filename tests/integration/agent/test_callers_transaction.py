@@ -1,0 +1,205 @@
+"""A publish as the last step of the caller's transaction: complete, publish and subscribe, all or nothing."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from postroom.agent.message_batch import MAX_CALLS, MessageBatch
+from postroom.agent.publishing import MessageAgent, Outbox
+from postroom.agent.routing import RoutingTable
+from postroom.agent.wake_up import WakeUp
+from postroom.errors import PublishFailed
+from postroom.message import Message
+from postroom.messagebox.check import check
+from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.queues import ClaimedMessage, HostQueues
+from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.operations.ports import send_ports
+from tests.support.box import Box, Region
+from tests.support.cut_connections import dying_before_commit
+
+QUEUES = HostQueues("Default")
+ORDERS = SubscribingService(service_id=uuid.UUID(int=7), name="Orders")
+
+
+@pytest.fixture
+def host(box: Box) -> Iterator[Connection]:
+    """Logged in as the host, which has one message to answer."""
+    box.add_port("Orders", "Region == 'request'")
+    box.agent().publish([message("request")])
+    with connect(box.url, user=box.host().role_name) as connection:
+        yield connection
+
+
+@pytest.fixture(params=["index", "procedure"])
+def agent(box: Box, host: Connection, request: pytest.FixtureRequest) -> MessageAgent:
+    return MessageAgent(host, box.host(), RoutingTable() if request.param == "index" else None)
+
+
+@pytest.fixture
+def claimed(host: Connection) -> ClaimedMessage:
+    [claimed] = QUEUES.dequeue(host, claim_id=uuid.uuid4(), host_instance=0, service_class=4, limit=1)
+    return claimed
+
+
+@pytest.fixture
+def subscriptions(box: Box) -> ServiceSubscriptions:
+    return ServiceSubscriptions(box.host(), ServiceClass.ORCHESTRATIONS)
+
+
+def message(region: str) -> Message:
+    return Message.of(b"", promoted={Region: region})
+
+
+def complete(connection: Connection, claimed: ClaimedMessage) -> None:
+    assert QUEUES.complete(connection, claimed.claim_id, [claimed.seq]) == 1
+
+
+def subscribe(connection: Connection, subscriptions: ServiceSubscriptions, region: str) -> None:
+    subscription_id = subscriptions.activate(connection, ORDERS, Region == region)
+    subscriptions.set_state(connection, subscription_id, SubscriptionState.STARTED)
+
+
+def test_complete_publish_and_subscribe_commit_together(
+    box: Box, agent: MessageAgent, claimed: ClaimedMessage, subscriptions: ServiceSubscriptions
+) -> None:
+    """The message that is published meets the subscription of its own transaction."""
+
+    def answer(connection: Connection, outbox: Outbox) -> None:
+        complete(connection, claimed)
+        outbox.publish(message("answer"))
+        subscribe(connection, subscriptions, "answer")
+
+    [published] = agent.transaction(answer)
+    assert published.subscribers == ("Orders",)
+    assert box.connection.execute("SELECT service_id, message_id FROM work_queue").fetchall() == [
+        (ORDERS.service_id, published.message_id)
+    ]
+    assert agent.publish([message("answer")])[0].subscribers == ("Orders",)
+    assert check(box.connection) == []
+
+
+def test_work_that_fails_leaves_nothing(
+    box: Box, agent: MessageAgent, claimed: ClaimedMessage, subscriptions: ServiceSubscriptions
+) -> None:
+    def fail(connection: Connection, outbox: Outbox) -> None:
+        complete(connection, claimed)
+        subscribe(connection, subscriptions, "answer")
+        outbox.publish(message("answer"))
+        raise KeyError("a defect")
+
+    with pytest.raises(KeyError):
+        agent.transaction(fail)
+    assert (box.count("work_queue"), box.count("spool"), box.count("subscriptions")) == (1, 1, 1)
+    agent.transaction(lambda connection, _: complete(connection, claimed))
+    assert box.count("work_queue") == 0
+
+
+def test_a_publish_that_is_refused_undoes_the_work_and_leaves_a_report(
+    box: Box, agent: MessageAgent, claimed: ClaimedMessage, subscriptions: ServiceSubscriptions
+) -> None:
+    """Nobody else publishes with subscriptions that were never committed, whatever version they had."""
+
+    def answer(connection: Connection, outbox: Outbox) -> None:
+        complete(connection, claimed)
+        subscribe(connection, subscriptions, "answer")
+        outbox.publish(message("answer"), message("nobody"))
+
+    with pytest.raises(PublishFailed):
+        agent.transaction(answer)
+    assert (box.queued(), box.suspended()) == ({"Orders": 1}, [("ROUTING", False)])
+    box.add_port("Other", "Region == 'other'")
+    with pytest.raises(PublishFailed):
+        agent.publish([message("answer")])
+    assert agent.publish([message("other")])[0].subscribers == ("Other",)
+    agent.transaction(lambda connection, _: complete(connection, claimed))
+    assert check(box.connection) == []
+
+
+def test_subscriptions_that_change_meanwhile_repeat_the_whole_transaction(
+    box: Box, agent: MessageAgent, claimed: ClaimedMessage
+) -> None:
+    """The change does not wait for the work: nothing of the caller runs under the routing lock."""
+    box.add_port("Europe", "Region == 'EU'")
+    agent.publish([message("EU")])
+    attempts = []
+
+    def answer(connection: Connection, outbox: Outbox) -> None:
+        attempts.append(outbox)
+        complete(connection, claimed)
+        if len(attempts) == 1:
+            box.add_port("Late", "Region == 'EU'")
+        outbox.publish(message("EU"))
+
+    [published] = agent.transaction(answer)
+    assert published.subscribers == ("Europe", "Late")
+    assert box.queued() == {"Europe": 2, "Late": 1}
+
+
+def test_a_stale_index_repeats_the_work_once(box: Box, host: Connection, claimed: ClaimedMessage) -> None:
+    agent = MessageAgent(host, box.host(), RoutingTable())
+    box.add_port("Europe", "Region == 'EU'")
+    agent.publish([message("EU")])
+    attempts = []
+
+    def answer(connection: Connection, outbox: Outbox) -> None:
+        attempts.append(outbox)
+        complete(connection, claimed)
+        if len(attempts) == 1:
+            with connect(box.url) as other:
+                send_ports.stop(other, "Europe")
+        outbox.publish(message("EU"))
+
+    agent.transaction(answer)
+    assert len(attempts) == 2
+    assert box.suspended() == [("PORT_STOPPED", True)]
+    assert check(box.connection) == []
+
+
+@pytest.mark.parametrize("count", [MAX_CALLS, MAX_CALLS + 1])
+def test_a_connection_that_is_cut_before_the_commit_leaves_nothing(
+    box: Box, agent: MessageAgent, claimed: ClaimedMessage, count: int
+) -> None:
+    """Whether messages are inserted by calls or copied."""
+    box.add_port("Europe", "Region == 'EU'")
+
+    def answer(connection: Connection, outbox: Outbox) -> None:
+        complete(connection, claimed)
+        outbox.publish(*(message("EU") for _ in range(count)))
+
+    with dying_before_commit(box, MessageBatch), pytest.raises(psycopg.OperationalError):
+        agent.transaction(answer)
+    assert (box.queued(), box.count("spool")) == ({"Orders": 1}, 1)
+    with connect(box.url, user=box.host().role_name) as connection:
+        MessageAgent(connection, box.host()).transaction(answer)
+    assert (box.queued(), box.count("spool")) == ({"Europe": count}, count + 1)
+    assert check(box.connection) == []
+
+
+def test_hosts_are_woken_after_the_commit(
+    box: Box, agent: MessageAgent, host: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = []
+
+    def send(_: WakeUp, hosts: object) -> None:
+        states.append((host.info.transaction_status, hosts))
+
+    monkeypatch.setattr(WakeUp, "send", send)
+    box.add_port("Europe", "Region == 'EU'")
+    agent.transaction(lambda _, outbox: outbox.publish(message("EU")))
+    assert states == [(psycopg.pq.TransactionStatus.IDLE, {"default"})]
+
+
+def test_a_transaction_that_publishes_nothing_commits_without_the_routing_lock(
+    box: Box, agent: MessageAgent, claimed: ClaimedMessage
+) -> None:
+    agent.publish([message("request")])
+    with box.connection.transaction():
+        box.connection.execute("SELECT change_routing()")
+        assert agent.transaction(lambda connection, _: complete(connection, claimed)) == []
+    assert box.queued() == {"Orders": 1}
