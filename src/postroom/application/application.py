@@ -1,127 +1,36 @@
-"""What a user writes: an application with its ports, as in examples/orders/app.py.
-
-Nothing is refused here. Every declaration is kept as it was given, with its file and line, so that all that is wrong
-with an application can be said at once (check.py).
-"""
+"""What a user writes: an application with its ports, as in examples/orders/app.py."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from postroom.adapters import PortAdapter
 from postroom.adapters.dynamic.definition import Dynamic
+from postroom.application.declarations import (
+    Declarations,
+    DeclaredHost,
+    DeclaredProperty,
+    DeclaredSendPort,
+    DeclaredSendPortGroup,
+    ReceivePort,
+)
 from postroom.application.define import define
-from postroom.application.definition import DEFAULT_HOST, Authentication, SendPortState
-from postroom.application.place import Place, here
+from postroom.application.definition import DEFAULT_HOST, ApplicationDefinition, Authentication, SendPortState
+from postroom.application.place import here
 from postroom.application.retry import Retry
-from postroom.application.schedule import Schedule
 from postroom.application.throttling import Throttling
-from postroom.errors import Problem
+from postroom.filters.expression import Filter
+from postroom.maps import Map
+from postroom.properties import Property
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from postroom.adapters import PortAdapter, ReceiveAdapter
-    from postroom.application.definition import ApplicationDefinition
-    from postroom.filters.expression import Filter
-    from postroom.maps import Map
-    from postroom.pipelines import ReceivePipeline
-    from postroom.properties import Property
     from postroom.schemas import Schemas
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeclaredHost:
-    name: str
-    properties: Mapping[Property, object] | None
-    trusted: bool | None
-    throttling: Throttling | None
-    place: Place
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeclaredProperty:
-    property: Property
-    place: Place
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeclaredLocation:
-    name: str
-    adapter: ReceiveAdapter
-    pipeline: ReceivePipeline | None
-    host: str
-    enabled: bool
-    schedule: Schedule | None
-    place: Place
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeclaredSendPort:
-    name: str
-    adapter: PortAdapter
-    filter: Filter | str | None
-    retry: Retry
-    priority: int
-    host: str
-    state: SendPortState
-    route_failures: bool
-    description: str
-    maps: Sequence[Map]
-    place: Place
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeclaredSendPortGroup:
-    name: str
-    members: tuple[DeclaredSendPort | str, ...]
-    filter: Filter | str | None
-    state: SendPortState
-    description: str
-    place: Place
-
-
-@dataclass(kw_only=True)
-class ReceivePort:
-    """A receive port while it is being declared; ``location`` can be called again on what it returns."""
-
-    name: str
-    place: Place
-    route_failures: bool = False
-    authentication: Authentication = "none"
-    maps: Sequence[Map] = ()
-    locations: list[DeclaredLocation] = field(default_factory=list)
-
-    def location(
-        self,
-        name: str,
-        adapter: ReceiveAdapter,
-        *,
-        pipeline: ReceivePipeline | None = None,
-        host: str = DEFAULT_HOST,
-        enabled: bool = True,
-        schedule: Schedule | None = None,
-    ) -> ReceivePort:
-        """A place where messages come in; without a pipeline they pass through unread. With a ``schedule`` it takes
-        them in at those times only."""
-        self.locations.append(
-            DeclaredLocation(
-                name=name,
-                adapter=adapter,
-                pipeline=pipeline,
-                host=host,
-                enabled=enabled,
-                schedule=schedule,
-                place=here(),
-            )
-        )
-        return self
-
-
-class Application:
+class Application(Declarations):
     """A set of ports that is applied as a whole.
 
     app = Application("orders")
@@ -130,14 +39,7 @@ class Application:
     """
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.place = here()
-        self.hosts: list[DeclaredHost] = []
-        self.properties: list[DeclaredProperty] = []
-        self.schema_problems: list[Problem] = []
-        self.receive_ports: list[ReceivePort] = []
-        self.send_ports: list[DeclaredSendPort] = []
-        self.send_port_groups: list[DeclaredSendPortGroup] = []
+        super().__init__(name=name, place=here())
 
     def host(
         self,
@@ -180,7 +82,7 @@ class Application:
         for path in paths:
             if not (folder / path).exists():
                 text = f"There is no file or folder {os.fspath(path)!r} beside this file to read schemas from."
-                self.schema_problems.append(Problem(text, place.file, place.line))
+                self.schema_problems.append(place.problem(text))
         loaded = load_schemas(folder / path for path in paths if (folder / path).exists())
         self.schema_problems += loaded.problems
         return loaded.schemas

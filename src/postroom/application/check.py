@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, get_args
+from typing import Protocol, get_args
 
 from postroom.adapters import PortAdapter, ReceiveAdapter
 from postroom.application.check_bulk import bulk_map_problems, bulk_problems
@@ -11,14 +11,15 @@ from postroom.application.check_fields import (
     adapter_problems,
     description_problems,
     filter_problems,
+    host_name_problems,
     host_problems,
     name_problems,
     state_problems,
 )
 from postroom.application.check_groups import group_problems
+from postroom.application.declarations import Declarations, DeclaredHost, DeclaredLocation, DeclaredSendPort
 from postroom.application.definition import DEFAULT_HOST, Authentication
 from postroom.application.known_properties import known_properties, property_problems
-from postroom.application.names import host_name_problem
 from postroom.application.place import Place
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
@@ -28,24 +29,21 @@ from postroom.maps.port_maps import map_problems
 from postroom.pipelines import Receive, ReceivePipeline
 from postroom.properties import Property
 
-if TYPE_CHECKING:
-    from postroom.application.application import Application, DeclaredHost, DeclaredLocation, DeclaredSendPort
 
-
-def problems_of(application: Application) -> list[Problem]:
+def problems_of(application: Declarations) -> list[Problem]:
     """Return every problem, by file and line."""
     found: list[Problem] = []
 
     def add(place: Place, texts: Iterable[str]) -> None:
-        found.extend(Problem(text, place.file, place.line) for text in texts)
+        found.extend(map(place.problem, texts))
 
     found += application.schema_problems
     add(application.place, name_problems("application", application.name))
     hosts = {DEFAULT_HOST.lower()}
     for host in application.hosts:
-        if text := host_name_problem(host.name):
-            add(host.place, [f"{text}."])
-        else:
+        unusable = list(host_name_problems(host.name))
+        add(host.place, unusable)
+        if not unusable:
             hosts.add(host.name.lower())
         add(host.place, (f"{_called('host', host)}: {text}" for text in _host_statement_problems(host)))
     for declared in application.properties:
@@ -130,11 +128,7 @@ def _twice(what: str, declared: Iterable[_Declared], advice: str, *, lower: bool
         other = first.setdefault(each.name.lower() if lower else each.name, each)
         if other is not each:
             where = f"{other.place.file}:{other.place.line}"
-            yield Problem(
-                f"there are two {what} named {each.name!r}; the other is in {where}. {advice}",
-                each.place.file,
-                each.place.line,
-            )
+            yield each.place.problem(f"there are two {what} named {each.name!r}; the other is in {where}. {advice}")
 
 
 def _location_problems(location: DeclaredLocation, hosts: Collection[str]) -> Iterator[str]:

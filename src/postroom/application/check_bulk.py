@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from postroom.adapters import SparkReader
 from postroom.adapters.spark_schema import Column
+from postroom.application.declarations import ReceivePort
 from postroom.pipelines import Rows
-
-if TYPE_CHECKING:
-    from postroom.application.application import ReceivePort
 
 
 def bulk_problems(adapter: object, pipeline: object) -> Iterator[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from types import UnionType
 from typing import get_args
 
 from postroom.adapters import AdapterDefinition
 from postroom.application.definition import SendPortState
-from postroom.application.names import name_problem
 from postroom.errors import DefinitionError
 from postroom.filters.expression import MAX_GROUPS, Filter
 from postroom.filters.text import parse
@@ -16,11 +16,30 @@ from postroom.properties import Property
 
 #: As long as BizTalk allows (SPT-14).
 MAX_DESCRIPTION_LENGTH = 256
+MAX_NAME_LENGTH = 256
+
+# A host's name becomes part of the names of tables and roles.
+_HOST = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,30}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def name_problems(what: str, name: object) -> Iterator[str]:
-    if text := name_problem(name):
-        yield f"{what}: {text}."
+    """The name of an application, a port, a group or a location."""
+    if not isinstance(name, str):
+        yield f"{what}: the name is {name!r}, which is not text."
+    elif not name.strip():
+        yield f"{what}: the name is empty."
+    elif name != name.strip():
+        yield f"{what}: the name {name!r} begins or ends with a space."
+    elif len(name) > MAX_NAME_LENGTH:
+        yield f"{what}: the name has {len(name)} characters, but may have at most {MAX_NAME_LENGTH}."
+    elif _CONTROL.search(name):
+        yield f"{what}: the name {name!r} has a control character in it."
+
+
+def host_name_problems(name: object) -> Iterator[str]:
+    if not isinstance(name, str) or not _HOST.fullmatch(name):
+        yield f"{name!r} is not the name of a host: a letter, then up to 30 letters, digits and underscores."
 
 
 def adapter_problems(adapter: object, allowed: UnionType, verb: str) -> Iterator[str]:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from postroom.application.check_fields import description_problems, filter_problems, name_problems, state_problems
+from postroom.application.declarations import Declarations, DeclaredSendPort, DeclaredSendPortGroup
 from postroom.errors import Problem
 from postroom.properties import Property
 
-if TYPE_CHECKING:
-    from postroom.application.application import Application, DeclaredSendPort, DeclaredSendPortGroup
 
-
-def group_problems(application: Application, known: list[Property]) -> Iterator[Problem]:
+def group_problems(application: Declarations, known: list[Property]) -> Iterator[Problem]:
     """Every problem of every group."""
     ports = {port.name: port for port in application.send_ports if isinstance(port.name, str)}
     for group in application.send_port_groups:
@@ -29,7 +26,7 @@ def group_problems(application: Application, known: list[Property]) -> Iterator[
                 f"a send port and a send port group are both named {group.name!r}; the port is in "
                 f"{place.file}:{place.line}. Give one of them another name."
             )
-        yield from (Problem(text, group.place.file, group.place.line) for text in texts)
+        yield from map(group.place.problem, texts)
 
 
 def _problems(group: DeclaredSendPortGroup, ports: dict[str, DeclaredSendPort], known: list[Property]) -> Iterator[str]:

@@ -22,10 +22,8 @@ def conflicts(new: ApplicationDefinition, deployed: Iterable[ApplicationDefiniti
         if other.name != new.name:
             taken = {(kind.shared_with, name): kind.what for kind, name, _ in _names(other)}
             found += [
-                Problem(
-                    f"the application {other.name!r} has a {taken[kind.shared_with, name]} named {name!r} already.",
-                    place.file,
-                    place.line,
+                place.problem(
+                    f"the application {other.name!r} has a {taken[kind.shared_with, name]} named {name!r} already."
                 )
                 for kind, name, place in _names(new)
                 if (kind.shared_with, name) in taken
@@ -66,13 +64,13 @@ def _hosts(new: ApplicationDefinition, other: ApplicationDefinition) -> Iterator
         if None not in (host.trusted, there.trusted) and host.trusted is not there.trusted:
             said = "trusted" if there.trusted else "not trusted"
             text = f"host {host.name!r}: the application {other.name!r} says that it is {said}."
-            yield Problem(text, host.place.file, host.place.line)
+            yield host.place.problem(text)
         if None not in (host.throttling, there.throttling) and host.throttling != there.throttling:
             text = f"host {host.name!r}: the application {other.name!r} says that it throttles {there.throttling}."
-            yield Problem(text, host.place.file, host.place.line)
+            yield host.place.problem(text)
         if host.properties is not None and there.properties is not None and shown(host) != shown(there):
             text = f"host {host.name!r}: the application {other.name!r} says that it has other properties."
-            yield Problem(text, host.place.file, host.place.line)
+            yield host.place.problem(text)
 
 
 def shown(host: HostDefinition) -> ApplicationProperties:
@@ -89,4 +87,4 @@ def _types(new: ApplicationDefinition, other: ApplicationDefinition) -> Iterator
                 f"{prop.dotted} has the type {prop.value_type.python_type.__name__} here, "
                 f"but {there.python_type.__name__} in the application {other.name!r}."
             )
-            yield Problem(text, new.place.file, new.place.line)
+            yield new.place.problem(text)

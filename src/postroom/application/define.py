@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from postroom.adapters import SparkReader
 from postroom.application.check import problems_of, several
+from postroom.application.declarations import (
+    Declarations,
+    DeclaredHost,
+    DeclaredLocation,
+    DeclaredSendPort,
+    DeclaredSendPortGroup,
+)
 from postroom.application.definition import (
     DEFAULT_HOST,
     ApplicationDefinition,
@@ -25,17 +30,8 @@ from postroom.maps.port_maps import PortMaps
 from postroom.pipelines import PassThrough, Receive, ReceivePipeline, Rows
 from postroom.properties import Property
 
-if TYPE_CHECKING:
-    from postroom.application.application import (
-        Application,
-        DeclaredHost,
-        DeclaredLocation,
-        DeclaredSendPort,
-        DeclaredSendPortGroup,
-    )
 
-
-def define(application: Application) -> ApplicationDefinition:
+def define(application: Declarations) -> ApplicationDefinition:
     """The definition of an application without problems; DefinitionRefused with all of them otherwise."""
     problems = problems_of(application)
     if problems:

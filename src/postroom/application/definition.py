@@ -28,6 +28,7 @@ from postroom.filters.text import format_filter, parse
 from postroom.maps.port_maps import NO_MAPS, PortMaps
 from postroom.pipelines.receive_definition import StoredPipeline
 from postroom.properties import Property
+from postroom.stored_definitions import wrong_fields
 from postroom.system_properties import SYSTEM_PROPERTIES
 from postroom.values import Value, ValueType, value_from_json, value_to_json
 
@@ -175,7 +176,7 @@ class ApplicationDefinition(_Placed):
         except ValidationError as error:
             raise DefinitionError(
                 f"This is not a stored application: {stored.get('name')!r}.",
-                why=str(error),
+                why=wrong_fields(error),
                 hint="It may have been written by another version; apply the application again.",
             ) from None
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from postroom.adapters import AnySink
+from postroom.application.declarations import Declarations, DeclaredSendPort, DeclaredSendPortGroup
 from postroom.application.place import Place
 from postroom.errors import Problem
 from postroom.filters.expression import Filter
@@ -20,9 +20,6 @@ from postroom.maps import Map
 from postroom.pipelines import ReceivePipeline
 from postroom.properties import DistinguishedField, Property
 from postroom.system_properties import SYSTEM_PROPERTIES
-
-if TYPE_CHECKING:
-    from postroom.application.application import Application, DeclaredSendPort, DeclaredSendPortGroup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +31,7 @@ class Use:
     makes_known: bool
 
 
-def uses(application: Application) -> Iterator[Use]:
+def uses(application: Declarations) -> Iterator[Use]:
     """Every mention of a property in the application: declared, shown, promoted, compared."""
     for declared in application.properties:
         if isinstance(declared.property, Property):
@@ -74,12 +71,12 @@ def compared(filter: Filter) -> Iterator[Property]:
         yield Property.from_key(key, value_type)
 
 
-def known_properties(application: Application) -> list[Property]:
+def known_properties(application: Declarations) -> list[Property]:
     """What text filters may name. What only a Python filter compares is among it: it is a problem there, not here."""
     return [*SYSTEM_PROPERTIES.values(), *(use.property for use in uses(application))]
 
 
-def own_properties(application: Application) -> tuple[Property, ...]:
+def own_properties(application: Declarations) -> tuple[Property, ...]:
     """What the application mentions, each once, without the system properties."""
     mentioned: dict[str, Property] = {}
     for use in uses(application):
@@ -89,14 +86,14 @@ def own_properties(application: Application) -> tuple[Property, ...]:
     return tuple(mentioned[key] for key in sorted(mentioned) if key not in SYSTEM_PROPERTIES)
 
 
-def property_problems(application: Application) -> Iterator[Problem]:
+def property_problems(application: Declarations) -> Iterator[Problem]:
     """Properties that nobody makes known, and properties of two types."""
     mentions = list(uses(application))
     known = {use.property.key for use in mentions if use.makes_known} | SYSTEM_PROPERTIES.keys()
     dotted = sorted(use.property.dotted for use in mentions if use.makes_known)
     for use in mentions:
         if use.property.key not in known:
-            yield Problem(_unknown(use.property, dotted), use.place.file, use.place.line)
+            yield use.place.problem(_unknown(use.property, dotted))
     yield from _type_problems(mentions)
 
 
@@ -106,10 +103,8 @@ def _type_problems(mentions: list[Use]) -> Iterator[Problem]:
         other = first.setdefault(use.property.key, use)
         if other.property.value_type is not use.property.value_type:
             there = f" in {other.place.file}:{other.place.line}" if other.place.line else ", as a system property"
-            yield Problem(
-                f"{use.property.dotted} has the type {_type(use.property)} here, but {_type(other.property)}{there}.",
-                use.place.file,
-                use.place.line,
+            yield use.place.problem(
+                f"{use.property.dotted} has the type {_type(use.property)} here, but {_type(other.property)}{there}."
             )
 
 

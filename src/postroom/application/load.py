@@ -10,7 +10,7 @@ from postroom.application.application import Application
 from postroom.application.check import problems_of
 from postroom.application.definition import ApplicationDefinition
 from postroom.application.run_file import run_file
-from postroom.application.sound_part import sound_part
+from postroom.application.valid_subset import valid_subset
 from postroom.errors import DefinitionRefused, Problem
 
 
@@ -21,7 +21,7 @@ class Loaded:
     path: Path
     problems: tuple[Problem, ...]
     definition: ApplicationDefinition | None
-    """Without problems all of it; else the part that nothing is wrong with, if there is such a part."""
+    """All of it if there are no problems, otherwise the part that is valid. None if there is no such part."""
 
     def refusal(self, further: Iterable[Problem] = ()) -> DefinitionRefused:
         """An error with every problem, those in the file itself first."""
@@ -45,7 +45,7 @@ def load(path: Path) -> ApplicationDefinition:
 
 
 def read(path: Path) -> Loaded:
-    """The same for who has more to say of an application with problems."""
+    """Like ``load``, but return the problems together with the part that is valid."""
     run = run_file(path)
     found = {id(value): value for value in run.names.values() if isinstance(value, Application)}
     applications = list(found.values())
@@ -55,12 +55,10 @@ def read(path: Path) -> Loaded:
     if not applications and not problems:
         problems.append(Problem('it declares no application; write app = Application("name").', str(path)))
     problems += [
-        Problem(
-            f"there is another application, {application.name!r}; put each into a file of its own.",
-            application.place.file,
-            application.place.line,
+        application.place.problem(
+            f"there is another application, {application.name!r}; put each into a file of its own."
         )
         for application in applications[1:]
     ]
-    definition = sound_part(applications[0]) if applications else None
+    definition = valid_subset(applications[0]) if applications else None
     return Loaded(path=path, problems=tuple(problems), definition=definition)

@@ -6,6 +6,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from postroom.errors import Problem
+
 
 @dataclass(frozen=True)
 class Place:
@@ -14,6 +16,10 @@ class Place:
 
     file: str = field(default="", compare=False)
     line: int = field(default=0, compare=False)
+
+    def problem(self, text: str) -> Problem:
+        """Return a problem at this place."""
+        return Problem(text, self.file, self.line)
 
     @property
     def folder(self) -> Path:

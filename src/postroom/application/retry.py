@@ -7,6 +7,7 @@ from datetime import timedelta
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from postroom.errors import DefinitionError
+from postroom.stored_definitions import wrong_fields
 
 _MOST_RETRIES = 1_000
 _LONGEST_INTERVAL = timedelta(minutes=525_600).total_seconds()
@@ -25,8 +26,7 @@ class Retry(BaseModel):
         try:
             super().__init__(count=count, interval=seconds)
         except ValidationError as error:
-            wrong = "; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors())
-            raise DefinitionError(f"Retry cannot be made from these arguments: {wrong}.") from None
+            raise DefinitionError(f"Retry cannot be made from these arguments: {wrong_fields(error)}.") from None
 
     def problems(self) -> list[str]:
         found = []

@@ -116,8 +116,7 @@ def _where(error: BaseException, path: Path) -> tuple[str, int]:
 
 
 def _comparison(error: BadFilter) -> Problem:
-    place = here()
-    return Problem(_in_words(error), place.file, place.line)
+    return here().problem(_in_words(error))
 
 
 def _in_words(error: PostroomError) -> str:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from postroom.errors import DefinitionError
+from postroom.stored_definitions import wrong_fields
 
 _LARGEST = 1_000_000_000
 _LONGEST = 86_400.0
@@ -33,8 +34,7 @@ class Throttling(BaseModel):
         try:
             super().__init__(messages=messages, spool_multiplier=spool_multiplier, longest_delay=seconds)
         except ValidationError as error:
-            wrong = "; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors())
-            raise DefinitionError(f"Throttling cannot be made from these arguments: {wrong}.") from None
+            raise DefinitionError(f"Throttling cannot be made from these arguments: {wrong_fields(error)}.") from None
 
     def problems(self) -> list[str]:
         found = []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from postroom import Application, adapters
-from postroom.application.file_names import file_name_problems
+from postroom.application.shared_endpoints import shared_endpoint_problems
 
 HOME = Path("/home")
 
@@ -20,7 +20,7 @@ def declared(name: str, *ports: adapters.File) -> Application:
 
 
 def problems(new: Application, *deployed: Application) -> list[str]:
-    found = file_name_problems(new.definition(), [one.definition() for one in deployed], HOME)
+    found = shared_endpoint_problems(new.definition(), [one.definition() for one in deployed], HOME)
     return [str(problem) for problem in found]
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from postroom import Application, adapters
-from postroom.application.http_ports import http_port_problems
+from postroom.application.shared_endpoints import shared_endpoint_problems
+
+HOME = Path("/home")
 
 
 def declared(name: str, *locations: adapters.HttpReceive, host: str = "Main") -> Application:
@@ -19,7 +22,7 @@ def declared(name: str, *locations: adapters.HttpReceive, host: str = "Main") ->
 
 
 def problems(new: Application, *deployed: Application) -> list[str]:
-    found = http_port_problems(new.definition(), [one.definition() for one in deployed])
+    found = shared_endpoint_problems(new.definition(), [one.definition() for one in deployed], HOME)
     return [str(problem).partition(": ")[2] for problem in found]
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from postroom import Application, Property
 from postroom.adapters import SparkSink, SparkTable
-from postroom.application.shared_tables import shared_table_problems
+from postroom.application.shared_endpoints import shared_endpoint_problems
 
 Region = Property("Orders.Region", str)
 ORDERS = SparkTable("postgresql://etl:secret@warehouse/orders", "lake.orders")
 
 
 def problems(new: Application, *deployed: Application) -> list[str]:
-    return [problem.text for problem in shared_table_problems(new.definition(), [one.definition() for one in deployed])]
+    found = shared_endpoint_problems(new.definition(), [one.definition() for one in deployed], Path("/home"))
+    return [problem.text for problem in found]
 
 
 def application(name: str, *sinks: SparkTable | SparkSink) -> Application:

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from postroom import Application, adapters, pipelines
 from postroom.adapters.file.patterns import may_meet
-from postroom.application.watched_folders import watched_folder_problems
+from postroom.application.shared_endpoints import shared_endpoint_problems
 
 HOME = Path("/home")
 
 
 def problems(new: Application, *deployed: Application) -> list[str]:
     return [
-        problem.text for problem in watched_folder_problems(new.definition(), [d.definition() for d in deployed], HOME)
+        problem.text for problem in shared_endpoint_problems(new.definition(), [d.definition() for d in deployed], HOME)
     ]
 
 

@@ -15,10 +15,7 @@ from postroom.application import (
     conflicts,
 )
 from postroom.application.conflicts import shown
-from postroom.application.file_names import file_name_problems
-from postroom.application.http_ports import http_port_problems
-from postroom.application.shared_tables import shared_table_problems
-from postroom.application.watched_folders import watched_folder_problems
+from postroom.application.shared_endpoints import shared_endpoint_problems
 from postroom.errors import Problem
 from postroom.filters.authorisation import NOTHING_TO_SHOW, ApplicationProperties
 from postroom.filters.text import format_filter
@@ -51,10 +48,7 @@ def problems_of_part(definition: ApplicationDefinition, deployed: Deployed, home
     be declared all the same."""
     return (
         *conflicts(definition, deployed.others),
-        *http_port_problems(definition, deployed.others),
-        *file_name_problems(definition, deployed.others, home),
-        *watched_folder_problems(definition, deployed.others, home),
-        *shared_table_problems(definition, deployed.others),
+        *shared_endpoint_problems(definition, deployed.others, home),
         *_type_problems(definition, deployed),
         *_authentication_problems(definition, deployed),
         *_kind_problems(definition, deployed),
@@ -90,11 +84,9 @@ def _type_problems(definition: ApplicationDefinition, deployed: Deployed) -> Ite
         if there is prop.value_type:
             continue
         if prop.key not in told:
-            yield Problem(
+            yield definition.place.problem(
                 f"{prop.dotted} has the type {_type(prop.value_type)} here, but is deployed as {_type(there)}; "
-                "a property keeps its type. Give the new one another name.",
-                definition.place.file,
-                definition.place.line,
+                "a property keeps its type. Give the new one another name."
             )
         filtered = [
             *(("send port", port.name, port.filter, port.place) for port in definition.send_ports),
@@ -103,11 +95,9 @@ def _type_problems(definition: ApplicationDefinition, deployed: Deployed) -> Ite
         for what, name, filter, place in filtered:
             groups = () if filter is None else filter.groups
             if any(predicate.property.key == prop.key for group in groups for predicate in group):
-                yield Problem(
+                yield place.problem(
                     f"{what} {name!r}: the filter compares {prop.dotted} with values of type "
-                    f"{_type(prop.value_type)}, but it is deployed as {_type(there)}.",
-                    place.file,
-                    place.line,
+                    f"{_type(prop.value_type)}, but it is deployed as {_type(there)}."
                 )
 
 
@@ -125,11 +115,9 @@ def removal_problems(definition: ApplicationDefinition, deployed: Deployed) -> I
             what = "removed" if new_kind is None else f"of the kind {new_kind!r}"
             thing = deployed.locations[name].adapter_type.intake_unit
             taken = f"one {thing} that it has taken is" if count == 1 else f"{count} {thing}s that it has taken are"
-            yield Problem(
+            yield definition.place.problem(
                 f"location {name!r} is to be {what}, but {taken} not published yet. Let the pipeline finish first; "
-                "'postroom pipeline show' tells what it has put aside.",
-                definition.place.file,
-                definition.place.line,
+                "'postroom pipeline show' tells what it has put aside."
             )
 
 
@@ -142,11 +130,9 @@ def _kind_problems(definition: ApplicationDefinition, deployed: Deployed) -> Ite
         before, after = _lane(known.adapter_type), _lane(type(port.adapter))
         if before != after:
             deployed_as = before if before == _SINK else f"a {before} one"
-            yield Problem(
+            yield port.place.problem(
                 f"send port {port.name!r} is deployed as {deployed_as} and cannot become {after}. Give the new one "
-                "another name, or apply the application without it first.",
-                port.place.file,
-                port.place.line,
+                "another name, or apply the application without it first."
             )
 
 
@@ -160,11 +146,9 @@ def _authentication_problems(definition: ApplicationDefinition, deployed: Deploy
         for location in port.locations if port.authentication != "none" else ():
             trusted, *_ = host_statements(definition, deployed, location.host)
             if not trusted:
-                yield Problem(
+                yield location.place.problem(
                     f"location {location.name!r}: the receive port {port.name!r} requires authentication, but the host "
-                    f"{location.host!r} is not trusted. Declare it: app.host({location.host!r}, trusted=True).",
-                    location.place.file,
-                    location.place.line,
+                    f"{location.host!r} is not trusted. Declare it: app.host({location.host!r}, trusted=True)."
                 )
 
 

@@ -1,27 +1,25 @@
-"""The part of an application that nothing is wrong with: the rest must not hide what only the MessageBox knows."""
+"""The valid part of an application, which can be compared with what is deployed although the rest is not valid."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from postroom.application.check import problems_of
+from postroom.application.declarations import Declarations, DeclaredProperty
+from postroom.application.define import define
+from postroom.application.definition import ApplicationDefinition
 from postroom.application.known_properties import uses
-
-if TYPE_CHECKING:
-    from postroom.application.application import Application, DeclaredProperty
-    from postroom.application.definition import ApplicationDefinition
-    from postroom.application.place import Place
+from postroom.application.place import Place
 
 _Places = set[tuple[str, int]]
 
 
-def sound_part(application: Application) -> ApplicationDefinition | None:
-    """What is declared without a problem, and does not need what is; None if the problem is with all of it.
+def valid_subset(application: Declarations) -> ApplicationDefinition | None:
+    """Return what is declared without a problem and needs nothing that has one. None if the problem is with all of it.
 
-    What is known in the whole stays known, so that a location with a problem does not take every filter with it.
+    Properties that any part makes known stay known, so that a location with a problem does not remove every filter.
     """
     part = copy.copy(application)
     part.schema_problems = []
@@ -31,17 +29,15 @@ def sound_part(application: Application) -> ApplicationDefinition | None:
         _leave_out(part, {(problem.file, problem.line) for problem in problems})
         if _count(part) == before:
             return None
-    return part.definition()
+    return define(part)
 
 
-def _made_known(application: Application) -> Iterable[DeclaredProperty]:
-    from postroom.application.application import DeclaredProperty
-
+def _made_known(application: Declarations) -> Iterable[DeclaredProperty]:
     known = {use.property.key: use for use in uses(application) if use.makes_known}
     return [DeclaredProperty(property=use.property, place=application.place) for use in known.values()]
 
 
-def _leave_out(part: Application, places: _Places) -> None:
+def _leave_out(part: Declarations, places: _Places) -> None:
     gone = {str(host.name).lower() for host in part.hosts if _at(host.place) in places}
     part.hosts = [host for host in part.hosts if _at(host.place) not in places]
     part.properties = [each for each in part.properties if _at(each.place) not in places]
@@ -65,7 +61,7 @@ def _at(place: Place) -> tuple[str, int]:
     return place.file, place.line
 
 
-def _count(part: Application) -> int:
+def _count(part: Declarations) -> int:
     locations = sum(len(port.locations) for port in part.receive_ports)
     ports = len(part.receive_ports) + len(part.send_ports) + len(part.send_port_groups)
     return len(part.hosts) + len(part.properties) + locations + ports

@@ -1,0 +1,123 @@
+"""What a user has declared, exactly as it was written, with its file and line.
+
+Nothing is rejected here, so that everything that is wrong with an application can be reported at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from postroom.adapters import PortAdapter, ReceiveAdapter
+from postroom.application.definition import DEFAULT_HOST, Authentication, SendPortState
+from postroom.application.place import Place, here
+from postroom.application.retry import Retry
+from postroom.application.schedule import Schedule
+from postroom.application.throttling import Throttling
+from postroom.errors import Problem
+from postroom.filters.expression import Filter
+from postroom.maps import Map
+from postroom.pipelines import ReceivePipeline
+from postroom.properties import Property
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredHost:
+    name: str
+    properties: Mapping[Property, object] | None
+    trusted: bool | None
+    throttling: Throttling | None
+    place: Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredProperty:
+    property: Property
+    place: Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredLocation:
+    name: str
+    adapter: ReceiveAdapter
+    pipeline: ReceivePipeline | None
+    host: str
+    enabled: bool
+    schedule: Schedule | None
+    place: Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredSendPort:
+    name: str
+    adapter: PortAdapter
+    filter: Filter | str | None
+    retry: Retry
+    priority: int
+    host: str
+    state: SendPortState
+    route_failures: bool
+    description: str
+    maps: Sequence[Map]
+    place: Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredSendPortGroup:
+    name: str
+    members: tuple[DeclaredSendPort | str, ...]
+    filter: Filter | str | None
+    state: SendPortState
+    description: str
+    place: Place
+
+
+@dataclass(kw_only=True)
+class ReceivePort:
+    """A receive port while it is being declared; ``location`` can be called again on what it returns."""
+
+    name: str
+    place: Place
+    route_failures: bool = False
+    authentication: Authentication = "none"
+    maps: Sequence[Map] = ()
+    locations: list[DeclaredLocation] = field(default_factory=list)
+
+    def location(
+        self,
+        name: str,
+        adapter: ReceiveAdapter,
+        *,
+        pipeline: ReceivePipeline | None = None,
+        host: str = DEFAULT_HOST,
+        enabled: bool = True,
+        schedule: Schedule | None = None,
+    ) -> ReceivePort:
+        """A place where messages come in; without a pipeline they pass through unread. With a ``schedule`` it takes
+        them in at those times only."""
+        self.locations.append(
+            DeclaredLocation(
+                name=name,
+                adapter=adapter,
+                pipeline=pipeline,
+                host=host,
+                enabled=enabled,
+                schedule=schedule,
+                place=here(),
+            )
+        )
+        return self
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Declarations:
+    """Everything that an application declares."""
+
+    name: str
+    place: Place
+    hosts: list[DeclaredHost] = field(default_factory=list)
+    properties: list[DeclaredProperty] = field(default_factory=list)
+    schema_problems: list[Problem] = field(default_factory=list)
+    receive_ports: list[ReceivePort] = field(default_factory=list)
+    send_ports: list[DeclaredSendPort] = field(default_factory=list)
+    send_port_groups: list[DeclaredSendPortGroup] = field(default_factory=list)

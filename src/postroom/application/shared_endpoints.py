@@ -1,0 +1,154 @@
+"""Endpoints that cannot be deployed together: two of them use one folder, one table or one HTTP port.
+
+Each endpoint of an application is compared with those that are deployed, and with those declared before it. A deployed
+application of the same name is the one that is replaced, and is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from os.path import normpath
+from pathlib import Path
+from typing import TypeVar
+
+from postroom.adapters import File, HttpReceive, SparkTable
+from postroom.adapters.file.names import may_coincide
+from postroom.adapters.file.patterns import may_meet
+from postroom.application.definition import ApplicationDefinition, ReceiveLocationDefinition, SendPortDefinition
+from postroom.errors import Problem
+
+_T = TypeVar("_T")
+
+
+def shared_endpoint_problems(
+    new: ApplicationDefinition, deployed: Sequence[ApplicationDefinition], home: Path
+) -> Iterator[Problem]:
+    """Return what keeps the endpoints of ``new`` from being deployed; relative paths are taken from ``home``."""
+    others = [other for other in deployed if other.name != new.name]
+    yield from _http_port_problems(new, others)
+    yield from _file_name_problems(new, others, home)
+    yield from _watched_folder_problems(new, others, home)
+    yield from _archive_problems(new, others, home)
+    yield from _table_problems(new, others)
+
+
+def _pairs(
+    endpoints: Callable[[ApplicationDefinition], Iterator[_T]],
+    new: ApplicationDefinition,
+    others: Sequence[ApplicationDefinition],
+) -> Iterator[tuple[_T, _T]]:
+    """Each endpoint of ``new`` with each that was there before it."""
+    known = [one for other in others for one in endpoints(other)]
+    for one in endpoints(new):
+        yield from ((one, other) for other in known)
+        known.append(one)
+
+
+def _locations(application: ApplicationDefinition) -> Iterator[ReceiveLocationDefinition]:
+    return (location for port in application.receive_ports for location in port.locations)
+
+
+# -- receiving -----------------------------------------------------------------------------------------------------
+
+
+def _http_port_problems(new: ApplicationDefinition, others: Sequence[ApplicationDefinition]) -> Iterator[Problem]:
+    """A port belongs to one host, has one certificate, and has each path once."""
+    for location, other in _pairs(_locations, new, others):
+        ours, theirs = location.adapter, other.adapter
+        if not isinstance(ours, HttpReceive) or not isinstance(theirs, HttpReceive):
+            continue
+        if (ours.listen, ours.port) != (theirs.listen, theirs.port):
+            continue
+        if location.host.lower() != other.host.lower():
+            text = f"port {ours.port} belongs to the host {other.host!r}"
+        elif (ours.certificate, ours.key) != (theirs.certificate, theirs.key):
+            text = f"port {ours.port} has another certificate"
+        elif ours.path == theirs.path:
+            text = f"the path {ours.path} of port {ours.port} is taken"
+        else:
+            continue
+        yield location.place.problem(f"location {location.name!r}: {text} (location {other.name!r}).")
+
+
+def _watching(application: ApplicationDefinition) -> Iterator[tuple[ReceiveLocationDefinition, File]]:
+    for location in _locations(application):
+        if (folder := location.adapter.watched_folder) is not None:
+            yield location, folder
+
+
+def _watched_folder_problems(
+    new: ApplicationDefinition, others: Sequence[ApplicationDefinition], home: Path
+) -> Iterator[Problem]:
+    """A file is for one location: which of two that watch for it takes it would be chance."""
+    for (location, file), (other, theirs) in _pairs(_watching, new, others):
+        if _folder(file, home) == _folder(theirs, home) and may_meet(file.pattern, theirs.pattern):
+            yield location.place.problem(
+                f"receive location {location.name!r}: {other.name!r} watches the same folder {file.path!r} for "
+                f"names that may be the same ({theirs.pattern!r} and {file.pattern!r}), so that it would be chance "
+                "which of them takes a file. Give each a folder or a pattern of its own."
+            )
+
+
+def _archive_problems(
+    new: ApplicationDefinition, others: Sequence[ApplicationDefinition], home: Path
+) -> Iterator[Problem]:
+    """An archive that is watched: what is archived there would come in again."""
+    watching = [one for application in (*others, new) for one in _watching(application)]
+    for location, file in _watching(new):
+        archive = file.archive_folder(home)
+        for other, theirs in watching:
+            if archive is not None and location is not other and normpath(archive) == _folder(theirs, home):
+                yield location.place.problem(
+                    f"receive location {location.name!r}: its archive {file.archive!r} is the folder that "
+                    f"{other.name!r} watches, so that what is archived would come in again. Archive elsewhere."
+                )
+
+
+# -- sending -------------------------------------------------------------------------------------------------------
+
+
+def _send_ports(application: ApplicationDefinition) -> Iterator[SendPortDefinition]:
+    return iter(application.send_ports)
+
+
+def _file_name_problems(
+    new: ApplicationDefinition, others: Sequence[ApplicationDefinition], home: Path
+) -> Iterator[Problem]:
+    """A port that finds a file of its message's name with its content has sent it already. If that was another port's,
+    its own would never be written."""
+    for port, other in _pairs(_send_ports, new, others):
+        file, theirs = port.adapter, other.adapter
+        if not isinstance(file, File) or not isinstance(theirs, File) or _folder(file, home) != _folder(theirs, home):
+            continue
+        if may_coincide(file.name, port.name, theirs.name, other.name):
+            distinct = file.name.replace("%MessageID%", "%MessageID%-%SendPort%", 1)
+            yield port.place.problem(
+                f"send port {port.name!r}: send port {other.name!r} writes into the same folder {file.path!r} "
+                f"under the same names, so each would take files of the other for its own. Tell them apart: "
+                f"name={distinct!r}, or give each a folder."
+            )
+
+
+def _table_problems(new: ApplicationDefinition, others: Sequence[ApplicationDefinition]) -> Iterator[Problem]:
+    """A table has one row for each message: of a message that reaches two ports, the row of one would be taken for that
+    of the other."""
+    for port, other in _pairs(_send_ports, new, others):
+        ours, theirs = port.adapter, other.adapter
+        if isinstance(ours, SparkTable) and isinstance(theirs, SparkTable) and _table(ours) == _table(theirs):
+            yield port.place.problem(
+                f"send port {port.name!r}: {other.name!r} writes into the same table {theirs.table!r}, which has "
+                "one row for each message: what reaches both ports would be written for one of them only. Use "
+                "one port with both filters and the maps of both, or a table for each."
+            )
+
+
+def _table(table: SparkTable) -> tuple[str, str]:
+    """Whoever logs in, it is the same table. What is spelt differently in another way is taken for another one."""
+    if table.is_jdbc:
+        return table.url.casefold(), table.table.casefold()
+    return re.sub(r"^postgres(ql)?://([^/?#]*@)?", "", table.url), table.table.removeprefix("public.")
+
+
+def _folder(file: File, home: Path) -> str:
+    return normpath(file.folder(home))
