@@ -1,4 +1,4 @@
-"""On a cluster: `spark-submit` starts us, executors are processes of their own, and one dies in the middle."""
+"""On a cluster, `spark-submit` starts the pipeline, and nothing is lost when an executor dies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PUBLISHED = "SELECT sum((outcome->>'last')::int) FROM receipts WHERE (outcome->
 
 @contextmanager
 def submitted(home: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A command of ours under `spark-submit`, on a cluster of two executors with one core each."""
+    """Run a command under `spark-submit`, on a cluster of two executors with one core each."""
     package = Path(pyspark.__file__).parent
     spark_home = make_spark_home(home / "spark", package, work=home / "work")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
@@ -71,10 +71,10 @@ def _words(process: psutil.Process) -> list[str]:
     return []
 
 
-def test_an_executor_that_is_killed_in_the_middle_of_a_batch_loses_nothing_and_repeats_nothing(
+def test_nothing_is_lost_or_repeated_when_an_executor_is_killed_during_a_batch(
     box: Box, folder: Path, tmp_path: Path
 ) -> None:
-    """Both tasks stand at the last step of their transactions as one of them is killed with its executor."""
+    """Both tasks are at the last step of their transactions when one of the executors is killed."""
     box.add_port("Europe", "Region == 'EU'")
     add_file_location(box, folder, pipeline=JsonLines(promote=PROMOTE))
     for number in range(_FILES):

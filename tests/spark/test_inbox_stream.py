@@ -1,4 +1,4 @@
-"""What adapters hand over becomes messages, by Spark's tasks themselves."""
+"""Spark tasks publish the inbox as messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.inbox_location import add_inbox_location
 from tests.support.waiting import wait_until
 
 
-def test_what_is_handed_over_while_the_stream_runs_is_published_once(
+def test_interchanges_handed_over_while_the_stream_runs_are_published_once(
     box: Box, login: Login, start_stream: StartStream
 ) -> None:
     box.add_port("Everything", "BTS.ReceivePortName == 'webIn'")

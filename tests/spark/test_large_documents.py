@@ -1,4 +1,4 @@
-"""Documents that the pipeline writes itself, larger than a row may be, from a file into the MessageBox (LRG-02)."""
+"""Documents that the pipeline creates are published even if they are larger than a row may be (LRG-02)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FROM spool JOIN parts p ON p.part_id = body_part_id
     [(ENVELOPES, ["orders.xml"]), (Receive(disassemble=[ENVELOPES, RECORDS, Csv()]), list(FILES))],
     ids=["a format", "components"],
 )
-def test_large_documents_that_were_written_arrive_whole_and_once(
+def test_large_documents_created_by_the_pipeline_are_published_once(
     box: Box, folder: Path, claim: Claim, start_stream: StartStream, pipeline: ReceivePipeline, names: list[str]
 ) -> None:
     box.add_port("Everything", "BTS.ReceivePortName == 'dropIn'")
@@ -65,7 +65,7 @@ def test_large_documents_that_were_written_arrive_whole_and_once(
         assert sorted(body for (body,) in box.connection.execute(BODIES)) == expected
         assert box.queued() == {"Everything": len(expected)}
         assert box.count("parts WHERE body IS NULL") == 2 * len(names)
-        # Three fragments of each large one, and none twice.
+        # Three fragments of each large document, each once.
         assert box.count("fragments") == 3 * 2 * len(names)
         assert (box.count("file_claims"), box.suspended()) == (0, [])
     assert not any(path.is_file() for path in folder.rglob("*"))

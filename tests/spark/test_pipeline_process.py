@@ -1,4 +1,4 @@
-"""A pipeline process serves the enabled locations of its host, and follows what is configured (ORS-07)."""
+"""A pipeline process serves the enabled locations of its host, and follows the configuration (ORS-07)."""
 
 from __future__ import annotations
 
@@ -68,23 +68,23 @@ def _subscriber(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
 
 
-def test_locations_come_and_go_while_it_runs(
+def test_locations_are_added_disabled_and_scheduled_while_the_process_runs(
     session: SparkSession, box: Box, login: Login, folder: Path, tmp_path: Path
 ) -> None:
     add_file_location(box, folder / "one", name="one", settle=0.05)
     with running(session, box, login, tmp_path) as process:
-        wait_until((folder / "one").exists, what="a folder that was made for the location")
+        wait_until((folder / "one").exists, what="the folder of the location")
         (folder / "one" / "a.json").write_bytes(ORDER)
         wait_for_messages(box, 1)
 
         add_file_location(box, folder / "two", name="two")
-        wait_until((folder / "two" / ".postroom").exists, what="the new location at work")
+        wait_until((folder / "two" / ".postroom").exists, what="the new location to receive")
         (folder / "two" / "b.json").write_bytes(ORDER)
         wait_for_messages(box, 2)
 
         locations.disable(box.connection, "one")
         lock = "SELECT count(*) FROM pg_locks WHERE classid = 7003"
-        wait_until(lambda: box.one(lock) == 1, what="the disabled location at rest")
+        wait_until(lambda: box.one(lock) == 1, what="the disabled location to stop")
         (folder / "one" / "c.json").write_bytes(ORDER)
         (folder / "two" / "d.json").write_bytes(ORDER)
         wait_for_messages(box, 3)
@@ -92,9 +92,9 @@ def test_locations_come_and_go_while_it_runs(
 
         locations.enable(box.connection, "one")
         wait_for_messages(box, 4)
-        wait_until(lambda: box.one(lock) == 2, what="both locations at work")
+        wait_until(lambda: box.one(lock) == 2, what="both locations to receive")
         locations.schedule(box.connection, "one", Schedule(stop="2000-12-31"))
-        wait_until(lambda: box.one(lock) == 1, what="the location at rest, outside its schedule")
+        wait_until(lambda: box.one(lock) == 1, what="the location to stop outside its schedule")
         (folder / "one" / "e.json").write_bytes(ORDER)
         locations.schedule(box.connection, "one", Schedule(start="2000-12-31"))
         wait_for_messages(box, 5)
@@ -105,7 +105,7 @@ def test_locations_come_and_go_while_it_runs(
     wait_until(lambda: box.one(sessions) == 0, what="no session left over")
 
 
-def test_a_location_that_is_changed_is_served_as_it_is_now(
+def test_a_changed_location_is_restarted_with_its_new_configuration(
     session: SparkSession, box: Box, login: Login, folder: Path, tmp_path: Path
 ) -> None:
     add_file_location(box, folder, name="drop")
@@ -125,7 +125,7 @@ def test_a_location_that_is_changed_is_served_as_it_is_now(
         wait_until(is_archived, what="an archived file")
 
 
-def test_a_stream_that_failed_is_started_again(
+def test_a_failed_stream_is_restarted(
     session: SparkSession, box: Box, login: Login, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     add_file_location(box, folder)
@@ -134,7 +134,7 @@ def test_a_stream_that_failed_is_started_again(
         (folder / "a.json").write_bytes(ORDER)
         wait_for_messages(box, 1)
         wait_until(lambda: box.count("file_claims") == 0, what="an empty table of claims")
-        # The stream can be asked and claims can be made, but nothing can be published.
+        # Files can be claimed and read, but nothing can be published.
         hosts = sql.Identifier(_hosts_role(box))
         box.connection.execute(sql.SQL("REVOKE EXECUTE ON FUNCTION take_receipts FROM {}").format(hosts))
         (folder / "b.json").write_bytes(ORDER)
@@ -148,7 +148,7 @@ def _hosts_role(box: Box) -> str:
     return str(box.one("SELECT 'postroom_' || id || '_hosts' FROM message_box"))
 
 
-def test_a_second_process_of_the_host_stands_by(
+def test_a_second_process_of_the_host_is_a_standby(
     session: SparkSession, box: Box, login: Login, folder: Path, tmp_path: Path
 ) -> None:
     add_file_location(box, folder)
@@ -169,7 +169,7 @@ def test_a_second_process_of_the_host_stands_by(
         assert second.stop()["files"] == 1
 
 
-def test_once_takes_in_what_is_there_and_ends(
+def test_once_receives_what_is_there_and_ends(
     session: SparkSession, box: Box, login: Login, folder: Path, tmp_path: Path
 ) -> None:
     add_file_location(box, folder, settle=0.2)
@@ -191,7 +191,7 @@ def test_once_takes_in_what_is_there_and_ends(
     assert nothing.run(threading.Event()).total() == 0
 
 
-def test_streams_start_one_after_the_other(
+def test_streams_are_started_one_after_the_other(
     session: SparkSession, box: Box, login: Login, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline_process, "_STARTING_AT_ONCE", 1)
@@ -201,7 +201,7 @@ def test_streams_start_one_after_the_other(
     process._follow_configuration()
     running = list(process._running.values())
     try:
-        wait_until(lambda: all(one._active.is_set() for one in running), what="locations that are taken in for")
+        wait_until(lambda: all(one._active.is_set() for one in running), what="the intake of both locations")
         seen = set()
 
         def all_answered() -> bool:
@@ -209,15 +209,15 @@ def test_streams_start_one_after_the_other(
             seen.add(sum(one.is_starting for one in running))
             return all(one._query is not None and not one.is_starting for one in running)
 
-        wait_until(all_answered, what="streams that answer")
+        wait_until(all_answered, what="both streams to answer")
         assert seen == {0, 1}
         states = "SELECT array_agg(DISTINCT state) FROM management.running_locations"
-        wait_until(lambda: box.one(states) == ["receiving"], what="locations that receive")
+        wait_until(lambda: box.one(states) == ["receiving"], what="both locations to receive")
     finally:
         process._stop_all()
 
 
-def test_once_goes_on_with_the_others_when_a_location_cannot(
+def test_once_continues_with_the_other_locations_when_one_fails(
     session: SparkSession, box: Box, login: Login, folder: Path, tmp_path: Path
 ) -> None:
     (folder / "a").mkdir(parents=True)
@@ -232,11 +232,11 @@ def test_once_goes_on_with_the_others_when_a_location_cannot(
     assert box.queued() == {"Europe": 1}
 
 
-def test_a_location_that_cannot_be_started_is_a_matter_of_its_own(
+def test_a_location_that_cannot_be_started_does_not_affect_the_others(
     session: SparkSession, box: Box, login: Login, folder: Path, tmp_path: Path
 ) -> None:
     options = {"subscribe": "orders", "kafka.bootstrap.servers": "localhost:1"}
-    # Spark comes without the jar that reads Kafka.
+    # Spark does not include the jar that reads Kafka.
     add_bulk_location(
         box, None, name="a topic", format="kafka", schema=None, options=options, pipeline=pipelines.Rows()
     )

@@ -42,7 +42,7 @@ def test_a_file_that_hangs_its_worker_is_suspended_and_the_stream_continues(
         return box.count("file_claims") == 0
 
     wait_until(all_done, what="an empty table of claims")
-    assert query.isActive, "the same query, which has never failed"
+    assert query.isActive, "the query has never failed"
     assert box.queued() == {"Europe": 4}
     assert box.suspended() == [("PIPELINE", True)]
     reason = box.one("SELECT error_description FROM suspended_queue")

@@ -1,4 +1,4 @@
-"""Claimed files become messages, by Spark's tasks themselves (MSG-07, RCV-12, PUB-14)."""
+"""Spark tasks publish claimed files as messages (MSG-07, RCV-12, PUB-14)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def files(folder: Path) -> Iterator[list[Path]]:
     assert not [path for path in made if path.exists()]
 
 
-def test_files_are_published_by_several_tasks_and_are_gone(
+def test_several_tasks_publish_files_and_remove_them(
     box: Box, folder: Path, claim: Claim, start_stream: StartStream, files: list[Path]
 ) -> None:
     box.add_port("Europe", "Region == 'EU'")
@@ -58,11 +58,11 @@ def test_files_are_published_by_several_tasks_and_are_gone(
     interchanges = "SELECT context->'written'->>k FROM spool, jsonb_object_keys(context->'written') k WHERE k LIKE %s"
     ids = [one for (one,) in box.connection.execute(interchanges, ("%#InterchangeID",))]
     assert len(set(ids)) == 20
-    # Both tasks have published, each over a connection of its own.
+    # Both tasks have published, each over its own connection.
     assert box.one("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postroom receive'") >= 2
 
 
-def test_an_ordered_location_is_published_by_one_task_in_its_order(
+def test_one_task_publishes_an_ordered_location_in_order(
     box: Box, folder: Path, claim: Claim, start_stream: StartStream
 ) -> None:
     box.add_port("Europe", "Region == 'EU'")
@@ -79,7 +79,9 @@ def _bodies_as_queued(box: Box) -> list[bytes]:
     return [body for (body,) in box.connection.execute(f"{queued} ORDER BY q.seq")]
 
 
-def test_one_name_five_times(box: Box, folder: Path, claim: Claim, start_stream: StartStream) -> None:
+def test_five_files_with_the_same_name_are_five_messages(
+    box: Box, folder: Path, claim: Claim, start_stream: StartStream
+) -> None:
     box.add_port("Europe", "Region == 'EU'")
     location = add_file_location(box, folder)
     query = start_stream(location)
@@ -103,9 +105,7 @@ def test_a_large_body_travels_by_reference(box: Box, folder: Path, claim: Claim,
     assert b"".join(body for (body,) in fragments) == content
 
 
-def test_an_array_of_documents_comes_apart_in_the_workers(
-    box: Box, folder: Path, claim: Claim, start_stream: StartStream
-) -> None:
+def test_workers_split_an_array_of_documents(box: Box, folder: Path, claim: Claim, start_stream: StartStream) -> None:
     box.add_port("Europe", "Region == 'EU'")
     location = add_file_location(box, folder, pipeline=pipelines.Json(promote=PROMOTE, split="orders"))
     large = b'{"region": "EU", "text": "%s"}' % (b"x" * FRAGMENT_SIZE)
@@ -135,10 +135,10 @@ def has_region(message: Message) -> None:
 """
 
 
-def test_components_of_the_users_own_run_in_the_workers(
+def test_custom_components_run_in_the_workers(
     box: Box, folder: Path, tmp_path: Path, claim: Claim, start_stream: StartStream
 ) -> None:
-    """The workers know them by the definition alone."""
+    """The workers get them with the definition."""
     path = tmp_path / "own_components.py"
     path.write_text(COMPONENTS)
     own: Any = run_path(str(path), run_name="own_components")
@@ -157,7 +157,7 @@ def test_components_of_the_users_own_run_in_the_workers(
 
 
 @pytest.mark.parametrize("routed", [False, True])
-def test_bad_files_are_suspended_or_routed_and_the_tally_says_so(
+def test_bad_files_are_suspended_or_routed_and_counted_in_the_tally(
     box: Box, folder: Path, claim: Claim, start_stream: StartStream, routed: bool
 ) -> None:
     box.add_port("Europe", "Region == 'EU'")
@@ -177,7 +177,7 @@ def test_bad_files_are_suspended_or_routed_and_the_tally_says_so(
     assert box.count("file_claims") == 0
 
 
-def test_the_workers_keep_their_connections_and_follow_the_subscriptions(
+def test_workers_keep_their_connections_and_learn_of_new_subscriptions(
     box: Box, folder: Path, claim: Claim, start_stream: StartStream
 ) -> None:
     sessions = "SELECT array_agg(pid ORDER BY pid) FROM pg_stat_activity WHERE application_name = 'postroom receive'"
@@ -187,7 +187,7 @@ def test_the_workers_keep_their_connections_and_follow_the_subscriptions(
     seen = set()
     for number in range(1, 13):
         if number == 7:
-            box.add_port("Audit", "exists(Region)")  # the index in the workers' memory learns of it
+            box.add_port("Audit", "exists(Region)")  # the routing table in the workers' memory learns of it
         (folder / "a.json").write_bytes(order(number))
         claim(location)
         wait_for_messages(box, number, query)
@@ -196,7 +196,7 @@ def test_the_workers_keep_their_connections_and_follow_the_subscriptions(
     assert len(seen) <= 4  # a source and a task for each of two cores share the workers
 
 
-def test_a_batch_that_runs_again_publishes_nothing_twice(
+def test_a_repeated_batch_publishes_nothing_twice(
     box: Box, folder: Path, claim: Claim, start_stream: StartStream
 ) -> None:
     box.add_port("Europe", "Region == 'EU'")
@@ -216,7 +216,7 @@ def test_a_batch_that_runs_again_publishes_nothing_twice(
     assert not any(path.is_file() for path in folder.rglob("*"))
 
 
-def test_a_database_that_drops_every_session_loses_and_repeats_nothing(
+def test_nothing_is_lost_or_repeated_when_the_database_drops_all_sessions(
     box: Box, folder: Path, claim: Claim, start_stream: StartStream
 ) -> None:
     box.add_port("Europe", "Region == 'EU'")
@@ -231,7 +231,7 @@ def test_a_database_that_drops_every_session_loses_and_repeats_nothing(
     assert box.queued() == {"Europe": 6}
 
 
-def test_the_workers_run_the_environments_own_python(session: SparkSession) -> None:
+def test_workers_run_the_python_of_the_environment(session: SparkSession) -> None:
     from postroom.spark.session import without_pandas_warning
 
     def tell(batches: Iterator[object]) -> Iterator[object]:
@@ -259,10 +259,10 @@ def check(message: Message) -> None:
 """
 
 
-def test_a_file_that_ends_its_worker_is_suspended_and_the_stream_goes_on(
+def test_a_file_that_kills_its_worker_is_suspended_and_the_stream_continues(
     box: Box, folder: Path, claim: Claim, start_stream: StartStream, tmp_path: Path
 ) -> None:
-    """As a crash in a library of C would, or the operating system when memory is short."""
+    """As a crash in a C library does, or an out-of-memory kill."""
     box.add_port("Europe", "Region == 'EU'")
     (tmp_path / "deadly.py").write_text(DEADLY)
     check = run_path(str(tmp_path / "deadly.py"), run_name="deadly")["check"]
@@ -276,7 +276,7 @@ def test_a_file_that_ends_its_worker_is_suspended_and_the_stream_goes_on(
     query = start_stream(location)
     wait_for_messages(box, 6, query)
     wait_until(lambda: box.count("file_claims") == 0, what="an empty table of claims")
-    assert query.isActive, "the same query, which has never failed"
+    assert query.isActive, "the query has never failed"
     assert box.queued() == {"Europe": 5}
     assert box.suspended() == [("PIPELINE", True)]
     assert "The worker that received it died" in box.one("SELECT error_description FROM suspended_queue")

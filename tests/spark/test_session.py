@@ -1,4 +1,4 @@
-"""The session: tuned, quiet, and one per process."""
+"""The Spark session of a process: its settings, its log, and its limits."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
         ("local-cluster[1,1,1024]", "local-cluster[1,1,1024]"),
     ],
 )
-def test_tasks_of_a_local_master_are_tried_again(given: str, used: str) -> None:
+def test_a_local_master_retries_tasks(given: str, used: str) -> None:
     assert with_attempts(given) == used
 
 
-def test_only_what_runs_here_is_tuned_for_one_machine() -> None:
+def test_settings_for_one_machine_are_not_used_on_a_cluster() -> None:
     assert is_local("local")
     assert is_local("local[2]")
     assert not is_local("local-cluster[1,1,1024]")
@@ -43,7 +43,7 @@ def test_only_what_runs_here_is_tuned_for_one_machine() -> None:
     assert not is_here("spark://localhost:7077")
 
 
-def test_sockets_are_short_and_the_shells_environment_is_as_it_was(session: SparkSession) -> None:
+def test_socket_paths_are_short_and_the_environment_is_restored(session: SparkSession) -> None:
     conf = session.sparkContext.getConf()
     folder = conf.get("spark.python.unix.domain.socket.dir")
     assert folder is not None
@@ -53,8 +53,8 @@ def test_sockets_are_short_and_the_shells_environment_is_as_it_was(session: Spar
     assert not [name for name in os.environ if name.startswith(("PYSPARK_", "POSTROOM_SPARK"))]
 
 
-def test_ctrl_c_is_for_whoever_runs_the_process(session: SparkSession) -> None:
-    """PySpark would have it call the JVM."""
+def test_the_handler_of_ctrl_c_is_not_replaced(session: SparkSession) -> None:
+    """PySpark installs a handler that calls the JVM."""
     handler = signal.getsignal(signal.SIGINT)
     assert "pyspark" not in str(getattr(handler, "__module__", ""))
 
@@ -65,7 +65,7 @@ def test_a_second_session_is_refused(session: SparkSession, tmp_path: Path) -> N
     assert session.range(3).count() == 3
 
 
-def test_a_jvm_that_does_not_start_says_why_and_where_to_look(tmp_path: Path) -> None:
+def test_the_error_of_a_jvm_that_does_not_start_has_the_reason_and_the_log(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from postroom.spark.session import create_session;"
         " create_session(Path(sys.argv[1]), settings={'spark.driver.memory': 'plenty'})"

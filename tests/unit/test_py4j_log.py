@@ -1,4 +1,4 @@
-"""A JVM that has gone is worth a line in the log, not a traceback."""
+"""Errors of Py4J are logged in one line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _as_before() -> Iterator[None]:
     own.setLevel(level)
 
 
-def test_what_py4j_says_is_one_line_and_what_others_say_is_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
+def test_py4j_logs_one_line_and_other_loggers_are_unchanged(caplog: pytest.LogCaptureFixture) -> None:
     reduce_py4j_logging()
     reduce_py4j_logging()
     say = """

@@ -1,4 +1,4 @@
-"""--master and --conf reach Spark as they are given."""
+"""--master and --conf are passed to Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from postroom.spark.settings import for_bulk, settings_for
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the pipeline process would be started with."""
+    """Return the options that the pipeline process is started with."""
     given: dict[str, Any] = {}
 
     class _Connection:
@@ -35,7 +35,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return given
 
 
-def test_settings_and_master_are_passed_on(told: dict[str, Any]) -> None:
+def test_master_and_settings_are_passed_to_spark(told: dict[str, Any]) -> None:
     settings = ["--conf", "spark.executor.memory=4g", "--conf", "spark.executor.extraJavaOptions=-Da=b -Dc=d"]
     assert main(["pipeline", "run", "Main", "--database", "x", "--master", "spark://head:7077", *settings]) == 0
     assert told["master"] == "spark://head:7077"
@@ -45,33 +45,33 @@ def test_settings_and_master_are_passed_on(told: dict[str, Any]) -> None:
     }
 
 
-def test_the_master_may_be_named_by_the_environment(told: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_master_can_be_set_in_the_environment(told: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POSTROOM_MASTER", "yarn")
     assert main(["pipeline", "run", "Main", "--database", "x"]) == 0
     assert (told["master"], told["settings"]) == ("yarn", {})
 
 
 @pytest.mark.parametrize("setting", ["spark.executor.memory", "executor.memory=4g", "=4g"])
-def test_what_is_no_setting_is_refused(setting: str, told: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_setting_is_refused(setting: str, told: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", "run", "Main", "--database", "x", "--conf", setting]) == 2
     assert "is no setting of Spark" in capsys.readouterr().err
     assert told == {}
 
 
-def test_up_hands_them_to_its_pipelines() -> None:
+def test_up_passes_master_and_settings_to_its_pipelines() -> None:
     options = SparkOptions(master="yarn", settings={"spark.a": "b=c", "spark.d": "e f"})
     assert options.as_arguments() == ["--master", "yarn", "--conf", "spark.a=b=c", "--conf", "spark.d=e f"]
     assert SparkOptions().as_arguments() == []
 
 
-def test_folders_and_sockets_of_this_machine_are_not_for_another(tmp_path: Path) -> None:
+def test_local_folders_and_sockets_are_not_used_on_a_cluster(tmp_path: Path) -> None:
     here, elsewhere = settings_for("local[2]", tmp_path), settings_for("spark://head:7077", tmp_path)
     assert here["spark.local.dir"] == here["spark.python.unix.domain.socket.dir"] == str(tmp_path)
     assert not [value for value in elsewhere.values() if str(tmp_path) in value or "localhost" in value]
     assert elsewhere.items() <= here.items()
 
 
-def test_bulk_has_the_optimising_compiler_unless_somebody_says_otherwise() -> None:
+def test_bulk_uses_the_optimising_compiler_unless_it_is_configured_otherwise() -> None:
     options = "spark.driver.extraJavaOptions"
     assert for_bulk(None) == {options: "-XX:TieredStopAtLevel=4"}
     given = {options: "-XX:TieredStopAtLevel=2", "spark.ui.enabled": "true"}

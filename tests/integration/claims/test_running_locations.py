@@ -1,4 +1,4 @@
-"""Locations at work beside each other: what one of them cannot do, or takes long to do, is a matter of that one."""
+"""Running locations do not affect each other: neither by failures, nor by being slow to stop."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def state_of(box: Box, location: ReceiveLocation) -> tuple[str, str | None] | No
     return box.connection.execute(query, (location.location_id,)).fetchone()
 
 
-def test_a_stream_that_cannot_be_started_is_told_and_tried_again(box: Box, login: Login, tmp_path: Path) -> None:
+def test_a_stream_that_cannot_be_started_is_reported_and_retried(box: Box, login: Login, tmp_path: Path) -> None:
     location = add_file_location(box, tmp_path / "in")
     running = WithoutItsSource(NO_SESSION, location, login=login, home=tmp_path)
     running.start()
@@ -81,19 +81,19 @@ def test_a_stream_that_cannot_be_started_is_told_and_tried_again(box: Box, login
         reason = "the stream cannot be started: Failed to find the data source: kafka."
         wait_until(lambda: state_of(box, location) == ("failing", reason), what="a report")
         assert not running.is_starting
-        assert running.starts < 4, "it is tried at longer and longer intervals"
+        assert running.starts < 4, "it is retried with backoff"
     finally:
         running.stop()
 
 
-def test_a_folder_that_cannot_be_made_is_told(box: Box, login: Login, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(box: Box, login: Login, tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"no folder")
     location = add_file_location(box, tmp_path / "in" / "there")
     running = RunningLocation(NO_SESSION, location, login=login, home=tmp_path)
     running.start()
     try:
 
-        def is_told() -> bool:
+        def is_reported() -> bool:
             state, reason = state_of(box, location) or ("", "")
             return (
                 state == "failing"
@@ -101,12 +101,12 @@ def test_a_folder_that_cannot_be_made_is_told(box: Box, login: Login, tmp_path: 
                 and "Not a directory" in (reason or "")
             )
 
-        wait_until(is_told, what="a report")
+        wait_until(is_reported, what="a report")
     finally:
         running.stop()
 
 
-def test_what_nobody_has_foreseen_is_told_and_tried_again(
+def test_an_unexpected_error_of_the_intake_is_reported_and_retried(
     box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stumble(*_: object) -> None:
@@ -120,12 +120,12 @@ def test_what_nobody_has_foreseen_is_told_and_tried_again(
         told = ("failing", "nothing can be taken in: by nought")
         wait_until(lambda: state_of(box, location) == told, what="a report")
     try:
-        wait_until(lambda: state_of(box, location) == ("starting", None), what="a location that takes in")
+        wait_until(lambda: state_of(box, location) == ("starting", None), what="a location without failure")
     finally:
         running.stop()
 
 
-def test_an_adapter_that_cannot_be_loaded_is_told(box: Box, login: Login, tmp_path: Path) -> None:
+def test_an_adapter_that_cannot_be_loaded_is_reported(box: Box, login: Login, tmp_path: Path) -> None:
     location = add_file_location(box, tmp_path / "in")
     box.connection.execute('UPDATE receive_locations SET adapter = adapter || \'{"settle": "whenever"}\'')
     process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
@@ -138,7 +138,7 @@ def test_an_adapter_that_cannot_be_loaded_is_told(box: Box, login: Login, tmp_pa
 
 
 class Finishing:
-    """A query in a batch that ends after some looks at it, and only then says what it has done."""
+    """A query whose batch ends after its status was read several times. Its progress is known only then."""
 
     isActive = True  # noqa: N815
     done = SimpleNamespace(
@@ -167,7 +167,7 @@ class Finishing:
 
 
 @pytest.mark.parametrize(("claimed", "counted"), [(False, 1), (True, 0)])
-def test_a_batch_that_has_published_all_is_counted_however_late_it_ends(
+def test_a_batch_that_has_published_everything_is_counted_even_if_it_ends_late(
     box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claimed: bool, counted: int
 ) -> None:
     monkeypatch.setattr(running_location, "_BATCH_SECONDS", 0.0)
@@ -225,7 +225,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[TakesItsTime]]:
         one.may_end.set()
 
 
-def test_others_go_on_while_a_changed_location_comes_to_its_end(
+def test_other_locations_continue_while_a_changed_location_stops(
     box: Box, login: Login, tmp_path: Path, slow: list[TakesItsTime]
 ) -> None:
     for name in ("one", "two"):
@@ -244,21 +244,21 @@ def test_others_go_on_while_a_changed_location_comes_to_its_end(
     turn()
     assert one.stopped_with == [True]
     assert (one.checks, two.checks) == (0, 2)
-    assert len(slow) == 2, "nothing is begun for a location that has not ended"
+    assert len(slow) == 2, "a location is not restarted before it has stopped"
 
     one.may_end.set()
 
-    def is_served_anew() -> bool:
+    def is_restarted() -> bool:
         turn()
         return len(slow) == 3
 
-    wait_until(is_served_anew, what="the location as it is now")
+    wait_until(is_restarted, what="the changed location")
     assert slow[2].location.name == "one"
     process._stop_all()
     assert process._counts["published"] == 3
 
 
-def test_whoever_ends_the_process_does_not_wait_for_what_comes_to_its_end(
+def test_the_end_of_the_process_does_not_wait_for_a_location_that_drains(
     box: Box, login: Login, tmp_path: Path, slow: list[TakesItsTime]
 ) -> None:
     add_file_location(box, tmp_path / "one", name="one")
@@ -271,7 +271,7 @@ def test_whoever_ends_the_process_does_not_wait_for_what_comes_to_its_end(
     assert process._counts["published"] == 1
 
 
-def test_once_tells_of_what_was_put_aside(
+def test_once_reports_quarantined_files(
     box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     location = add_file_location(box, tmp_path / "in")
@@ -287,7 +287,7 @@ def test_once_tells_of_what_was_put_aside(
     assert told.value.why.startswith("a.json could not be received: It is broken. It is kept as ")
 
 
-def test_a_run_that_is_ended_before_its_work_is_done_says_so(box: Box, login: Login, tmp_path: Path) -> None:
+def test_a_run_that_is_stopped_early_raises(box: Box, login: Login, tmp_path: Path) -> None:
     add_file_location(box, tmp_path / "in")
     stopping = threading.Event()
     stopping.set()
@@ -295,22 +295,20 @@ def test_a_run_that_is_ended_before_its_work_is_done_says_so(box: Box, login: Lo
         PipelineOnce(NO_SESSION, box.host(), login=login, home=tmp_path).run(stopping)
 
 
-def test_a_bulk_location_tells_of_all_that_its_jobs_have_counted(box: Box, login: Login, tmp_path: Path) -> None:
+def test_a_bulk_location_reports_all_rows_that_its_jobs_have_counted(box: Box, login: Login, tmp_path: Path) -> None:
     location = add_bulk_location(box, tmp_path / "in")
     running = RunningBulk(NO_SESSION, location, login=login, home=tmp_path)
     seen = BulkProgress(location="bulk", rows=90, bad=0, rate=5.0, files_left=1, bytes_left=7, bytes_total=70)
     running._seen, running._files.is_busy = seen, True
     assert (running._progress().rows, running._progress().remaining) == (90, 7)
-    # The last part of the file, which nobody has seen under way.
+    # The last part of the file was not in any progress.
     running._files.counts["published"] = 100
     running._files.is_busy = False
     assert (running._progress().rows, running._progress().remaining) == (100, 0)
 
 
-def test_once_tells_how_far_it_has_come(
-    box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And that the sinks will have their turn."""
+def test_once_reports_its_progress(box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sinks are reported as waiting."""
     add_bulk_location(box, tmp_path / "in")
     add_sink(box, SparkSink("parquet", "lake"))
     seen = BulkProgress(location="bulk", rows=90, bad=3, rate=5.4, files_left=1, bytes_left=7, bytes_total=70)
@@ -337,7 +335,7 @@ def test_once_tells_how_far_it_has_come(
     assert box.count("management.running_locations") == 0
 
 
-def test_a_worker_that_connects_again_keeps_nothing_of_before(box: Box, login: Login) -> None:
+def test_a_worker_that_reconnects_releases_its_old_routing_table(box: Box, login: Login) -> None:
     before = executor_for(login)
     routing = RoutingTable()
     routing.itself = routing  # type: ignore[attr-defined]

@@ -1,11 +1,11 @@
-"""Messages a second, of late."""
+"""The rate of a receive stream."""
 
 from __future__ import annotations
 
 from postroom.spark.receive.tally import Rate
 
 
-def test_the_rate_is_that_of_the_last_seconds_and_decays() -> None:
+def test_the_rate_covers_the_last_ten_seconds() -> None:
     now = 0.0
     rate = Rate(monotonic=lambda: now)
     assert rate.per_second() == 0

@@ -1,4 +1,4 @@
-"""The claimed files as a source: offsets are the numbers of claims."""
+"""The source of a receive stream: its offsets are the numbers of file claims."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def file_of(size: int) -> Claim:
         ([10**9, 1, 2, 3], 2, [[10**9], [3, 2, 1]]),
     ],
 )
-def test_files_are_shared_out_by_size(sizes: list[int], parts: int, loads: list[list[int]]) -> None:
+def test_files_are_balanced_over_tasks_by_size(sizes: list[int], parts: int, loads: list[list[int]]) -> None:
     shares = balance([file_of(size) for size in sizes], parts)
     assert sorted(sorted((file.size for file in share), reverse=True) for share in shares) == sorted(loads)
 
 
-def test_a_share_keeps_the_order_of_the_claims() -> None:
+def test_the_files_of_a_task_are_in_the_order_of_their_claims() -> None:
     files = [file_of(size) for size in (3, 9, 1, 7)]
     [share] = balance(files, 1)
     assert share == files
@@ -73,7 +73,7 @@ def names(partitions: object) -> list[str]:
     return sorted(file.name for partition in partitions for file in partition.rows)
 
 
-def test_a_batch_takes_so_many_files_and_goes_on_where_it_ended(
+def test_a_batch_has_at_most_max_rows_files_and_the_next_one_continues(
     login: Login, location: ReceiveLocation, folder: Path, claim: ClaimNow
 ) -> None:
     reader = reader_of(login, location)
@@ -92,7 +92,7 @@ def test_a_batch_takes_so_many_files_and_goes_on_where_it_ended(
     reader.stop()
 
 
-def test_with_available_now_what_is_claimed_later_is_left(
+def test_available_now_leaves_files_that_are_claimed_later(
     login: Login, location: ReceiveLocation, folder: Path, claim: ClaimNow
 ) -> None:
     reader = reader_of(login, location)
@@ -108,7 +108,7 @@ def test_with_available_now_what_is_claimed_later_is_left(
     reader.stop()
 
 
-def test_another_locations_claims_are_not_its_own(
+def test_claims_of_another_location_are_not_read(
     box: Box, login: Login, location: ReceiveLocation, folder: Path, claim: ClaimNow
 ) -> None:
     other = add_file_location(box, folder / "other", name="other")
@@ -120,7 +120,7 @@ def test_another_locations_claims_are_not_its_own(
     reader.stop()
 
 
-def test_while_the_messagebox_is_away_there_is_nothing_new(location: ReceiveLocation, tmp_path: Path) -> None:
+def test_the_offset_stays_while_the_messagebox_cannot_be_reached(location: ReceiveLocation, tmp_path: Path) -> None:
     reader = reader_of(Login(url=f"postgresql:///nowhere?host={tmp_path}"), location)
     start = {"number": 7, "warm_ups": 1}
     assert reader.latestOffset(start, ReadMaxFiles(2)) == start
@@ -128,7 +128,7 @@ def test_while_the_messagebox_is_away_there_is_nothing_new(location: ReceiveLoca
         reader.partitions(start, {"number": 8, "warm_ups": 1})
 
 
-def test_a_lost_connection_is_made_again(
+def test_a_lost_connection_is_opened_again(
     box: Box, login: Login, location: ReceiveLocation, folder: Path, claim: ClaimNow
 ) -> None:
     reader = reader_of(login, location)
@@ -166,7 +166,7 @@ def test_an_idle_stream_keeps_its_workers_warm(
     reader.stop()
 
 
-def test_while_too_much_waits_batches_are_small_and_apart(
+def test_throttled_batches_are_small_and_delayed(
     box: Box,
     login: Login,
     location: ReceiveLocation,
@@ -192,7 +192,7 @@ def test_while_too_much_waits_batches_are_small_and_apart(
     assert len(names(reader.partitions(first, second))) == 2
     now += 1.5
     assert reader.latestOffset(second, ReadMaxFiles(40)) == second
-    # It goes on by itself, without waiting for the end of the delay.
+    # The stream continues when throttling ends, before the end of the delay.
     set_load(box, queued=10)
     now += 1.5
     third = reader.latestOffset(second, ReadMaxFiles(40))
