@@ -25,7 +25,7 @@ Claim = Callable[[ReceiveLocation], int]
 
 @pytest.fixture(scope="session")
 def session() -> Iterator[SparkSession]:
-    """The one session of all tests, in a home with a space and a long path. Streams may take their time to stop."""
+    """The session of all tests, in a home with a space and a long path. Streams have a long time to stop."""
     from postroom.spark.session import open_session
 
     with open_folder() as folder:
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def claim(login: Login, tmp_path: Path) -> Iterator[Claim]:
-    """Claims what is in a location's folder, once."""
+    """Claim the files in the folder of a location, once."""
     with ExitStack() as stack:
         claimers: dict[str, Claimer] = {}
 
@@ -65,7 +65,7 @@ def claim(login: Login, tmp_path: Path) -> Iterator[Claim]:
 
 @pytest.fixture
 def start_stream(session: SparkSession, login: Login, tmp_path: Path) -> Iterator[StartStream]:
-    """Starts streams that end with the test."""
+    """Start streams that end with the test."""
     from postroom.spark.receive import stream as receive_stream
 
     started: list[StreamingQuery] = []

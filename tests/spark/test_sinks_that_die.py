@@ -1,5 +1,6 @@
-"""Every kind of sink, written by Spark, with a process that dies at every step: one attempt after the other, each a
-step later than the one before. Tables of PostgreSQL are in integration/sinks, those by JDBC in test_sink_tables.py."""
+"""A sink continues after its process died at any step. Each attempt dies one step later than the one before.
+
+Tables of PostgreSQL are in integration/sinks, those by JDBC in test_sink_tables.py."""
 
 from __future__ import annotations
 
@@ -60,11 +61,11 @@ OTHER: list[Step] = [
         ("csv", "lake", LOCAL, 1),
         ("json", "lake", LOCAL, 1),
         ("parquet", "file:{home}/lake", HADOOP, 1),
-        # At least once: every attempt that came to its end is there, with the ids of the messages.
+        # At least once: the rows of every finished attempt are there, with the ids of the messages.
         ("xml", "lake", OTHER, 3),
     ],
 )
-def test_whoever_comes_next_goes_on(
+def test_a_restarted_sink_continues_the_interrupted_batch(
     session: SparkSession,
     box: Box,
     login: Login,
@@ -90,10 +91,10 @@ def test_whoever_comes_next_goes_on(
     assert check(box.connection) == []
 
 
-def test_an_entry_of_the_log_that_was_cut_short_does_not_count(
+def test_a_truncated_log_entry_is_ignored_and_written_again(
     session: SparkSession, box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process dies between the making of the entry and its end."""
+    """The process dies while it writes the entry."""
     add_sink(box, SparkSink("parquet", f"file:{tmp_path}/lake"))
     ids = publish(box, b"a")
     drain = Drain(SparkWriter(session, tmp_path), box.host(), login=login, home=tmp_path)
@@ -127,7 +128,7 @@ def _dying(function: Callable[..., Any], name: str, *, after: bool) -> Callable[
 
 
 def seen(lake: Path, format: str) -> Iterable[str]:
-    """The ids that a reader of the folder finds, or of its log where there is one that says which directories count."""
+    """Return the ids that a reader of the folder finds. A log, if there is one, names the valid directories."""
     batches = [lake]
     if format == "parquet":
         entries = [one.read_text() for one in (lake / "_postroom" / "log").glob("*.json")]

@@ -37,7 +37,7 @@ def login(box: Box) -> Login:
 
 @pytest.fixture
 def connect_as_host(login: Login) -> Iterator[Connect]:
-    """Sessions of the host."""
+    """Open connections as the host."""
     with ExitStack() as stack:
         yield lambda: stack.enter_context(connect(login.url, user=login.user))
 
@@ -49,7 +49,7 @@ def numbering(connect_as_host: Connect, location: ReceiveLocation) -> InboxNumbe
 
 @pytest.fixture
 def task(login: Login, location: ReceiveLocation) -> Iterator[ReceiveTask]:
-    """What Spark would run, run here."""
+    """Return the task that Spark runs."""
     yield ReceiveTask(source=Inbox(location=location, login=login), login=login)
     drop_executor(login)
 

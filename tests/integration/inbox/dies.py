@@ -1,4 +1,4 @@
-"""A process that hands over, numbers and receives once, and is killed with -9 at the point that it is told."""
+"""A process that hands over, numbers and receives once, and is killed with SIGKILL at a given point."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Killed with -9 between any two steps of a hand-over: what was committed is published once, and nothing else."""
+"""After a SIGKILL at any step of a hand-over, exactly the committed interchanges are published, once."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_started_again_everything_is_published_once(
+def test_after_a_restart_everything_is_published_once(
     box: Box, location: ReceiveLocation, connect_as_host: Connect, task: ReceiveTask, point: str
 ) -> None:
     run_and_die(main, box.url, box.host().role_name, location.name, point)
     connection = connect_as_host()
-    # A sender that got no answer sends again, under the same key, until it has one.
+    # A sender without an answer repeats the request with the same idempotency key.
     for interchange_id, content in CONTENTS.items():
         if not inbox.is_known(connection, interchange_id):
             inbox.hand_over(connection, location.location_id, interchange_id, Context(), [content])
