@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from postroom.application.load import load
+from postroom.application.loading.load import load
 from postroom.messagebox.connection import Connection, connect
 from postroom.operations.deployment.apply import apply
 from tests.support.pages import ROOT, blocks, pages

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroom.application.application import Application
-from postroom.application.conflicts import conflicts
+from postroom.application.checks.conflicts import conflicts
 from postroom.application.definition import (
     DEFAULT_HOST,
     ApplicationDefinition,
@@ -14,7 +14,7 @@ from postroom.application.definition import (
     SendPortGroupDefinition,
     SendPortState,
 )
-from postroom.application.load import load
+from postroom.application.loading.load import load
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
 from postroom.application.throttling import Throttling

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from postroom.adapters import SparkReader
-from postroom.application.check import problems_of, several
+from postroom.application.checks.problems import problems_of, several
+from postroom.application.checks.properties import known_properties, own_properties
 from postroom.application.declarations import (
     Declarations,
     DeclaredHost,
@@ -21,7 +22,6 @@ from postroom.application.definition import (
     SendPortDefinition,
     SendPortGroupDefinition,
 )
-from postroom.application.known_properties import known_properties, own_properties
 from postroom.errors import DefinitionRefused
 from postroom.filters.authorisation import comparable_text
 from postroom.filters.expression import Filter

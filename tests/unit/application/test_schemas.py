@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from postroom.application.definition import ApplicationDefinition
-from postroom.application.load import load
+from postroom.application.loading.load import load
 from postroom.errors import DefinitionRefused
 from postroom.pipelines import XmlReceive
 from postroom.properties import Property

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from postroom.application.load import load
+from postroom.application.loading.load import load
 from postroom.errors import DefinitionError, DefinitionRefused
 from postroom.maps import Map, Python, Xslt
 from postroom.maps.making import Made

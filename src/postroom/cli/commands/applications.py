@@ -105,7 +105,7 @@ def list_(frame: Frame) -> None:
 
 def _loaded(frame: Frame, app: Path) -> ApplicationDefinition:
     """The application in the file; DefinitionRefused with what is wrong with it, be that in the MessageBox or not."""
-    from postroom.application.load import read
+    from postroom.application.loading.load import read
     from postroom.errors import PostroomError
     from postroom.operations.deployment import apply as deployment
 

@@ -40,7 +40,7 @@ def demo(frame: Frame, app: Path, keep: bool) -> None:
     """
     import shutil
 
-    from postroom.application.load import load
+    from postroom.application.loading.load import load
     from postroom.errors import NotFound, StateError
     from postroom.messagebox.embedded import EmbeddedServer, server_folder
     from postroom.operations.demo import Demo

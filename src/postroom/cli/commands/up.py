@@ -25,7 +25,7 @@ def up(frame: Frame, app: Path, master: str | None, settings: dict[str, str]) ->
     import signal
     import threading
 
-    from postroom.application.load import load
+    from postroom.application.loading.load import load
     from postroom.operations.running.supervisor import SparkOptions
     from postroom.operations.running.up import deploy_and_supervise
 

@@ -14,8 +14,8 @@ from postroom.application import (
     Throttling,
     conflicts,
 )
-from postroom.application.conflicts import shown
-from postroom.application.shared_endpoints import shared_endpoint_problems
+from postroom.application.checks.conflicts import shown
+from postroom.application.checks.shared_endpoints import shared_endpoint_problems
 from postroom.errors import Problem
 from postroom.filters.authorisation import NOTHING_TO_SHOW, ApplicationProperties
 from postroom.filters.text import format_filter

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.application.application import Application
-from postroom.application.check import problems_of
+from postroom.application.checks.problems import problems_of
 from postroom.application.definition import ApplicationDefinition
-from postroom.application.run_file import run_file
-from postroom.application.valid_subset import valid_subset
+from postroom.application.loading.run_file import run_file
+from postroom.application.loading.valid_subset import valid_subset
 from postroom.errors import DefinitionRefused, Problem
 
 

@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from postroom.application import load
-from postroom.application.load import read
+from postroom.application.loading.load import read
 from postroom.errors import BadFilter, DefinitionRefused, NotFound
 from postroom.properties import Property
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from postroom import Application, adapters, pipelines
 from postroom.adapters.file.patterns import may_meet
-from postroom.application.shared_endpoints import shared_endpoint_problems
+from postroom.application.checks.shared_endpoints import shared_endpoint_problems
 
 HOME = Path("/home")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from postroom import Application, adapters
-from postroom.application.shared_endpoints import shared_endpoint_problems
+from postroom.application.checks.shared_endpoints import shared_endpoint_problems
 
 HOME = Path("/home")
 

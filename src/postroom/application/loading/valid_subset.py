@@ -6,11 +6,11 @@ import copy
 from collections.abc import Iterable
 from dataclasses import replace
 
-from postroom.application.check import problems_of
+from postroom.application.checks.problems import problems_of
+from postroom.application.checks.properties import uses
 from postroom.application.declarations import Declarations, DeclaredProperty
 from postroom.application.define import define
 from postroom.application.definition import ApplicationDefinition
-from postroom.application.known_properties import uses
 from postroom.application.place import Place
 
 _Places = set[tuple[str, int]]

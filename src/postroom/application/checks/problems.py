@@ -6,8 +6,8 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from typing import Protocol, get_args
 
 from postroom.adapters import PortAdapter, ReceiveAdapter
-from postroom.application.check_bulk import bulk_map_problems, bulk_problems
-from postroom.application.check_fields import (
+from postroom.application.checks.bulk import bulk_map_problems, bulk_problems
+from postroom.application.checks.fields import (
     adapter_problems,
     description_problems,
     filter_problems,
@@ -16,10 +16,10 @@ from postroom.application.check_fields import (
     name_problems,
     state_problems,
 )
-from postroom.application.check_groups import group_problems
+from postroom.application.checks.groups import group_problems
+from postroom.application.checks.properties import known_properties, property_problems
 from postroom.application.declarations import Declarations, DeclaredHost, DeclaredLocation, DeclaredSendPort
 from postroom.application.definition import DEFAULT_HOST, Authentication
-from postroom.application.known_properties import known_properties, property_problems
 from postroom.application.place import Place
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule

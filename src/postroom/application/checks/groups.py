@@ -6,7 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from postroom.application.check_fields import description_problems, filter_problems, name_problems, state_problems
+from postroom.application.checks.fields import description_problems, filter_problems, name_problems, state_problems
 from postroom.application.declarations import Declarations, DeclaredSendPort, DeclaredSendPortGroup
 from postroom.errors import Problem
 from postroom.properties import Property

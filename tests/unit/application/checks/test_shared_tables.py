@@ -6,7 +6,7 @@ from pathlib import Path
 
 from postroom import Application, Property
 from postroom.adapters import SparkSink, SparkTable
-from postroom.application.shared_endpoints import shared_endpoint_problems
+from postroom.application.checks.shared_endpoints import shared_endpoint_problems
 
 Region = Property("Orders.Region", str)
 ORDERS = SparkTable("postgresql://etl:secret@warehouse/orders", "lake.orders")

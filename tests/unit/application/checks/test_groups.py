@@ -11,7 +11,7 @@ import pytest
 
 from postroom import Application, Property, adapters
 from postroom.application import ApplicationDefinition, conflicts, load
-from postroom.application.check import problems_of
+from postroom.application.checks.problems import problems_of
 from postroom.errors import DefinitionRefused
 
 Region = Property("Orders.Region", str)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from postroom import BTS, Application, ErrorReport, Property, Retry, Schedule, adapters, pipelines
-from postroom.application.check import problems_of
+from postroom.application.checks.problems import problems_of
 from postroom.errors import DefinitionRefused
 
 Region = Property("Orders.Region", str)

@@ -1,0 +1,1 @@
+"""From a user's file to the definition of its application."""
