@@ -146,7 +146,7 @@ def forget(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None
 def give_back(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
     """Takes rows back from the stream. They are handed to it again, under new numbers."""
     connection.execute(
-        "UPDATE inbox SET number = NULL, begun = 0 WHERE interchange_id = ANY (%s)", (list(interchange_ids),)
+        "UPDATE inbox SET number = NULL, attempts = 0 WHERE interchange_id = ANY (%s)", (list(interchange_ids),)
     )
 
 
@@ -154,8 +154,9 @@ def record_attempt(connection: Connection, interchange_id: uuid.UUID) -> int:
     """Record that a task is about to process a row alone. Return the number of attempts since the last restart of
     PostgreSQL, or 0 if the row is done."""
     row = connection.execute(
-        "UPDATE inbox SET begun = CASE WHEN begun_under = pg_postmaster_start_time() THEN begun ELSE 0 END + 1,"
-        "       begun_under = pg_postmaster_start_time() WHERE interchange_id = %s RETURNING begun",
+        "UPDATE inbox"
+        "   SET attempts = CASE WHEN attempts_since = pg_postmaster_start_time() THEN attempts ELSE 0 END + 1,"
+        "       attempts_since = pg_postmaster_start_time() WHERE interchange_id = %s RETURNING attempts",
         (interchange_id,),
     ).fetchone()
     return 0 if row is None else int(row[0])
@@ -163,7 +164,9 @@ def record_attempt(connection: Connection, interchange_id: uuid.UUID) -> int:
 
 def undo_attempt(connection: Connection, interchange_id: uuid.UUID) -> None:
     """Undo one ``record_attempt``."""
-    connection.execute("UPDATE inbox SET begun = greatest(begun - 1, 0) WHERE interchange_id = %s", (interchange_id,))
+    connection.execute(
+        "UPDATE inbox SET attempts = greatest(attempts - 1, 0) WHERE interchange_id = %s", (interchange_id,)
+    )
 
 
 def put_aside(connection: Connection, interchange_id: uuid.UUID, problem: str) -> None:
@@ -176,7 +179,7 @@ def put_aside(connection: Connection, interchange_id: uuid.UUID, problem: str) -
 def try_again(connection: Connection, location_id: uuid.UUID) -> int:
     """Lets the stream have what was put aside. Returns how many rows that are."""
     return connection.execute(
-        "UPDATE inbox SET problem = NULL, begun = 0 WHERE location_id = %s AND problem IS NOT NULL", (location_id,)
+        "UPDATE inbox SET problem = NULL, attempts = 0 WHERE location_id = %s AND problem IS NOT NULL", (location_id,)
     ).rowcount
 
 

@@ -1,7 +1,7 @@
 """The batches of a host's sinks, as pipeline processes use them.
 
     queue = SinkQueue("Main")
-    batch = queue.open(connection, port_id, limit=10_000)       # the one that was begun and not ended, or a new one
+    batch = queue.open(connection, port_id, limit=10_000)       # an unfinished one, or a new one
     for message in queue.messages(connection, batch.batch_id, batch.attempt, batch.seqs[:500]):
         ...
     queue.complete(connection, batch)
@@ -56,10 +56,10 @@ class SinkQueue:
         self._open = f"SELECT * FROM open_sink_batch_{host}(%s, %s, %s)"
         self._messages = f"SELECT * FROM read_sink_messages_{host}(%s, %s, %s::bigint[])"
         self._close = f"SELECT close_sink_batch_{host}(%s, %s)"
-        self._hold = f"SELECT hold_sink_batch_{host}(%s, %s)"
-        self._note = f"SELECT note_sink_message_{host}(%s, %s, %s)"
-        self._forget = f"SELECT forget_sink_note_{host}(%s, %s)"
-        self._noted = f"SELECT noted_sink_messages_{host}(%s)"
+        self._lock = f"SELECT lock_sink_batch_{host}(%s, %s)"
+        self._record = f"SELECT record_sink_attempt_{host}(%s, %s, %s)"
+        self._clear = f"SELECT clear_sink_attempts_{host}(%s, %s)"
+        self._count = f"SELECT count_attempted_sink_messages_{host}(%s)"
 
     def waiting(self, connection: Connection, now: datetime | None = None) -> set[uuid.UUID]:
         """The ports that have messages waiting, or a batch that has not ended."""
@@ -91,10 +91,10 @@ class SinkQueue:
             raise as_claim_lost(error) from error
         return [SinkMessage(ClaimedMessage(batch_id, *row[:-1]), row[-1]) for row in rows]
 
-    def hold(self, connection: Connection, batch_id: uuid.UUID, attempt: int) -> None:
-        """Nobody takes the batch over before the caller's transaction has ended; ClaimLost if somebody has."""
+    def lock(self, connection: Connection, batch_id: uuid.UUID, attempt: int) -> None:
+        """Keep others from taking over the batch until the caller's transaction ends. Raise ClaimLost if one has."""
         try:
-            connection.execute(self._hold, (batch_id, attempt))
+            connection.execute(self._lock, (batch_id, attempt))
         except psycopg.Error as error:
             raise as_claim_lost(error) from error
 
@@ -102,18 +102,18 @@ class SinkQueue:
         """Record that a task is about to process a message alone. Return the number of its attempts. Raise ClaimLost if
         the batch was taken over."""
         try:
-            row = connection.execute(self._note, (batch_id, attempt, seq)).fetchone()
+            row = connection.execute(self._record, (batch_id, attempt, seq)).fetchone()
         except psycopg.Error as error:
             raise as_claim_lost(error) from error
         return int(row[0]) if row else 0
 
     def forget_attempts(self, connection: Connection, batch_id: uuid.UUID, seq: int) -> None:
         """Delete the attempts of a message: its worker is alive."""
-        connection.execute(self._forget, (batch_id, seq))
+        connection.execute(self._clear, (batch_id, seq))
 
     def count_attempted(self, connection: Connection, batch: SinkBatch) -> int:
         """Return how many messages have attempts that did not finish. Their workers may have died."""
-        row = connection.execute(self._noted, (batch.batch_id,)).fetchone()
+        row = connection.execute(self._count, (batch.batch_id,)).fetchone()
         return int(row[0]) if row else 0
 
     def complete(self, connection: Connection, batch: SinkBatch) -> int:

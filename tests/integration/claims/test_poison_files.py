@@ -57,7 +57,7 @@ def drop(claimer: Claimer, clock: MovedClock, folder: Path) -> None:
 
 
 def attempts_in(box: Box) -> int | None:
-    found = box.one("SELECT begun FROM file_claims WHERE name = 'poison.json'")
+    found = box.one("SELECT attempts FROM file_claims WHERE name = 'poison.json'")
     return None if found is None else int(found)
 
 
@@ -125,5 +125,5 @@ def test_attempts_before_a_restart_of_postgresql_are_not_counted(
     drop(claimer, clock, folder)
     poison = claimed()[1].interchange_id
     assert [claims.record_attempt(box.connection, poison) for _ in range(MAX_ATTEMPTS)] == [1, 2]
-    box.connection.execute("UPDATE file_claims SET begun_under = begun_under - interval '1 hour'")
+    box.connection.execute("UPDATE file_claims SET attempts_since = attempts_since - interval '1 hour'")
     assert [claims.record_attempt(box.connection, poison) for _ in range(MAX_ATTEMPTS)] == [1, 2]

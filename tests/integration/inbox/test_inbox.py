@@ -231,7 +231,7 @@ def test_a_poison_message_is_suspended_after_the_last_attempt(
     for attempt in range(1, MAX_ATTEMPTS + 1):
         with pytest.raises(WorkerDied):
             task.receive(waiting(box, location), isolated=True)
-        assert box.one("SELECT begun FROM inbox WHERE interchange_id = %s", poison) == attempt
+        assert box.one("SELECT attempts FROM inbox WHERE interchange_id = %s", poison) == attempt
     task.receive(waiting(box, location), isolated=True)
     assert box.queued() == {"Everything": 1}
     assert box.suspended() == [("PIPELINE", True)]

@@ -65,7 +65,7 @@ def four_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def attempts_in(box: Box) -> list[int]:
-    return [begun for (begun,) in box.connection.execute("SELECT begun FROM sink_notes ORDER BY seq").fetchall()]
+    return [count for (count,) in box.connection.execute("SELECT attempts FROM sink_attempts ORDER BY seq").fetchall()]
 
 
 @pytest.mark.parametrize("kind", ["files", "table", "other"])

@@ -43,7 +43,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.file_claims TO __HOSTS_ROLE__
 -- What was handed over does not change any more, but for its number. Who handed it over is filled from the login.
 GRANT SELECT, DELETE ON messagebox.inbox TO __HOSTS_ROLE__;
 GRANT INSERT (interchange_id, location_id, context, size, body) ON messagebox.inbox TO __HOSTS_ROLE__;
-GRANT UPDATE (number, problem, size, begun, begun_under) ON messagebox.inbox TO __HOSTS_ROLE__;
+GRANT UPDATE (number, problem, size, attempts, attempts_since) ON messagebox.inbox TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT ON messagebox.inbox_fragments TO __HOSTS_ROLE__;
 GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
     management.properties, management.receive_ports, management.receive_locations, management.send_ports,

@@ -20,8 +20,8 @@ REVOKE ALL ON FUNCTION
     messagebox.change_subscription___HOST__, messagebox.create_convoy_set___HOST__,
     messagebox.complete_instance___HOST__, messagebox.dequeue_in_order___HOST__,
     messagebox.waiting_sinks___HOST__, messagebox.open_sink_batch___HOST__, messagebox.read_sink_messages___HOST__,
-    messagebox.close_sink_batch___HOST__, messagebox.hold_sink_batch___HOST__, messagebox.note_sink_message___HOST__,
-    messagebox.forget_sink_note___HOST__, messagebox.noted_sink_messages___HOST__
+    messagebox.close_sink_batch___HOST__, messagebox.lock_sink_batch___HOST__, messagebox.record_sink_attempt___HOST__,
+    messagebox.clear_sink_attempts___HOST__, messagebox.count_attempted_sink_messages___HOST__
     FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
     messagebox.create_subscription___HOST__, messagebox.insert_predicate___HOST__, messagebox.dequeue_messages___HOST__,
@@ -32,6 +32,6 @@ GRANT EXECUTE ON FUNCTION
     messagebox.change_subscription___HOST__, messagebox.create_convoy_set___HOST__,
     messagebox.complete_instance___HOST__, messagebox.dequeue_in_order___HOST__,
     messagebox.waiting_sinks___HOST__, messagebox.open_sink_batch___HOST__, messagebox.read_sink_messages___HOST__,
-    messagebox.close_sink_batch___HOST__, messagebox.hold_sink_batch___HOST__, messagebox.note_sink_message___HOST__,
-    messagebox.forget_sink_note___HOST__, messagebox.noted_sink_messages___HOST__
+    messagebox.close_sink_batch___HOST__, messagebox.lock_sink_batch___HOST__, messagebox.record_sink_attempt___HOST__,
+    messagebox.clear_sink_attempts___HOST__, messagebox.count_attempted_sink_messages___HOST__
     TO __ROLE__, __ADMINISTRATORS_ROLE__;

@@ -21,7 +21,7 @@ WITH given AS (
 )
 UPDATE file_claims c
    SET state = 2, number = n.number, place = coalesce(c.place, n.number), size = n.size, modified_ns = n.modified_ns,
-       problem = NULL, begun = 0
+       problem = NULL, attempts = 0
   FROM numbered n
  WHERE c.interchange_id = n.interchange_id
 RETURNING c.interchange_id

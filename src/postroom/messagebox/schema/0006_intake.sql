@@ -27,10 +27,10 @@ CREATE TABLE messagebox.file_claims (
     -- How a bulk file is read, fixed when it is first read: format, options, schema, sizes of splits and chunks, and Spark's
     -- settings. A restart with other settings or cores reads it in the same way.
     reading         jsonb,
-    -- Poison-message guard: attempts to process the interchange alone that have not finished, since this start of PostgreSQL.
-    -- After a restart of PostgreSQL the attempts count from zero: a task that lost it could not take its attempt back.
-    begun           smallint NOT NULL DEFAULT 0,
-    begun_under     timestamptz,
+    -- Poison-message guard: attempts to process the interchange alone that did not finish, and the start of PostgreSQL since when
+    -- they count. After a restart they count from zero, because a task that lost its connection could not undo its attempt.
+    attempts        smallint NOT NULL DEFAULT 0,
+    attempts_since  timestamptz,
     place           bigint                                   -- of an ordered location: the first number, kept when it is numbered again
 );
 -- The reader of a location reads by number. A location has few file claims without one.
@@ -59,8 +59,8 @@ CREATE TABLE messagebox.inbox (
     problem         text,                                    -- why it was quarantined
     handed_over_at  timestamptz NOT NULL DEFAULT now(),
     handed_over_by  text NOT NULL DEFAULT session_user,      -- from the login: cannot be forged
-    begun           smallint NOT NULL DEFAULT 0,             -- as in file_claims
-    begun_under     timestamptz
+    attempts        smallint NOT NULL DEFAULT 0,             -- as in file_claims
+    attempts_since  timestamptz
 );
 -- The reader of a location reads by number.
 CREATE UNIQUE INDEX ON messagebox.inbox (location_id, number);

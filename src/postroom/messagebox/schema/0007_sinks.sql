@@ -15,10 +15,10 @@ CREATE TABLE messagebox.sink_batches (
 
 -- Poison-message guard: the messages of a batch that a task processes alone, after tasks had failed, and has not finished with.
 -- A message that kills its worker is recognised by its attempts and leaves the batch.
-CREATE TABLE messagebox.sink_notes (
+CREATE TABLE messagebox.sink_attempts (
     batch_id  uuid NOT NULL REFERENCES messagebox.sink_batches ON DELETE CASCADE,
     seq       bigint NOT NULL,                           -- the message's number in the queue
-    begun     smallint NOT NULL DEFAULT 1,
+    attempts  smallint NOT NULL DEFAULT 1,
     PRIMARY KEY (batch_id, seq)
 );
 

@@ -73,7 +73,7 @@ def complete(connection: Connection, settled: Sequence[tuple[uuid.UUID, int, int
     ids, sizes, times = zip(*settled, strict=True)
     connection.execute(
         "UPDATE file_claims SET state = 2, number = file.number, place = coalesce(place, file.number),"
-        "       size = file.size, modified_ns = file.modified_ns, problem = NULL, begun = 0"
+        "       size = file.size, modified_ns = file.modified_ns, problem = NULL, attempts = 0"
         "  FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[]) AS file (id, number, size, modified_ns)"
         " WHERE interchange_id = file.id AND state = 1",
         (list(ids), sorted(number for (number,) in numbers), list(sizes), list(times)),
@@ -146,8 +146,9 @@ def record_attempt(connection: Connection, interchange_id: uuid.UUID) -> int:
     """Record that a task is about to process a file alone. Return the number of attempts since the last restart of
     PostgreSQL, or 0 if the file is done."""
     row = connection.execute(
-        "UPDATE file_claims SET begun = CASE WHEN begun_under = pg_postmaster_start_time() THEN begun ELSE 0 END + 1,"
-        "       begun_under = pg_postmaster_start_time() WHERE interchange_id = %s RETURNING begun",
+        "UPDATE file_claims"
+        "   SET attempts = CASE WHEN attempts_since = pg_postmaster_start_time() THEN attempts ELSE 0 END + 1,"
+        "       attempts_since = pg_postmaster_start_time() WHERE interchange_id = %s RETURNING attempts",
         (interchange_id,),
     ).fetchone()
     return 0 if row is None else int(row[0])
@@ -156,7 +157,7 @@ def record_attempt(connection: Connection, interchange_id: uuid.UUID) -> int:
 def undo_attempt(connection: Connection, interchange_id: uuid.UUID) -> None:
     """Undo one ``record_attempt``."""
     connection.execute(
-        "UPDATE file_claims SET begun = greatest(begun - 1, 0) WHERE interchange_id = %s", (interchange_id,)
+        "UPDATE file_claims SET attempts = greatest(attempts - 1, 0) WHERE interchange_id = %s", (interchange_id,)
     )
 
 

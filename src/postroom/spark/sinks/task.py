@@ -143,7 +143,7 @@ class SinkTask:
     def _leave(self, connection: Connection, claimed: ClaimedMessage, failure: MessageFailure) -> None:
         queue = SinkQueue(self.host)
         description = str(failure)[:_LONGEST_DESCRIPTION]
-        queue.hold(connection, self.batch_id, self.attempt)
+        queue.lock(connection, self.batch_id, self.attempt)
         try:
             if self.port.route_failures and self._routed(connection, queue.queues, claimed, failure.code, description):
                 return

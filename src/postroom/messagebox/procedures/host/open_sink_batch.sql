@@ -1,4 +1,4 @@
--- The batch that a sink of this host is to write next: the one that was begun and not ended, one attempt older, or a new one
+-- The batch that a sink of this host is to write next: an unfinished one, with the next attempt number, or a new one
 -- of up to p_limit messages that wait, best priority and lowest number first. From its commit on the batch is settled: its
 -- messages are claimed by its id, and only the process that knows its latest attempt can end it. No row if nothing waits.
 -- Returns for each message its number, the size of its body and how often it was tried; and the sink as it was when the

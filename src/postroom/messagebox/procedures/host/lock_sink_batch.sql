@@ -1,7 +1,7 @@
--- Keeps a batch of this host from being taken over until the caller's transaction ends: what it does with a message of the
--- batch is known to the next attempt then, or is not done. Refuses (PR410) when the batch was taken over before.
+-- Lock a batch of this host, so that nobody takes it over until the caller's transaction ends: the next attempt then sees what
+-- the transaction did with a message of the batch. Raises PR410 if the batch was taken over before.
 -- Index: sink_batches' primary key. Locks: the batch, shared with other tasks, until commit.
-CREATE OR REPLACE FUNCTION messagebox.hold_sink_batch___HOST__(p_batch_id uuid, p_attempt integer) RETURNS void
+CREATE OR REPLACE FUNCTION messagebox.lock_sink_batch___HOST__(p_batch_id uuid, p_attempt integer) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 BEGIN
     PERFORM 1 FROM sink_batches b
