@@ -272,4 +272,6 @@ def test_a_message_that_ends_its_worker_is_suspended_alone(
     rows = session.read.parquet(str(tmp_path / "lake")).collect()
     assert sorted(bytes(row["body"]) for row in rows) == [b"a", b"z"]
     assert box.suspended() == [("DELIVERY_REFUSED", True)]
-    assert "The worker that made its row died" in box.one("SELECT error_description FROM suspended_queue")
+    assert "The worker that processed it died at every attempt" in box.one(
+        "SELECT error_description FROM suspended_queue"
+    )
