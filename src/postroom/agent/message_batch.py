@@ -188,7 +188,7 @@ class MessageBatch(PublishBatch):
                 for one in self.published
             ]
             outcome = json.dumps({"published": answer, "last": len(answer), "done": True})
-            connection.execute("SELECT keep_outcome(%s, %s::jsonb)", (self._unit, outcome))
+            connection.execute("SELECT record_outcome(%s, %s::jsonb)", (self._unit, outcome))
 
     # -- failures ----------------------------------------------------------------------------------------------
 

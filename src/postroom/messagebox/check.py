@@ -103,17 +103,17 @@ _INVARIANTS = (
         hint="They are in nobody's way; delete them by their batch id, and report it.",
     ),
     _Invariant(
-        name="claims_of_the_dead",
+        name="claims_of_dead_instances",
         says="Messages are claimed by host instances that do not live any more.",
         hint="A running host gives them back within seconds: start one, or run 'postroom jobs run'.",
     ),
     _Invariant(
-        name="taken_in_without_location",
+        name="intake_without_location",
         says="Files or interchanges were taken in for receive locations that are gone; nobody publishes them.",
         hint="Declare the location again under the name that it had, and apply: its pipeline goes on with them.",
     ),
     _Invariant(
-        name="instances_twice",
+        name="duplicate_instances",
         says="Service instances stand in the queues more than once.",
         hint=_LOST,
     ),

@@ -121,7 +121,7 @@ def test_a_claim_by_an_instance_that_was_just_taken_for_dead_is_given_back(box: 
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.agent().publish(orders(3))
     box.connection.execute("SELECT dequeue_messages_default(gen_random_uuid(), 4711, 4::smallint, 2)")
-    assert [violation.invariant for violation in check(box.connection)] == ["claims_of_the_dead"]
+    assert [violation.invariant for violation in check(box.connection)] == ["claims_of_dead_instances"]
     assert box.one("SELECT dead_processes_cleanup()") == 2
     assert check(box.connection) == []
 

@@ -44,16 +44,16 @@ DAMAGES = {
     "INSERT INTO message_predicates VALUES (gen_random_uuid(), gen_random_uuid(), 'key', 'value')": {
         "transient_rows_left_behind"
     },
-    "UPDATE work_queue SET claim_id = gen_random_uuid(), claimed_by = 4711": {"claims_of_the_dead"},
+    "UPDATE work_queue SET claim_id = gen_random_uuid(), claimed_by = 4711": {"claims_of_dead_instances"},
     "ALTER TABLE file_claims DROP CONSTRAINT file_claims_location;"
     " INSERT INTO file_claims (interchange_id, location_id, name, path)"
-    " VALUES (gen_random_uuid(), gen_random_uuid(), 'a', 'in/a')": {"taken_in_without_location"},
+    " VALUES (gen_random_uuid(), gen_random_uuid(), 'a', 'in/a')": {"intake_without_location"},
     "ALTER TABLE inbox DROP CONSTRAINT inbox_location;"
     " INSERT INTO inbox (interchange_id, location_id, context, size)"
-    " VALUES (gen_random_uuid(), gen_random_uuid(), '{}', 0)": {"taken_in_without_location"},
+    " VALUES (gen_random_uuid(), gen_random_uuid(), '{}', 0)": {"intake_without_location"},
     "INSERT INTO default_q (host_id, message_id, service_class, instance_id, priority)"
     " SELECT 1, message_id, 4, instance_id, 5 FROM work_queue": {
-        "instances_twice",
+        "duplicate_instances",
         "wrong_message_ref_counts",
         "wrong_part_ref_counts",
     },
@@ -109,7 +109,7 @@ def test_a_dead_instance_is_an_alarm_only_when_nobody_noticed_for_long(loaded: B
         connection.execute("UPDATE host_instances SET dead_since = now() - interval '10 s'")
         assert find_violations(connection) == []
         connection.execute("UPDATE host_instances SET dead_since = now() - interval '2 min'")
-        assert [violation.invariant for violation in find_violations(connection)] == ["claims_of_the_dead"]
+        assert [violation.invariant for violation in find_violations(connection)] == ["claims_of_dead_instances"]
 
 
 def test_what_is_not_committed_is_no_alarm(loaded: Box) -> None:

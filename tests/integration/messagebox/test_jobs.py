@@ -218,7 +218,7 @@ def test_under_load_no_count_is_lost_and_the_spool_returns_to_zero(subscribed: B
     def look() -> None:
         with another(box) as connection:
             while not done.is_set():
-                alarms.extend(one for one in check(connection) if one.invariant != "claims_of_the_dead")
+                alarms.extend(one for one in check(connection) if one.invariant != "claims_of_dead_instances")
 
     failed: list[BaseException] = []
 

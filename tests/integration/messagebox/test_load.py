@@ -57,5 +57,5 @@ def test_counters_that_a_crash_has_set_to_zero_are_set_right(box: Box) -> None:
         box.connection.execute("SELECT pg_stat_reset_single_table_counters(%s)", (table,))
     assert measured(box.connection)[:2] == (0, 0)
     # What a crash does as well: the counters count from then on.
-    box.connection.execute("UPDATE load SET counts_from = now() - interval '1 day'")
+    box.connection.execute("UPDATE load SET statistics_since = now() - interval '1 day'")
     assert measured(box.connection)[:2] == (40, 40)

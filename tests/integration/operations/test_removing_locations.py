@@ -158,7 +158,7 @@ def test_check_reports_intake_without_a_location_and_a_new_declaration_continues
     connection.execute("DELETE FROM receive_locations")
     assert count(connection) == 1
     (violation,) = find_violations(connection)
-    assert (violation.invariant, violation.count) == ("taken_in_without_location", 1)
+    assert (violation.invariant, violation.count) == ("intake_without_location", 1)
     assert kind in violation.examples[0]
     assert count(other) == 0, "nobody would see it"
     deploy(connection, declared(kind))

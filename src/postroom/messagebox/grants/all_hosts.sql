@@ -6,7 +6,7 @@ REVOKE ALL ON ALL TABLES IN SCHEMA messagebox, management FROM __HOSTS_ROLE__, _
 GRANT USAGE ON SCHEMA messagebox, management TO __HOSTS_ROLE__;
 GRANT EXECUTE ON FUNCTION
     messagebox.lock_routing, messagebox.find_subscriptions, messagebox.predicate_holds, messagebox.route_message,
-    messagebox.insert_message, messagebox.addressees, messagebox.take_receipts, messagebox.read_receipts, messagebox.keep_outcome,
+    messagebox.insert_message, messagebox.addressees, messagebox.take_receipts, messagebox.read_receipts, messagebox.record_outcome,
     messagebox.report_of, messagebox.serves_location, messagebox.runs_host, messagebox.own_hosts,
     messagebox.own_locations, messagebox.current_load, messagebox.is_trusted, messagebox.insert_part, messagebox.flip_ref_count_log,
     messagebox.fold_ref_count_log, messagebox.message_cleanup, messagebox.parts_cleanup,

@@ -1,17 +1,17 @@
--- A stream of rows is about to start with a checkpoint: it is written down if the stream is not known yet, or is to begin
--- anew. Returns what is known of it then; without a checkpoint it is only asked. No row for another host's location.
+-- Record the checkpoint with which a stream of rows starts, if the stream is not known yet or a restart was requested. Returns
+-- what is known of the stream then; with p_checkpoint_id null nothing is recorded. No row for another host's location.
 -- Index: primary keys of streams and receive_locations; stream_units by location_id. Locks the stream's row.
 CREATE OR REPLACE FUNCTION messagebox.begin_stream(p_location_id uuid, p_checkpoint_id uuid)
-RETURNS TABLE (checkpoint_id uuid, anew boolean)
+RETURNS TABLE (checkpoint_id uuid, restart_requested boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 BEGIN
     IF NOT serves_location(p_location_id) THEN
         RETURN;
     END IF;
     IF p_checkpoint_id IS NOT NULL THEN
-        DELETE FROM streams s WHERE s.location_id = p_location_id AND s.anew;
+        DELETE FROM streams s WHERE s.location_id = p_location_id AND s.restart_requested;
         INSERT INTO streams (location_id, checkpoint_id) VALUES (p_location_id, p_checkpoint_id) ON CONFLICT DO NOTHING;
     END IF;
-    RETURN QUERY SELECT s.checkpoint_id, s.anew FROM streams s WHERE s.location_id = p_location_id;
+    RETURN QUERY SELECT s.checkpoint_id, s.restart_requested FROM streams s WHERE s.location_id = p_location_id;
 END
 $$;

@@ -1,6 +1,6 @@
--- A batch of a stream of rows is about to be read: a new one, whose units take the place of those of the batch before it,
--- which has come to its end; or the newest one again. Returns the newest batch then, and of how many partitions it is: if
--- that is not what was said, the batch must not be read. No row if the stream goes on with another checkpoint, or anew.
+-- Record that a batch of a stream of rows is about to be read: the newest one again, or a new one, whose units replace those of
+-- the batch before it, which has ended. Returns the newest batch then, and its number of partitions: if these are not what the
+-- caller said, it must not read the batch. No row if the stream has another checkpoint, or a restart was requested.
 -- Index: primary key of streams; stream_units by location_id. Locks the stream's row.
 CREATE OR REPLACE FUNCTION messagebox.begin_stream_batch(
     p_location_id uuid, p_checkpoint_id uuid, p_batch bigint, p_units uuid[]
@@ -10,7 +10,7 @@ DECLARE
     known streams;
 BEGIN
     SELECT s.* INTO known FROM streams s
-     WHERE s.location_id = p_location_id AND s.checkpoint_id = p_checkpoint_id AND NOT s.anew
+     WHERE s.location_id = p_location_id AND s.checkpoint_id = p_checkpoint_id AND NOT s.restart_requested
        AND serves_location(s.location_id)
        FOR UPDATE;
     IF NOT FOUND THEN

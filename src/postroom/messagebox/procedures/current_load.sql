@@ -23,19 +23,19 @@ BEGIN
     counted := ARRAY(SELECT i.inhrelid FROM pg_inherits i
                       WHERE i.inhparent IN ('work_queue'::regclass, 'scheduled_queue'::regclass,
                                             'suspended_queue'::regclass));
-    IF since IS DISTINCT FROM known.counts_from THEN
+    IF since IS DISTINCT FROM known.statistics_since THEN
         BEGIN
             FOREACH one IN ARRAY counted || 'spool'::regclass::oid LOOP
                 EXECUTE format('ANALYZE %s', one::regclass);
             END LOOP;
         EXCEPTION WHEN lock_not_available THEN
-            since := known.counts_from;
+            since := known.statistics_since;
         END;
     END IF;
     known.queued := (SELECT coalesce(sum(greatest(pg_stat_get_live_tuples(t), 0)), 0) FROM unnest(counted) AS t);
     known.spooled := greatest(pg_stat_get_live_tuples('spool'::regclass), 0);
     known.measured_at := p_now;
     UPDATE load l SET queued = known.queued, spooled = known.spooled, measured_at = p_now,
-                      counts_from = since;
+                      statistics_since = since;
     RETURN QUERY SELECT known.queued, known.spooled, known.measured_at;
 END $$;

@@ -112,10 +112,10 @@ CREATE VIEW messagebox.instances AS
 
 -- One row: how much waits, for throttling. current_load measures again when the row is a second old.
 CREATE TABLE management.load (
-    queued       bigint NOT NULL DEFAULT 0,          -- rows in all work, scheduled and suspended queues
-    spooled      bigint NOT NULL DEFAULT 0,          -- rows in the spool
-    measured_at  timestamptz NOT NULL DEFAULT '-infinity',
-    counts_from  timestamptz,                        -- since when the server's statistics count, when they were last corrected
-    one_row      boolean NOT NULL DEFAULT true UNIQUE CHECK (one_row)
+    queued            bigint NOT NULL DEFAULT 0,     -- rows in all work, scheduled and suspended queues
+    spooled           bigint NOT NULL DEFAULT 0,     -- rows in the spool
+    measured_at       timestamptz NOT NULL DEFAULT '-infinity',
+    statistics_since  timestamptz,                   -- since when PostgreSQL counts rows; it starts again after a crash
+    one_row           boolean NOT NULL DEFAULT true UNIQUE CHECK (one_row)
 );
 INSERT INTO management.load DEFAULT VALUES;

@@ -82,12 +82,12 @@ ALTER TABLE messagebox.inbox_fragments ALTER COLUMN body SET STORAGE EXTERNAL;
 -- Streams of rows (Kafka and the like), whose offsets only Spark's checkpoint knows. The MessageBox remembers that a stream was
 -- started, and with which checkpoint, so that a driver that does not find the checkpoint refuses to start from the beginning.
 CREATE TABLE messagebox.streams (
-    location_id    uuid PRIMARY KEY REFERENCES management.receive_locations ON DELETE CASCADE,
-    checkpoint_id  uuid NOT NULL,
-    batch          bigint NOT NULL DEFAULT -1,               -- the newest batch that was started
-    partitions     integer NOT NULL DEFAULT 0,               -- of that batch: a replay has to have as many
-    anew           boolean NOT NULL DEFAULT false,           -- an operator wants it to start with a new checkpoint
-    begun_at       timestamptz NOT NULL DEFAULT now()
+    location_id        uuid PRIMARY KEY REFERENCES management.receive_locations ON DELETE CASCADE,
+    checkpoint_id      uuid NOT NULL,
+    batch              bigint NOT NULL DEFAULT -1,           -- the newest batch that was started
+    partitions         integer NOT NULL DEFAULT 0,           -- of that batch: a replay has to have as many
+    restart_requested  boolean NOT NULL DEFAULT false,       -- an operator wants it to start with a new checkpoint
+    started_at         timestamptz NOT NULL DEFAULT now()
 );
 
 -- The partitions of the newest batch of each stream. That batch may come again, however long its stream stands still, so

@@ -117,11 +117,8 @@ def begin_anew(connection: Connection, name: str) -> None:
 
     def work(connection: Connection) -> None:
         _enabled(connection, name)
-        begun = connection.execute(
-            "UPDATE streams SET anew = true WHERE location_id = (SELECT id FROM receive_locations WHERE name = %s)",
-            (name,),
-        )
-        if not begun.rowcount:
+        requested = connection.execute(statement("queries/request_stream_restart"), (name,))
+        if not requested.rowcount:
             raise StateError(
                 f"Receive location {name!r} has no stream that has begun.",
                 hint="Only a location over a source with offsets, such as Kafka, has one.",

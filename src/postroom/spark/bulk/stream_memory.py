@@ -50,7 +50,7 @@ class StreamMemory:
         """Before the stream is started. Raises StateError if it has begun with a checkpoint that is not here."""
         with self.login.connect("stream") as connection:
             known = known_stream(connection, self.location.location_id)
-            if known is not None and known.anew:
+            if known is not None and known.restart_requested:
                 self._put_aside()
             elif known is not None and known.checkpoint_id != self.checkpoint_id:
                 raise StateError(
