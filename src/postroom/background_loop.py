@@ -13,8 +13,6 @@ import logging
 import threading
 from collections.abc import Callable
 
-import psycopg
-
 from postroom.backoff import Backoff
 from postroom.errors import PostroomError
 
@@ -22,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 _BACKOFF = Backoff(first=0.05, longest=5.0)
 #: Errors of the environment. A line in the log is enough; every other error is logged with its traceback.
-_EXPECTED = (psycopg.OperationalError, PostroomError, OSError)
+_EXPECTED = (PostroomError, OSError)
 
 
 class BackgroundLoop:

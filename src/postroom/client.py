@@ -21,15 +21,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
 
-import psycopg
-
 from postroom.agent.message_batch import Published
 from postroom.agent.publishing import MessageAgent
 from postroom.agent.routing import RoutingTable
-from postroom.errors import BadValue, NotFound, StateError, Unavailable
+from postroom.errors import BadValue, MessageBoxUnavailable, NotFound, StateError, Unavailable
 from postroom.message import Body, Context, Message, Part
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
-from postroom.messagebox.permission import refusals_told
 from postroom.operations.hosts import publishing_host
 from postroom.operations.opening import open_messagebox
 from postroom.operations.ports.addressing import directed_to
@@ -84,11 +81,9 @@ class Client:
         self._lock = threading.Lock()
         self._routing = RoutingTable()
         self._known: Mapping[str, Property] = {}
-        with refusals_told():
-            self._connection = open_messagebox(url, application_name=_NAME)
+        self._connection = open_messagebox(url, application_name=_NAME)
         try:
-            with refusals_told():
-                self._host = publishing_host(self._connection, host)
+            self._host = publishing_host(self._connection, host)
         except BaseException:
             self._connection.close()
             raise
@@ -151,13 +146,13 @@ class Client:
         with self._opened():
             try:
                 return self._publish(messages, key)
-            except psycopg.OperationalError as error:
+            except MessageBoxUnavailable as error:
                 if not self._connection.closed:
                     raise
                 if key is None:
                     raise Unavailable(
                         "The connection was lost while messages were published; they may or may not have been.",
-                        why=str(error).strip().partition("\n")[0],
+                        why=error.why,
                         hint="Give each publish a key= of its own: then it can be repeated without harm.",
                     ) from error
                 self._reconnect()
@@ -176,10 +171,9 @@ class Client:
         with self._lock:
             if self._closed:
                 raise StateError("The client is closed.", hint="Connect again.")
-            with refusals_told():
-                if self._connection.closed:
-                    self._reconnect()
-                yield
+            if self._connection.closed:
+                self._reconnect()
+            yield
 
     def _publish(self, messages: Sequence[Message], key: str | None) -> list[Published]:
         # A property that nobody knows is a slip of the pen: no filter can name it, and no host show it.
@@ -209,7 +203,7 @@ class Client:
         except NotFound:
             try:
                 deployed = deployed_properties(self._connection)
-            except psycopg.OperationalError:
+            except MessageBoxUnavailable:
                 if not self._connection.closed:
                     raise
                 self._reconnect()  # reading does no harm

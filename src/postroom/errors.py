@@ -7,34 +7,64 @@
     │   ├── DefinitionRefused  an application has problems; carries every one, with file and line
     │   └── NotFound           a name or id that is not there
     ├── StateError             the thing is there, but its state does not allow the operation
-    │   └── NotAllowed         the login may not do this
+    │   ├── NotAllowed         the login may not do this
+    │   └── ClaimLost          another host instance took over the claim
     ├── MessageFailure         one message cannot go on; it is suspended with this reason
     │   ├── PipelineFailure    it cannot be decoded, disassembled or promoted
     │   │   └── MapFailure         the map of its port failed
-    │   ├── AuthenticationFailure  nobody known stands for it, where a receive port requires that
-    │   ├── RoutingFailure     nobody subscribes to it
+    │   ├── AuthenticationFailure  it has no authenticated originator, and its receive port requires one
+    │   ├── RoutingFailure     it has no subscribers
+    │   ├── StorageFailure     PostgreSQL does not accept a value of it
+    │   │   ├── DuplicateKey       a row with the same key exists
+    │   │   └── MissingReference   a row that it refers to does not exist
+    │   ├── MessageGone        parts of it are missing in the MessageBox
     │   ├── DeliveryFailure    a send port could not transmit it this time
     │   └── DeliveryRefused    a send port can never transmit it
-    │       └── AddressRefused     a dynamic send port cannot, or may not, send to where it wants to go
+    │       └── AddressRefused     a dynamic send port cannot, or may not, send to its address
     ├── PublishFailed          a publish was refused as a whole; carries a result per item
-    └── Unavailable            the MessageBox (or Java, or Spark) cannot be reached now; trying again may help
+    ├── DatabaseError          PostgreSQL refused a statement; a retry does not help
+    └── Unavailable            something that is needed (Java, Spark, a file) is not available now; a retry may help
+        └── MessageBoxUnavailable  the MessageBox did not answer, or could not do it now
+            ├── TransactionConflict    another transaction was in the way (deadlock, serialization failure)
+            ├── LockTimeout            another session held a lock for too long
+            ├── StaleRouting           the subscriptions changed between matching and writing
+            └── ReadInterrupted        the connection was lost while a message was read
 
-An error has a stable code (docs/reference/errors.md), says what happened with which value, and what to do. Whether a
-retry can help is a property of the type, and the type decides retries.
+An error says what happened with which value, why, and what to do. Its type declares three things, and nothing else
+decides them:
+
+- ``code``: its stable code (docs/reference/errors.md).
+- ``fault``: who caused it. A fault of the message suspends the message. A fault of the environment suspends nothing:
+  the work is done again, as often as its policy says. Anything else is for the caller to correct.
+- ``transient``: whether a retry may help.
+
+Exceptions of other libraries are translated where they enter: psycopg's in messagebox/connection.py, Spark's in
+spark/reasons.py, those of files where the file is opened.
 """
 
 from __future__ import annotations
 
+import errno
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import ClassVar
+
+
+class Fault(Enum):
+    """What caused an error: the message, the environment, or a definition, an argument or a login of the caller."""
+
+    MESSAGE = "message"
+    ENVIRONMENT = "environment"
+    CALLER = "caller"
 
 
 class PostroomError(Exception):
     """Something went wrong in Postroom."""
 
     code: ClassVar[str] = "POSTROOM"
+    fault: ClassVar[Fault] = Fault.CALLER
     transient: ClassVar[bool] = False
 
     def __init__(self, what: str, *, why: str = "", hint: str = "") -> None:
@@ -45,6 +75,11 @@ class PostroomError(Exception):
 
     def __str__(self) -> str:
         return "\n".join(line for line in (self.what, self.why, self.hint) if line)
+
+    @property
+    def can_retry(self) -> bool:
+        """Whether the same work may succeed later, perhaps after the environment was corrected."""
+        return self.transient or self.fault is Fault.ENVIRONMENT
 
 
 class DefinitionError(PostroomError):
@@ -90,7 +125,7 @@ class DefinitionRefused(DefinitionError):
         super().__init__(
             f"{what} was refused: {count}.",
             why="\n".join(str(problem) for problem in self.problems),
-            hint="Nothing was changed. Mend what is listed and try again.",
+            hint="Nothing was changed. Fix the problems listed above and run the command again.",
         )
 
 
@@ -132,12 +167,21 @@ class NotAllowed(StateError):
     """The login may not do this."""
 
     code = "NOT_ALLOWED"
+    fault = Fault.ENVIRONMENT
+
+
+class ClaimLost(StateError):
+    """Another host instance took over the claim; the result of this one does not count."""
+
+    code = "CLAIM_LOST"
+    fault = Fault.ENVIRONMENT
 
 
 class MessageFailure(PostroomError):
     """One message cannot go on; it is kept, suspended with this reason."""
 
     code = "MESSAGE"
+    fault = Fault.MESSAGE
 
 
 class PipelineFailure(MessageFailure):
@@ -153,7 +197,7 @@ class MapFailure(PipelineFailure):
 
 
 class AuthenticationFailure(MessageFailure):
-    """Nobody known stands for a message, and its receive port requires that."""
+    """A message has no authenticated originator, and its receive port requires one."""
 
     code = "AUTHENTICATION"
 
@@ -164,10 +208,31 @@ class RoutingFailure(MessageFailure):
     code = "ROUTING"
 
 
+class StorageFailure(MessageFailure):
+    """PostgreSQL does not accept a value of the message."""
+
+    code = "STORAGE"
+
+
+class DuplicateKey(StorageFailure):
+    """A row with the same key exists."""
+
+
+class MissingReference(StorageFailure):
+    """A row that the message refers to does not exist."""
+
+
+class MessageGone(MessageFailure):
+    """Parts of the message are missing in the MessageBox; no attempt can deliver it."""
+
+    code = "MESSAGE_GONE"
+
+
 class DeliveryFailure(MessageFailure):
     """A send port could not transmit the message this time."""
 
     code = "DELIVERY"
+    fault = Fault.ENVIRONMENT
     transient = True
 
 
@@ -178,7 +243,7 @@ class DeliveryRefused(MessageFailure):
 
 
 class AddressRefused(DeliveryRefused):
-    """A dynamic send port cannot, or may not, send to where the message wants to go."""
+    """A dynamic send port cannot, or may not, send to the message's address."""
 
     code = "ADDRESS"
 
@@ -209,8 +274,56 @@ class PublishFailed(PostroomError):
         self.results = tuple(results)
 
 
+class DatabaseError(PostroomError):
+    """PostgreSQL refused a statement: a bug, or a schema that does not fit this version."""
+
+    code = "DATABASE"
+    fault = Fault.ENVIRONMENT
+
+
 class Unavailable(PostroomError):
-    """Something that is needed cannot be reached right now."""
+    """Something that is needed is not available right now."""
 
     code = "UNAVAILABLE"
+    fault = Fault.ENVIRONMENT
     transient = True
+
+
+class MessageBoxUnavailable(Unavailable):
+    """The MessageBox did not answer, or could not do it now."""
+
+
+class TransactionConflict(MessageBoxUnavailable):
+    """Another transaction was in the way; nothing of this one was kept."""
+
+
+class LockTimeout(MessageBoxUnavailable):
+    """Another session held a lock for longer than this one was to wait."""
+
+
+class StaleRouting(MessageBoxUnavailable):
+    """The subscriptions changed between matching and writing. The transaction rolls back and is tried again."""
+
+
+class ReadInterrupted(MessageBoxUnavailable):
+    """The connection was lost while a message was read; nothing is wrong with the message."""
+
+    code = "READ_INTERRUPTED"
+
+
+#: Errors of the machine, whatever file they are about.
+MACHINE_ERRNOS = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE)
+)
+
+
+def is_environment_error(error: BaseException) -> bool:
+    """Return True if the environment caused the error, not the message that was being processed.
+
+    The one place that judges exceptions without a ``fault``, such as those of a user's component.
+    """
+    if isinstance(error, PostroomError):
+        return error.fault is Fault.ENVIRONMENT
+    if isinstance(error, OSError):
+        return error.errno in MACHINE_ERRNOS
+    return isinstance(error, MemoryError)

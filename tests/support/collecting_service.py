@@ -7,6 +7,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from postroom.errors import ClaimLost
 from postroom.filters.expression import Filter
 from postroom.hosts import ServiceContext
 from postroom.hosts.dequeue.outcomes import Outcome, Verdict
@@ -14,7 +15,7 @@ from postroom.hosts.dequeue.thread_connections import ThreadConnections
 from postroom.message import Message
 from postroom.messagebox.bodies import message_of
 from postroom.messagebox.connection import Connection, transaction
-from postroom.messagebox.queues import ClaimedMessage, ClaimLost
+from postroom.messagebox.queues import ClaimedMessage
 from postroom.messagebox.service_subscriptions import SubscribingService, SubscriptionState, Unconsumed
 from postroom.properties import Property
 

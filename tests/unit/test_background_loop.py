@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import psycopg
 import pytest
 
 from postroom.background_loop import BackgroundLoop
 from postroom.backoff import Backoff
+from postroom.errors import MessageBoxUnavailable
 from tests.support.waiting import PATIENCE
 
 LONG = 1000 * PATIENCE
@@ -42,7 +42,7 @@ def test_the_step_is_repeated_until_the_loop_is_stopped() -> None:
 
 def test_a_failed_step_is_logged_and_repeated(caplog: pytest.LogCaptureFixture) -> None:
     went_well = threading.Event()
-    failures: list[Exception] = [psycopg.OperationalError("the server is away"), ZeroDivisionError("a defect")]
+    failures: list[Exception] = [MessageBoxUnavailable("the server is away"), ZeroDivisionError("a defect")]
 
     def step() -> float:
         if failures:
@@ -118,7 +118,7 @@ def test_a_failure_during_stop_is_not_logged(caplog: pytest.LogCaptureFixture) -
 
     def step() -> float:
         stop.wait()
-        raise psycopg.OperationalError("the connection was closed under it")
+        raise MessageBoxUnavailable("the connection was closed under it")
 
     loop = BackgroundLoop("test", step, interrupt=stop.set)
     loop.start()

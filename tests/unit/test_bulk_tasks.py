@@ -6,9 +6,7 @@ import uuid
 from dataclasses import replace
 
 import pyarrow as pa
-import pytest
 
-from postroom.spark.bulk.job_failure import is_about_files
 from postroom.spark.bulk.progress import BulkProgress
 from postroom.spark.bulk.task import splits_of
 
@@ -43,33 +41,6 @@ def test_rows_are_told_apart_by_their_splits() -> None:
 def test_what_is_left_of_a_split_is_passed_over() -> None:
     batches = [batch([(A, 0, 1)]), batch([(A, 0, 2)]), batch([(B, 0, 3)])]
     assert [split.interchange_id for split in splits_of(iter(batches))] == [A, B]
-
-
-def raised(line: str) -> Exception:
-    return Exception(
-        f"Job aborted. Traceback (most recent call last):\n  File x, line 1, in f\n    boom\n{line}\n\nmore"
-    )
-
-
-@pytest.mark.parametrize(
-    ("error", "about_files"),
-    [
-        (Exception("[FAILED_READ_FILE.NO_HINT] Encountered error while reading file x"), True),
-        (raised("psycopg.errors.AdminShutdown: terminating connection"), False),
-        (raised("psycopg.OperationalError: the server closed the connection"), False),
-        (raised("psycopg.errors.NumericValueOutOfRange: out of range"), True),
-        (raised("postroom.errors.Unavailable: The MessageBox does not answer."), False),
-        (raised("ValueError: what is this"), True),
-        (raised("OSError: [Errno 28] No space left on device"), False),
-        (raised("MemoryError"), False),
-        (raised("OSError: [Errno 2] No such file or directory: 'x'"), True),
-        (Exception("Job aborted due to stage failure: java.io.IOException: No space left on device"), False),
-        (Exception("Job aborted.\nCaused by: java.io.FileNotFoundException: /x (Too many open files)\n\tat x"), False),
-        (Exception("Job 3 cancelled: ExecutorLostFailure (executor 1 exited)"), False),
-    ],
-)
-def test_whose_fault_it_is(error: Exception, about_files: bool) -> None:
-    assert is_about_files(error) is about_files
 
 
 def test_progress_in_words() -> None:

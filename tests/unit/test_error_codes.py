@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "postroom"
 PAGE = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
 
-DOCUMENTED_ERRORS = re.findall(r"^\| `([A-Z_]+)` \| (\w+) \| (\d+) \|", PAGE, re.MULTILINE)
+DOCUMENTED_ERRORS = re.findall(r"^\| `([A-Z_]+)` \| (\w+) \| (\d+) \| (\w+) \| (yes|no) \|", PAGE, re.MULTILINE)
 DOCUMENTED = set(re.findall(r"^\| `([A-Z_]+)` \|", PAGE, re.MULTILINE))
 
 
@@ -67,8 +67,8 @@ def test_every_documented_code_is_in_the_source() -> None:
     assert [code for code in DOCUMENTED if f'"{code}"' not in text and f"'{code}'" not in text] == []
 
 
-@pytest.mark.parametrize(("code", "name", "exits_with"), DOCUMENTED_ERRORS)
-def test_type_and_exit_code_are_as_documented(code: str, name: str, exits_with: str) -> None:
+@pytest.mark.parametrize(("code", "name", "exits_with", "fault", "retry"), DOCUMENTED_ERRORS)
+def test_the_columns_are_as_documented(code: str, name: str, exits_with: str, fault: str, retry: str) -> None:
     error_type = _class(error_classes()[code])
     assert error_type.__name__ == name
     made: PostroomError
@@ -80,6 +80,8 @@ def test_type_and_exit_code_are_as_documented(code: str, name: str, exits_with: 
         made = error_type("x")
     assert made.code == code
     assert exit_code(made) == int(exits_with)
+    assert made.fault.value == fault
+    assert made.transient is (retry == "yes")
 
 
 def test_every_code_that_an_instance_can_have_can_be_asked_for() -> None:
@@ -100,13 +102,14 @@ def _class(name: str) -> type[PostroomError]:
 
 
 def test_every_code_stands_for_one_type() -> None:
-    assert len(DOCUMENTED_ERRORS) == len({code for code, _, _ in DOCUMENTED_ERRORS}) == len(error_classes())
+    assert len(DOCUMENTED_ERRORS) == len({code for code, *_ in DOCUMENTED_ERRORS}) == len(error_classes())
 
 
 def test_the_approved_errors_are_current(assert_approved: AssertApproved) -> None:
-    """Type, base type, code and whether a retry can help: programs and retries depend on them."""
+    """Type, base type, code, fault and whether a retry can help: programs and retries depend on them."""
     rows = sorted(
-        f"{found.__name__}({found.__bases__[0].__name__}) {code}{' transient' if found.transient else ''}"
+        f"{found.__name__}({found.__bases__[0].__name__}) {code} {found.fault.value}"
+        f"{' transient' if found.transient else ''}"
         for code, found in ((code, _class(name)) for code, name in error_classes().items())
     )
     raised_nowhere = sorted(codes_of_instances() - set(error_classes()))

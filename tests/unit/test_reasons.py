@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom.errors import StateError
+from postroom.errors import Fault, MessageBoxUnavailable, StateError
 from postroom.spark.intake.claim import Claim, not_received
-from postroom.spark.reasons import reason_of
+from postroom.spark.reasons import fault_of, reason_of
 
 CALLING = "An error occurred while calling o98.collectToPython.\n: "
 STACK = "\tat org.apache.spark.rdd.RDD.collect(RDD.scala:1122)\n\tat java.base/java.lang.Thread.run(Thread.java:840)\n"
@@ -92,3 +92,37 @@ def test_a_file_that_is_put_aside_is_told_by_the_name_that_it_came_with() -> Non
         assert not_received(claim, f"{said} is not a Parquet file.") == (
             f"could not be received: a.csv is not a Parquet file. It is kept as {path}."
         )
+
+
+def raised_by_a_worker(line: str) -> Exception:
+    return Exception(
+        f"Job aborted. Traceback (most recent call last):\n  File x, line 1, in f\n    boom\n{line}\n\nmore"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "fault"),
+    [
+        (Exception("[FAILED_READ_FILE.NO_HINT] Encountered error while reading file x"), Fault.MESSAGE),
+        (raised_by_a_worker("postroom.errors.MessageBoxUnavailable: The MessageBox is gone."), Fault.ENVIRONMENT),
+        (raised_by_a_worker("postroom.errors.Unavailable: The worker is full."), Fault.ENVIRONMENT),
+        (raised_by_a_worker("postroom.errors.NotAllowed: The login may not do that."), Fault.ENVIRONMENT),
+        (raised_by_a_worker("postroom.errors.StorageFailure: out of range"), Fault.MESSAGE),
+        (raised_by_a_worker("ValueError: what is this"), Fault.MESSAGE),
+        (raised_by_a_worker("OSError: [Errno 28] No space left on device"), Fault.ENVIRONMENT),
+        (raised_by_a_worker("MemoryError"), Fault.ENVIRONMENT),
+        (raised_by_a_worker("OSError: [Errno 2] No such file or directory: 'x'"), Fault.MESSAGE),
+        (
+            Exception("Job aborted: java.io.IOException: No space left on device"),
+            Fault.ENVIRONMENT,
+        ),
+        (
+            Exception("Job aborted.\nCaused by: java.io.FileNotFoundException: /x (Too many open files)\n\tat x"),
+            Fault.ENVIRONMENT,
+        ),
+        (Exception("Job 3 cancelled: ExecutorLostFailure (executor 1 exited)"), Fault.ENVIRONMENT),
+        (MessageBoxUnavailable("The driver's own connection is lost."), Fault.ENVIRONMENT),
+    ],
+)
+def test_the_fault_of_a_failed_job(error: Exception, fault: Fault) -> None:
+    assert fault_of(error) is fault

@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from decimal import Decimal
 
-import psycopg
 import pyarrow as pa
 import pytest
 
 from postroom.adapters import SparkSink
+from postroom.errors import ClaimLost, MessageBoxUnavailable
 from postroom.message import Context, Message
-from postroom.messagebox.queues import ClaimLost
 from postroom.properties import Property
 from postroom.spark.sinks.rows import RowFormat
 from postroom.spark.sinks.task import CHUNK_BYTES, CHUNK_MESSAGES, chunks
@@ -112,7 +111,7 @@ class Odd:
 
 
 @pytest.mark.parametrize(
-    "error", [psycopg.OperationalError("away"), OSError(28, "No space left"), MemoryError(), ClaimLost("gone")]
+    "error", [MessageBoxUnavailable("away"), OSError(28, "No space left"), MemoryError(), ClaimLost("gone")]
 )
 def test_what_is_no_message_s_fault_ends_the_attempt(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def raises(_: Message) -> bytes:

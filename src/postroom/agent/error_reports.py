@@ -35,6 +35,7 @@ FAILURE_CODES = {
     "AUTHENTICATION": "0xe0000006",
     "BAD_VALUE": "0xe0000007",
     "MAP": "0xe0000008",
+    "STORAGE": "0xe0000009",
 }
 
 

@@ -14,9 +14,10 @@ from postroom.agent.identity import Kind, derive_id, unit_for_failure
 from postroom.agent.matcher import Matcher, ProcedureMatcher
 from postroom.agent.publish import PublishBatch, Publisher, RoutingLock
 from postroom.agent.routes import RoutedMessages
+from postroom.errors import ClaimLost
 from postroom.message import Bytes, Message, Part
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues
+from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from postroom.messagebox.stored_context import StoredContext
 
 

@@ -11,18 +11,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-import psycopg
-
 from postroom.agent.acknowledgements import is_acknowledgement
 from postroom.agent.identity import Kind, derive_id
 from postroom.agent.matcher import Matcher
 from postroom.agent.matching import MatchResult, routing_failure
 from postroom.agent.originator import Login, names_originator, resolve_originator, stored_originator
-from postroom.agent.publish import PublishBatch, RoutingLock, StaleRouting, lock_current
+from postroom.agent.publish import PublishBatch, RoutingLock, lock_current
 from postroom.agent.receipts import Receipt, read_outcome, take_receipts
 from postroom.agent.reports import RoutingFailureReport, write_suspensions
 from postroom.agent.routes import RoutedMessages
-from postroom.errors import BadValue, PublishFailed, PublishResult, RoutingFailure, StateError
+from postroom.errors import BadValue, DuplicateKey, PublishFailed, PublishResult, RoutingFailure, StateError
 from postroom.message import FRAGMENT_SIZE, Message, Part
 from postroom.messagebox.configuration import Host, ServiceClass
 from postroom.messagebox.connection import Connection
@@ -34,7 +32,6 @@ from postroom.values import ValueType
 #: Up to so many messages are inserted by calls: each is a round trip, but COPY takes a dozen for any number.
 MAX_CALLS = 5
 
-_STALE = "PR001"
 _INSERT = (
     "SELECT insert_message(%s::uuid, %s::bigint, %s::uuid, %s::jsonb, %s::bigint[], %s::uuid[], %s::uuid[], %s::uuid,"
     " %s::text, %s::text, %s::text, %s::bigint, %b::bytea)"
@@ -248,16 +245,12 @@ class MessageBatch(PublishBatch):
 def _translated() -> Iterator[None]:
     try:
         yield
-    except psycopg.errors.UniqueViolation as error:
+    except DuplicateKey as error:
         raise StateError(
             "A message of this batch is in the MessageBox already.",
             why="A stored message is immutable; publishing it again would be another message.",
             hint="Publish a new Message, or pass key= to make a repeated publish harmless.",
         ) from error
-    except psycopg.Error as error:
-        if error.sqlstate == _STALE:
-            raise StaleRouting from error
-        raise
 
 
 def _insert(

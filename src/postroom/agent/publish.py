@@ -14,16 +14,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeVar
 
-from psycopg.errors import InsufficientPrivilege
-
 from postroom.agent.matcher import Matcher, ProcedureMatcher
 from postroom.agent.wake_up import WakeUp
+from postroom.errors import NotAllowed, StaleRouting
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.statements import statement
-
-
-class StaleRouting(Exception):
-    """The subscriptions changed between matching and writing. The transaction rolls back and is tried again."""
 
 
 class RoutingLock(NamedTuple):
@@ -91,7 +86,7 @@ def lock_current(connection: Connection, version: int) -> RoutingLock:
     """The same; StaleRouting if the version is another one by now."""
     lock = lock_routing(connection)
     if lock.version != version:
-        raise StaleRouting
+        raise StaleRouting("The subscriptions changed.")
     return lock
 
 
@@ -122,7 +117,7 @@ class Publisher:
                 break
             except StaleRouting:
                 is_retry = True
-            except InsufficientPrivilege:
+            except NotAllowed:
                 # The login is perhaps not trusted any more, and may not say whom it publishes for.
                 if is_retry:
                     raise

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from postroom.agent.convoys import locate_instances
 from postroom.agent.identity import Kind, Units, id_array
 from postroom.agent.matching import MatchResult
-from postroom.agent.publish import RoutingLock, StaleRouting
+from postroom.agent.publish import RoutingLock
 from postroom.agent.routing import Subscriber
+from postroom.errors import StaleRouting
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.copying import BIGINT, SMALLINT, UUID
@@ -85,7 +86,7 @@ class Routes:
                 "SELECT lock_instance_subscriptions(%s::bigint[])", ([one.subscription_id for one in waiting],)
             ).fetchone()
             if row != (True,):
-                raise StaleRouting
+                raise StaleRouting("An instance that was matched has completed.")
             ids = b"".join(one.instance_id.bytes if one.instance_id else bytes(16) for one in self._subscribers)
             joins = np.array([one.instance_id is not None for one in self._subscribers])[self._subscriber_of]
             self._instance_ids[joins] = np.frombuffer(ids, dtype="V16")[self._subscriber_of[joins]]

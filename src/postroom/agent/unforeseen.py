@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar
 
-import psycopg
-
-from postroom.errors import PipelineFailure, PostroomError
+from postroom.errors import PipelineFailure, PostroomError, is_environment_error
 from postroom.pipelines.running_component import where
-from postroom.pipelines.world import is_of_the_world
 
 _SHOWN = 500
 
@@ -27,7 +24,7 @@ def foreseen(batches: Iterator[_T]) -> Iterator[_T]:
     except PipelineFailure:
         raise
     except Exception as error:
-        if isinstance(error, psycopg.Error | OSError) or is_of_the_world(error):
+        if isinstance(error, OSError) or is_environment_error(error):
             raise
         raise unforeseen(error) from error
 

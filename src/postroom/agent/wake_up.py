@@ -10,8 +10,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-import psycopg
-
+from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection
 
 #: A host that was woken this short a time ago is still looking.
@@ -38,7 +37,7 @@ class WakeUp:
             self._sent[host] = now
         if due:
             # The work is committed; that nobody could be woken must not make it look otherwise.
-            with suppress(psycopg.Error):
+            with suppress(PostroomError):
                 self._connection.execute(
                     "SELECT pg_notify(channel, '') FROM unnest(%s::text[]) channel",
                     ([channel_of(host) for host in due],),

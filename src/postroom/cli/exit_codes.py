@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from postroom.errors import DefinitionError, NotFound, PostroomError, StateError, Unavailable
+from postroom.errors import DatabaseError, DefinitionError, NotFound, PostroomError, StateError, Unavailable
 
 
 class ExitCode(IntEnum):
@@ -47,4 +47,5 @@ _BY_TYPE: tuple[tuple[type[PostroomError], ExitCode], ...] = (
     (DefinitionError, ExitCode.REFUSED),
     (StateError, ExitCode.STATE),
     (Unavailable, ExitCode.UNAVAILABLE),
+    (DatabaseError, ExitCode.BUG),
 )

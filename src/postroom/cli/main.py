@@ -98,8 +98,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             try:
                 cli.invoke(context)
             except PostroomError as error:
+                code = exit_code(error)
+                if code is ExitCode.BUG:
+                    raise
                 show_error(error, chosen_output(context))
-                return exit_code(error)
+                return code
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.UsageError as error:

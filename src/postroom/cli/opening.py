@@ -16,27 +16,16 @@ if TYPE_CHECKING:
 @contextmanager
 def opened(frame: Frame, *, create: bool = False) -> Iterator[Connection]:
     """A connection to the MessageBox that the command line names; made or upgraded first if ``create`` says so."""
-    import psycopg
-
     from postroom.messagebox.migrate import migrate
-    from postroom.messagebox.permission import refusals_told
     from postroom.operations.opening import open_messagebox
 
     with frame.messagebox(create=create) as url:
-        try:
-            with refusals_told():
-                with _told_where_from(frame):
-                    if create:
-                        migrate(url)
-                    messagebox = open_messagebox(url, application_name="postroom command line")
-                with messagebox as connection:
-                    yield connection
-        except psycopg.OperationalError as error:
-            raise Unavailable(
-                "The MessageBox could not do that now.",
-                why=_first_line(error),
-                hint="Try again; if it goes on, look into the log of PostgreSQL.",
-            ) from error
+        with _told_where_from(frame):
+            if create:
+                migrate(url)
+            messagebox = open_messagebox(url, application_name="postroom command line")
+        with messagebox as connection:
+            yield connection
 
 
 @contextmanager
@@ -48,7 +37,3 @@ def _told_where_from(frame: Frame) -> Iterator[None]:
         if frame.database:
             error.hint = f"{error.hint} The address comes from {frame.database_from}."
         raise
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

@@ -24,7 +24,7 @@ from postroom.hosts.registration import LOCK_SERVER, LOCK_SOCKET, Registration
 from postroom.hosts.settings import HostSettings
 from postroom.messagebox.configuration import ServiceClass, dequeuing, host_named
 from postroom.messagebox.connection import connect
-from postroom.messagebox.permission import refusals_told, require_host
+from postroom.messagebox.permission import require_host
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.service_subscriptions import ServiceSubscriptions
 
@@ -69,7 +69,7 @@ class HostInstance:
 
     def start(self) -> None:
         """Registers and begins to work. Raises NotFound, NotAllowed or Unavailable if it cannot."""
-        with refusals_told(), connect(self._url, application_name="postroom host") as connection:
+        with connect(self._url, application_name="postroom host") as connection:
             host = host_named(connection, self._host_name)
             messaging = dequeuing(connection, ServiceClass.MESSAGING_IN_PROCESS)
             others = {one: dequeuing(connection, one) for one in self._services}

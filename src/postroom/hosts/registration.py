@@ -14,14 +14,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-import psycopg
 from psycopg import sql
 
 from postroom.agent.wake_up import channel_of
 from postroom.background_loop import BackgroundLoop
+from postroom.errors import PostroomError
 from postroom.hosts.pooler import backend_pid, check_session, refuse_transaction_pooler
 from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connect, Connection
+from postroom.messagebox.postgres_errors import translated_errors
 from postroom.messagebox.queues import HostQueues
 
 _log = logging.getLogger(__name__)
@@ -111,7 +112,7 @@ class Registration:
         os.close(self._interrupter)
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(psycopg.Error), connection:
+            with suppress(PostroomError), connection:
                 self._queues.release_claims(connection, self.host_instance)
                 connection.execute("DELETE FROM management.host_instances WHERE id = %s", (self.host_instance,))
 
@@ -130,8 +131,7 @@ class Registration:
             self._on_lost()
             connection, self._connection = self._connection, None
             if connection is not None:
-                with suppress(psycopg.Error):
-                    connection.close()
+                connection.close()
             raise
 
     def _watch(self, connection: Connection | None) -> None:
@@ -142,7 +142,8 @@ class Registration:
         poll.register(self._interrupted, select.POLLIN)
         ready = {fd for fd, _ in poll.poll(self._heartbeat * 1000)}
         if connection.fileno() in ready:
-            connection.pgconn.consume_input()
+            with translated_errors():
+                connection.pgconn.consume_input()
             while connection.pgconn.notifies():
                 self._on_wake()
         elif not ready:

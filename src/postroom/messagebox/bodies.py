@@ -8,19 +8,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
-from postroom.errors import MessageFailure
+from postroom.errors import MessageGone
 from postroom.message import CHUNK_SIZE, FRAGMENT_SIZE, Body, Bytes, Message, Part, stored_message
 from postroom.messagebox.queues import ClaimedMessage, StoredPart
 from postroom.messagebox.stored_context import StoredContext
 
 _NOTHING: Mapping[str, str | int] = MappingProxyType({})
 _FRAGMENTS_AT_A_TIME = max(1, CHUNK_SIZE // FRAGMENT_SIZE)
-
-
-class MessageGone(MessageFailure):
-    """What is stored of the message is not all there; no attempt can deliver it."""
-
-    code = "MESSAGE_GONE"
 
 
 class ClaimReader(Protocol):

@@ -1,19 +1,22 @@
-"""Connections to the MessageBox, and transactions that try again when PostgreSQL asks for it."""
+"""Connections to the MessageBox, and transactions that are repeated after a conflict.
+
+What psycopg raises becomes an error of ``postroom.errors`` here. Nothing above this module catches psycopg's own.
+"""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import errors as pg
+from psycopg.abc import RV, PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from postroom.backoff import Backoff
-from postroom.errors import DefinitionError, Unavailable
+from postroom.errors import DefinitionError, MessageBoxUnavailable, TransactionConflict
+from postroom.messagebox.postgres_errors import translate_psycopg_error
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Connect = Callable[[], Connection]
@@ -27,10 +30,27 @@ _SETTINGS = {
     "connect_timeout": "10",
 }
 
-#: A whole transaction is tried again after these: another one was in the way, and nothing of ours was kept.
-_TRY_AGAIN = (pg.DeadlockDetected, pg.SerializationFailure)
+#: How often a transaction is run when others are in its way.
 _ATTEMPTS = 8
 _BACKOFF = Backoff(first=0.005, longest=0.64)
+
+
+class _MessageBoxConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that raises Postroom's errors. Every statement, COPY, commit and rollback goes through ``wait``."""
+
+    def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
+        if timeout is not None:  # notifies() asks for one, and catches psycopg's own error at its end
+            return super().wait(gen, interval, timeout)
+        try:
+            return super().wait(gen, interval)
+        except psycopg.Error as error:
+            raise translate_psycopg_error(error) from error
+
+    def cursor(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().cursor(*args, **kwargs)
+        except psycopg.Error as error:  # the connection is closed
+            raise translate_psycopg_error(error) from error
 
 
 def connect(
@@ -54,9 +74,9 @@ def connect(
     if user is not None:
         settings["user"] = user
     try:
-        connection = psycopg.connect(make_conninfo(**settings), autocommit=True)
+        connection = _MessageBoxConnection.connect(make_conninfo(**settings), autocommit=True)
     except psycopg.OperationalError as error:
-        raise Unavailable(
+        raise MessageBoxUnavailable(
             "The MessageBox cannot be reached.",
             why=str(error).strip().splitlines()[0],
             hint=_way_out(str(error)),
@@ -91,12 +111,12 @@ def _read_address(url: str) -> dict[str, Any]:
 
 
 def transaction(connection: Connection, work: Callable[[Connection], T]) -> T:
-    """Runs ``work`` in one transaction, again from its start after a deadlock or a serialisation failure."""
+    """Run ``work`` in one transaction; repeat it from its start after a deadlock or a serialization failure."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             with connection.transaction():
                 return work(connection)
-        except _TRY_AGAIN:
+        except TransactionConflict:
             if attempt == _ATTEMPTS:
                 raise
             time.sleep(_BACKOFF.delay(attempt))
@@ -118,5 +138,4 @@ class LazyConnection:
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(psycopg.Error):
-                connection.close()
+            connection.close()

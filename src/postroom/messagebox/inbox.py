@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-import psycopg
-
 from postroom.errors import Unavailable
 from postroom.message import CHUNK_SIZE, FRAGMENT_SIZE, Body, Bytes, Context
 from postroom.messagebox.connection import Connection
@@ -214,16 +212,12 @@ class FragmentedInboxBody:
                     yield body
 
     def _some(self, connection: Connection, start: int) -> list[tuple[Any, ...]]:
-        try:
-            return connection.execute(
-                "SELECT number, body FROM inbox_fragments WHERE interchange_id = %s AND number >= %s"
-                " ORDER BY number LIMIT %s",
-                (self.interchange_id, start, _FRAGMENTS_AT_A_TIME),
-                binary=True,
-            ).fetchall()
-        except psycopg.OperationalError as error:
-            # Whichever component reads it must not take that for a fault of the message.
-            raise Unavailable("The MessageBox does not answer.", why=str(error).strip()) from error
+        return connection.execute(
+            "SELECT number, body FROM inbox_fragments WHERE interchange_id = %s AND number >= %s"
+            " ORDER BY number LIMIT %s",
+            (self.interchange_id, start, _FRAGMENTS_AT_A_TIME),
+            binary=True,
+        ).fetchall()
 
 
 def _fragments(content: Iterable[bytes]) -> Iterator[bytes]:

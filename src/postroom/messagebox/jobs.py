@@ -16,10 +16,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-import psycopg
-from psycopg import errors as pg
-
-from postroom.errors import Unavailable
+from postroom.errors import LockTimeout, PostroomError, Unavailable
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.statements import statement
 
@@ -118,7 +115,7 @@ def _job_lock(connection: Connection, wait: timedelta) -> Iterator[None]:
                 "SELECT set_config('lock_timeout', %s, true)", (f"{int(wait.total_seconds() * 1000)}ms",)
             )
             connection.execute("SELECT pg_advisory_lock(%s, %s)", JOB_LOCK)
-    except pg.LockNotAvailable:
+    except LockTimeout:
         raise Unavailable(
             f"The jobs are being run by another session, and that took longer than {wait.total_seconds():g} s.",
             hint="Try again later; 'postroom jobs list' shows what ran when.",
@@ -134,10 +131,10 @@ def _run(connection: Connection, job: Job) -> JobRun:
     started_at = _single(connection, "SELECT clock_timestamp()")
     try:
         run = JobRun(name=job.name, rows=job.run(connection))
-    except psycopg.Error as error:
+    except PostroomError as error:
         if connection.closed:
             raise
-        run = JobRun(name=job.name, error=str(error).strip())
+        run = JobRun(name=job.name, error=error.why or error.what)
     with connection.transaction():
         # A record that is lost in a crash does no harm, and is not worth waiting for the disk once a second.
         connection.execute("SET LOCAL synchronous_commit = off")
@@ -175,7 +172,7 @@ def _folds(kind: str) -> Callable[[Connection], int]:
                 break
             try:
                 total += transaction(connection, partial(fold, log=log))
-            except pg.LockNotAvailable:
+            except LockTimeout:
                 break  # somebody writes for long; what is in the log stays there until the next time
         return total
 

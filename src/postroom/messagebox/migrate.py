@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import hashlib
 
-import psycopg
-
 from postroom.errors import DefinitionError, StateError
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.statements import names_in, statement
@@ -140,11 +138,10 @@ def _with_groups(connection: Connection, name: str) -> str:
 def _create_role(connection: Connection, role: str, *, login: bool, member_of: str | None = None) -> None:
     """Roles belong to the whole server: one of the same name may be there already, or appear this moment."""
     option = "LOGIN" if login else "NOLOGIN"
-    try:
-        with connection.transaction():
-            connection.execute(f"CREATE ROLE {role} {option}")
-    except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
-        pass
+    connection.execute(
+        f"DO $$ BEGIN CREATE ROLE {role} {option};"
+        " EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
+    )
     if member_of is not None:
         connection.execute(f"GRANT {member_of} TO {role}")
 

@@ -1,33 +1,10 @@
-"""What the login of a connection may do, and what to say when PostgreSQL refuses it something."""
+"""What the login of a connection may do."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import psycopg
 
 from postroom.errors import NotAllowed
 from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connection
-
-_HINT = (
-    "Use a --database URL with a login that may, or have an administrator give it a role that may:"
-    " postroom role grant ROLE LOGIN (docs/how-to/security.md tells what administrators, operators and hosts may)"
-)
-
-
-@contextmanager
-def refusals_told() -> Iterator[None]:
-    """NotAllowed in place of PostgreSQL's own refusal."""
-    try:
-        yield
-    except psycopg.errors.InsufficientPrivilege as error:
-        # Creating roles or schemas is refused to all but the owner, and then the reason is beside the refusal.
-        detail = error.diag.message_detail or error.diag.message_hint
-        refusal = str(error).strip().partition("\n")[0]
-        why = refusal if not detail else f"{refusal} ({detail.strip()})"
-        raise NotAllowed("The login may not do that.", why=why, hint=_HINT) from error
 
 
 def require_host(connection: Connection, host: Host) -> None:

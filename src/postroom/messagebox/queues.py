@@ -17,20 +17,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-import psycopg
 from psycopg.adapt import Transformer
 
-from postroom.errors import StateError
 from postroom.messagebox.blocking_call import blocking_call
 from postroom.messagebox.connection import Connection
-
-_CLAIM_IS_GONE = "PR410"
-
-
-class ClaimLost(StateError):
-    """The claim was taken over by another host instance; this one's result does not count."""
-
-    code = "CLAIM_LOST"
 
 
 class ClaimedMessage(NamedTuple):
@@ -214,10 +204,7 @@ class HostQueues:
 
     def parts(self, connection: Connection, claim_id: uuid.UUID, message_id: uuid.UUID) -> list[StoredPart]:
         """All parts of a claimed message, in order."""
-        try:
-            rows = connection.execute(self._parts, (claim_id, message_id), binary=True).fetchall()
-        except psycopg.Error as error:
-            raise as_claim_lost(error) from error
+        rows = connection.execute(self._parts, (claim_id, message_id), binary=True).fetchall()
         return [StoredPart(*row) for row in rows]
 
     def fragments(
@@ -232,10 +219,7 @@ class HostQueues:
     ) -> list[tuple[int, bytes]]:
         """Up to ``count`` fragments of a part of a claimed message, with their numbers, from ``start`` on."""
         arguments = (claim_id, message_id, part_id, start, count)
-        try:
-            rows = connection.execute(self._fragments, arguments, binary=True).fetchall()
-        except psycopg.Error as error:
-            raise as_claim_lost(error) from error
+        rows = connection.execute(self._fragments, arguments, binary=True).fetchall()
         return [(number, body) for number, body in rows]
 
 
@@ -253,10 +237,3 @@ def _array(seqs: Iterable[int]) -> str:
 def storable(text: str) -> str:
     """What adapters say may contain anything; PostgreSQL's text takes no NUL and no lone surrogate."""
     return text.replace("\0", "\\0").encode("utf-8", "replace").decode()
-
-
-def as_claim_lost(error: psycopg.Error) -> Exception:
-    """What a refused call means: the claim was taken over, or something else."""
-    if error.sqlstate == _CLAIM_IS_GONE:
-        return ClaimLost("The message was given to another host instance.", why=error.diag.message_primary or "")
-    return error

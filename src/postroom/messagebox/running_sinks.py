@@ -15,8 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import Enum
 
-import psycopg
-
+from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import storable
 from postroom.messagebox.statements import statement
@@ -79,7 +78,7 @@ class SinkReport:
                     statement("queries/report_running_sink"),
                     {**asdict(progress), "state": progress.state.value, **told},
                 )
-        except psycopg.Error as error:
+        except PostroomError as error:
             # Nor worth a batch: the connection may be what fails, or the port is gone.
             _log.debug("nothing can be told of sink %s: %s", self._port_id, error)
             return

@@ -20,9 +20,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-import psycopg
-
-from postroom.errors import DefinitionError
+from postroom.errors import DefinitionError, NotFound
 from postroom.filters.access import predicate_tables
 from postroom.filters.expression import Filter, Operator
 from postroom.filters.text import format_filter
@@ -31,7 +29,6 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.stored_values import to_stored, value_key
 from postroom.properties import Property
 
-_NOT_DEPLOYED = "PR404"
 _MOST_IN_A_CONVOY = 3
 
 
@@ -173,12 +170,10 @@ class ServiceSubscriptions:
     def _call(self, connection: Connection, procedure: str, parameters: str, *arguments: object) -> Any:
         try:
             row = connection.execute(f"SELECT {procedure}_{self._host}({parameters})", arguments).fetchone()
-        except psycopg.Error as error:
-            if error.sqlstate != _NOT_DEPLOYED:
-                raise
+        except NotFound as error:
             raise DefinitionError(
                 "A subscription names a property that is not deployed.",
-                why=error.diag.message_primary or "",
+                why=error.why,
                 hint="Declare the property in an application, with this type, and apply it first.",
             ) from error
         assert row is not None

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-import psycopg
-
+from postroom.errors import ClaimLost
 from postroom.messagebox.connection import Connection, transaction
-from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues, Retry, Suspension, as_claim_lost
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, Suspension
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,26 +84,17 @@ class SinkQueue:
         self, connection: Connection, batch_id: uuid.UUID, attempt: int, seqs: Sequence[int]
     ) -> list[SinkMessage]:
         """Those of the batch with these numbers; ClaimLost if the attempt is over."""
-        try:
-            rows = connection.execute(self._messages, (batch_id, attempt, list(seqs)), binary=True).fetchall()
-        except psycopg.Error as error:
-            raise as_claim_lost(error) from error
+        rows = connection.execute(self._messages, (batch_id, attempt, list(seqs)), binary=True).fetchall()
         return [SinkMessage(ClaimedMessage(batch_id, *row[:-1]), row[-1]) for row in rows]
 
     def lock(self, connection: Connection, batch_id: uuid.UUID, attempt: int) -> None:
         """Keep others from taking over the batch until the caller's transaction ends. Raise ClaimLost if one has."""
-        try:
-            connection.execute(self._lock, (batch_id, attempt))
-        except psycopg.Error as error:
-            raise as_claim_lost(error) from error
+        connection.execute(self._lock, (batch_id, attempt))
 
     def record_attempt(self, connection: Connection, batch_id: uuid.UUID, attempt: int, seq: int) -> int:
         """Record that a task is about to process a message alone. Return the number of its attempts. Raise ClaimLost if
         the batch was taken over."""
-        try:
-            row = connection.execute(self._record, (batch_id, attempt, seq)).fetchone()
-        except psycopg.Error as error:
-            raise as_claim_lost(error) from error
+        row = connection.execute(self._record, (batch_id, attempt, seq)).fetchone()
         return int(row[0]) if row else 0
 
     def forget_attempts(self, connection: Connection, batch_id: uuid.UUID, seq: int) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import psycopg
-
 from postroom.errors import NotFound, nearest
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.statements import statement
@@ -42,9 +40,7 @@ def _call(connection: Connection, function: str, role: str, login: str) -> None:
     role_name = _named(connection, role).role_name
     try:
         transaction(connection, lambda c: c.execute(f"SELECT {function}(%s, %s)", (role_name, login)))
-    except psycopg.Error as error:
-        if error.sqlstate != _NOT_THERE:
-            raise
+    except NotFound as error:
         raise NotFound(
             f"There is no login {login!r}.",
             why="Roles are given to logins of the PostgreSQL server, which are not Postroom's to make.",

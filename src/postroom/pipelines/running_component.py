@@ -8,8 +8,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from postroom.errors import PipelineFailure, PostroomError
-from postroom.pipelines.world import is_of_the_world
+from postroom.errors import PipelineFailure, PostroomError, is_environment_error
 from postroom.time_limit import TimedOut
 
 _SHOWN = 500
@@ -29,7 +28,7 @@ def run_named(name: str, work: Callable[[Any], Any], argument: object) -> Any:
 
 def named_failure(name: str, reason: BaseException | str) -> PipelineFailure:
     """The failure that a component gave a reason for, or raised. Raises that itself if it is none of a message."""
-    if isinstance(reason, BaseException) and is_of_the_world(reason):
+    if isinstance(reason, BaseException) and is_environment_error(reason):
         raise reason
     if isinstance(reason, str):
         return PipelineFailure(f"{name}: {reason[:_SHOWN]}", hint="Correct the message and send it again.")

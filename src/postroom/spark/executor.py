@@ -10,13 +10,11 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-
-import psycopg
 
 from postroom.agent.receiving import Receiver
 from postroom.agent.routing import RoutingTable
+from postroom.errors import PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.throttling import Pace
@@ -41,7 +39,7 @@ def executor_for(login: Login) -> Executor:
         try:
             executor.connection.execute("SELECT 1")
             return executor
-        except psycopg.Error:
+        except PostroomError:
             pass
     # What a worker logs goes where the driver's log goes; there it has to tell when it was.
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -64,8 +62,7 @@ def drop_executor(login: Login) -> None:
     """Closes what is kept, so that the next task starts afresh."""
     executor = _kept.pop(login, None)
     if executor is not None:
-        with suppress(psycopg.Error):
-            executor.connection.close()
+        executor.connection.close()
 
 
 def pace_of(executor: Executor, location: ReceiveLocation, *, paced: bool) -> Callable[[], bool]:

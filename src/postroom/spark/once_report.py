@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-import psycopg
-
 from postroom.clock import Clock, system_clock
+from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.running_locations import LocationProgress, LocationReport
 from postroom.spark.bulk.progress import BulkProgress
@@ -48,7 +47,7 @@ class OnceReport:
         self._earlier.update(counts)
 
     def end(self) -> None:
-        with suppress(psycopg.Error):
+        with suppress(PostroomError):
             self._report.end(self._connection, self._progress.location_id)
 
     def _count(self, published: int, suspended: int, *, rate: float, left: int | None = None) -> None:
@@ -62,5 +61,5 @@ class OnceReport:
 
     def _tell(self, progress: LocationProgress) -> None:
         self._progress = progress
-        with suppress(psycopg.Error):  # whoever needs the connection will notice
+        with suppress(PostroomError):  # whoever needs the connection will notice
             self._report.tell(self._connection, progress)

@@ -11,10 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psycopg
-
 from postroom.clock import system_clock
-from postroom.errors import PostroomError, StateError, Unavailable
+from postroom.errors import MessageBoxUnavailable, PostroomError, StateError, Unavailable
 from postroom.messagebox.configuration import Host, ReceiveLocation
 from postroom.messagebox.running_sinks import sinks_are_served
 from postroom.spark.bulk.files import BulkFiles
@@ -81,10 +79,10 @@ class PipelineOnce:
         try:
             self._run_once(location, stopping, watcher)
             problems = self._put_aside(location)
+        except MessageBoxUnavailable:
+            raise  # for every location
         except PostroomError as error:
             problems = [error]
-        except psycopg.OperationalError:
-            raise  # the MessageBox is away, for all of them
         except Exception as error:
             if has_died(self._session, within=_DEATH_SECONDS):
                 raise

@@ -11,8 +11,6 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psycopg
-
 from postroom.errors import Unavailable
 from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connection
@@ -86,7 +84,7 @@ class PipelineProcess:
                 self._connection = self._login.connect("pipeline")
             wanted = {location.location_id: location for location in served_now(self._connection, self._host)}
             throttle = read_throttle(self._connection, self._host.host_id)
-        except (psycopg.OperationalError, Unavailable) as error:
+        except Unavailable as error:
             _log.warning("the configuration cannot be read: %s", str(error).strip().replace("\n", " "))
             self._connection = None
             return
@@ -112,7 +110,7 @@ class PipelineProcess:
             return
         try:
             self._sinks.check(self._connection)
-        except psycopg.OperationalError as error:
+        except Unavailable as error:
             _log.warning("the sinks cannot be looked at: %s", str(error).strip().replace("\n", " "))
             self._connection = None
 

@@ -20,8 +20,6 @@ from functools import lru_cache
 from io import UnsupportedOperation
 from typing import TypeVar
 
-import psycopg
-
 from postroom.errors import MessageFailure, PostroomError, Unavailable
 from postroom.messagebox.connection import Connection
 from postroom.spark.login import Login
@@ -75,7 +73,7 @@ def attempt_alone(
     except MemoryError:
         raise  # the next attempt may kill the worker
     except Exception:
-        with suppress(psycopg.Error, PostroomError), login.connect("attempts") as connection:
+        with suppress(PostroomError), login.connect("attempts") as connection:
             undo(connection)
         raise
 

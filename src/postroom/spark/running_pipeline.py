@@ -10,12 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psycopg
-
-from postroom.errors import PostroomError, Unavailable
+from postroom.errors import MessageBoxUnavailable, PostroomError
 from postroom.messagebox.configuration import Host, host_named, receive_locations
 from postroom.messagebox.connection import connect
-from postroom.messagebox.permission import refusals_told, require_host
+from postroom.messagebox.permission import require_host
 from postroom.spark.bulk.once import Watcher
 from postroom.spark.login import Login
 from postroom.spark.pipeline_once import PipelineOnce, ended_early
@@ -55,7 +53,7 @@ def run_pipeline(
     Raises NotFound, NotAllowed or Unavailable if it cannot start, and Unavailable if Spark or the MessageBox dies.
     """
     stopping = stop or threading.Event()
-    with refusals_told(), connect(url, application_name="postroom pipeline") as connection:
+    with connect(url, application_name="postroom pipeline") as connection:
         host = host_named(connection, host_name)
     login = Login(url=url, user=host.role_name if as_role else None)
     with login.connect("pipeline") as connection:
@@ -68,12 +66,12 @@ def run_pipeline(
             name = f"pipeline-{host.name.lower()}"
             with _session(home, stopping, master=master, name=name, settings=settings) as session:
                 return _run_on_spark(session, host, login, home, once=once, stop=stopping, watcher=watcher)
-        except PostroomError:
-            raise
         except Exception as error:
+            if isinstance(error, MessageBoxUnavailable):
+                error.hint = "Run it again when the MessageBox answers. It continues where it was; nothing comes twice."
+            elif isinstance(error, PostroomError):
+                raise
             if not stopping.wait(_SIGNAL_SECONDS):
-                if isinstance(error, psycopg.OperationalError):
-                    raise _without_messagebox(error) from error
                 raise
             if once:
                 raise ended_early() from error
@@ -100,14 +98,6 @@ def _run_on_spark(
     return PipelineProcess(session, host, login=login, home=home).run(stop)
 
 
-def _without_messagebox(error: psycopg.OperationalError) -> Unavailable:
-    return Unavailable(
-        "The MessageBox does not answer any more.",
-        why=reason_of(error),
-        hint="Run it again when it does; it goes on where it was, and nothing comes twice.",
-    )
-
-
 class _Ended(Exception):
     """Spark did not start, because it was told to end meanwhile."""
 
@@ -126,7 +116,7 @@ def _session(
         raise
     try:
         yield session
-    except (PostroomError, psycopg.OperationalError):
+    except PostroomError:
         raise
     except Exception as error:
         if not stop.wait(_SIGNAL_SECONDS) and has_died(session, within=_DEATH_SECONDS):

@@ -12,7 +12,7 @@ from postroom.agent.message_batch import MAX_CALLS, MessageBatch
 from postroom.agent.publishing import MessageAgent, Outbox
 from postroom.agent.routing import RoutingTable
 from postroom.agent.wake_up import WakeUp
-from postroom.errors import PublishFailed
+from postroom.errors import MessageBoxUnavailable, PublishFailed
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ServiceClass
@@ -172,7 +172,7 @@ def test_a_connection_that_is_cut_before_the_commit_leaves_nothing(
         complete(connection, claimed)
         outbox.publish(*(message("EU") for _ in range(count)))
 
-    with dying_before_commit(box, MessageBatch), pytest.raises(psycopg.OperationalError):
+    with dying_before_commit(box, MessageBatch), pytest.raises(MessageBoxUnavailable):
         agent.transaction(answer)
     assert (box.queued(), box.count("spool")) == ({"Orders": 1}, 1)
     with connect(box.url, user=box.host().role_name) as connection:

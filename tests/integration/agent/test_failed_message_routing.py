@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import NamedTuple
 
-import psycopg
 import pytest
 
 from postroom import pipelines
@@ -13,7 +12,7 @@ from postroom.agent.batch import DocumentBatch
 from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import Received, Receiver
 from postroom.agent.routing import RoutingTable
-from postroom.errors import StateError
+from postroom.errors import MessageBoxUnavailable, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
@@ -198,7 +197,7 @@ def test_a_transaction_that_dies_before_its_commit_leaves_neither_error_nor_rece
     with (
         connect(box.url, user=box.host().role_name) as connection,
         dying_before_commit(box, DocumentBatch),
-        pytest.raises(psycopg.Error),
+        pytest.raises(MessageBoxUnavailable),
     ):
         Receiver(connection, RoutingTable()).receive(location, [whole])
     assert (box.count("spool"), box.count("receipts"), box.count("instances")) == (0, 0, 0)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from postroom.agent.receiving import Receiver
+from postroom.errors import MessageBoxUnavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim
@@ -103,9 +103,9 @@ def test_an_attempt_that_the_worker_survives_is_not_counted(
     fail_with: Callable[[BaseException | None], None],
 ) -> None:
     drop(claimer, clock, folder)
-    fail_with(psycopg.OperationalError("the connection is lost"))
+    fail_with(MessageBoxUnavailable("the connection is lost"))
     for _ in range(2 * MAX_ATTEMPTS):
-        with pytest.raises(psycopg.OperationalError):
+        with pytest.raises(MessageBoxUnavailable):
             task.receive(claimed(), isolated=True)
     assert attempts_in(box) == 0
     # The next worker may not survive a lack of memory.

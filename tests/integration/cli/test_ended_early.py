@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-import psycopg
 import pytest
 from py4j.protocol import Py4JError
 
-from postroom.errors import Unavailable
+from postroom.errors import MessageBoxUnavailable, Unavailable
 from postroom.spark import running_pipeline, session
 from tests.integration.cli.conftest import Ran, Run
 
@@ -126,12 +125,13 @@ def test_a_messagebox_that_goes_away_in_the_middle(
     applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch, number: int | None
 ) -> None:
     with_session(monkeypatch, GoneSession(lambda: None))
-    lost = psycopg.OperationalError("the connection is lost\nand more")
+    lost = MessageBoxUnavailable("The MessageBox does not answer any more.")
     fails_with(monkeypatch, "postroom.spark.pipeline_once.served_now", lost, number)
     ran = run_in(home, applied)
     assert ran.code == 6
     assert says_that_it_was_ended(ran) == (number is not None)
     assert ("The MessageBox does not answer any more." in ran.err) == (number is None)
+    assert ("continues where it was" in ran.err) == (number is None)
 
 
 def test_what_is_wrong_with_postroom_is_still_told(applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

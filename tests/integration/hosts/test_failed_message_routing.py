@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-import psycopg
 import pytest
 
 import tests
@@ -16,12 +15,12 @@ from postroom.adapters import Attempt
 from postroom.agent.error_reports import Failure
 from postroom.agent.failed_messages import ErrorMessage, FailedMessages
 from postroom.clock import system_clock
-from postroom.errors import DeliveryRefused
+from postroom.errors import ClaimLost, DeliveryRefused, MessageBoxUnavailable
 from postroom.message import FRAGMENT_SIZE, Context, Message, Part
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.jobs import run_all_jobs_once
-from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues
+from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from postroom.operations.instances.changes import resume
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
@@ -258,7 +257,7 @@ def test_killed_between_the_error_message_and_the_commit(box: Box) -> None:
 
     with connect(box.url, user=box.host().role_name) as connection:
         claimed = claim(box, connection)
-        with dying_before_commit(box, ErrorMessage), pytest.raises(psycopg.OperationalError):
+        with dying_before_commit(box, ErrorMessage), pytest.raises(MessageBoxUnavailable):
             FailedMessages(HostQueues("Default")).route(connection, claimed, failure(claimed))
     assert (box.count("spool"), box.count("work_queue"), box.count("suspended_queue")) == (1, 1, 0)
     with connect(box.url, user=box.host().role_name) as connection:
@@ -314,7 +313,7 @@ class Trouble(FailedMessages):
 def test_when_the_database_is_in_trouble_it_is_tried_again(
     box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trouble = Trouble(psycopg.OperationalError("no space left on device"))
+    trouble = Trouble(MessageBoxUnavailable("no space left on device"))
     monkeypatch.setattr("postroom.hosts.messaging.endpoint_manager.FailedMessages", lambda queues: trouble)
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS)

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from psycopg import errors as pg
 
 from postroom import Application, adapters
 from postroom.adapters import ReceiveAdapter
-from postroom.errors import DefinitionRefused
+from postroom.errors import DefinitionRefused, MissingReference
 from postroom.message import Context
 from postroom.messagebox import inbox
 from postroom.messagebox.check import find_violations
@@ -109,7 +108,7 @@ def test_what_comes_after_the_removal_is_refused(connection: Connection, other: 
     def come() -> None:
         try:
             take_in(other)
-        except pg.ForeignKeyViolation as error:
+        except MissingReference as error:
             refused.append(error)
 
     coming = threading.Thread(target=come)

@@ -9,16 +9,14 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from postroom.adapters import AnySink, SparkSink
-from postroom.errors import DeliveryRefused
+from postroom.errors import ClaimLost, DeliveryRefused, MessageBoxUnavailable
 from postroom.maps import Xslt
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Message
 from postroom.messagebox.check import check
-from postroom.messagebox.queues import ClaimLost
 from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
 from postroom.operations.instances import changes as instance_changes
 from postroom.pipelines.definitions import FORMAT_SECONDS
@@ -154,9 +152,9 @@ def opened(box: Box, home: Path) -> tuple[SinkBatch, SinkTask]:
 
 def test_an_attempt_that_the_worker_survives_is_not_counted(box: Box, tmp_path: Path, fail_with: FailWith) -> None:
     batch, task = opened(box, tmp_path)
-    fail_with(psycopg.OperationalError("the connection is lost"))
+    fail_with(MessageBoxUnavailable("the connection is lost"))
     for _ in range(2 * MAX_ATTEMPTS):
-        with pytest.raises(psycopg.OperationalError):
+        with pytest.raises(MessageBoxUnavailable):
             task.read(box.connection, batch.seqs, isolated=True)
     assert attempts_in(box) == []
     # The next worker may not survive a lack of memory.

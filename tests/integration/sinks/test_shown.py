@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from psycopg import errors
 
 from postroom.adapters import SparkSink, SparkTable
+from postroom.errors import NotAllowed
 from postroom.messagebox.configuration import send_ports
 from postroom.messagebox.connection import connect
 from postroom.messagebox.running_sinks import SinkReport, sinks_are_served
@@ -76,7 +76,7 @@ def test_a_host_tells_of_its_own_sinks_only(box: Box) -> None:
     other = box.add_host("Other")
     with connect(box.url, user=other.role_name) as connection:
         SinkReport(port_of(box)).writes(connection)
-        with pytest.raises(errors.InsufficientPrivilege):
+        with pytest.raises(NotAllowed):
             connection.execute("DELETE FROM management.running_sinks")
     assert box.count("running_sinks") == 0
     with connect(box.url, user=box.host().role_name) as connection:

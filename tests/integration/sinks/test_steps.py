@@ -17,14 +17,13 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from postroom.adapters import AnySink, SparkSink, SparkTable
-from postroom.errors import Unavailable
+from postroom.errors import ClaimLost, Unavailable
 from postroom.maps import Xslt
 from postroom.maps.outbound import map_message
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
-from postroom.messagebox.queues import ClaimLost
 from postroom.spark.sinks import task
 from postroom.spark.sinks.files import LocalTarget
 from postroom.spark.sinks.merge import merge_statement

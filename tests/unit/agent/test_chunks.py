@@ -9,7 +9,6 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-import psycopg
 import pytest
 
 from postroom.agent.chunks import Chunk, chunks_of, held_chunks
@@ -66,7 +65,6 @@ def test_what_stands_before_it_in_a_recoverable_one_is_published() -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        psycopg.OperationalError("the server is gone"),
         Unavailable("The MessageBox is gone."),
         OSError(errno.ENOSPC, "No space left on device"),
         FileNotFoundError(errno.ENOENT, "No such file or directory"),

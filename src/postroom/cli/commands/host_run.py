@@ -23,11 +23,11 @@ def run(frame: Frame, name: str) -> None:
     from postroom.hosts import run_host
     from postroom.messagebox.configuration import host_named
     from postroom.messagebox.connection import connect
-    from postroom.messagebox.permission import refusals_told, require_host
+    from postroom.messagebox.permission import require_host
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with frame.messagebox() as url:
-        with refusals_told(), connect(url) as connection:
+        with connect(url) as connection:
             host = host_named(connection, name)
             require_host(connection, host)
         name = host.name

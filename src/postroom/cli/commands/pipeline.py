@@ -43,12 +43,12 @@ def run(frame: Frame, host: str, master: str | None, settings: dict[str, str], o
     from postroom.cli.bulk_bar import bulk_bar
     from postroom.messagebox.configuration import host_named
     from postroom.messagebox.connection import connect
-    from postroom.messagebox.permission import refusals_told, require_host
+    from postroom.messagebox.permission import require_host
     from postroom.spark.running_pipeline import run_pipeline
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with frame.messagebox() as url:
-        with refusals_told(), connect(url) as connection:
+        with connect(url) as connection:
             served = host_named(connection, host)
             require_host(connection, served)
         host = served.name

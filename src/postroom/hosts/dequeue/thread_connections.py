@@ -5,17 +5,9 @@ from __future__ import annotations
 import threading
 import uuid
 
-import psycopg
-
-from postroom.errors import Unavailable
+from postroom.errors import ReadInterrupted, Unavailable
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, StoredPart
-
-
-class ReadInterrupted(Unavailable):
-    """The MessageBox was lost in the middle of reading a message; nothing is wrong with the message."""
-
-    code = "READ_INTERRUPTED"
 
 
 class ThreadConnections:
@@ -37,7 +29,7 @@ class ThreadConnections:
     def parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
         try:
             return self._queues.parts(self._to_read(), claimed.claim_id, claimed.message_id)
-        except (psycopg.OperationalError, Unavailable) as error:
+        except Unavailable as error:
             raise ReadInterrupted("The parts of the message could not be read.", why=str(error)) from error
 
     def fragments(
@@ -47,7 +39,7 @@ class ThreadConnections:
             return self._queues.fragments(
                 self._to_read(), claimed.claim_id, claimed.message_id, part_id, start=start, count=count
             )
-        except (psycopg.OperationalError, Unavailable) as error:
+        except Unavailable as error:
             raise ReadInterrupted("The body of the message could not be read.", why=str(error)) from error
 
     def _to_read(self) -> Connection:

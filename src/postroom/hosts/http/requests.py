@@ -9,13 +9,11 @@ import math
 import uuid
 from collections.abc import Iterator, Mapping
 
-import psycopg
-
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.http.server import Answer, Request, RequestFailed, refusal
 from postroom.agent.identity import interchange_for_key
 from postroom.clock import Clock, system_clock
-from postroom.errors import BadValue, Unavailable
+from postroom.errors import BadValue, MissingReference, NotAllowed, Unavailable
 from postroom.hosts.http.shared_connections import SharedConnections
 from postroom.message import Body, Context
 from postroom.messagebox import inbox
@@ -61,11 +59,11 @@ class HttpRequests:
             if throttle is not None:
                 return _later(f"The MessageBox is busy: {throttle.reason}.", max(1, math.ceil(throttle.delay)))
             return self._accept(location, request)
-        except (psycopg.OperationalError, Unavailable):
+        except Unavailable:
             return _later("The MessageBox cannot be reached.", _AWAY_SECONDS)
-        except psycopg.errors.InsufficientPrivilege:
+        except NotAllowed:
             return _later("This receive location has moved to another host.", _AWAY_SECONDS)
-        except psycopg.errors.ForeignKeyViolation:
+        except MissingReference:
             return refusal(404, f"There is no receive location at {request.path} any more.")
 
     def _current_throttle(self) -> Throttle | None:

@@ -6,8 +6,6 @@ import queue
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import psycopg
-
 from postroom.errors import Unavailable
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
 
@@ -52,6 +50,6 @@ def _answering(lazy: LazyConnection) -> Connection:
         connection = lazy.get()
         connection.execute("SELECT 1")
         return connection
-    except psycopg.OperationalError:
+    except Unavailable:
         lazy.close()
         return lazy.get()

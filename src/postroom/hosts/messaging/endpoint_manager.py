@@ -7,22 +7,20 @@ import uuid
 from collections.abc import Sequence
 from datetime import timedelta
 
-import psycopg
-
 from postroom.adapters import Attempt
 from postroom.agent.error_reports import Failure, type_in
 from postroom.agent.failed_messages import FailedMessages
 from postroom.agent.reports import Unroutable
 from postroom.agent.resuming import ResumedInbound
 from postroom.clock import Clock, system_clock
-from postroom.errors import PostroomError, Unavailable
+from postroom.errors import ClaimLost, PostroomError, ReadInterrupted, Unavailable, is_environment_error
 from postroom.hosts.dequeue.outcomes import Outcome, Verdict
-from postroom.hosts.dequeue.thread_connections import ReadInterrupted, ThreadConnections
+from postroom.hosts.dequeue.thread_connections import ThreadConnections
 from postroom.hosts.messaging.send_ports import OpenSendPort, OpenSendPorts
 from postroom.messagebox.bodies import message_of
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues, Retry, Suspension
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, Suspension
 from postroom.messagebox.stored_context import StoredContext
 from postroom.messagebox.writing import Task
 
@@ -115,9 +113,9 @@ class EndpointManager:
             routed = self._failed_messages.route(connections.writing(), claimed, failure)
         except ClaimLost:
             return Verdict.DISCARD
-        except (psycopg.OperationalError, Unavailable) as error:
-            return _after_trouble(error)
-        except Exception:
+        except Exception as error:
+            if is_environment_error(error):
+                return _after_trouble(error)
             _log.exception("the error message about instance %s could not be published", claimed.instance_id)
             return otherwise
         return Verdict.SETTLED if routed else otherwise
@@ -133,9 +131,9 @@ class EndpointManager:
             self._resumed.handle(connections.writing(), claimed, message_of(claimed, connections), complete)
         except ClaimLost:
             return Verdict.DISCARD
-        except (psycopg.OperationalError, Unavailable) as error:
-            return _after_trouble(error)
         except Exception as error:
+            if is_environment_error(error):
+                return _after_trouble(error)
             return self._failed_again(claimed, connections, error)
         return Verdict.SETTLED
 
@@ -176,7 +174,7 @@ def _port_is_gone(claimed: ClaimedMessage) -> Suspension:
 def _failed(port: OpenSendPort, claimed: ClaimedMessage, error: Exception) -> Outcome:
     """A failed attempt: tried again while the port's policy allows and trying again can help, otherwise suspended."""
     code, description = _reason(error, f"send port {port.port.name}")
-    terminal = isinstance(error, PostroomError) and not error.transient
+    terminal = isinstance(error, PostroomError) and not error.can_retry
     if not terminal and claimed.attempt < port.port.retry_count:
         return Retry(delay=port.port.retry_interval, code=code, description=description)
     adapter, uri = port.endpoint(claimed.context)
@@ -184,7 +182,7 @@ def _failed(port: OpenSendPort, claimed: ClaimedMessage, error: Exception) -> Ou
 
 
 def _after_trouble(error: Exception) -> Retry:
-    """The database, not the message: once more, but not at once and without end while a disk is full."""
+    """Retry the work without limit, after a pause: the environment caused the error, not the message."""
     return Retry(delay=_AFTER_TROUBLE, code=Unavailable.code, description=str(error)[:_LONGEST_DESCRIPTION])
 
 
@@ -197,7 +195,7 @@ def _where_it_came_in(connections: ThreadConnections, location_id: uuid.UUID | N
         return None
     try:
         return next((one for one in receive_locations(connections.writing()) if one.location_id == location_id), None)
-    except (psycopg.Error, Unavailable):
+    except PostroomError:
         _log.warning("the receive location %s could not be read", location_id)
         return None
 

@@ -13,7 +13,6 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
-from psycopg import errors as pg
 from psycopg.types.json import Jsonb
 
 from postroom.application import (
@@ -22,7 +21,7 @@ from postroom.application import (
     SendPortDefinition,
     SendPortGroupDefinition,
 )
-from postroom.errors import DefinitionRefused, Problem
+from postroom.errors import DefinitionRefused, LockTimeout, Problem
 from postroom.filters.authorisation import ApplicationProperties
 from postroom.messagebox.configuration import (
     PortState,
@@ -131,7 +130,7 @@ def _taken_in_since(
         try:
             with connection.transaction():
                 connection.execute("SELECT FROM receive_locations WHERE name = %s FOR UPDATE NOWAIT", (name,))
-        except pg.LockNotAvailable:
+        except LockTimeout:
             busy[name] = 1
     counted: dict[str, int] = dict(connection.execute(statement("queries/unfinished_files")).fetchall())
     return tuple(removal_problems(definition, replace(deployed, unfinished_files=busy | counted)))

@@ -16,8 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psycopg
-
 from postroom.backoff import Backoff
 from postroom.errors import Unavailable
 from postroom.messagebox.configuration import hosts, receive_locations, send_ports
@@ -160,7 +158,7 @@ class Supervisor:
         known = {child.name for child in self._children}
         try:
             self._children += [child for child in self._wanted() if child.name not in known]
-        except (Unavailable, psycopg.OperationalError) as error:
+        except Unavailable as error:
             self._say(f"The MessageBox does not answer: {str(error).splitlines()[0]}")
 
     def _wanted(self) -> list[_Child]:
@@ -193,7 +191,7 @@ class Supervisor:
         try:
             with connect(self.url, application_name="postroom up") as connection:
                 told = told_of_locations(connection)
-        except (Unavailable, psycopg.OperationalError):
+        except Unavailable:
             return  # told by those who look after it
         for name, (state, words) in sorted(told.items()):
             if self._told.get(name) is not state:

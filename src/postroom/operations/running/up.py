@@ -13,7 +13,6 @@ from postroom.errors import StateError
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import migrate
-from postroom.messagebox.permission import refusals_told
 from postroom.operations.deployment.apply import apply
 from postroom.operations.receiving import make_watched_folders
 from postroom.operations.running.supervisor import Say, SparkOptions, Supervisor
@@ -41,12 +40,11 @@ def _apply(
     spark: SparkOptions,
     say: Say,
 ) -> Supervisor:
-    with refusals_told():
-        migrate(url)
-        with connect(url, application_name="postroom apply") as connection:
-            apply(connection, definition, home=home)
-            for problem in make_watched_folders(connection, home):
-                say(problem)
+    migrate(url)
+    with connect(url, application_name="postroom apply") as connection:
+        apply(connection, definition, home=home)
+        for problem in make_watched_folders(connection, home):
+            say(problem)
     say(f"Application {definition.name} is deployed")
     return Supervisor(url, home, server=server, spark=spark, say=say)
 

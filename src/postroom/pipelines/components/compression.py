@@ -9,12 +9,11 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, cast
 
-from postroom.errors import PipelineFailure
+from postroom.errors import PipelineFailure, is_environment_error
 from postroom.message import CHUNK_SIZE, Body, Message
 from postroom.pipelines.body_file import BodyFile
 from postroom.pipelines.components.contract import Decoder
 from postroom.pipelines.spooled import spool
-from postroom.pipelines.world import is_of_the_world
 
 #: As much as BizTalk's own pipelines take in (LRG-01).
 MAX_SIZE = 4 << 30
@@ -126,7 +125,7 @@ class Zip(_Expanding):
         except PipelineFailure:
             raise
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-            if is_of_the_world(error):
+            if is_environment_error(error):
                 raise
             why = f"{str(error) or 'It ends too early'}."
             raise PipelineFailure("The content is not a zip archive, or damaged.", why=why, hint=_AGAIN) from None

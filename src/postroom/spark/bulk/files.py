@@ -15,13 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-
 from postroom.agent.receipts import read_progress
+from postroom.errors import Fault, PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.spark.bulk.counting import RowCounts
-from postroom.spark.bulk.job_failure import is_about_files
 from postroom.spark.bulk.reading import Reading, read_files, rows_pipeline, rows_reader, session_for
 from postroom.spark.bulk.task import TALLY_SCHEMA, BulkTask
 from postroom.spark.bulk.undecoded import TextEncoding
@@ -29,7 +27,7 @@ from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim, ClaimState
 from postroom.spark.intake.finishing import finish, is_unchanged
 from postroom.spark.login import Login
-from postroom.spark.reasons import reason_of
+from postroom.spark.reasons import fault_of, reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -143,10 +141,10 @@ class BulkFiles:
         try:
             tallies = self._run(group)
         except Exception as error:
-            with suppress(psycopg.Error):
+            with suppress(PostroomError):
                 for claim in group:
                     self._rows.catch_up(connection, claim.interchange_id)
-            if self._cancelled.is_set() or not is_about_files(error):
+            if self._cancelled.is_set() or fault_of(error) is Fault.ENVIRONMENT:
                 raise
             if len(group) > 1:
                 # One of them is to blame. The others must not wait for it.

@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psycopg
-
 from postroom.background_loop import BackgroundLoop
 from postroom.backoff import Backoff
 from postroom.clock import Clock, system_clock
@@ -73,7 +71,7 @@ class RunningBulk(RunningLocation):
         now = time.monotonic()
         if self._files.is_busy and now >= self._look_at:
             self._look_at = now + _PROGRESS_SECONDS
-            with suppress(psycopg.Error, PostroomError), self._login.connect("progress") as connection:
+            with suppress(PostroomError), self._login.connect("progress") as connection:
                 self._seen = self._meter.look(connection, now)
                 if now >= self._tell_at:
                     self._tell_at = now + _TELL_SECONDS
@@ -95,7 +93,7 @@ class RunningBulk(RunningLocation):
 
     def _wait_until_published(self) -> None:
         deadline = time.monotonic() + _DRAIN_SECONDS
-        with suppress(psycopg.Error, PostroomError), self._login.connect("drain") as connection:
+        with suppress(PostroomError), self._login.connect("drain") as connection:
             while time.monotonic() < deadline and not self._files.stopped_by:
                 if is_drained(connection, self.location) or self._hurrying.wait(0.05):
                     return
@@ -126,7 +124,7 @@ class RunningBulk(RunningLocation):
         except Exception as error:
             self._jobs_connection.close()
             self._failure = reason_of(error)
-            if isinstance(error, psycopg.OperationalError | PostroomError):
+            if isinstance(error, PostroomError):
                 raise
             self._failure = f"a job failed: {self._failure}"
             raise Unavailable("A job failed.", why=reason_of(error)) from error

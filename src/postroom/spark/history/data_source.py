@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import psycopg
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -171,10 +170,10 @@ class HistoryReader(DataSourceReader):
                 # Whoever may not read it is told so now, and not by each of the tasks.
                 connection.execute(*self._query(Range(None, None), limit="LIMIT 0"))
                 bounds = self._table.bounds(connection, self._partitions)
-            except psycopg.errors.InsufficientPrivilege as error:
+            except NotAllowed as error:
                 raise NotAllowed(
                     f"The login may not read the {self._table.name}.",
-                    why=str(error).strip().partition("\n")[0],
+                    why=error.why,
                     hint="Administrators may read messages and contexts, operators queues (docs/how-to/security.md).",
                 ) from error
         return [Range(start, end) for start, end in zip([None, *bounds], [*bounds, None], strict=True)]

@@ -13,12 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psycopg
-
 from postroom.background_loop import BackgroundLoop
 from postroom.backoff import Backoff
 from postroom.clock import Clock, system_clock
-from postroom.errors import PostroomError
+from postroom.errors import MessageBoxUnavailable, PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, LazyConnection
 from postroom.messagebox.running_locations import LocationProgress, LocationReport, LocationState
@@ -121,7 +119,7 @@ class RunningLocation:
 
     def _wait_until_published(self) -> None:
         deadline = time.monotonic() + _DRAIN_SECONDS
-        with suppress(psycopg.Error, PostroomError), self._login.connect("drain") as connection:
+        with suppress(PostroomError), self._login.connect("drain") as connection:
             while time.monotonic() < deadline and self._query is not None and self._query.isActive:
                 self._count()
                 if is_drained(connection, self.location) or self._hurrying.wait(0.05):
@@ -165,7 +163,7 @@ class RunningLocation:
         return True
 
     def _has_published_all(self) -> bool:
-        with suppress(psycopg.Error, PostroomError), self._login.connect("drain") as connection:
+        with suppress(PostroomError), self._login.connect("drain") as connection:
             return not self.location.adapter.is_row_stream and is_drained(connection, self.location)
         return False
 
@@ -211,7 +209,7 @@ class RunningLocation:
             if self._intake is None:
                 self._intake = taking_in(connection, self.location, self._home, self._clock)
             scan = self._intake.scan()
-        except psycopg.Error:
+        except MessageBoxUnavailable:
             raise  # the failure cannot be reported over this connection
         except Exception as error:
             self._claim_failure = f"nothing can be taken in: {reason_of(error)}"
@@ -229,7 +227,7 @@ class RunningLocation:
         self._intake_loop.stop()
         self._intake_loop.join()
         if self._intake is not None:
-            with suppress(psycopg.Error, PostroomError):
+            with suppress(PostroomError):
                 self._report.end(self._intake_connection.get(), self.location.location_id)
                 self._intake.release()
         self._intake = None

@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-import psycopg
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
@@ -139,7 +138,7 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = None if isinstance(limit, ReadAllAvailable) else self._settings.max_rows
         try:
             number = self._query(lambda connection: self._next(connection, after, most))
-        except (psycopg.OperationalError, Unavailable):
+        except Unavailable:
             if self._target is not None:
                 raise
             # The MessageBox is away, so nothing can be claimed or published. The stream asks again in a moment.
@@ -188,7 +187,7 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Run a query, a second time over a new connection if the first one is broken."""
         try:
             return query(self._connection.get())
-        except psycopg.OperationalError:
+        except Unavailable:
             self._connection.close()
         return query(self._connection.get())
 

@@ -15,25 +15,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-import psycopg
 import pyarrow as pa
 
 from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import Received
 from postroom.agent.unforeseen import unforeseen
-from postroom.errors import PipelineFailure
+from postroom.errors import PipelineFailure, is_environment_error
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.pipelines.world import is_of_the_world
 from postroom.spark.executor import Executor, drop_executor, executor_for, pace_of
 from postroom.spark.login import Login
 from postroom.spark.poison_messages import GRACE, attempt_alone, guard_worker, worker_death
 from postroom.spark.receive.tally import tally_of
 
 _log = logging.getLogger(__name__)
-
-#: Errors of the database that are caused by the content of one interchange and would occur again with it.
-_ABOUT_CONTENT = (psycopg.DataError, psycopg.IntegrityError)
 
 
 class Identified(Protocol):
@@ -178,7 +173,7 @@ class ReceiveTask:
         try:
             return receive(items)
         except Exception as error:
-            if not _is_about_content(error):
+            if is_environment_error(error):
                 raise
             if len(items) > 1:
                 each = [self._receive_all(executor, [item], receive) for item in items]
@@ -208,14 +203,7 @@ class ReceiveTask:
         try:
             return executor.receiver.refuse(self.location, source.interchange(item), unforeseen(error))
         except Exception as another:
-            if not _is_about_content(another):
+            if is_environment_error(another):
                 raise
         source.quarantine(connection, item, error)
         return None
-
-
-def _is_about_content(error: Exception) -> bool:
-    """Return True if an interchange caused the error, not the MessageBox or the machine."""
-    if isinstance(error, psycopg.Error):
-        return isinstance(error, _ABOUT_CONTENT)
-    return not is_of_the_world(error)

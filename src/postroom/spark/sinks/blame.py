@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import psycopg
-
-from postroom.errors import DeliveryRefused, MessageFailure, StateError
-from postroom.pipelines.world import is_of_the_world
+from postroom.errors import DeliveryRefused, MessageFailure, StateError, is_environment_error
 
 _LONGEST = 300
 
@@ -15,7 +12,7 @@ def failure_of(error: Exception) -> MessageFailure:
     attempt at the batch, of which nothing is lost."""
     if isinstance(error, MessageFailure):
         return error
-    if isinstance(error, psycopg.Error | OSError | StateError) or is_of_the_world(error):
+    if isinstance(error, OSError | StateError) or is_environment_error(error):
         raise error
     if isinstance(error, RecursionError):
         return DeliveryRefused(

@@ -21,11 +21,11 @@ from typing import Protocol
 from postroom.adapters import AnySink
 from postroom.adapters.kinds import load_port_adapter
 from postroom.clock import system_clock
-from postroom.errors import DefinitionError, DeliveryFailure, PostroomError
+from postroom.errors import ClaimLost, DefinitionError, DeliveryFailure, PostroomError
 from postroom.maps.port_maps import NO_MAPS
 from postroom.messagebox.configuration import Host, SendPort, send_ports
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import ClaimLost, Retry, Suspension
+from postroom.messagebox.queues import Retry, Suspension
 from postroom.messagebox.running_sinks import SinkReport
 from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
 from postroom.spark.login import Login
@@ -189,7 +189,7 @@ class Drain:
         failure = _failure(error)
         _log.warning("%s: %s", port.name if port else batch.batch_id, reason_of(failure))
         retries: dict[int, Retry] = {}
-        if port is not None and failure.transient:
+        if port is not None and failure.can_retry:
             retry = Retry(delay=port.retry_interval, code=failure.code, description=_told(failure, _AGAIN))
             tries = zip(batch.seqs, batch.tries, strict=True)
             retries = dict.fromkeys([seq for seq, tried in tries if tried < port.retry_count], retry)

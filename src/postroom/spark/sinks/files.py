@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from postroom.clock import system_clock
-from postroom.messagebox.queues import ClaimLost
+from postroom.errors import ClaimLost
 from postroom.messagebox.sink_batches import SinkBatch
 
 if TYPE_CHECKING:

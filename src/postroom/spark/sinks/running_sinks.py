@@ -14,10 +14,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psycopg
-
 from postroom.adapters import AnySink
-from postroom.errors import PostroomError, StateError
+from postroom.errors import MessageBoxUnavailable, PostroomError, StateError
 from postroom.messagebox.configuration import Host, send_ports
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.running_sinks import sinks_are_served
@@ -86,6 +84,8 @@ class Sinks:
             port = next(iter(send_ports(connection, ids=[port_id])), None)
             try:
                 self._drain_to_the_end(port_id, port.name if port else str(port_id), stopping)
+            except MessageBoxUnavailable:
+                raise  # for every sink
             except PostroomError as error:
                 _log.warning("%s", str(error).replace("\n", " "))
                 problems.append(error)
@@ -98,8 +98,8 @@ class Sinks:
                 raise served_by_another(name)
             try:
                 drained = self._drain.drain_what_waits(connection, port_id, stopping)
-            except (PostroomError, psycopg.OperationalError):
-                raise  # the latter: the MessageBox is away
+            except PostroomError:
+                raise
             except Exception as error:
                 if self._writer.has_died():
                     raise
@@ -129,7 +129,7 @@ class Sinks:
                     pass
         except Exception as error:
             self._not_before[port_id] = time.monotonic() + _PAUSE_SECONDS
-            expected = isinstance(error, psycopg.OperationalError | PostroomError)
+            expected = isinstance(error, PostroomError)
             _log.warning("sink %s: %s", port_id, reason_of(error), exc_info=None if expected else error)
 
     def _drain_one(self, connection: Connection, port_id: uuid.UUID) -> bool:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from postroom.errors import DefinitionError, DeliveryRefused, MessageFailure, Unavailable
+from postroom.errors import DatabaseError, DefinitionError, DeliveryRefused, Unavailable
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
 from postroom.spark.sinks.blame import failure_of
@@ -27,8 +27,6 @@ WRITTEN_SCHEMA = "written long"
 _WRITTEN = pa.schema([("written", pa.int64())])
 
 _KEY = "message_id"
-#: What may be about one row; anything else is about the target.
-_ABOUT_ROWS = (psycopg.DataError, psycopg.IntegrityError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,16 +42,27 @@ class Table:
 
     @contextmanager
     def connected(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
-        try:
-            connection = psycopg.connect(
+        with (
+            self._translated_errors(),
+            psycopg.connect(
                 self.url, autocommit=True, connect_timeout=10, application_name="postroom table"
-            )
-        except psycopg.OperationalError as error:
-            raise Unavailable(
-                f"The database of the table {self.name} cannot be reached.", why=str(error).strip().splitlines()[0]
-            ) from error
-        with connection:
+            ) as connection,
+        ):
             yield connection
+
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        """Translate what psycopg raises in the block: it is about a row, or about the target."""
+        try:
+            yield
+        except psycopg.Error as error:
+            why = str(error).strip().partition("\n")[0]
+            if isinstance(error, psycopg.DataError | psycopg.IntegrityError):
+                hint = "Correct the message or the table, and resume the instance."
+                raise DeliveryRefused(f"The table {self.name} refuses the row.", why=why, hint=hint) from error
+            if isinstance(error, psycopg.OperationalError):
+                raise Unavailable(f"The database of the table {self.name} is not available.", why=why) from error
+            raise DatabaseError(f"The table {self.name} cannot be written.", why=why) from error
 
     def prepare(self, schema: pa.Schema) -> None:
         """Makes the table if it is not there. One that is there needs the columns, and message_id to be unique."""
@@ -78,9 +87,9 @@ class Table:
     def merge(
         self, connection: psycopg.Connection[tuple[Any, ...]], names: Sequence[str], rows: Sequence[Mapping[str, Any]]
     ) -> int:
-        """Adds those rows that are not there yet, all or none; says how many that were."""
+        """Add the rows that are not there yet, all or none. Return how many were added."""
         columns = sql.SQL(", ").join(map(sql.Identifier, names))
-        with connection.transaction():
+        with self._translated_errors(), connection.transaction():
             connection.execute(
                 sql.SQL("CREATE TEMP TABLE postroom_staging ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
                     columns, self.identifier
@@ -131,23 +140,13 @@ class TableTask:
         try:
             return self.table.merge(target, self.task.rows.schema.names, rows)
         except Exception as error:
-            refusal = self._refusal(error)
+            refusal = failure_of(error)
             if len(rows) == 1:
                 self.task.put_aside(connection, messages[0], refusal)
                 return 0
         half = len(rows) // 2
         first = self._merge(target, rows[:half], messages[:half], connection)
         return first + self._merge(target, rows[half:], messages[half:], connection)
-
-    def _refusal(self, error: Exception) -> MessageFailure:
-        """What to say of the one row that it is about. Raises what is about the target again."""
-        if not isinstance(error, _ABOUT_ROWS):
-            return failure_of(error)
-        return DeliveryRefused(
-            f"The table {self.table.name} refuses the row.",
-            why=str(error).strip().partition("\n")[0],
-            hint="Mend the message, or the table, and resume the instance.",
-        )
 
 
 _TYPES = (

@@ -16,13 +16,13 @@ import pyarrow as pa
 from postroom.agent.error_reports import Failure, type_in
 from postroom.agent.failed_messages import FailedMessages
 from postroom.clock import system_clock
-from postroom.errors import DeliveryRefused, MessageFailure
+from postroom.errors import ClaimLost, DeliveryRefused, MessageFailure
 from postroom.maps.outbound import map_message
 from postroom.maps.port_maps import NO_MAPS, PortMaps
 from postroom.message import Message
 from postroom.messagebox.bodies import message_of
 from postroom.messagebox.connection import Connection, transaction
-from postroom.messagebox.queues import ClaimedMessage, ClaimLost, HostQueues, StoredPart, Suspension
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, StoredPart, Suspension
 from postroom.messagebox.sink_batches import SinkMessage, SinkQueue
 from postroom.pipelines.definitions import FORMAT_SECONDS
 from postroom.spark.login import Login

@@ -1,0 +1,69 @@
+"""The failure model: what caused an error, and whether a retry can help."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from postroom.errors import (
+    ClaimLost,
+    DatabaseError,
+    DefinitionError,
+    DeliveryFailure,
+    Fault,
+    MessageFailure,
+    NotAllowed,
+    PipelineFailure,
+    PostroomError,
+    StorageFailure,
+    Unavailable,
+    is_environment_error,
+)
+
+
+def subclasses(kind: type[PostroomError]) -> list[type[PostroomError]]:
+    return [kind, *(each for direct in kind.__subclasses__() for each in subclasses(direct))]
+
+
+def test_everything_that_is_unavailable_is_transient_and_no_fault_of_the_message() -> None:
+    for kind in subclasses(Unavailable):
+        assert kind.transient
+        assert is_environment_error(kind("x"))
+
+
+def test_a_failure_of_a_message_is_permanent_unless_a_send_port_can_retry_it() -> None:
+    assert [kind for kind in subclasses(MessageFailure) if kind.transient] == [DeliveryFailure]
+    assert [kind for kind in subclasses(MessageFailure) if kind.fault is Fault.ENVIRONMENT] == [DeliveryFailure]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EMFILE, "Too many open files"),
+        MemoryError(),
+        NotAllowed("x"),
+        ClaimLost("x"),
+        DatabaseError("x"),
+    ],
+    ids=repr,
+)
+def test_faults_of_the_environment(error: Exception) -> None:
+    assert is_environment_error(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOENT, "No such file or directory"),
+        ValueError("x"),
+        RecursionError(),
+        PipelineFailure("x"),
+        StorageFailure("x"),
+        DefinitionError("x"),
+    ],
+    ids=repr,
+)
+def test_other_errors_are_not_the_fault_of_the_environment(error: Exception) -> None:
+    assert not is_environment_error(error)
