@@ -43,7 +43,7 @@ def found(index: SubscriptionIndex, batch: Sequence[Mapping[str, Value]]) -> lis
 def test_index_equals_evaluator_while_subscriptions_come_and_go(
     steps: list[tuple[int, Filter | None] | list[dict[str, Value]]],
 ) -> None:
-    index = SubscriptionIndex(small=3, most_waiting=7)
+    index = SubscriptionIndex(small=3, max_pending=7)
     subscribed: dict[int, Filter] = {}
     for step in steps:
         if isinstance(step, list):
@@ -95,7 +95,7 @@ def test_index_equals_evaluator_for_thousands(seed: int, properties: int, equali
         for id in range(1_500)
     }
     batch = [{p.key: chance.choice(POOLS[p.value_type]) for p in chosen if chance.random() < 0.8} for _ in range(30)]
-    index = SubscriptionIndex(most_waiting=chance.choice((100, 10_000)))
+    index = SubscriptionIndex(max_pending=chance.choice((100, 10_000)))
     for id, filter in subscribed.items():
         index.add(id, filter)
     for id in chance.sample(sorted(subscribed), 300):

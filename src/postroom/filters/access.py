@@ -1,9 +1,9 @@
-"""By what a message finds an AND-group: its one most selective predicate, the *access*.
+"""Choose the predicate by which messages find an AND-group: the most selective one, called its *access*.
 
     choose_access(((Region == "EU") & (Total >= 10)).groups[0])     # the equality on Region
 
-The choice is made from the group alone, so that it can be fixed when a subscription is enlisted (ADR 0006). It
-also says in which of the MessageBox's ten predicate tables each predicate of the group stands.
+The choice depends on the group alone, so it can be stored when a subscription is enlisted. It also decides in which of
+the MessageBox's ten predicate tables each predicate of the group is stored.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from postroom.values import ValueType
 
 
 class Selectivity(IntEnum):
-    """The kinds of access, from the one that is expected to leave the fewest candidates to the poorest.
+    """The kinds of access, ordered by the number of candidates that they are expected to leave, fewest first.
 
-    Text names things (message types, ports, regions), numbers repeat more often. A bool splits messages in two at
-    best, so that any interval is better. What is left finds a group for every message that has the property.
+    Text identifies things (message types, ports, regions); numbers repeat more often. A bool halves the messages at
+    best, so any interval is better. PRESENCE makes a candidate of every message that has the property.
     """
 
     TEXT_EQUALITY = 0
@@ -66,7 +66,7 @@ _BY_OPERATOR = {
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """The predicate that a group is filed under; for an interval both of its bounds."""
+    """The predicate that a group is indexed by. An interval has both of its bounds."""
 
     selectivity: Selectivity
     predicates: tuple[Predicate, ...]
@@ -77,7 +77,7 @@ class Access:
 
 
 def choose_access(group: Group) -> Access:
-    """The most selective access to ``group``; among equals, the one that is written first."""
+    """Return the most selective access to ``group``. Among equals, the first in the filter wins."""
     return min(_accesses(group), key=lambda access: access.selectivity)
 
 
@@ -102,7 +102,7 @@ def _accesses(group: Group) -> Iterator[Access]:
 
 
 def _first(group: Group, bound: Predicate, operators: tuple[Operator, ...]) -> Predicate | None:
-    """The bound from the other side on the same property."""
+    """Return the opposite bound on the same property, if the group has one."""
     return next((p for p in group if p.operator in operators and p.property == bound.property), None)
 
 
@@ -113,7 +113,7 @@ def _interval(bound: Predicate, other: Predicate | None) -> Access:
 
 
 def predicate_table(predicate: Predicate, access: Access) -> PredicateTable:
-    """The table that ``predicate`` stands in, given the access of its group."""
+    """Return the table that stores ``predicate``, given the access of its group."""
     if predicate.operator is not Operator.EQ:
         return _BY_OPERATOR[predicate.operator]
     if not access.is_equality:
@@ -124,6 +124,6 @@ def predicate_table(predicate: Predicate, access: Access) -> PredicateTable:
 
 
 def predicate_tables(group: Group) -> tuple[PredicateTable, ...]:
-    """The table of each predicate of ``group``, in the group's order."""
+    """Return the table of each predicate of ``group``, in the group's order."""
     access = choose_access(group)
     return tuple(predicate_table(predicate, access) for predicate in group)

@@ -1,10 +1,10 @@
-"""Who may receive: message predicates against what a host can show for itself (SEC-01 … 06).
+"""Authorise hosts to receive a message: compare its message predicates with the host's properties (SEC-01 … 06).
 
     required = frozenset({("Security#Thumbprint", "A909")})
-    may_receive(required, {("Security#Thumbprint", "A909")})        # True: the host shows what is required
+    may_receive(required, {("Security#Thumbprint", "A909")})        # True: the host has the required property
     may_receive(required, NOTHING_TO_SHOW)                          # False
 
-Only equality exists, and every predicate has to hold. A message without predicates may go to every host.
+The only comparison is equality, and every predicate must hold. Every host may receive a message without predicates.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from postroom.values import Value
 #: The key of a property, and the value that a host must have for it.
 MessagePredicate = tuple[str, Value]
 
-#: What one host can show: keys of properties and values in their comparable text.
+#: The application properties of one host: property keys, and values in their comparable text.
 ApplicationProperties = frozenset[tuple[str, str]]
 
 NOTHING_TO_SHOW: ApplicationProperties = frozenset()
 
 
 def may_receive(predicates: Iterable[MessagePredicate], shown: Collection[tuple[str, str]]) -> bool:
-    """Is every predicate among what the host shows?"""
+    """Return True if the host has every property that the predicates require."""
     return all((key, comparable_text(value)) in shown for key, value in predicates)
 
 
-def unmet(predicates: Iterable[MessagePredicate], shown: Collection[tuple[str, str]]) -> list[MessagePredicate]:
-    """The predicates that the host cannot show, by key: why it is not authorised."""
+def find_unmet(predicates: Iterable[MessagePredicate], shown: Collection[tuple[str, str]]) -> list[MessagePredicate]:
+    """Return the predicates that the host does not fulfil, sorted by key."""
     missing = [(key, value) for key, value in predicates if (key, comparable_text(value)) not in shown]
     return sorted(missing, key=lambda one: (one[0], comparable_text(one[1])))
 
 
 def comparable_text(value: Value) -> str:
-    """The one text that equal values of a type share; this is what the MessageBox stores and compares."""
+    """Return the text that all equal values of a type share. The MessageBox stores and compares this text."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool | int):

@@ -1,9 +1,9 @@
-"""How the promoted values of a batch stand in columns: an Arrow array per property, or one value for every message.
+"""The promoted values of a batch as columns: an Arrow array per property, or one value for all messages.
 
     {"Orders#Region": pa.array(["EU", None, "US"]), BTS.ReceivePortName.key: "OrdersIn"}
 
-A null is a property that the message does not carry promoted. A column whose Arrow type is not one of its
-property's meets no filter, just as a single value of another type does.
+A null means that the message does not have the property promoted. A column whose Arrow type is not one of its
+property's matches no filter, and neither does a single value of another type.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _ARROW_TYPES = {
 
 
 def arrow_type(value_type: ValueType) -> pa.DataType:
-    """The Arrow type of a column of such values: ``arrow_type(ValueType.INT)`` is int64."""
+    """Return the Arrow type of a column of such values: ``arrow_type(ValueType.INT)`` is int64."""
     return _ARROW_TYPES[value_type]
 
 
-def held_type(data_type: pa.DataType) -> ValueType | None:
-    """The value type that a column of this Arrow type holds: every width and encoding of it, or None for no value.
+def value_type_of_column(data_type: pa.DataType) -> ValueType | None:
+    """Return the value type of a column of this Arrow type, in any width and encoding. None if it has no value type.
 
-    A timestamp without a time zone names no instant, and an unsigned 64-bit integer is no int of the domain."""
+    A timestamp without a time zone is not an instant, and an unsigned 64-bit integer is outside the domain of int."""
     if kinds.is_dictionary(data_type):
-        return held_type(data_type.value_type)
+        return value_type_of_column(data_type.value_type)
     if kinds.is_string(data_type) or kinds.is_large_string(data_type) or kinds.is_string_view(data_type):
         return ValueType.STR
     if kinds.is_integer(data_type) and not kinds.is_uint64(data_type):
@@ -57,15 +57,15 @@ def held_type(data_type: pa.DataType) -> ValueType | None:
 
 
 def plain(column: pa.Array, value_type: ValueType) -> pa.Array:
-    """``column``, which holds values of this type in whatever width, in the type's own Arrow type."""
+    """Convert a column of this value type, in any width, to the value type's own Arrow type."""
     wanted = arrow_type(value_type)
     return column if column.type == wanted else column.cast(wanted, safe=False)
 
 
 def columns_of(batch: Sequence[Mapping[str, Value]]) -> dict[str, pa.Array]:
-    """Columns from the promoted values of messages, one mapping per message.
+    """Build columns from the promoted values of messages, one mapping per message.
 
-    All messages of a batch agree on the type of a property; BadValue names the property where they do not."""
+    Raise BadValue if two messages have different types for one property."""
     found: dict[str, ValueType] = {}
     for promoted in batch:
         for key, value in promoted.items():

@@ -1,7 +1,7 @@
-"""What a filter means: slow, obvious, and the specification that every other matcher is tested against.
+"""The specification of filters: a slow and obvious matcher that every other matcher is tested against.
 
-A predicate holds only for a property that is promoted, with a value of the property's own type. So a missing
-property meets nothing: neither ``X == 5`` nor ``X != 5`` (PRED-05).
+A predicate holds only for a promoted property with a value of the property's own type. So a missing property matches
+neither ``X == 5`` nor ``X != 5`` (PRED-05).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
 
 
 def matches(filter: Filter, promoted: Mapping[str, Value]) -> bool:
-    """Does a message with these promoted values, by property key, meet the filter?"""
+    """Return True if a message with these promoted values, by property key, matches the filter."""
     return any(all(predicate_holds(predicate, promoted) for predicate in group) for group in filter.groups)
 
 
 def predicate_holds(predicate: Predicate, promoted: Mapping[str, Value]) -> bool:
-    """Does one predicate hold? Strings compare by code point, datetimes as instants, numbers by value."""
+    """Return True if the predicate holds. Strings compare by code point, datetimes as instants, numbers by value."""
     value = promoted.get(predicate.property.key)
     if type(value) is not predicate.property.value_type.python_type:
         return False

@@ -1,9 +1,9 @@
-"""Why a message meets a filter, or misses it: every predicate, with the value that it met.
+"""Explain why a message matches a filter or not: every predicate, with the value that it was compared with.
 
     explanation = explain(Region == "EU", promoted={"Orders#Region": "US"}, written={})
     explanation.groups[0].predicates[0].words      # "Orders.Region == 'EU' fails: the value is 'US'"
 
-The distance says how near a miss is, so that the subscription that somebody is asking about comes first.
+The distance says how close a message is to a match, so that the closest subscriptions can be shown first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Reason(StrEnum):
     MISSING = "missing"
 
 
-#: How far a failed predicate is from holding. A property that is there, in whatever form, is nearer than none.
+#: The distance of a failed predicate. A property that the message has in some form is closer than a missing one.
 _DISTANCE = {
     Reason.HOLDS: 0,
     Reason.NOT_PROMOTED: 1,
@@ -41,7 +41,7 @@ _DISTANCE = {
 
 @dataclass(frozen=True, kw_only=True)
 class PredicateExplanation:
-    """One predicate and the value that it met; ``met`` is None for a property that the message does not carry."""
+    """One predicate and the value it was compared with. ``met`` is None if the message does not have the property."""
 
     predicate: Predicate
     reason: Reason
@@ -53,26 +53,26 @@ class PredicateExplanation:
 
     @property
     def words(self) -> str:
-        """The verdict in one line: ``Orders.Region == 'EU' fails: the value is 'US'``."""
-        said = format_predicate(self.predicate)
+        """The result in one line: ``Orders.Region == 'EU' fails: the value is 'US'``."""
+        text = format_predicate(self.predicate)
         value = None if self.met is None else format_value(self.met)
         match self.reason:
             case Reason.HOLDS:
-                return f"{said} holds: the value is {value}"
+                return f"{text} holds: the value is {value}"
             case Reason.NOT_PROMOTED:
-                return f"{said} fails: the property is written ({value}) but not promoted"
+                return f"{text} fails: the property is written ({value}) but not promoted"
             case Reason.DIFFERS:
-                return f"{said} fails: the value is {value}"
+                return f"{text} fails: the value is {value}"
             case Reason.TYPE_DIFFERS:
                 wanted = self.predicate.property.value_type.python_type.__name__
-                return f"{said} fails: the value is {value}, of type {type(self.met).__name__} and not {wanted}"
+                return f"{text} fails: the value is {value}, of type {type(self.met).__name__} and not {wanted}"
             case Reason.MISSING:
-                return f"{said} fails: the message has no such property"
+                return f"{text} fails: the message has no such property"
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupExplanation:
-    """One AND-group; it is met if all its predicates hold."""
+    """One AND-group. It holds if all its predicates hold."""
 
     predicates: tuple[PredicateExplanation, ...]
 
@@ -82,15 +82,15 @@ class GroupExplanation:
 
     @property
     def distance(self) -> float:
-        """0 for a group that is met. Else how far its failed predicates are, and then how large a share they are:
-        of two groups that each fail by one value, the one of which more holds is the nearer."""
+        """0 for a group that holds. Otherwise the sum of the distances of its failed predicates, plus their share: of
+        two groups that fail by one value each, the one with more predicates is closer."""
         failed = [predicate for predicate in self.predicates if not predicate.holds]
         return sum(_DISTANCE[each.reason] for each in failed) + len(failed) / len(self.predicates)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """A filter and a message; the filter is met if one of its groups is."""
+    """A filter compared with a message. The filter matches if one of its groups holds."""
 
     groups: tuple[GroupExplanation, ...]
 
@@ -100,22 +100,22 @@ class Explanation:
 
     @property
     def distance(self) -> float:
-        """That of the nearest group: sort by it, and the nearest misses come right after the matches."""
+        """The distance of the closest group. Sorted by it, the closest misses follow the matches."""
         return min(group.distance for group in self.groups)
 
     @property
     def nearest(self) -> GroupExplanation:
-        """The group to look at first."""
+        """The closest group."""
         return min(self.groups, key=lambda group: group.distance)
 
 
 def explain(filter: Filter, promoted: Mapping[str, Value], written: Mapping[str, Value]) -> Explanation:
-    """What ``evaluate.matches`` decides, predicate by predicate; values by property key."""
+    """Explain the result of ``evaluate.matches``, predicate by predicate. Values are given by property key."""
     return Explanation(groups=tuple(_explain_group(group, promoted, written) for group in filter.groups))
 
 
 def distance(groups: Iterable[Group], promoted: Mapping[str, Value], written: Mapping[str, Value]) -> float:
-    """The distance that ``explain`` would tell, without its words: to find the nearest of very many filters."""
+    """Return the distance that ``explain`` computes, faster: to find the closest of very many filters."""
     nearest = inf
     for group in groups:
         steps = [_DISTANCE[_reason(predicate, promoted, written)] for predicate in group]

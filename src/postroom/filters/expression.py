@@ -1,9 +1,9 @@
-"""What a filter is: an OR of AND-groups of predicates, built from Python expressions over properties.
+"""Filters: an OR of AND-groups of predicates, built from Python expressions over properties.
 
     (Total >= 10_000) & (Region != "TEST") | (Priority == 1)
 
-Whatever the expression, the result is brought into that one form (FLT-01). A value is checked against its property
-when the predicate is made, so that a filter that exists can be stored, indexed and evaluated.
+Every expression is converted to this form (FLT-01). A value is checked against its property when the predicate is
+created, so every existing filter can be stored, indexed and evaluated.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from enum import IntEnum
 from typing import NoReturn, overload
 
 from postroom.errors import BadFilter, BadValue
-from postroom.filters.refusals import told
+from postroom.filters.bad_filters import report_bad_filter
 from postroom.namespaces import SYSTEM_NAMESPACE, dotted_name, property_key
 from postroom.values import Value, ValueType, check_promoted, check_value, value_to_text
 
-#: How far an expression may grow when it is brought into OR of AND-groups.
+#: The maximum size of a filter after its conversion to an OR of AND-groups.
 MAX_GROUPS = 1_024
 MAX_PREDICATES = 16_384
 
-#: Every int up to here is a float too, exactly.
+#: Every int up to this one has an exact float.
 _EXACT_IN_FLOAT = 2**53
 
-#: Their values are the names of transports, which are the same in every case (CTX-18).
+#: The values of these properties are names of transports, which are not case-sensitive (CTX-18).
 _TRANSPORT_TYPES = frozenset(
     property_key(SYSTEM_NAMESPACE, name) for name in ("InboundTransportType", "OutboundTransportType")
 )
 
 
 class Operator(IntEnum):
-    """How a predicate compares. The numbers are stored in the MessageBox; they never change (PRED-04)."""
+    """The comparison of a predicate. The numbers are stored in the MessageBox and never change (PRED-04)."""
 
     EQ = 0
     LT = 1
@@ -47,7 +47,7 @@ class Operator(IntEnum):
 
     @property
     def symbol(self) -> str:
-        """How it is written in a text filter: ``==``, ``exists``, ``&``."""
+        """The operator in a text filter: ``==``, ``exists``, ``&``."""
         return _SYMBOLS[self]
 
 
@@ -67,9 +67,9 @@ _NO_NOT = 'There is no not. Write the opposite comparison, as in Region != "EU";
 
 
 class Comparable:
-    """What a predicate compares: a property, known by namespace, name and type.
+    """The property of a predicate, identified by namespace, name and type.
 
-    Compared with a value it gives a filter; compared with another property it says whether the two are the same.
+    Comparing it with a value creates a filter. Comparing it with another property tells whether they are the same.
     """
 
     __slots__ = ("key", "name", "namespace", "value_type")
@@ -82,20 +82,21 @@ class Comparable:
 
     @property
     def dotted(self) -> str:
-        """How people write it: ``Orders.Region``."""
+        """The dotted name: ``Orders.Region``."""
         return dotted_name(self.namespace, self.name)
 
     def canonical(self, value: Value) -> Value:
-        """The one value that stands for all that count as equal: the name of a transport in upper case, and any other
-        value itself. Contexts and filters both hold that, so that no matcher has to know."""
+        """Return the canonical form of a value: the name of a transport in upper case, any other value unchanged.
+
+        Contexts and filters store canonical values, so matchers need not know the rule."""
         return value.upper() if type(value) is str and self.key in _TRANSPORT_TYPES else value
 
     def exists(self) -> Filter:
-        """Met by every message that carries the property promoted, whatever its value: ``Priority.exists()``."""
+        """Match every message that has the property promoted, with any value: ``Priority.exists()``."""
         return _single(self, Operator.EXISTS, None)
 
     def bitand(self, mask: object) -> Filter:
-        """Met where value and mask have a bit in common: ``Flags.bitand(4)``."""
+        """Match messages whose value has a bit in common with the mask: ``Flags.bitand(4)``."""
         return _single(self, Operator.BITAND, mask)
 
     @overload  # type: ignore[override]
@@ -132,7 +133,7 @@ class Comparable:
         return hash(self.key)
 
     def __and__(self, other: object) -> NoReturn:
-        # & and | bind tighter than ==, so a forgotten pair of parentheses ends up here.
+        # & and | bind tighter than ==, so missing parentheses lead here.
         raise TypeError(
             f"{self.dotted} alone is not a filter. Put parentheses around each comparison, as in "
             '(Region == "EU") & (Priority == 1); for a bitwise AND write Flags.bitand(4).'
@@ -156,7 +157,7 @@ class Predicate:
     value: Value | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "value", _checked(self.property, self.operator, self.value))
+        object.__setattr__(self, "value", _check_operand(self.property, self.operator, self.value))
 
 
 Group = tuple[Predicate, ...]
@@ -164,9 +165,9 @@ Group = tuple[Predicate, ...]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """An OR of AND-groups: met by a message that meets every predicate of at least one group.
+    """An OR of AND-groups. A message matches if every predicate of at least one group holds.
 
-    Predicates that a group repeats, and groups that say the same as an earlier one, are dropped.
+    Repeated predicates of a group and repeated groups are removed.
     """
 
     groups: tuple[Group, ...]
@@ -191,12 +192,12 @@ class Filter:
 
 
 def any_of(filters: Iterable[Filter]) -> Filter:
-    """Met where one of ``filters`` is: the same as joining them with ``|``, and quicker for many."""
+    """Join filters with OR. Equivalent to ``|``, and faster for many filters."""
     return Filter(tuple(group for each in filters for group in each.groups))
 
 
 def all_of(filters: Iterable[Filter]) -> Filter:
-    """Met where all of ``filters`` are: the same as joining them with ``&``."""
+    """Join filters with AND. Equivalent to ``&``."""
     groups: tuple[Group, ...] = ((),)
     for each in filters:
         groups = _distinct(left + right for left in groups for right in each.groups)
@@ -207,9 +208,9 @@ def _single(property: Comparable, operator: Operator, value: object) -> Filter:
     try:
         return Filter(((Predicate(property, operator, value),),))  # type: ignore[arg-type]
     except BadFilter as error:
-        if not told(error):
+        if not report_bad_filter(error):
             raise
-        # Any filter will do: the file that it stands in is refused when it has been read to its end.
+        # Any filter will do: the file is rejected after it has been read completely.
         return Filter(((Predicate(property, Operator.EXISTS),),))
 
 
@@ -235,10 +236,10 @@ def _distinct(groups: Iterable[Group]) -> tuple[Group, ...]:
     return tuple(kept.values())
 
 
-def _checked(property: Comparable, operator: Operator, value: object) -> Value | None:
-    """``value`` as this property's predicates hold it, or BadFilter that names both."""
+def _check_operand(property: Comparable, operator: Operator, value: object) -> Value | None:
+    """Return ``value`` in the form that predicates of this property store. Raise BadFilter if it does not fit."""
     value_type = property.value_type
-    written = f"{property.dotted} {operator.symbol} {_shortened(value)}"
+    written = f"{property.dotted} {operator.symbol} {_shorten(value)}"
     if operator is Operator.EXISTS:
         if value is not None:
             raise BadFilter(f"exists({property.dotted}) takes no value, and got {value!r}.")
@@ -274,7 +275,7 @@ def _named(value_type: ValueType) -> str:
     return value_type.python_type.__name__
 
 
-def _shortened(value: object) -> str:
+def _shorten(value: object) -> str:
     """The value as a text filter would have it, where it could."""
     text = value_to_text(value) if isinstance(value, Decimal | bool | datetime) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,13 +1,13 @@
-"""Many subscriptions at once: which of them does each message meet?
+"""The subscription index: find the subscriptions that each message of a batch matches.
 
     index = SubscriptionIndex()
     index.add(7, Region == "EU")
     rows, ids = index.match({"Orders#Region": pa.array(["EU", "US"])}, rows=2)      # array([0]), array([7])
     index.match_one({"Orders#Region": "EU"})                                        # [7]
 
-What comes out is what ``evaluate`` says, for every subscription and message. Subscriptions stand in segments whose
-sizes fall geometrically. A new one makes a small segment, and segments that have come near each other in size are
-merged, so that adding one never compiles all the others again, and there are never more than a handful to ask.
+The result equals that of ``evaluate`` for every subscription and message. Subscriptions are stored in segments whose
+sizes decrease geometrically. A new subscription starts a small segment, and segments of similar size are merged. So
+adding one subscription does not compile all others again, and the number of segments stays small.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 from postroom.errors import NotFound
 from postroom.filters.columns import Columns
 from postroom.filters.expression import Filter
-from postroom.filters.matching.ranked import encoded_once
-from postroom.filters.matching.rows import Int64, Rows, concatenated, rows_of
+from postroom.filters.matching.ranked import encode_text_columns
+from postroom.filters.matching.rows import Int64, Rows, build_rows, concatenate_rows
 from postroom.filters.matching.segment import Segment
 from postroom.values import Value
 
@@ -31,90 +31,90 @@ _RATIO = 8
 
 
 class SubscriptionIndex:
-    """Subscriptions by id. Any number of threads may match while another adds and removes.
+    """Subscriptions by id. Any number of threads may match while another thread adds and removes.
 
-    Segments of up to ``small`` subscriptions are always merged: below that size, a segment costs a message more than
-    the merge costs whoever adds. Additions are compiled when a match needs them, all at once; until then, no more than
-    ``most_waiting`` are kept as filters, which take up more room than what is made of them."""
+    Segments of up to ``small`` subscriptions are always merged: below that size, searching one more segment costs more
+    than the merge. Additions are compiled together when the next match needs them. Until then at most ``max_pending``
+    are kept as filters, which need more memory than compiled rows."""
 
-    def __init__(self, *, small: int = 1_024, most_waiting: int = 65_536) -> None:
+    def __init__(self, *, small: int = 1_024, max_pending: int = 65_536) -> None:
         self._small = small
-        self._most_waiting = most_waiting
+        self._max_pending = max_pending
         self._segments: tuple[Segment, ...] = ()
-        self._waiting: dict[int, Filter] = {}
+        self._pending: dict[int, Filter] = {}
         self._read: list[Rows] = []
         self._read_ids: set[int] = set()
         self._changing = Lock()
 
     def add(self, id: int, filter: Filter) -> None:
-        """From now on messages that meet ``filter`` meet the subscription ``id``, in place of what it had before."""
+        """Add the subscription ``id`` with this filter, or replace its filter."""
         with self._changing:
             self._remove(id)
-            self._waiting[id] = filter
-            if len(self._waiting) >= self._most_waiting:
-                self._read.append(rows_of(self._waiting))
-                self._read_ids.update(self._waiting)
-                self._waiting = {}
+            self._pending[id] = filter
+            if len(self._pending) >= self._max_pending:
+                self._read.append(build_rows(self._pending))
+                self._read_ids.update(self._pending)
+                self._pending = {}
 
     def remove(self, id: int) -> None:
-        """No message meets the subscription ``id`` any more."""
+        """Remove the subscription ``id``. Raise NotFound if it is not in the index."""
         with self._changing:
             if not self._remove(id):
                 raise NotFound(f"There is no subscription {id} in the index.")
 
     def __contains__(self, id: int) -> bool:
         with self._changing:
-            return id in self._waiting or id in self._read_ids or any(id in segment for segment in self._segments)
+            return id in self._pending or id in self._read_ids or any(id in segment for segment in self._segments)
 
     def __len__(self) -> int:
         with self._changing:
-            return len(self._waiting) + len(self._read_ids) + sum(segment.live for segment in self._segments)
+            return len(self._pending) + len(self._read_ids) + sum(segment.live for segment in self._segments)
 
     def match(self, columns: Columns, rows: int) -> tuple[Int64, Int64]:
-        """Message (its row) and subscription of every match of a batch of ``rows`` messages.
+        """Return every match of a batch of ``rows`` messages, as arrays of message rows and subscription ids.
 
-        Each pair stands there once; they are sorted by message and then by subscription."""
+        The pairs are distinct, and sorted by message and then by subscription."""
         if not rows:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        segments = self._compiled()
+        segments = self._compile_pending()
         if len(segments) > 1:
-            columns = encoded_once(columns, {slot.key for segment in segments for slot in segment.slots})
+            columns = encode_text_columns(columns, {slot.key for segment in segments for slot in segment.slots})
         found = [pairs for segment in segments if len((pairs := segment.match(columns, rows))[0])]
-        return found[0] if len(found) == 1 else _sorted(found, rows)
+        return found[0] if len(found) == 1 else _sort_pairs(found, rows)
 
     def match_one(self, promoted: Mapping[str, Value]) -> list[int]:
-        """The subscriptions that one message with these promoted values, by property key, meets; ascending."""
-        found = [segment.match_one(promoted) for segment in self._compiled()]
+        """Return the ids, ascending, of the subscriptions that one message with these promoted values matches."""
+        found = [segment.match_one(promoted) for segment in self._compile_pending()]
         return found[0] if len(found) == 1 else sorted(id for ids in found for id in ids)
 
-    def _compiled(self) -> tuple[Segment, ...]:
+    def _compile_pending(self) -> tuple[Segment, ...]:
         with self._changing:
             self._compile()
             return self._segments
 
     def _compile(self) -> None:
-        if not (self._waiting or self._read):
+        if not (self._pending or self._read):
             return
-        parts = [*self._read, rows_of(self._waiting)] if self._waiting else self._read
+        parts = [*self._read, build_rows(self._pending)] if self._pending else self._read
         size = sum(len(part.ids) for part in parts)
         kept = list(self._segments)
         while kept and self._too_near(kept[-1].live, size):
             size += kept[-1].live
             parts = [kept.pop().rows(), *parts]
-        self._segments = (*kept, Segment(concatenated(parts)))
-        self._waiting, self._read, self._read_ids = {}, [], set()
+        self._segments = (*kept, Segment(concatenate_rows(parts)))
+        self._pending, self._read, self._read_ids = {}, [], set()
 
     def _too_near(self, larger: int, smaller: int) -> bool:
         return larger < _RATIO * smaller or larger + smaller <= self._small
 
     def _remove(self, id: int) -> bool:
-        if self._waiting.pop(id, None) is not None:
+        if self._pending.pop(id, None) is not None:
             return True
         if id in self._read_ids:
             self._compile()
         for place, segment in enumerate(self._segments):
             if id in segment:
-                left = _compacted(segment.without(id))
+                left = _compact(segment.without(id))
                 self._segments = (*self._segments[:place], *left, *self._segments[place + 1 :])
                 return True
         return False
@@ -130,20 +130,20 @@ class SubscriptionIndex:
         self._changing = Lock()
 
 
-def _compacted(segment: Segment) -> tuple[Segment, ...]:
-    """A segment costs what it once held; one that is more than half dead is compiled again."""
+def _compact(segment: Segment) -> tuple[Segment, ...]:
+    """Compile a segment again if more than half of its subscriptions were removed: they still cost time."""
     if not segment.live:
         return ()
     return (segment,) if segment.live * 2 >= len(segment.ids) else (Segment(segment.rows()),)
 
 
-def _sorted(found: list[tuple[Int64, Int64]], rows: int) -> tuple[Int64, Int64]:
+def _sort_pairs(found: list[tuple[Int64, Int64]], rows: int) -> tuple[Int64, Int64]:
     messages = np.concatenate([np.empty(0, np.int64), *(messages for messages, _ in found)])
     ids = np.concatenate([np.empty(0, np.int64), *(ids for _, ids in found)])
     span = int(ids.max(initial=0)) + 1
     if ids.min(initial=0) < 0 or rows * span >= 2**63:
         order = np.lexsort((ids, messages))
         return messages[order], ids[order]
-    # One array of numbers sorts many times faster than two that belong together.
+    # Sorting one array of numbers is many times faster than sorting two arrays together.
     pairs = np.sort(messages * span + ids)
     return np.divmod(pairs, span)

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 from postroom.errors import BadFilter, BadValue
 from postroom.filters.expression import Comparable, Filter, Operator, Predicate, all_of, any_of
-from postroom.filters.tokens import Kind, Token, error_at, escaped, tokens, unescaped_namespace
+from postroom.filters.tokens import Kind, Token, error_at, escape, split_braced_name, tokens
 from postroom.namespaces import ERROR_REPORT_NAMESPACE, property_key
 from postroom.values import Value, ValueType, value_from_text, value_to_text
 
@@ -56,7 +56,7 @@ def format_property(property: Comparable) -> str:
     prefix = property.dotted[: -len(property.name) - 1]
     if _is_dotted(prefix):
         return property.dotted
-    return f"{{{escaped(property.namespace, '}')}}}{property.name}"
+    return f"{{{escape(property.namespace, '}')}}}{property.name}"
 
 
 def bare_name(property: Comparable) -> str:
@@ -68,7 +68,7 @@ def bare_name(property: Comparable) -> str:
 def format_value(value: Value) -> str:
     """A value as a text filter writes it: text and datetimes in quotes."""
     if type(value) in (str, ValueType.DATETIME.python_type):
-        return f"'{escaped(value_to_text(value), chr(39))}'"
+        return f"'{escape(value_to_text(value), chr(39))}'"
     return value_to_text(value)
 
 
@@ -81,7 +81,7 @@ class _Parser:
         self._text = text
         self._noun = noun
         self._unknown = unknown
-        # A word at a time: what is wrong first is told first.
+        # Tokens are read one at a time, so that the first error in the text is the one reported.
         self._source = tokens(text)
         self._tokens: list[Token] = []
         self._next = 0
@@ -96,7 +96,7 @@ class _Parser:
             raise BadFilter("The filter is empty.", hint="Write a comparison, such as Region == 'EU'.")
         result = self._any()
         if self._peek().kind is not Kind.END:
-            raise self._unexpected(self._peek(), "and, or, or the end")
+            raise self._unexpected_token(self._peek(), "and, or, or the end")
         return result
 
     def _any(self) -> Filter:
@@ -119,7 +119,7 @@ class _Parser:
             return self._exists()
         if token.kind is not Kind.NAME:
             hint = "There is no not; write the opposite comparison." if token.text == "not" else ""
-            raise self._unexpected(token, f"a {self._noun}, exists(...) or a parenthesis", hint)
+            raise self._unexpected_token(token, f"a {self._noun}, exists(...) or a parenthesis", hint)
         return self._comparison(token)
 
     def _in_parentheses(self, opening: Token) -> Filter:
@@ -141,7 +141,7 @@ class _Parser:
         property = self._property(name)
         if self._peek().text.lower() in ("in", "not", "between", "like"):
             hint = "Values are compared one at a time; join comparisons with and or or."
-            raise self._unexpected(self._peek(), _COMPARISONS, hint)
+            raise self._unexpected_token(self._peek(), _COMPARISONS, hint)
         symbol = self._expect(Kind.OPERATOR, _COMPARISONS)
         token = self._take()
         return Filter(((self._predicate(property, _OPERATORS[symbol.text], token),),))
@@ -149,7 +149,9 @@ class _Parser:
     def _predicate(self, property: Comparable, operator: Operator, token: Token) -> Predicate:
         literal = token.kind in (Kind.STRING, Kind.NUMBER) or token.text in ("true", "false")
         if not literal:
-            raise self._unexpected(token, "a value", "Text values stand in quotes, as in 'EU'." if token.text else "")
+            raise self._unexpected_token(
+                token, "a value", "Text values stand in quotes, as in 'EU'." if token.text else ""
+            )
         if operator is Operator.BITAND and property.value_type is not ValueType.INT:
             named = property.value_type.python_type.__name__
             what = f"{property.dotted} is of type {named}, and a bitwise AND needs an int {self._noun}"
@@ -170,7 +172,7 @@ class _Parser:
     def _property(self, token: Token) -> Comparable:
         word = token.text
         if word.startswith("{"):
-            namespace, name = unescaped_namespace(self._text, word, token.start)
+            namespace, name = split_braced_name(self._text, word, token.start)
             word = property_key(namespace, name)
         found = self._named.get(word, [])
         if len(found) == 1:
@@ -207,9 +209,9 @@ class _Parser:
     def _expect(self, kind: Kind, wanted: str) -> Token:
         token = self._take()
         if token.kind is not kind:
-            raise self._unexpected(token, wanted)
+            raise self._unexpected_token(token, wanted)
         return token
 
-    def _unexpected(self, token: Token, wanted: str, hint: str = "") -> BadFilter:
-        met = f"{token.text!r} stands" if token.kind is not Kind.END else "the filter ends"
+    def _unexpected_token(self, token: Token, wanted: str, hint: str = "") -> BadFilter:
+        met = f"{token.text!r} is found" if token.kind is not Kind.END else "the filter ends"
         return error_at(self._text, token.start, f"{met[0].upper()}{met[1:]} where {wanted} is expected", hint)

@@ -1,4 +1,4 @@
-"""The words of a text filter, each with its place, and errors that point at the place."""
+"""Split a text filter into tokens with positions, and create errors that point at a position."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum, auto
 
 from postroom.errors import BadFilter
 
-#: How much of a long line an error shows on either side of its place.
+#: How many characters of a long line an error shows on either side of its position.
 _SHOWN = 60
 
 
@@ -28,7 +28,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One word; ``text`` is a keyword in lower case, or a string without its quotes and escapes."""
+    """One token. ``text`` is a keyword in lower case, or a string without its quotes and escapes."""
 
     kind: Kind
     text: str
@@ -57,7 +57,7 @@ _KINDS = {
 }
 _ESCAPE = re.compile(r"\\(?:u\{([0-9A-Fa-f]{1,6})\}|(.)|$)", re.DOTALL)
 
-#: What people write who come from other languages.
+#: Syntax of other languages, with the hint to show for it.
 _MISSPELT = (
     ("&&", "Write and."),
     ("||", "Write or."),
@@ -72,7 +72,7 @@ _MISSPELT = (
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The words of ``text``, closed by an END; BadFilter at the first character that begins none."""
+    """Yield the tokens of ``text`` and finally END. Raise BadFilter at the first character that starts no token."""
     place = 0
     while place < len(text):
         found = _WORD.match(text, place)
@@ -90,24 +90,24 @@ def tokens(text: str) -> Iterator[Token]:
 
 def _token(text: str, kind: Kind, word: str, start: int) -> Token:
     if kind is Kind.STRING:
-        return Token(kind, _unescaped(text, word[1:-1], start + 1, word[0]), start)
+        return Token(kind, _unescape(text, word[1:-1], start + 1, word[0]), start)
     if kind is Kind.NAME and word.lower() in KEYWORDS:
         return Token(Kind.KEYWORD, word.lower(), start)
     return Token(kind, word, start)
 
 
-def unescaped_namespace(text: str, word: str, start: int) -> tuple[str, str]:
-    """Namespace and name of a word in braces: ``{http://example.org/orders}Region``."""
+def split_braced_name(text: str, word: str, start: int) -> tuple[str, str]:
+    """Return namespace and name of ``{http://example.org/orders}Region``."""
     namespace, _, name = word[1:].rpartition("}")
-    return _unescaped(text, namespace, start + 1, "}"), name
+    return _unescape(text, namespace, start + 1, "}"), name
 
 
-def escaped(plain: str, ending: str) -> str:
-    """``plain`` as it stands between quotes or braces that ``ending`` closes: printable, and on one line."""
-    return "".join(_escaped(char, _escapable(ending)) for char in plain)
+def escape(plain: str, ending: str) -> str:
+    """Escape text for quotes or braces that ``ending`` closes. The result is printable and has one line."""
+    return "".join(_escape_char(char, _escapable(ending)) for char in plain)
 
 
-def _escaped(char: str, escapable: str) -> str:
+def _escape_char(char: str, escapable: str) -> str:
     if char in escapable:
         return f"\\{char}"
     return char if char.isprintable() else f"\\u{{{ord(char):x}}}"
@@ -117,14 +117,14 @@ def _escapable(ending: str) -> str:
     return "\\{}" if ending == "}" else f"\\{ending}"
 
 
-def _unescaped(text: str, inner: str, start: int, ending: str) -> str:
+def _unescape(text: str, inner: str, start: int, ending: str) -> str:
     def plain(found: re.Match[str]) -> str:
         code, char = found.groups()
         if code is not None and int(code, 16) <= 0x10FFFF:
             return chr(int(code, 16))
         if char is not None and char in _escapable(ending) + "'\"":
             return str(char)
-        # Nothing else is an escape: a path such as C:\temp must not silently turn into a tab.
+        # Nothing else is an escape: a path such as C:\temp must not silently become a tab.
         raise error_at(text, start + found.start(), f"{found.group()} is not an escape", "Write \\\\ for a backslash.")
 
     return _ESCAPE.sub(plain, inner) if "\\" in inner else inner
@@ -137,7 +137,7 @@ def _word_at(rest: str) -> str:
 
 
 def error_at(text: str, place: int, what: str, hint: str = "") -> BadFilter:
-    """BadFilter that shows the line of ``text`` with a caret under the character at ``place``."""
+    """Return a BadFilter that shows the line of ``text`` with a caret under the character at ``place``."""
     line_start = text.rfind("\n", 0, place) + 1
     line_end = text.find("\n", place)
     line = text[line_start : line_end if line_end >= 0 else len(text)]

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from postroom.filters.authorisation import NOTHING_TO_SHOW, MessagePredicate, comparable_text, may_receive, unmet
+from postroom.filters.authorisation import NOTHING_TO_SHOW, MessagePredicate, comparable_text, find_unmet, may_receive
 from postroom.values import Value
 
 T: MessagePredicate = ("Security#Thumbprint", "T")
@@ -23,8 +23,8 @@ def test_every_predicate_has_to_hold() -> None:
     both = {("Security#Thumbprint", "T"), ("Security#Level", "3")}
     assert may_receive({T, LEVEL}, both)
     assert not may_receive({T, LEVEL}, {("Security#Thumbprint", "T")})
-    assert unmet({T, LEVEL}, {("Security#Thumbprint", "T")}) == [LEVEL]
-    assert unmet({T, LEVEL}, NOTHING_TO_SHOW) == [LEVEL, T]
+    assert find_unmet({T, LEVEL}, {("Security#Thumbprint", "T")}) == [LEVEL]
+    assert find_unmet({T, LEVEL}, NOTHING_TO_SHOW) == [LEVEL, T]
 
 
 @pytest.mark.parametrize(

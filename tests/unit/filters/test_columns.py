@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from postroom.errors import BadValue
-from postroom.filters.columns import arrow_type, columns_of, held_type, plain
+from postroom.filters.columns import arrow_type, columns_of, plain, value_type_of_column
 from postroom.values import Value, ValueType
 
 
@@ -26,7 +26,7 @@ from postroom.values import Value, ValueType
 )
 def test_every_value_type_has_its_arrow_type(value_type: ValueType, data_type: pa.DataType) -> None:
     assert arrow_type(value_type) == data_type
-    assert held_type(data_type) is value_type
+    assert value_type_of_column(data_type) is value_type
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_every_value_type_has_its_arrow_type(value_type: ValueType, data_type: p
     ],
 )
 def test_other_widths_and_encodings_hold_the_same_values(data_type: pa.DataType, value_type: ValueType | None) -> None:
-    assert held_type(data_type) is value_type
+    assert value_type_of_column(data_type) is value_type
 
 
 def test_a_column_is_brought_into_its_own_type() -> None:

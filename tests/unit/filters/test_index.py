@@ -248,15 +248,15 @@ def test_segments_stay_few_and_shrink_with_what_they_hold() -> None:
 
 
 def test_many_additions_are_compiled_once_and_kept_small_until_then() -> None:
-    index = indexed({id: Priority == id for id in range(100)}, most_waiting=30)
-    assert len(index._waiting) < 30
+    index = indexed({id: Priority == id for id in range(100)}, max_pending=30)
+    assert len(index._pending) < 30
     assert index._segments == ()
     assert (len(index), index.match_one({Priority.key: 99})) == (100, [99])
     assert len(index._segments) == 1
 
 
 def test_what_waits_to_be_compiled_can_be_replaced_and_removed() -> None:
-    index = indexed({id: Priority == id for id in range(100)}, most_waiting=30)
+    index = indexed({id: Priority == id for id in range(100)}, max_pending=30)
     index.add(5, Priority == 1_005)
     index.remove(6)
     assert (5 in index, 6 in index, 7 in index, len(index)) == (True, False, True, 99)

@@ -9,7 +9,7 @@ from postroom.filters.matching.ranked import RankedBatch
 
 def test_messages_that_look_alike_become_one() -> None:
     ranks = [np.array([1, 1, -1, 1], np.int32), None, np.array([0, 0, 0, 4], np.int32)]
-    shared = RankedBatch(rows=4, ranks=ranks, integers={}).shared()
+    shared = RankedBatch(rows=4, ranks=ranks, integers={}).deduplicate()
     assert shared is not None
     batch, alike = shared
     assert batch.rows == 3
@@ -24,7 +24,7 @@ def test_messages_that_look_alike_become_one() -> None:
 
 def test_messages_that_differ_in_a_bit_only_are_kept_apart() -> None:
     same = np.zeros(3, np.int32)
-    shared = RankedBatch(rows=3, ranks=[same], integers={0: np.array([1, 2, 1])}).shared()
+    shared = RankedBatch(rows=3, ranks=[same], integers={0: np.array([1, 2, 1])}).deduplicate()
     assert shared is not None
     assert shared[1].tolist() == [0, 1, 0]
 
@@ -33,10 +33,10 @@ def test_many_wide_properties_do_not_run_together() -> None:
     # Five columns of 2**16 values each: multiplied out in 64 bits, the first would be shifted out of sight.
     wide = [np.array([2**16 - 2, 2**16 - 2, 0, 0, 0, 0], np.int32) for _ in range(5)]
     wide[0] = np.array([2**16 - 2, 2**16 - 2, 0, 1, 0, 1], np.int32)
-    shared = RankedBatch(rows=6, ranks=wide, integers={}).shared()
+    shared = RankedBatch(rows=6, ranks=wide, integers={}).deduplicate()
     assert shared is not None
     assert shared[1].tolist() == [2, 2, 0, 1, 0, 1]
 
 
 def test_a_batch_of_which_few_look_alike_is_left_as_it_is() -> None:
-    assert RankedBatch(rows=4, ranks=[np.array([0, 1, 2, 3], np.int32)], integers={}).shared() is None
+    assert RankedBatch(rows=4, ranks=[np.array([0, 1, 2, 3], np.int32)], integers={}).deduplicate() is None

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from postroom.application.place import here, is_ours
 from postroom.errors import BadFilter, NotFound, PostroomError, Problem
-from postroom.filters.refusals import collecting
+from postroom.filters.bad_filters import collect_bad_filters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,10 @@ def run_file(path: Path) -> FileRun:
     except OSError as error:
         raise NotFound(f"{path} cannot be read.", why=f"{error.strerror}.", hint="Give the path of a file.") from None
     problems: list[Problem] = []
-    with _module_beside(path) as (loader, module), collecting(lambda error: problems.append(_comparison(error))):
+    with (
+        _module_beside(path) as (loader, module),
+        collect_bad_filters(lambda error: problems.append(_comparison(error))),
+    ):
         try:
             loader.exec_module(module)
         except (Exception, SystemExit) as error:

@@ -1,5 +1,5 @@
-"""The two-pass matcher: immutable segments of subscriptions as arrays, and how a batch meets them.
+"""The two-pass matcher: immutable segments of subscriptions as arrays, matched with a batch of messages.
 
-Predicates are not compared with values but with *ranks* (constants.py). Every comparison except ``!=`` and the
-bitwise AND is then an interval of ranks, whatever the type, and both passes are integer arithmetic over arrays.
+Predicates are compared with *ranks* instead of values (constants.py). So every comparison except ``!=`` and the bitwise
+AND is an interval of ranks for every type, and both passes are integer arithmetic over arrays.
 """

@@ -1,9 +1,9 @@
-"""Where a value stands among the constants that one property is compared with.
+"""The rank of a value among the constants that one property is compared with.
 
-The constants of a segment are sorted and distinct. A value that equals constant *i* has rank 2*i* + 1; one that
-lies between constants *i* - 1 and *i* has rank 2*i*; a value that is not there has rank -1. So ``x >= c`` is an
-interval of ranks for text, decimals and instants just as for numbers, and a value is looked up once, however many
-predicates are waiting for it.
+The constants of a segment are sorted and distinct. A value that equals constant *i* has rank 2*i* + 1, a value between
+constants *i* - 1 and *i* has rank 2*i*, and a missing value has rank -1. So ``x >= c`` is an interval of ranks for
+text, decimals and instants as well as for numbers, and each value is looked up once for all predicates.
+
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class Constants(Protocol):
     def __len__(self) -> int: ...
 
     def rank_value(self, value: Any) -> int:
-        """The rank of one value of the property's type."""
+        """Return the rank of one value of the property's type."""
         ...
 
     def rank_column(self, column: pa.Array) -> Ranks:
-        """The rank of every value of a column, MISSING for a null."""
+        """Return the rank of every value of a column, MISSING for a null."""
         ...
 
 
-def constants_of(value_type: ValueType, values: Sequence[Value]) -> tuple[Constants, Positions]:
-    """The constants among ``values``, and the place of each value among them."""
+def build_constants(value_type: ValueType, values: Sequence[Value]) -> tuple[Constants, Positions]:
+    """Return the distinct constants of ``values``, and the position of each value among them."""
     if value_type is ValueType.STR:
         text = TextConstants(sorted(set(values)))  # type: ignore[arg-type]
         return text, text.places(values)  # type: ignore[arg-type]
@@ -57,8 +57,8 @@ def constants_of(value_type: ValueType, values: Sequence[Value]) -> tuple[Consta
     return OrderedConstants(value_type, ordered), places
 
 
-def merged_constants(value_type: ValueType, parts: Sequence[Constants]) -> tuple[Constants, list[Positions]]:
-    """The constants of several segments as one, and where those of each part stand in it."""
+def merge_constants(value_type: ValueType, parts: Sequence[Constants]) -> tuple[Constants, list[Positions]]:
+    """Merge the constants of several segments. Also return the new positions of each part's constants."""
     if value_type is ValueType.STR:
         texts = [part.texts for part in parts if isinstance(part, TextConstants)]
         text = TextConstants(sorted(set().union(*texts)))
@@ -69,7 +69,7 @@ def merged_constants(value_type: ValueType, parts: Sequence[Constants]) -> tuple
 
 
 class TextConstants:
-    """Constants of a str property. Python compares text by code point, which is the order that is wanted."""
+    """Constants of a str property, in code point order, which is Python's own."""
 
     __slots__ = ("texts",)
 
@@ -84,11 +84,11 @@ class TextConstants:
         return 2 * place + (place < len(self.texts) and self.texts[place] == value)
 
     def rank_column(self, column: pa.Array) -> Ranks:
-        # Message types and ports repeat within a batch, so that each distinct text is looked up once.
+        # Message types and ports repeat within a batch, so each distinct text is looked up only once.
         encoded = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
         rank = self.rank_value
         ranks = [MISSING if text is None else rank(text) for text in encoded.dictionary.to_pylist()]
-        # A null has no index; -1 takes the rank that is put last for it.
+        # A null has no index: -1 selects the last rank, which is MISSING.
         places: Positions = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
         by_place: Ranks = np.array([*ranks, MISSING], np.int32)
         return by_place[places]
@@ -99,7 +99,7 @@ class TextConstants:
 
 
 class OrderedConstants:
-    """Constants of any other property, as an array whose order is the values' own."""
+    """Constants of any other property, as an array that sorts like the values."""
 
     __slots__ = ("ordered", "value_type")
 
@@ -130,13 +130,13 @@ class OrderedConstants:
 
 
 def integers(column: pa.Array) -> npt.NDArray[np.int64]:
-    """The values of an int column, 0 for a null: it has no bit in common with any mask."""
+    """Return the values of an int column, 0 for a null: it has no bit in common with any mask."""
     numbers: npt.NDArray[np.int64] = _sortable(ValueType.INT, plain(column, ValueType.INT))
     return numbers
 
 
 def _sortable(value_type: ValueType, column: pa.Array) -> npt.NDArray[Any]:
-    """The values of a column as an array that NumPy sorts in their order; anything for a null."""
+    """Convert a column to an array that NumPy sorts like the values. A null becomes any value."""
     match value_type:
         case ValueType.DECIMAL:
             return _sortable_decimals(column)
@@ -149,7 +149,7 @@ def _sortable(value_type: ValueType, column: pa.Array) -> npt.NDArray[Any]:
 
 
 def _sortable_decimals(column: pa.Array) -> npt.NDArray[np.bytes_]:
-    """256-bit integers as 32 bytes in big-endian order with the sign turned over: their bytes sort as they do."""
+    """Convert 256-bit integers to 32 big-endian bytes with the sign bit inverted, which sort like the integers."""
     if not len(column):
         return np.empty(0, "S32")
     words = np.frombuffer(column.buffers()[1], "<u8")[4 * column.offset : 4 * (column.offset + len(column))]

@@ -1,14 +1,13 @@
-"""Pass one: by what each group is found.
+"""Pass one: find candidate groups by a key.
 
-A group is filed under its most selective predicate:
+A group is indexed by its most selective predicate:
 
-- an equality: the key is the constant;
-- two equalities, where many groups share the first: the key is the pair, so that what comes out of this pass is
-  nearly what will match;
-- an interval: ranks are cut into cells of a power of two that is at least as wide as the interval, which then lies
-  in at most two cells; the key is the cell. Intervals of much different widths have paths of their own, and a message
-  asks each of them;
-- an equality and an interval, where many groups share the equality: the key is the pair of constant and cell;
+- an equality: the key is the constant.
+- two equalities, where many groups share the first: the key is the pair, so that most candidates are matches.
+- an interval: ranks are divided into cells. The width of a cell is a power of two at least as wide as the interval, so
+  the interval covers at most two cells, and the key is the cell. Intervals of very different widths have paths of their
+  own, and every message looks into each path.
+- an equality and an interval, where many groups share the equality: the key is the pair of constant and cell.
 - presence (``!=``, exists, bitwise AND): the interval of all ranks.
 """
 
@@ -21,21 +20,21 @@ import numpy as np
 
 from postroom.filters.matching.constants import UNBOUNDED
 from postroom.filters.matching.groups import ALWAYS, Groups
-from postroom.filters.matching.paths import Feature, Path, Postings, file_by_key, places_worth_having
+from postroom.filters.matching.paths import Feature, Path, Postings, file_by_key, max_dense_keys
 from postroom.filters.matching.rows import Bool, Int8, Int32, Int64, Slot
 
-#: Two predicates make one key where more groups than this share the first, and where the pair of properties is one
-#: of the most frequent: every further pair of properties is a further look-up for every message.
-CROWD = 8
+#: Two predicates form one key if more groups than this share the first, and if the pair of properties is one of the
+#: most frequent: every pair of properties costs every message one more look-up.
+MIN_SHARED_GROUPS = 8
 MIN_GROUPS_OF_PAIR = 64
 MAX_PAIRS = 32
 
-#: A further path costs a message about as much as so many candidates more.
+#: One more path costs a message about as much as this many candidates.
 CANDIDATES_PER_PATH = 1.0
 
 
 def build_paths(groups: Groups, slots: tuple[Slot, ...]) -> tuple[tuple[Path, ...], Int8]:
-    """The paths to all groups; and for each group, how many of its first predicates its path has answered already."""
+    """Return the paths to all groups, and for each group how many of its first predicates its path already checks."""
     build = _Build(groups, slots)
     return tuple(build.paths()), build.answered
 
@@ -46,14 +45,14 @@ class _Build:
         self._sizes = [len(slot.constants) for slot in slots]
         predicates = groups.predicates
         equality = predicates.is_equality()
-        # The first and the second predicate of each group; ALWAYS where there is no second.
+        # The first and the second predicate of each group. ALWAYS if there is no second.
         self._head = groups.members[groups.starts[:-1]]
         longer = groups.starts[1:] - groups.starts[:-1] > 1
         self._next = np.full(len(groups), ALWAYS, np.int32)
         self._next[longer] = groups.members[groups.starts[:-1][longer] + 1]
         self._slot = predicates.slot[self._head]
         self._by_equality = equality[self._head]
-        self._crowded = np.bincount(self._head, minlength=len(predicates))[self._head] > CROWD
+        self._is_shared = np.bincount(self._head, minlength=len(predicates))[self._head] > MIN_SHARED_GROUPS
         self._next_equality = longer & equality[self._next]
         bounded = (predicates.low > 0) | (predicates.high < UNBOUNDED)
         bounded[predicates.not_equals :] = False
@@ -76,8 +75,8 @@ class _Build:
             yield from self._intervals(None, slot, chosen, self._head)
 
     def _pairs(self, among: Bool) -> Iterator[tuple[int, int, Int64]]:
-        """The pairs of properties that are worth a path: both slots, and the groups."""
-        crowded = np.flatnonzero(among & self._crowded)
+        """Yield the pairs of properties that are worth a path: both slots, and the groups."""
+        crowded = np.flatnonzero(among & self._is_shared)
         one, two = self._slot[crowded].astype(np.int64), self._groups.predicates.slot[self._next[crowded]]
         swapped = self._next_equality[crowded] & (two < one)
         pair = np.where(swapped, two, one) * len(self._sizes) + np.where(swapped, one, two)
@@ -93,15 +92,15 @@ class _Build:
         return self._path(self._constants(first), self._constants(second), keys, chosen)
 
     def _worth_cells(self, chosen: Int64) -> bool:
-        """Would cells leave out enough of the groups that share an equality?"""
+        """Return True if cells exclude enough of the groups that share an equality."""
         predicates, interval = self._groups.predicates, self._next[chosen]
         top = 2 * np.array(self._sizes)[predicates.slot[interval]]
         share = np.mean((np.minimum(predicates.high[interval], top) - predicates.low[interval] + 1) / (top + 1))
         crowd = len(chosen) / len(np.unique(self._head[chosen]))
-        return bool(crowd * max(0.0, 1 - 2 * share) > CROWD)
+        return bool(crowd * max(0.0, 1 - 2 * share) > MIN_SHARED_GROUPS)
 
     def _intervals(self, first: Feature | None, slot: int, chosen: Int64, interval: Int32) -> Iterator[Path]:
-        """Paths to groups by the cells of their interval on ``slot``, each within its equality on ``first``."""
+        """Yield paths by the cells of the groups' intervals on ``slot``, combined with their equality on ``first``."""
         predicates, top = self._groups.predicates, 2 * self._sizes[slot]
         low = predicates.low[interval[chosen]].astype(np.int64)
         high = np.minimum(predicates.high[interval[chosen]], top).astype(np.int64)
@@ -143,7 +142,7 @@ class _Build:
 
 
 def _split(kind: Int32, chosen: Bool) -> Iterator[tuple[int, Int64]]:
-    """The chosen places by their kind."""
+    """Yield the chosen positions grouped by kind."""
     places = np.flatnonzero(chosen)
     order = places[np.argsort(kind[places], kind="stable")]
     kinds, first = np.unique(kind[order], return_index=True)
@@ -152,14 +151,14 @@ def _split(kind: Int32, chosen: Bool) -> Iterator[tuple[int, Int64]]:
 
 
 def _shifts(low: Int64, high: Int64, top: int, *, lists: int, space: int) -> Int32:
-    """How wide the cells of each interval are, as a power of two.
+    """Return the width of the cells of each interval, as a power of two.
 
-    They are the least that are as wide as the interval, but wide enough that a place for each of them is worth having;
-    and where that leaves few intervals in cells of one width, they go into the next wider ones that there are."""
-    # The least shift with 2**shift >= the number of ranks; frexp gives it for high - low, exactly.
+    It is the smallest width that covers the interval, but large enough for dense postings. Intervals of a width that
+    few share use the next larger width."""
+    # The smallest shift with 2**shift >= the number of ranks. frexp computes it exactly from high - low.
     shift = np.frexp((high - low).astype(np.float64))[1].astype(np.int32)
     least = 0
-    while space * ((top >> least) + 1) > places_worth_having(len(low)) and top >> least:
+    while space * ((top >> least) + 1) > max_dense_keys(len(low)) and top >> least:
         least += 1
     shift = np.maximum(shift, least)
     widths, counts = np.unique(shift, return_counts=True)

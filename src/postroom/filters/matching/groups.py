@@ -1,8 +1,8 @@
-"""The AND-groups of a segment: every distinct predicate once, and for each group which of them it is made of.
+"""The AND-groups of a segment: every distinct predicate once, and for each group the numbers of its predicates.
 
-Within a group the predicates stand from the most selective to the least, so that the first is the group's access
-and the second pass meets early what is likely to fail. Here, other than in access.py, all the other groups are known
-too, and messages are expected to have the values that subscriptions ask for.
+The predicates of a group are sorted from the most to the least selective, so that the first is the group's access and
+the second pass rejects early. Unlike in access.py all groups of the segment are known here: the constants that
+subscriptions use serve as an estimate of the values that messages have.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from postroom.values import ValueType
 
 Float64 = npt.NDArray[np.float64]
 
-#: The number of a predicate that holds for every message, whether it has the property or not. No group is made of it.
+#: The number of a predicate that holds for every message, with or without the property. No group contains it.
 ALWAYS = 0
 
-#: An interval is found by a look-up for every width there is, and among candidates some of which lie beside it; so it
-#: is taken instead of an equality only if it lets through this many times less.
+#: An interval needs a look-up for every cell width and has false candidates. So it is preferred to an equality only if
+#: it matches this many times fewer messages.
 INTERVAL_HANDICAP = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Predicates:
-    """Distinct predicates, by number: ALWAYS, intervals, then (from ``not_equals``) ``!=``, then (from
-    ``bitwise_ands``) bitwise ANDs. ``operand`` belongs to the last two only, and so begins at ``not_equals``."""
+    """Distinct predicates by number: ALWAYS, intervals, from ``not_equals`` on ``!=``, from ``bitwise_ands`` on bitwise
+    ANDs. Only the last two have an ``operand``, so that array starts at ``not_equals``."""
 
     slot: Int32
     low: Int32
@@ -42,7 +42,7 @@ class Predicates:
         return len(self.slot)
 
     def is_equality(self) -> Bool:
-        # An odd rank is a constant's own; an interval of one even rank lies between two constants.
+        # An odd rank is the rank of a constant. An interval of one even rank lies between two constants.
         found: Bool = (self.low == self.high) & (self.low & 1 == 1)
         return found
 
@@ -55,7 +55,8 @@ class Predicates:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Groups:
-    """Group *g* belongs to the subscription at place ``owner[g]`` and asks for ``members[starts[g]:starts[g + 1]]``."""
+    """Group *g* belongs to subscription number ``owner[g]`` and has the predicates ``members[starts[g]:starts[g +
+    1]]``."""
 
     predicates: Predicates
     owner: Int32
@@ -67,8 +68,8 @@ class Groups:
 
 
 def build_groups(rows: Rows) -> Groups:
-    """The groups of ``rows``; one that no message can meet (``x < 1 and x > 2``) is left out."""
-    group, kind, slot, low, high, operand = _intersected(rows)
+    """Build the groups of ``rows``, without those that no message can match (``x < 1 and x > 2``)."""
+    group, kind, slot, low, high, operand = _intersect_intervals(rows)
     possible = np.ones(len(rows.owner), np.bool_)
     possible[group[low > high]] = False
     kept = possible[group]
@@ -84,8 +85,8 @@ def build_groups(rows: Rows) -> Groups:
     )
 
 
-def _intersected(rows: Rows) -> tuple[Int32, Int8, Int32, Int32, Int32, Int64]:
-    """The rows with all intervals of one group on one property made one: bounds, equalities and exists alike."""
+def _intersect_intervals(rows: Rows) -> tuple[Int32, Int8, Int32, Int32, Int32, Int64]:
+    """Intersect all intervals of one group on one property: bounds, equalities and exists."""
     is_interval = rows.kind == INTERVAL
     group, slot = rows.group[is_interval], rows.slot[is_interval]
     order = np.lexsort((slot, group))
@@ -105,15 +106,15 @@ def _intersected(rows: Rows) -> tuple[Int32, Int8, Int32, Int32, Int32, Int64]:
 
 
 def changes(values: Int8 | Int32 | Int64) -> Bool:
-    """Where a value differs from the one before it; the first always does."""
+    """Return True where a value differs from the previous one. The first always does."""
     changed = np.ones(len(values), np.bool_)
     changed[1:] = values[1:] != values[:-1]
     return changed
 
 
 def _distinct(kind: Int8, slot: Int32, low: Int32, high: Int32, operand: Int64) -> tuple[Predicates, Int32]:
-    """Every predicate once, and the number of each row's predicate."""
-    # ALWAYS comes after the others here and sorts before them.
+    """Return the distinct predicates, and the number of each row's predicate."""
+    # ALWAYS is appended here and sorts first.
     kind, slot, operand = np.append(kind, np.int8(INTERVAL)), np.append(slot, np.int32(0)), np.append(operand, 0)
     low, high = np.append(low, np.int32(MISSING)), np.append(high, np.int32(UNBOUNDED))
     columns = (operand, high, low, slot, kind)
@@ -137,7 +138,7 @@ def _distinct(kind: Int8, slot: Int32, low: Int32, high: Int32, operand: Int64) 
 
 
 def _expected_share(predicates: Predicates, member: Int32, slots: tuple[Slot, ...]) -> Float64:
-    """The share of messages that each predicate is expected to let through."""
+    """Return the share of messages that each predicate is expected to match."""
     users = np.bincount(member, minlength=len(predicates))
     equality = predicates.is_equality()
     asked = np.bincount(predicates.slot[equality], weights=users[equality], minlength=len(slots))

@@ -1,4 +1,4 @@
-"""A path: one way from a message to groups that it could meet, by a key that is computed from its ranks."""
+"""Paths: look up the candidate groups of a message by a key that is computed from its ranks."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from postroom.filters.matching.groups import changes
 from postroom.filters.matching.ranked import RankedBatch
 from postroom.filters.matching.rows import Bool, Int32, Int64
 
-#: How many (message, group) pairs are looked at together: enough to hide the cost of a call, few enough for a cache.
+#: How many (message, group) pairs are checked together: enough to hide the cost of a call, few enough for the cache.
 PAIRS_AT_ONCE = 1 << 17
 
-#: A place for every key there can be costs four bytes; up to so many for each group, it is worth not to search.
-PLACES_PER_GROUP = 4
+#: A dense array needs four bytes for every possible key. Up to this many keys per group it is worth the memory.
+DENSE_KEYS_PER_GROUP = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Feature:
-    """What a key is made of: a property's constant, or (``shift``) the cell of 2**shift ranks that a value lies in.
-    As a number it is below ``size``."""
+    """A part of a key: the constant of a property, or with ``shift`` the cell of 2**shift ranks that contains the
+    value. It is a number below ``size``."""
 
     slot: int
     size: int
     shift: int | None = None
 
     def of(self, ranks: Ranks) -> tuple[Int64, Bool]:
-        """The number for each rank, and whether there is one."""
+        """Return the number for each rank, and whether it has one."""
         if self.shift is None:
             return (ranks >> 1).astype(np.int64), (ranks & 1 == 1) & (ranks > 0)
         return (ranks >> self.shift).astype(np.int64), ranks >= 0
@@ -42,14 +42,14 @@ class Feature:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Postings:
-    """Groups by key. Dense (``keys`` is None): ``starts`` has a place for every key there can be."""
+    """Groups by key. If ``keys`` is None it is dense: ``starts`` has an entry for every possible key."""
 
     keys: Int64 | None
     starts: Int32
     groups: Int32
 
     def find(self, keys: Int64) -> tuple[Int64, Int64]:
-        """The place of the first group of each key, and how many there are."""
+        """Return the position of the first group of each key, and the number of groups."""
         if self.keys is None:
             starts = self.starts.take(keys, mode="clip")
             return starts.astype(np.int64), (self.starts.take(keys + 1, mode="clip") - starts).astype(np.int64)
@@ -60,7 +60,7 @@ class Postings:
         return starts.astype(np.int64), counts.astype(np.int64)
 
     def find_one(self, key: int) -> Int32:
-        """The groups of one key."""
+        """Return the groups of one key."""
         place = key
         if self.keys is not None:
             place = int(self.keys.searchsorted(key))
@@ -72,25 +72,25 @@ class Postings:
 def file_by_key(keys: Int64, groups: Int32, key_space: int) -> Postings:
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
-    if key_space <= places_worth_having(len(keys)):
+    if key_space <= max_dense_keys(len(keys)):
         starts = np.concatenate(([0], np.cumsum(np.bincount(ordered, minlength=key_space)))).astype(np.int32)
         return Postings(keys=None, starts=starts, groups=groups[order])
     first = np.flatnonzero(changes(ordered))
     return Postings(keys=ordered[first], starts=np.append(first, len(keys)).astype(np.int32), groups=groups[order])
 
 
-def places_worth_having(groups: int) -> int:
-    """How many keys there can be for so many groups before they are searched rather than looked up."""
-    return PLACES_PER_GROUP * groups + 1_024
+def max_dense_keys(groups: int) -> int:
+    """Return the maximum number of possible keys for a dense array of so many groups."""
+    return DENSE_KEYS_PER_GROUP * groups + 1_024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Path:
-    """The groups that are filed under one or two features.
+    """The groups that are indexed by one or two features.
 
-    ``checks`` has for every place of the postings the predicate that has to be looked at first; it is None where the
-    key says it all. ``checked`` is the one property that all of these ask for, if it is one. ``more`` says that there
-    are groups with further predicates after that."""
+    ``checks`` has the first predicate to check for every entry of the postings. It is None if the key decides alone.
+    ``checked`` is the property that all of these predicates compare, if it is only one. ``more`` is True if some groups
+    have further predicates."""
 
     first: Feature
     second: Feature | None = None
@@ -100,7 +100,7 @@ class Path:
     more: bool
 
     def candidates(self, batch: RankedBatch) -> Iterator[tuple[Int64, Int64]]:
-        """Pairs of message and place in the postings, as two arrays, a portion at a time."""
+        """Yield pairs of message and position in the postings, as two arrays, in portions."""
         keys, there = self._keys(batch)
         if keys is None:
             return
@@ -113,7 +113,7 @@ class Path:
             done = int(ends[at - 1]) if at else 0
             to = max(at + 1, int(np.searchsorted(ends, done + PAIRS_AT_ONCE, side="right")))
             chosen = slice(at, to)
-            # The places starts[i], starts[i] + 1, ... of each message, one after the other.
+            # The positions starts[i], starts[i] + 1, ... of each message, one after the other.
             shifts = np.repeat(starts[chosen] - (ends[chosen] - counts[chosen] - done), counts[chosen])
             shifts += np.arange(len(shifts))
             yield np.repeat(hit[chosen], counts[chosen]), shifts
@@ -136,7 +136,7 @@ class Path:
         return keys, there
 
     def candidates_of_one(self, ranks: Mapping[int, int]) -> Int32 | None:
-        """The groups that one message with these ranks (by slot) could meet."""
+        """Return the candidate groups of one message with these ranks by slot."""
         key = self.first.of_one(ranks[self.first.slot])
         if key is None:
             return None

@@ -1,4 +1,4 @@
-"""A batch as the matcher sees it: for every property that predicates ask for, the rank of each message's value."""
+"""A batch of messages as ranks: for every property that predicates compare, the rank of each message's value."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from postroom.filters.columns import Columns, held_type
+from postroom.filters.columns import Columns, value_type_of_column
 from postroom.filters.matching.constants import MISSING, Ranks, integers
 from postroom.filters.matching.rows import Int64, Slot
 from postroom.values import Value, ValueType
 
-#: Messages are matched once for all that look alike if that leaves at most this share of them.
-WORTH_SHARING = 0.75
-#: To count how many do costs more than to match some; it is not done if hardly any of so many look alike.
+#: Messages with the same ranks are matched once if at most this share of the batch is distinct.
+MAX_DISTINCT_SHARE = 0.75
+#: Counting distinct messages costs time too. It is skipped if more than this share of a sample is distinct.
 SAMPLE = 1_024
-WORTH_COUNTING = 0.95
+MAX_DISTINCT_IN_SAMPLE = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankedBatch:
-    """Ranks by slot and message (None: no message has a value there), and the values themselves of those slots that
-    bitwise ANDs look at."""
+    """Ranks by slot and message, and the values of the slots that bitwise ANDs need. The ranks of a slot are None if no
+    message has a value."""
 
     rows: int
     ranks: Sequence[Ranks | None]
@@ -35,17 +35,17 @@ class RankedBatch:
 
     @cached_property
     def flat(self) -> Ranks:
-        """All ranks in one array: a line of missing ones, then a line for each slot that has any."""
+        """All ranks in one array: a row of MISSING, then a row for each slot that has values."""
         return np.concatenate((np.full(self.rows, MISSING, np.int32), *(r for r in self.ranks if r is not None)))
 
     @cached_property
     def offset(self) -> Int64:
-        """Where the line of each slot begins in ``flat``."""
+        """The start of each slot's row in ``flat``."""
         present = np.array([ranks is not None for ranks in self.ranks], np.int64)
         return np.cumsum(present) * present * self.rows
 
-    def shared(self) -> tuple[RankedBatch, Int64] | None:
-        """The batch with messages that look alike made one, and which of those each message is; None if few do."""
+    def deduplicate(self) -> tuple[RankedBatch, Int64] | None:
+        """Return the distinct messages, and the number of each message among them. None if it is not worth it."""
         alike, kinds = np.zeros(self.rows, np.int64), 1
         for column, radix in self._features():
             if kinds * radix >= 2**62:
@@ -53,17 +53,17 @@ class RankedBatch:
                 kinds = len(distinct)
             alike = alike * radix + column
             kinds *= radix
-        if self.rows > SAMPLE and len(np.unique(alike[:SAMPLE])) > SAMPLE * WORTH_COUNTING:
+        if self.rows > SAMPLE and len(np.unique(alike[:SAMPLE])) > SAMPLE * MAX_DISTINCT_IN_SAMPLE:
             return None
         _, first, alike = np.unique(alike, return_index=True, return_inverse=True)
-        if len(first) > self.rows * WORTH_SHARING:
+        if len(first) > self.rows * MAX_DISTINCT_SHARE:
             return None
         ranks = [None if ranks is None else ranks[first] for ranks in self.ranks]
         numbers = {slot: values[first] for slot, values in self.integers.items()}
         return RankedBatch(rows=len(first), ranks=ranks, integers=numbers), alike
 
     def _features(self) -> list[tuple[Int64, int]]:
-        """All that tells messages apart, each as numbers from 0 to less than its radix."""
+        """Return all columns that distinguish messages, as numbers from 0 to below a radix."""
         features = []
         for ranks in self.ranks:
             if ranks is not None:
@@ -75,8 +75,8 @@ class RankedBatch:
         return features
 
 
-def encoded_once(columns: Columns, keys: Iterable[str]) -> Columns:
-    """The columns of these properties, with the distinct texts of each found: whoever ranks them begins with that."""
+def encode_text_columns(columns: Columns, keys: Iterable[str]) -> Columns:
+    """Dictionary-encode the text columns of these properties once, because every segment needs that."""
     encoded = dict(columns)
     for key in keys:
         column = columns.get(key)
@@ -84,7 +84,7 @@ def encoded_once(columns: Columns, keys: Iterable[str]) -> Columns:
             encoded[key] = column = column.combine_chunks()
         if (
             isinstance(column, pa.Array)
-            and held_type(column.type) is ValueType.STR
+            and value_type_of_column(column.type) is ValueType.STR
             and not pa.types.is_dictionary(column.type)
         ):
             encoded[key] = column.dictionary_encode()
@@ -92,8 +92,8 @@ def encoded_once(columns: Columns, keys: Iterable[str]) -> Columns:
 
 
 def rank_batch(slots: Sequence[Slot], masked: Sequence[int], columns: Columns, rows: int) -> RankedBatch:
-    """The ranks of a batch of columns; ``masked`` are the slots that bitwise ANDs look at."""
-    held = [_held(slot, columns.get(slot.key), rows) for slot in slots]
+    """Rank the columns of a batch. ``masked`` are the slots that bitwise ANDs need."""
+    held = [_typed_column(slot, columns.get(slot.key), rows) for slot in slots]
     return RankedBatch(
         rows=rows,
         ranks=[None if value is None else _ranks(slot, value, rows) for slot, value in zip(slots, held, strict=True)],
@@ -101,15 +101,15 @@ def rank_batch(slots: Sequence[Slot], masked: Sequence[int], columns: Columns, r
     )
 
 
-def _held(slot: Slot, given: pa.Array | Value | None, rows: int) -> pa.Array | Value | None:
-    """What stands in the columns for a slot, if it is of the slot's type."""
+def _typed_column(slot: Slot, given: pa.Array | Value | None, rows: int) -> pa.Array | Value | None:
+    """Return the column or value of a slot if it has the slot's type, otherwise None."""
     if isinstance(given, pa.ChunkedArray):
         given = given.combine_chunks()
     if not isinstance(given, pa.Array):
         return given if type(given) is slot.value_type.python_type else None
     if len(given) != rows:
         raise ValueError(f"The column {slot.key} has {len(given)} values for {rows} messages.")
-    if held_type(given.type) is not slot.value_type or given.null_count == rows:
+    if value_type_of_column(given.type) is not slot.value_type or given.null_count == rows:
         return None
     return given
 

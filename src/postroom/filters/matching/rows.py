@@ -1,6 +1,6 @@
 """The predicates of many subscriptions as columns: one row per predicate, constants as ranks.
 
-This is what a segment is built from, whether the rows come from filters or from other segments.
+A segment is built from these rows, which come from filters or from other segments.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from postroom.filters.expression import Filter, Operator
-from postroom.filters.matching.constants import UNBOUNDED, Constants, Positions, constants_of, merged_constants
+from postroom.filters.matching.constants import UNBOUNDED, Constants, Positions, build_constants, merge_constants
 from postroom.values import Value, ValueType
 
 Int8 = npt.NDArray[np.int8]
@@ -20,13 +20,13 @@ Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
-#: What a row asks of a rank. All but the last two comparisons are intervals; the three are kept apart by number.
+#: The kinds of rows. All comparisons except the last two are intervals of ranks.
 INTERVAL, NOT_EQUAL, BITWISE_AND = 0, 1, 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slot:
-    """A property that predicates of a segment compare, with all the constants that they compare it with."""
+    """A property that predicates of a segment compare, with all its constants."""
 
     key: str
     value_type: ValueType
@@ -35,10 +35,10 @@ class Slot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rows:
-    """Subscriptions (``ids``, ascending), their AND-groups (``owner``: a place in ``ids``), and a row per predicate.
+    """Subscriptions (``ids``, ascending), their AND-groups (``owner``: a position in ``ids``), and a row per predicate.
 
-    A row holds for ranks from ``low`` to ``high``; one that is NOT_EQUAL not for the rank ``operand``, and one that is
-    BITWISE_AND only for values that have a bit of ``operand``."""
+    A row holds for ranks from ``low`` to ``high``. A NOT_EQUAL row does not hold for the rank ``operand``. A
+    BITWISE_AND row holds only for values that have a bit of ``operand``."""
 
     slots: tuple[Slot, ...]
     ids: Int64
@@ -51,8 +51,8 @@ class Rows:
     operand: Int64
 
 
-def rows_of(filters: Mapping[int, Filter]) -> Rows:
-    """The rows of subscriptions by id."""
+def build_rows(filters: Mapping[int, Filter]) -> Rows:
+    """Build the rows of subscriptions, given by id."""
     ids = sorted(filters)
     owner: list[int] = []
     group: list[int] = []
@@ -83,7 +83,7 @@ def rows_of(filters: Mapping[int, Filter]) -> Rows:
     slots = []
     ranks = np.zeros(len(group), np.int32)
     for (key, value_type), rows, constants in zip(numbers, compared, values, strict=True):
-        ordered, places = constants_of(value_type, constants)
+        ordered, places = build_constants(value_type, constants)
         slots.append(Slot(key=key, value_type=value_type, constants=ordered))
         ranks[rows] = 2 * places + 1
     kind, low, high = _intervals(np.array(operator, np.int8), ranks)
@@ -103,7 +103,7 @@ def rows_of(filters: Mapping[int, Filter]) -> Rows:
 
 
 def _intervals(operator: Int8, rank: Int32) -> tuple[Int8, Int32, Int32]:
-    """Kind, low and high of each row, from its operator and the rank of its constant."""
+    """Return kind, low and high of each row, from its operator and the rank of its constant."""
     kind = np.zeros(len(operator), np.int8)
     kind[operator == Operator.NE] = NOT_EQUAL
     kind[operator == Operator.BITAND] = BITWISE_AND
@@ -118,13 +118,13 @@ def _intervals(operator: Int8, rank: Int32) -> tuple[Int8, Int32, Int32]:
     return kind, low, high
 
 
-def concatenated(parts: Sequence[Rows]) -> Rows:
-    """The rows of several segments as one; no subscription may stand in two of them."""
+def concatenate_rows(parts: Sequence[Rows]) -> Rows:
+    """Concatenate the rows of several segments. No subscription may be in two of them."""
     if len(parts) == 1:
         return parts[0]
-    slots, numbers, places = _united_slots(parts)
+    slots, numbers, places = _unite_slots(parts)
     ids = np.sort(np.concatenate([part.ids for part in parts]))
-    moved = [_moved(part, places[i]) for i, part in enumerate(parts)]
+    moved = [_move_ranks(part, places[i]) for i, part in enumerate(parts)]
     groups_before = np.cumsum([0, *(len(part.owner) for part in parts)])
     return Rows(
         slots=slots,
@@ -139,8 +139,8 @@ def concatenated(parts: Sequence[Rows]) -> Rows:
     )
 
 
-def _united_slots(parts: Sequence[Rows]) -> tuple[tuple[Slot, ...], list[Int32], list[list[Positions]]]:
-    """All slots once; for each part, the new number of each slot, and where its constants stand now."""
+def _unite_slots(parts: Sequence[Rows]) -> tuple[tuple[Slot, ...], list[Int32], list[list[Positions]]]:
+    """Return the distinct slots, and for each part the new numbers of its slots and new positions of its constants."""
     united: dict[tuple[str, ValueType], list[tuple[int, int]]] = {}
     for i, part in enumerate(parts):
         for j, slot in enumerate(part.slots):
@@ -149,7 +149,7 @@ def _united_slots(parts: Sequence[Rows]) -> tuple[tuple[Slot, ...], list[Int32],
     places: list[list[Positions]] = [[np.empty(0, np.int64)] * len(part.slots) for part in parts]
     slots = []
     for number, ((key, value_type), users) in enumerate(united.items()):
-        constants, moved = merged_constants(value_type, [parts[i].slots[j].constants for i, j in users])
+        constants, moved = merge_constants(value_type, [parts[i].slots[j].constants for i, j in users])
         slots.append(Slot(key=key, value_type=value_type, constants=constants))
         for (i, j), positions in zip(users, moved, strict=True):
             numbers[i][j] = number
@@ -157,10 +157,10 @@ def _united_slots(parts: Sequence[Rows]) -> tuple[tuple[Slot, ...], list[Int32],
     return tuple(slots), numbers, places
 
 
-def _moved(part: Rows, places: list[Positions]) -> tuple[Int32, Int32, Int64]:
-    """Low, high and operand of a part's rows, with ranks among the united constants.
+def _move_ranks(part: Rows, places: list[Positions]) -> tuple[Int32, Int32, Int64]:
+    """Return low, high and operand of a part's rows, as ranks among the merged constants.
 
-    A bound is a constant's own rank, or lies directly below (``<``) or above (``>``) it; it moves with the constant."""
+    A bound is the rank of a constant, or directly below (``<``) or above (``>``) it. It moves with the constant."""
     if not part.slots:
         return part.low, part.high, part.operand
     first = np.cumsum([0, *(len(positions) for positions in places)])[:-1][part.slot]

@@ -1,4 +1,4 @@
-"""Pass two: of the candidates, those whose remaining predicates all hold."""
+"""Pass two: keep the candidates whose remaining predicates all hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from postroom.filters.matching.rows import Bool, Int8, Int32, Int64
 
 
 class SecondPass:
-    """The checks of every group: its members but for the first ones, which its path has answered."""
+    """Checks the predicates of groups, except the first ones, which the group's path has already checked."""
 
     __slots__ = ("_answered", "_members", "_predicates", "_starts")
 
@@ -25,7 +25,7 @@ class SecondPass:
         self._answered = answered
 
     def survivors(self, batch: RankedBatch, path: Path, rows: Int64, places: Int64) -> tuple[Int64, Int32]:
-        """Of the pairs (message, place in the path's postings), those where the group is met, as (message, group)."""
+        """Return the pairs (message, group) that match, out of pairs (message, position in the path's postings)."""
         if path.checks is not None:
             numbers = path.checks.take(places)
             held = np.flatnonzero(_hold(self._predicates, batch, rows, numbers, path.checked))
@@ -34,8 +34,9 @@ class SecondPass:
         return self.met(batch, rows, groups, step=1) if path.more else (rows, groups)
 
     def met(self, batch: RankedBatch, rows: Int64, groups: Int32, *, step: int = 0) -> tuple[Int64, Int32]:
-        """Of the pairs (message, group), those where the checks from the one numbered ``step`` on hold. One check of
-        each group at a time, and only while all before it held."""
+        """Return the pairs (message, group) whose checks from number ``step`` on hold.
+
+        The loop checks one predicate of each group at a time, and only while all previous ones held."""
         met = np.ones(len(groups), np.bool_)
         first = self._starts.take(groups) + self._answered.take(groups)
         checks = self._starts.take(groups + 1) - first
@@ -49,7 +50,7 @@ class SecondPass:
         return rows.compress(met), groups.compress(met)
 
     def met_by_one(self, ranks: Mapping[int, int], integers: Mapping[int, int], group: int) -> bool:
-        """Does one message with these ranks (and values, where bitwise ANDs look at them) meet the group?"""
+        """Return True if one message with these ranks, and values for bitwise ANDs, matches the group."""
         predicates = self._predicates
         first = self._starts.item(group) + self._answered.item(group)
         for number in self._members[first : self._starts.item(group + 1)].tolist():
@@ -68,7 +69,7 @@ class SecondPass:
 
 
 def _hold(predicates: Predicates, batch: RankedBatch, rows: Int64, numbers: Int32, slot: int | None = None) -> Bool:
-    """Does predicate ``numbers[i]`` hold for message ``rows[i]``? ``slot`` is what all ask for, if that is known."""
+    """Return whether predicate ``numbers[i]`` holds for message ``rows[i]``. ``slot`` is the common slot, if known."""
     if slot is None:
         rank = batch.flat.take(batch.offset.take(predicates.slot.take(numbers)) + rows)
     else:
@@ -83,7 +84,7 @@ def _hold(predicates: Predicates, batch: RankedBatch, rows: Int64, numbers: Int3
 
 
 def _special_hold(predicates: Predicates, batch: RankedBatch, rows: Int64, numbers: Int32, rank: Int32) -> Bool:
-    """The same for ``!=`` and bitwise ANDs, where the property is known to be there."""
+    """The same for ``!=`` and bitwise ANDs, if the message is known to have the property."""
     operand = predicates.operand[numbers - predicates.not_equals]
     holds: Bool = rank != operand
     for slot, values in batch.integers.items():

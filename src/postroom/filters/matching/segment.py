@@ -1,4 +1,4 @@
-"""A segment: some subscriptions, compiled into arrays that do not change, ready for both passes."""
+"""A segment: subscriptions compiled into immutable arrays for both passes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from postroom.filters.matching.rows import Bool, Int32, Int64, Rows, Slot
 from postroom.filters.matching.second_pass import SecondPass
 from postroom.values import Value
 
-#: From so many candidates on, one message is checked with arrays rather than one group after the other.
+#: From this many candidates on, one message is checked with arrays instead of group by group.
 MANY_CANDIDATES = 32
 
 
 class Segment:
-    """Subscriptions as arrays. A subscription that is removed is only marked, in a copy that shares all the rest, and
-    is gone when the segment is merged."""
+    """Subscriptions as arrays. Removing a subscription only marks it, in a copy that shares the other arrays. Merging
+    the segment drops it."""
 
     def __init__(self, rows: Rows) -> None:
         self.slots = rows.slots
@@ -46,7 +46,7 @@ class Segment:
         return place < len(self.ids) and bool(self.ids[place] == subscription and self._alive[place])
 
     def without(self, subscription: int) -> Segment:
-        """The segment with ``subscription``, which is in it, not met any more. Whoever is matching has the old one."""
+        """Return a copy in which ``subscription`` is removed. Concurrent matches continue with the old segment."""
         changed = copy(self)
         changed._alive = self._alive.copy()
         changed._alive[self.ids.searchsorted(subscription)] = False
@@ -54,9 +54,9 @@ class Segment:
         return changed
 
     def match(self, columns: Columns, rows: int) -> tuple[Int64, Int64]:
-        """Message and subscription of every match, each pair once, by message and then by subscription."""
+        """Return message and subscription of every match: distinct, sorted by message and then by subscription."""
         batch = rank_batch(self.slots, self._masked, columns, rows)
-        shared = batch.shared()
+        shared = batch.deduplicate()
         if shared is None:
             return self._match(batch)
         batch, alike = shared
@@ -74,7 +74,7 @@ class Segment:
                 rows, groups = self._second_pass.survivors(batch, path, rows, places)
                 met.append(rows * len(self.ids) + self._groups.owner.take(groups))
         found = np.sort(np.concatenate(met))
-        # Two groups of one subscription may both be met, and count once.
+        # Two groups of one subscription may both match. They count once.
         messages, owners = np.divmod(found.compress(changes(found)), max(1, len(self.ids)))
         if self.live < len(self.ids):
             alive = self._alive.take(owners)
@@ -82,7 +82,7 @@ class Segment:
         return messages, self.ids.take(owners)
 
     def match_one(self, promoted: Mapping[str, Value]) -> list[int]:
-        """The subscriptions that one message meets, ascending."""
+        """Return the subscriptions that one message matches, ascending."""
         ranks: dict[int, int] = {}
         integers: dict[int, int] = {}
         for key, value in promoted.items():
@@ -116,7 +116,7 @@ class Segment:
         return list(met.tolist())
 
     def rows(self) -> Rows:
-        """The subscriptions that are left, as rows again."""
+        """Convert the remaining subscriptions back to rows."""
         predicates, groups = self._groups.predicates, self._groups
         kept_groups = self._alive[groups.owner]
         group = np.repeat(np.arange(len(groups), dtype=np.int32), np.diff(groups.starts))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from postroom.agent.error_reports import is_error_report
 from postroom.errors import MessageFailure
-from postroom.filters.authorisation import MessagePredicate, may_receive, unmet
+from postroom.filters.authorisation import MessagePredicate, find_unmet, may_receive
 from postroom.filters.explain import Explanation, distance, explain
 from postroom.filters.expression import Filter
 from postroom.message import Context
@@ -188,7 +188,7 @@ def explain_subscriber(subscriber: Subscriber, context: Context) -> SubscriberEx
         explanation=explanation,
         verdict=_verdict(subscriber, context, holds=explanation.holds),
         not_started=subscriber.not_started,
-        unmet=tuple(unmet(context.predicates, subscriber.shown)),
+        unmet=tuple(find_unmet(context.predicates, subscriber.shown)),
     )
 
 
