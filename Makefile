@@ -64,7 +64,7 @@ docs: $(INSTALLED)  ## Build the documentation website into site
 clean:  ## Remove the environment, the caches, the website and what the demo has left
 	rm -rf .docs .cache site
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-home spark-warehouse
-	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf src/postroom.egg-info
 
 .PHONY: constraints

@@ -1,4 +1,4 @@
-"""`make demo`: what a newcomer sees first has to be right."""
+"""`postroom demo`: what a newcomer sees first has to be right."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def test_every_order_of_the_demo_is_where_it_should_be(home: Path) -> None:
     told = json.loads(ran.stdout)
     assert told["differences"] == []
     assert told["found"] == told["expected"]
-    assert told["found"]["suspended: malformed"] > 0
-    assert told["found"]["suspended: nobody subscribes"] > 0
+    assert told["found"]["suspended: PIPELINE"] > 0
+    assert told["found"]["suspended: ROUTING"] > 0
     assert not (home / "a home with spaces").exists()

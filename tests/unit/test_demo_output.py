@@ -19,11 +19,11 @@ def test_without_a_terminal_a_line_comes_only_when_something_changed(
 ) -> None:
     monkeypatch.setattr(demo, "_SECONDS_BETWEEN_LINES", 0.0)
     live = demo._Live(quiet=False)
-    for received in (0, 0, 0, 5, 5):
-        live.show("orders dropped", Figures(received=received, delivered=Counter({"Europe": received})))
+    for count in (0, 0, 0, 5, 5):
+        live.show("orders dropped", Figures(delivered=Counter({"out/europe": count})))
     assert capsys.readouterr().err.splitlines() == [
-        "orders dropped: received 0; delivered: Europe 0",
-        "orders dropped: received 5; delivered: Europe 5",
+        "orders dropped: delivered to out/europe 0",
+        "orders dropped: delivered to out/europe 5",
     ]
 
 
@@ -32,14 +32,16 @@ def test_a_long_title_stands_on_one_line() -> None:
 
     console = Console(width=100, record=True, file=io.StringIO())
     title = "252 orders dropped, 12 of them malformed; Spark is starting"
-    console.print(demo._table(Figures(received=0), title=title))
+    console.print(demo._table(Figures(), title=title))
     assert console.export_text().splitlines()[0] == title
 
 
-def test_away_from_the_clone_it_says_where_to_go(
+def test_an_unknown_example_is_refused_with_those_that_exist(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["demo"]) == ExitCode.NOT_FOUND
-    assert "Run it in the folder of the clone, or name the file with --app." in capsys.readouterr().err
+    assert main(["demo", "warehouse"]) == ExitCode.NOT_FOUND
+    told = capsys.readouterr().err
+    assert "There is no example 'warehouse'." in told
+    assert "bulk, component, envelope, failures, http, orders" in told
     assert list(tmp_path.iterdir()) == []

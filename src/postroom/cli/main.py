@@ -18,9 +18,9 @@ from postroom.errors import PostroomError
 
 COMMANDS: dict[str, Lazy] = {
     "demo": Lazy(
-        "postroom.cli.commands.demo:demo",
-        "Run the example application on a few hundred orders, show what arrives where, and check it.",
+        "postroom.cli.commands.demo:demo", "Run an example application, show what arrives where, and check it."
     ),
+    "init": Lazy("postroom.cli.commands.init:init", "Write a new application into a folder, ready to run."),
     "up": Lazy(
         "postroom.cli.commands.up:up",
         "Deploy an application and run it until Ctrl-C: database, pipelines and hosts, each restarted after a crash.",

@@ -1,199 +1,182 @@
-"""The demo: a few hundred orders on their way to every subscriber, and a check that each arrived where it should.
+"""Run an example application: feed it, wait until it is done, and check that everything is where it should be.
 
-What ought to happen is computed here by hand, without the engine: the filters of examples/orders/app.py, spelt out.
+The examples are folders of ``postroom.examples``: ``app.py`` is the application, ``demo.py`` has the steps of its demo.
 """
 
 from __future__ import annotations
 
-import json
-import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+from postroom.application.definition import ApplicationDefinition
 from postroom.errors import StateError
-from postroom.messagebox.connection import Connection, connect
-from postroom.operations.ports import send_ports
+from postroom.messagebox.connection import Connection
+from postroom.operations.instances.listing import InstanceQuery, InstanceState, count_instances
 from postroom.operations.running.supervisor import Supervisor
 
-_WITH_AUDIT, _WITHOUT_AUDIT, _MALFORMED = 240, 80, 12
-_FOLDERS = {"Europe": "europe", "BigOrders": "big", "Audit": "audit"}
+#: The first is the one that is run if none is named.
+EXAMPLES = ("orders", "envelope", "http", "bulk", "component", "failures")
+
+_SUSPENDED = (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE)
+_LOOK_SECONDS = 0.4
 _PATIENCE_SECONDS = 180.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Order:
-    """One file of the demo, and where it should end up."""
+def read_files(folder: Path) -> Iterator[bytes]:
+    """The contents of the files in an output folder, without those that are still being written."""
+    for path in folder.glob("*"):
+        if path.is_file() and not path.name.startswith("."):
+            yield path.read_bytes()
 
-    name: str
-    content: bytes
-    ports: frozenset[str]
-    malformed: bool = False
+
+def drop_files(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write files into a watched folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step of a demo: what is done, and what must be there afterwards, from all steps so far.
+
+    ``act`` gets the home folder and a connection. ``outputs`` are the expected contents of each folder of the home,
+    ``suspended`` the number of suspended instances by their error code."""
+
+    what: str
+    act: Callable[[Path, Connection], None]
+    outputs: Mapping[str, Counter[Any]]
+    suspended: Counter[str] = field(default_factory=Counter)
+    read_output: Callable[[Path], Iterable[Any]] = read_files
+
+    def expected(self) -> Figures:
+        delivered = Counter({folder: contents.total() for folder, contents in self.outputs.items()})
+        return Figures(delivered=delivered, suspended=self.suspended)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What has happened so far."""
+    """What has happened so far: deliveries by folder, suspended instances by error code, and what is in the queues."""
 
-    received: int
     delivered: Counter[str] = field(default_factory=Counter)
     suspended: Counter[str] = field(default_factory=Counter)
     waiting: int = 0
 
-    @property
-    def routed(self) -> int:
-        """Messages that went to somebody: received, less those that were suspended on their way in."""
-        return self.received - self.suspended["malformed"] - self.suspended["nobody subscribes"]
+
+@dataclass(frozen=True, kw_only=True)
+class DemoResult:
+    """What a demo came to; there are no differences if everything is where it should be."""
+
+    expected: Figures
+    actual: Figures
+    differences: list[str]
 
 
-#: Told what begins, and how far it is.
+#: Called with the current step and the figures, again and again.
 Show = Callable[[str, Figures], None]
 
 
-class Demo:
-    """The example application, run once from dropping the files to checking what became of them."""
+def example_folder(name: str) -> Path:
+    """The folder of an example, wherever Postroom is installed."""
+    return Path(str(files("postroom"))) / "examples" / name
 
-    def __init__(self, supervisor: Supervisor, url: str, home: Path, show: Show) -> None:
-        self._supervisor = supervisor
-        self._url = url
-        self._home = home
-        self._show = show
 
-    def run(self) -> tuple[Figures, Figures, list[str]]:
-        """Expected and actual figures, and everything that differs; nothing differs if all is well."""
-        orders = _orders()
-        audited, unaudited = orders[: _WITH_AUDIT + _MALFORMED], orders[_WITH_AUDIT + _MALFORMED :]
-        with self._running(), connect(self._url, application_name="postroom demo") as connection:
-            self._drop(audited)
-            self._wait(connection, f"{len(audited)} orders dropped, {_MALFORMED} of them malformed", _expected(audited))
-            send_ports.unenlist(connection, "Audit")
-            self._drop(unaudited)
-            expected = _expected(orders)
-            self._wait(connection, f"Audit unenlisted, {len(unaudited)} more orders dropped", expected)
-            actual = self._look(connection)
-        return expected, actual, self._differences(orders, expected, actual)
+def example_steps(name: str) -> list[Step]:
+    return list(import_module(f"postroom.examples.{name}.demo").steps())
 
-    @contextmanager
-    def _running(self) -> Iterator[None]:
-        stop = threading.Event()
-        failed: list[BaseException] = []
 
-        def supervise() -> None:
-            try:
-                self._supervisor.run(stop)
-            except BaseException as error:
-                failed.append(error)
+@contextmanager
+def keep_running(supervisor: Supervisor) -> Iterator[None]:
+    """Run a supervisor in a thread of its own, and end it."""
+    stop = threading.Event()
+    failed: list[BaseException] = []
 
-        thread = threading.Thread(target=supervise, name="supervisor")
-        thread.start()
+    def supervise() -> None:
         try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
-        if failed:
-            raise failed[0]
+            supervisor.run(stop)
+        except BaseException as error:
+            failed.append(error)
 
-    def _drop(self, orders: list[Order]) -> None:
-        folder = self._home / "in"
-        folder.mkdir(exist_ok=True)
-        for order in orders:
-            (folder / order.name).write_bytes(order.content)
-
-    def _wait(self, connection: Connection, what: str, expected: Figures) -> None:
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while True:
-            now = self._look(connection)
-            self._show(what if now.received else f"{what}; Spark is starting", now)
-            if now == expected:
-                return
-            if time.monotonic() > deadline:
-                raise StateError(
-                    f"The demo is not done after {_PATIENCE_SECONDS:.0f} seconds.",
-                    why=f"Expected {expected}, found {now}.",
-                    hint=f"The logs are in {self._home / '.postroom' / 'logs'}.",
-                )
-            time.sleep(0.2)
-
-    def _look(self, connection: Connection) -> Figures:
-        received = connection.execute("SELECT count(*) FROM receipts").fetchone()
-        waiting = connection.execute(
-            "SELECT (SELECT count(*) FROM work_queue) + (SELECT count(*) FROM scheduled_queue)"
-        ).fetchone()
-        reasons = connection.execute(
-            "SELECT CASE WHEN cause = 3 THEN 'routing failure report' WHEN error_code = 'PIPELINE' THEN 'malformed'"
-            "            WHEN error_code = 'ROUTING' THEN 'nobody subscribes' ELSE error_code END, count(*)"
-            "  FROM suspended_queue GROUP BY 1"
-        )
-        assert received is not None
-        assert waiting is not None
-        delivered = {port: len(self._delivered(port)) for port in _FOLDERS}
-        return Figures(
-            received=received[0],
-            delivered=Counter({port: count for port, count in delivered.items() if count}),
-            suspended=Counter(dict(reasons.fetchall())),
-            waiting=waiting[0],
-        )
-
-    def _delivered(self, port: str) -> list[Path]:
-        folder = self._home / "out" / _FOLDERS[port]
-        return [path for path in folder.glob("*") if path.is_file() and not path.name.startswith(".")]
-
-    def _differences(self, orders: list[Order], expected: Figures, actual: Figures) -> list[str]:
-        differences = [] if actual == expected else [f"expected {expected}, found {actual}"]
-        for port in _FOLDERS:
-            sent = Counter(order.content for order in orders if port in order.ports)
-            arrived = Counter(path.read_bytes() for path in self._delivered(port))
-            for content in (sent - arrived).elements():
-                differences.append(f"{port} did not get {content!r}")
-            for content in (arrived - sent).elements():
-                differences.append(f"{port} got {content!r}, which is not for it")
-        return differences
+    thread = threading.Thread(target=supervise, name="supervisor")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    if failed:
+        raise failed[0]
 
 
-def _orders() -> list[Order]:
-    """The same orders every time: well-formed ones with some malformed among them, then those that Audit misses."""
-    dice = random.Random(2026)
-    first = [_order(dice, number, audited=True) for number in range(_WITH_AUDIT)]
-    broken = [
-        Order(
-            name=f"broken-{number:03}.json", content=b'{"region": "EU", "total": 12', ports=frozenset(), malformed=True
-        )
-        for number in range(_MALFORMED)
-    ]
-    second = [_order(dice, _WITH_AUDIT + number, audited=False) for number in range(_WITHOUT_AUDIT)]
-    mixed = first + broken
-    dice.shuffle(mixed)
-    return mixed + second
+def run_steps(
+    connection: Connection,
+    definition: ApplicationDefinition,
+    steps: Sequence[Step],
+    home: Path,
+    show: Show,
+    *,
+    patience: float = _PATIENCE_SECONDS,
+) -> DemoResult:
+    """Take the steps with an application that is deployed and running, and compare what comes of them.
 
-
-def _order(dice: random.Random, number: int, *, audited: bool) -> Order:
-    region = dice.choice(["EU", "EU", "US", "ASIA", "TEST"])
-    total = dice.choice([9.99, 250, 4999.5, 9999.99, 10000, 25000.75])
-    priority = dice.choice([1, 2, 3, 4, 5])
-    goes_to = set()
-    if region == "EU":
-        goes_to.add("Europe")
-    if (total >= 10_000 and region != "TEST") or priority == 1:
-        goes_to.add("BigOrders")
-    if audited:
-        goes_to.add("Audit")
-    content = json.dumps({"order": number, "region": region, "total": total, "priority": priority}).encode()
-    return Order(name=f"order-{number:03}.json", content=content, ports=frozenset(goes_to))
-
-
-def _expected(orders: list[Order]) -> Figures:
-    suspended: Counter[str] = Counter()
-    suspended["malformed"] = sum(order.malformed for order in orders)
-    nobody = sum(not order.ports and not order.malformed for order in orders)
-    if nobody:
-        suspended["nobody subscribes"] = suspended["routing failure report"] = nobody
-    return Figures(
-        received=len(orders),
-        delivered=Counter(port for order in orders for port in order.ports),
-        suspended=suspended,
+    Raise StateError if nothing has changed for ``patience`` seconds."""
+    services = [location.name for port in definition.receive_ports for location in port.locations]
+    services += [port.name for port in definition.send_ports]
+    for step in steps:
+        step.act(home, connection)
+        _wait(connection, services, step, home, show, patience)
+    return DemoResult(
+        expected=steps[-1].expected(),
+        actual=_look(connection, services, steps[-1], home),
+        differences=_differences(steps[-1], home),
     )
+
+
+def _wait(connection: Connection, services: Sequence[str], step: Step, home: Path, show: Show, patience: float) -> None:
+    expected = step.expected()
+    latest = Figures()
+    deadline = time.monotonic() + patience
+    while True:
+        now = _look(connection, services, step, home)
+        show(step.what if now != Figures() else f"{step.what}; Spark is starting", now)
+        if now == expected:
+            return
+        if now != latest:
+            latest, deadline = now, time.monotonic() + patience
+        if time.monotonic() > deadline:
+            raise StateError(
+                f"The demo has stopped: nothing has changed for {patience:.0f} seconds.",
+                why="\n".join([f"Expected {expected}, found {now}.", *_differences(step, home)[:10]]),
+                hint=f"The logs are in {home / '.postroom' / 'logs'}.",
+            )
+        time.sleep(_LOOK_SECONDS)
+
+
+def _look(connection: Connection, services: Sequence[str], step: Step, home: Path) -> Figures:
+    suspended: Counter[str] = Counter()
+    waiting = 0
+    for name in services:
+        for group in count_instances(connection, InstanceQuery(port=name), "error"):
+            if group.state in _SUSPENDED:
+                suspended[str(group.value)] += group.count
+            else:
+                waiting += group.count
+    delivered = {folder: sum(1 for _ in step.read_output(home / folder)) for folder in step.outputs}
+    return Figures(delivered=Counter(delivered), suspended=suspended, waiting=waiting)
+
+
+def _differences(step: Step, home: Path) -> list[str]:
+    differences = []
+    for folder, expected in step.outputs.items():
+        arrived = Counter(step.read_output(home / folder))
+        differences += [f"{folder} lacks {content!r}" for content in (expected - arrived).elements()]
+        differences += [f"{folder} has {content!r}, which is not for it" for content in (arrived - expected).elements()]
+    return differences

@@ -15,9 +15,10 @@ from postroom.cli.main import cli
 from tests.integration.cli.conftest import Run
 from tests.support.approved import AssertApproved
 
-#: Commands that need running processes, write no JSON, or whose output is the body of a message.
+#: Commands that need running processes or no MessageBox, write no JSON, or print the body of a message.
 OTHERS = {
     "demo",
+    "init",
     "up",
     "host run",
     "location begin-anew",

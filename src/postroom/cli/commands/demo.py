@@ -1,4 +1,4 @@
-"""`postroom demo`: the example application on a few hundred orders, shown live and checked."""
+"""`postroom demo`: an example application, fed, shown live and checked."""
 
 from __future__ import annotations
 
@@ -14,45 +14,39 @@ from postroom.cli.output import Format, to_json
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from postroom.operations.demo import Figures
+    from postroom.operations.demo import DemoResult, Figures
 
-_EXAMPLE = Path("examples") / "orders" / "app.py"
 _SECONDS_BETWEEN_LINES = 2.0
 
 
 @click.command()
-@click.option(
-    "--app",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=_EXAMPLE,
-    show_default=True,
-    help="The example application.",
-)
+@click.argument("name", default="orders", metavar="[NAME]")
 @click.option("--keep", is_flag=True, help="Keep the home folder, to look around in it afterwards.")
 @frame_options
 @pass_frame
-def demo(frame: Frame, app: Path, keep: bool) -> None:
-    """Run the example application on a few hundred orders, show what arrives where, and check it.
+def demo(frame: Frame, name: str, keep: bool) -> None:
+    """Run an example application, show what arrives where, and check it.
+
+    The examples are orders (the default), envelope, http, bulk, component and failures. 'postroom init' writes one of
+    them into a folder, to read and to change.
 
     \b
-    Example:
+    Examples:
       postroom demo
+      postroom demo failures
     """
     import shutil
 
     from postroom.application.loading.load import load
-    from postroom.errors import NotFound, StateError
+    from postroom.errors import StateError
+    from postroom.messagebox.connection import connect
     from postroom.messagebox.embedded import EmbeddedServer, server_folder
-    from postroom.operations.demo import Demo
+    from postroom.operations.demo import example_steps, keep_running, run_steps
+    from postroom.operations.new_application import example_named
     from postroom.operations.running.supervisor import SparkOptions
     from postroom.operations.running.up import deploy_and_supervise
 
-    if not app.exists():
-        raise NotFound(
-            f"There is no {app} here.",
-            why="The demo runs the example application, which comes with the source.",
-            hint="Run it in the folder of the clone, or name the file with --app.",
-        )
+    app = example_named(name) / "app.py"
     home = (frame.home if frame.home != Path() else Path("demo-home")).absolute()
     if (home / ".postroom").exists():
         raise StateError(
@@ -65,26 +59,32 @@ def demo(frame: Frame, app: Path, keep: bool) -> None:
     live.say(f"Running {app} in {home}; PostgreSQL and Spark take a few seconds to start")
     try:
         spark = SparkOptions(master="local[2]")
-        with deploy_and_supervise(definition, home, database=None, spark=spark, say=live.say) as supervisor, live:
-            expected, actual, differences = Demo(supervisor, supervisor.url, home, live.show).run()
+        with (
+            deploy_and_supervise(definition, home, database=None, spark=spark, say=live.say) as supervisor,
+            live,
+            keep_running(supervisor),
+            connect(supervisor.url, application_name="postroom demo") as connection,
+        ):
+            result = run_steps(connection, definition, example_steps(name), home, live.show)
     finally:
         if not keep:
             EmbeddedServer(server_folder(home)).destroy()
             shutil.rmtree(home, ignore_errors=True)
     if frame.output is Format.JSON:
-        click.echo(to_json(_plain(expected, actual, differences)))
+        click.echo(to_json(_plain(result)))
     else:
-        _summary(expected, actual)
-    if differences:
-        raise StateError(f"{len(differences)} things are not as they should be.", why="\n".join(differences[:20]))
+        _summary(result)
+    if result.differences:
+        count = len(result.differences)
+        raise StateError(f"{count} things are not as they should be.", why="\n".join(result.differences[:20]))
     if frame.output is not Format.JSON:
-        click.secho("Every order is where it should be, once, byte for byte.", fg="green")
+        click.secho("Everything is where it should be, once, byte for byte.", fg="green")
         if keep:
             click.echo(f"Look around:  postroom instance list --home {home}")
 
 
 class _Live:
-    """The state of things while the demo runs: a table that changes in a terminal, a line now and then elsewhere."""
+    """The figures while the demo runs: a table that changes in a terminal, a line now and then elsewhere."""
 
     def __init__(self, *, quiet: bool) -> None:
         from rich.console import Console
@@ -114,8 +114,7 @@ class _Live:
         if self._live is not None:
             self._live.update(_table(figures, title=what))
             return
-        delivered = ", ".join(f"{port} {count}" for port, count in sorted(figures.delivered.items())) or "nothing yet"
-        line = f"{what}: received {figures.received}; delivered: {delivered}"
+        line = f"{what}: {', '.join(f'{name} {count}' for name, count in _rows(figures)) or 'nothing yet'}"
         if line != self._said and time.monotonic() >= self._next:
             # A line for every change, and not for every look.
             self._said, self._next = line, time.monotonic() + _SECONDS_BETWEEN_LINES
@@ -123,9 +122,8 @@ class _Live:
 
 
 def _rows(figures: Figures) -> list[tuple[str, int]]:
-    rows = [("received", figures.received), ("routed", figures.routed)]
-    rows += [(f"delivered to {port}", count) for port, count in sorted(figures.delivered.items())]
-    return rows + [(f"suspended: {reason}", count) for reason, count in sorted(figures.suspended.items())]
+    rows = [(f"delivered to {folder}", count) for folder, count in sorted(figures.delivered.items())]
+    return rows + [(f"suspended: {code}", count) for code, count in sorted(figures.suspended.items())]
 
 
 def _table(figures: Figures, *, title: str) -> Group:
@@ -139,7 +137,7 @@ def _table(figures: Figures, *, title: str) -> Group:
     return Group(Text(title, style="italic"), table)  # a title of the table itself would be as narrow as the table
 
 
-def _summary(expected: Figures, actual: Figures) -> None:
+def _summary(result: DemoResult) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -147,11 +145,15 @@ def _summary(expected: Figures, actual: Figures) -> None:
     table.add_column("what")
     table.add_column("expected", justify="right")
     table.add_column("found", justify="right")
-    found = dict(_rows(actual))
-    for name, count in _rows(expected):
+    found = dict(_rows(result.actual))
+    for name, count in _rows(result.expected):
         table.add_row(name, str(count), str(found.get(name, 0)))
     Console().print(table)
 
 
-def _plain(expected: Figures, actual: Figures, differences: list[str]) -> dict[str, object]:
-    return {"expected": dict(_rows(expected)), "found": dict(_rows(actual)), "differences": differences}
+def _plain(result: DemoResult) -> dict[str, object]:
+    return {
+        "expected": dict(_rows(result.expected)),
+        "found": dict(_rows(result.actual)),
+        "differences": result.differences,
+    }

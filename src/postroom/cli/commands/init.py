@@ -1,0 +1,40 @@
+"""`postroom init`: a new application folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.output import Format, to_json
+
+
+@click.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--example",
+    default="orders",
+    show_default=True,
+    metavar="NAME",
+    help="Start from this example: orders, envelope, http, bulk, component or failures.",
+)
+@frame_options
+@pass_frame
+def init(frame: Frame, folder: Path, example: str) -> None:
+    """Write a new application into a folder, ready to run.
+
+    \b
+    Examples:
+      postroom init shop
+      postroom init warehouse --example bulk
+    """
+    from postroom.operations.new_application import write_application
+
+    written = write_application(folder, example)
+    if frame.output is Format.JSON:
+        click.echo(to_json([{"file": path} for path in written]))
+        return
+    for path in written:
+        click.echo(f"wrote {path}")
+    click.echo(f"\nNext:  cd {folder}\n       postroom up app.py\n\nREADME.md says how to try it.")

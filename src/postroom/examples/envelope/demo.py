@@ -1,0 +1,49 @@
+"""What ``postroom demo envelope`` feeds, and what must come of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from postroom.messagebox.connection import Connection
+from postroom.operations.demo import Step, drop_files
+
+BATCHES = [
+    [("Contoso", "250.00"), ("Fabrikam", "1800.50"), ("Test", "9999")],
+    [("Contoso", "1000"), ("Fabrikam", "a lot"), ("Northwind", "12.5")],
+]
+
+
+def steps() -> Iterator[Step]:
+    """Two batches of three orders; one order is bad, which costs the others nothing."""
+    orders = [(customer, amount) for batch in BATCHES for customer, amount in batch if amount != "a lot"]
+    key_accounts = [one for one in orders if float(one[1]) >= 1000 and one[0] != "Test"]
+    yield Step(
+        what=f"{len(BATCHES)} batches dropped, with one bad order",
+        act=_drop,
+        outputs={
+            "out/invoices": Counter(_invoice(*order) for order in orders),
+            "out/key-accounts": Counter(_order(*order) for order in key_accounts),
+        },
+        suspended=Counter(PIPELINE=1),
+    )
+
+
+def _drop(home: Path, _: Connection) -> None:
+    files = {f"batch-{number}.xml": _batch(batch) for number, batch in enumerate(BATCHES, 1)}
+    drop_files(home / "batches", files)
+
+
+def _batch(orders: list[tuple[str, str]]) -> bytes:
+    documents = b"".join(_order(*order) for order in orders)
+    return b'<Batch xmlns="http://example.com/batches"><Sender>Shop</Sender><Orders>%s</Orders></Batch>' % documents
+
+
+def _order(customer: str, amount: str) -> bytes:
+    text = f'<Order xmlns="http://example.com/shop"><Customer>{customer}</Customer><Amount>{amount}</Amount></Order>'
+    return text.encode()
+
+
+def _invoice(customer: str, amount: str) -> bytes:
+    return f'<Invoice xmlns="http://example.com/billing" to="{customer}"><Due>{amount}</Due></Invoice>\n'.encode()

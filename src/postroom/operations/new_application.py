@@ -1,0 +1,34 @@
+"""A new application folder, written from one of the examples."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from postroom.errors import NotFound, StateError, nearest
+from postroom.operations.demo import EXAMPLES, example_folder
+
+#: What belongs to the demo of an example, not to the application.
+_LEFT_OUT = ("demo.py", "__pycache__")
+
+
+def example_named(name: str) -> Path:
+    """The folder of an example; NotFound if there is none of that name."""
+    if name not in EXAMPLES:
+        raise NotFound(f"There is no example {name!r}.", hint=nearest(name, EXAMPLES, "The examples are"))
+    return example_folder(name)
+
+
+def write_application(folder: Path, example: str) -> list[Path]:
+    """Copy an example into a new folder, as an application with the folder's name. Returns the files written."""
+    source = example_named(example)
+    if folder.exists() and any(folder.iterdir()):
+        raise StateError(f"{folder} is not empty.", hint="Name a folder that does not exist yet.")
+    name = folder.absolute().name
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns(*_LEFT_OUT), dirs_exist_ok=True)
+    app = folder / "app.py"
+    declared = app.read_text(encoding="utf-8")
+    literal = json.dumps(name, ensure_ascii=False)
+    app.write_text(declared.replace(f'Application("{example}")', f"Application({literal})"), encoding="utf-8")
+    return sorted(path for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,60 @@
+"""The example applications do what their demos say. All of them run side by side, in one home folder."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from postroom.application.definition import ApplicationDefinition
+from postroom.application.loading.load import load
+from postroom.messagebox.connection import connect
+from postroom.operations.demo import EXAMPLES, DemoResult, example_folder, example_steps, keep_running, run_steps
+from postroom.operations.deployment.apply import apply
+from postroom.operations.running.supervisor import SparkOptions, Supervisor
+from tests.support.databases import Databases
+from tests.support.folders import open_folder
+from tests.support.waiting import PATIENCE
+
+
+def run_example(name: str, definition: ApplicationDefinition, url: str, home: Path) -> DemoResult:
+    with connect(url, application_name="postroom demo") as connection:
+        return run_steps(connection, definition, example_steps(name), home, lambda *_: None, patience=PATIENCE)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def results(databases: Databases) -> Iterator[dict[str, DemoResult]]:
+    """What the demo of each example comes to."""
+    with databases.clone() as url, open_folder() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PORT", str(free_port()))
+        home = folder / "a home with spaces"
+        home.mkdir()
+        definitions = {name: load(example_folder(name) / "app.py") for name in EXAMPLES}
+        with connect(url) as connection:
+            for definition in definitions.values():
+                apply(connection, definition, home=home)
+        spark = SparkOptions(master="local[2]")
+        with keep_running(Supervisor(url, home, spark=spark)), ThreadPoolExecutor(len(EXAMPLES)) as pool:
+            running = {name: pool.submit(run_example, name, definitions[name], url, home) for name in EXAMPLES}
+            try:
+                yield {name: one.result() for name, one in running.items()}
+            except Exception as error:
+                for log in (home / ".postroom" / "logs").iterdir():
+                    error.add_note(f"{log.name}: {log.read_text(encoding='utf-8')[-4000:]}")
+                raise
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_everything_is_where_the_example_says(results: dict[str, DemoResult], name: str) -> None:
+    result = results[name]
+    assert result.differences == []
+    assert result.actual == result.expected
+    assert all(count > 0 for count in result.expected.delivered.values())
