@@ -1,6 +1,6 @@
-"""The reference of the command line, from the commands themselves.
+"""Generate the reference of the command line from the commands.
 
-python -m tests.support.cli_reference          # write docs/reference/cli.md again
+python -m tests.support.cli_reference          # write docs/reference/cli.md
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from postroom.cli.main import cli
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
 _HEAD = """\
-# The command line
+# Command line
 
-`postroom NOUN VERB`; a few things that are done often have a verb alone. Every command has `--help`, with an example.
-This page is written from the commands themselves, by `python -m tests.support.cli_reference`.
+`postroom NOUN VERB`; frequent actions have a verb alone. Every command has `--help` with an example. This page is
+generated from the commands by `python -m tests.support.cli_reference`.
 
 ## Options of every command
 
-They may stand before the noun (`postroom --home DIR port list`) or after the verb (`postroom port list --home DIR`),
-where they count more; not between the two.
+You can write them before the noun (`postroom --home DIR port list`) or after the verb
+(`postroom port list --home DIR`), but not between the two. After the verb they take precedence.
 
 {common}
 
-A command works with the MessageBox that `--database` names; without it, with that in the environment variable
-`POSTROOM_DATABASE`, also if `--home` is given: the home is where relative paths start, too. Else it works with the
-embedded one in the home folder. If that runs already the command uses it, and
-otherwise starts it and stops it again.
+A command uses the MessageBox that `--database` names. Without `--database` it uses the environment variable
+`POSTROOM_DATABASE`, even if `--home` is given, because the home is also where relative paths start. Otherwise it uses
+the embedded MessageBox in the home folder. If the embedded server is not running, the command starts it and stops it
+again.
 
-With `-o json` standard output has JSON and nothing else, and an error is a JSON object on standard error:
-`{{"error": {{"code": …, "what": …, "why": …, "hint": …}}}}`. The codes are in [errors.md](errors.md).
+With `-o json` standard output contains only JSON, and an error is a JSON object on standard error:
+`{{"error": {{"code": …, "what": …, "why": …, "hint": …}}}}`. [Error codes](errors.md) lists the codes.
 
 ## Exit codes
 
@@ -52,7 +52,7 @@ def reference() -> str:
         common=_table(_common()),
         exit_codes="\n".join(
             [
-                "| code | name | what it says |",
+                "| code | name | meaning |",
                 "|---|---|---|",
                 *(f"| {n} | {name} | {text} |" for n, name, text in rows),
             ]
@@ -104,7 +104,7 @@ def _common_names() -> set[str | None]:
 
 
 def _table(options: list[click.Option]) -> str:
-    rows = ["| option | what it says |", "|---|---|"]
+    rows = ["| option | meaning |", "|---|---|"]
     for option in options:
         names = ", ".join(f"`{name}`" for name in option.opts)
         value = "" if option.is_flag else f" `{option.make_metavar(click.Context(cli))}`"

@@ -1,6 +1,6 @@
-"""The documentation as tests read it: pages, their links, headings and fenced blocks, and what is written by machine.
+"""Read the documentation for tests: pages, links, headings and fenced blocks. Write its generated parts.
 
-python -m tests.support.pages          # write the generated parts of the pages again
+python -m tests.support.pages          # write the generated parts of the pages
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INLINE_CODE = re.compile(r"`[^`\n]+`")
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """A fenced block; ``words`` are what stands behind the language on its first line."""
+    """A fenced block. ``words`` are the words after the language on its first line."""
 
     page: Path
     line: int
@@ -37,12 +37,12 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """Every page that is written for readers."""
+    """Return every page that is written for readers."""
     return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 def blocks(page: Path, language: str) -> list[Block]:
-    """The fenced blocks of one language, in order."""
+    """Return the fenced blocks of one language, in order."""
     return [block for block in _blocks(page) if block.language == language]
 
 
@@ -66,7 +66,7 @@ def _blocks(page: Path) -> Iterator[Block]:
 
 
 def prose(page: Path) -> list[str]:
-    """The lines outside of fenced blocks, without code between backticks; a line inside a block is empty."""
+    """Return the lines without code between backticks. A line inside a fenced block is empty."""
     fence = ""
     lines = []
     for line in page.read_text(encoding="utf-8").splitlines():
@@ -83,7 +83,7 @@ def prose(page: Path) -> list[str]:
 
 
 def links(page: Path) -> list[tuple[int, str]]:
-    """The targets of the links and pictures of a page, with their lines."""
+    """Return the targets of the links and pictures of a page, with their line numbers."""
     lines = page.read_text(encoding="utf-8").splitlines()
     return [
         (number, match["target"])
@@ -94,7 +94,7 @@ def links(page: Path) -> list[tuple[int, str]]:
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link to a heading of this page may say after the '#'; as GitHub makes it."""
+    """Return the anchors of the headings of a page, as GitHub creates them."""
     found: set[str] = set()
     for line, plain in zip(page.read_text(encoding="utf-8").splitlines(), prose(page), strict=True):
         heading = _HEADING.match(line) if plain else None
@@ -105,10 +105,10 @@ def anchors(page: Path) -> set[str]:
 
 
 def system_property_table() -> str:
-    """The table of the system properties, from the code."""
-    rows = ["| property | type | who sets it in this version |", "|---|---|---|"]
-    for room, prefix in ((BTS, "BTS"), (FILE, "FILE"), (HTTP, "HTTP"), (ErrorReport, "ErrorReport")):
-        for name, prop in vars(room).items():
+    """Generate the table of the system properties."""
+    rows = ["| property | type | set by, in this version |", "|---|---|---|"]
+    for namespace, prefix in ((BTS, "BTS"), (FILE, "FILE"), (HTTP, "HTTP"), (ErrorReport, "ErrorReport")):
+        for name, prop in vars(namespace).items():
             if isinstance(prop, Property):
                 kind = prop.value_type.python_type.__name__
                 rows.append(f"| `{prefix}.{name}` | {kind} | {SET_BY.get(prop.dotted, '')} |")
@@ -117,7 +117,7 @@ def system_property_table() -> str:
 
 _RECEIVED = "every received message, promoted"
 _ERROR = "every error message"
-_SENDING = "the context that a send port's adapter sees, written"
+_SENDING = "the context for the adapter of a send port, written"
 SET_BY = {
     "BTS.ReceivePortID": _RECEIVED,
     "BTS.ReceivePortName": _RECEIVED,
@@ -125,28 +125,29 @@ SET_BY = {
     "BTS.InboundTransportType": _RECEIVED,
     "BTS.InterchangeSequenceNumber": _RECEIVED,
     "BTS.SuspendMessageOnRoutingFailure": f"{_RECEIVED}; a publishing program may promote or write it",
-    "BTS.MessageType": "messages of a pipeline that gives a type, promoted",
+    "BTS.MessageType": "messages of a pipeline that sets a type, promoted",
     "BTS.ReceiveLocationName": "every received message, written",
     "BTS.InterchangeID": "every received message, written",
     "BTS.SPGroupID": "a publisher that directs a message to a send port group; the engine only compares it",
     "BTS.SPTransportID": "a publisher that directs a message to one send port; the engine only compares it",
     "BTS.SPName": _SENDING,
     "BTS.SPID": f"{_SENDING}; a publisher that directs a message to a dynamic send port promotes it",
-    "BTS.IsDynamicSend": "the context that a dynamic send port's adapter sees, written",
+    "BTS.IsDynamicSend": "the context for the adapter of a dynamic send port, written",
     "BTS.OutboundTransportLocation": f"{_SENDING}; for a dynamic send port the publisher",
     "BTS.OutboundTransportType": f"{_SENDING}; for a dynamic send port the publisher",
-    "BTS.OriginatorPID": "every message: `Guest`, or the party that a [trusted host](../how-to/security.md) names; "
-    "promoted where a party resolver or a program has promoted it, and no filter sees it otherwise",
-    "BTS.OriginatorSID": "every message: the login that published it, or the account that a trusted host says; "
-    "like the party",
+    "BTS.OriginatorPID": "every message: `Guest`, or the party that a "
+    "[trusted host](../how-to/authenticate-senders.md#trusted-hosts) names; "
+    "visible to filters only if a party resolver or a program promoted it",
+    "BTS.OriginatorSID": "every message: the login that published it, or the account that a trusted host names; "
+    "visible to filters like the party",
     "BTS.RetryInterval": f"{_SENDING}, in whole minutes",
     "BTS.RetryCount": f"{_SENDING}: how many retries are left",
     "FILE.ReceivedFileName": "messages from files, written",
     "HTTP.ContentType": "messages from an HTTP location, written, if the request had one",
-    "HTTP.InboundHttpHeaders": "messages from an HTTP location, written: a line for each header, without credentials",
+    "HTTP.InboundHttpHeaders": "messages from an HTTP location, written: one line per header, without credentials",
     "HTTP.QueryString": "messages from an HTTP location, written, if the request had one",
     "HTTP.RemoteAddress": "messages from an HTTP location, written",
-    "HTTP.Username": "messages from an HTTP location, written: whom the request names (Basic), not verified",
+    "HTTP.Username": "messages from an HTTP location, written: the user name of Basic authentication, not verified",
     "ErrorReport.Description": f"{_ERROR}, written: what, why and what to do",
     "ErrorReport.ErrorType": f"{_ERROR}, promoted: `FailedMessage`",
     "ErrorReport.FailureAdapter": f"{_ERROR}, written: the kind of the adapter",

@@ -1,4 +1,4 @@
-"""What the exit code of `postroom` says."""
+"""The exit codes of `postroom`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ class ExitCode(IntEnum):
     """The same for every command, so that scripts can tell what to do next.
 
     ===  ===========  ==================================================================================
-      0  OK           it is done
-      1  FAILED       it was tried and failed; what failed is on standard error
-      2  USAGE        the command line could not be understood
+      0  OK           the command succeeded
+      1  FAILED       the command failed; standard error says what failed
+      2  USAGE        the command line is invalid
       3  REFUSED      a definition or a value is wrong; nothing was changed
-      4  NOT_FOUND    there is nothing of that name or id
-      5  STATE        the thing is there, but its present state does not allow this
-      6  UNAVAILABLE  the MessageBox, Java or Spark cannot be reached now; trying again may help
-     70  BUG          something that should not happen; standard error has what a report of it needs
+      4  NOT_FOUND    nothing has this name or id
+      5  STATE        the current state does not allow this
+      6  UNAVAILABLE  the MessageBox, Java or Spark cannot be reached now; a retry may help
+     70  BUG          an unexpected error; report it with the text on standard error
     130  INTERRUPTED  Ctrl-C
     ===  ===========  ==================================================================================
     """
