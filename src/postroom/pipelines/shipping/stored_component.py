@@ -1,13 +1,15 @@
 """Components in a definition: as a user wrote them, as they are stored, and found again where they run.
 
-Ours are stored by name. A user's own are stored by the file or the module that they are in, their name in it and their
-settings; a file of the application's folder travels with the pipeline.
+Ours are stored by the public package that exports them, and their name. A user's own are stored by the file or the
+module that they are in, their name in it and their settings; a file of the application's folder travels with the
+pipeline.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,12 +111,20 @@ def refer_to(component: object, folder: Path | None) -> StoredComponent:
     if "<" in name:
         raise DefinitionError(f"{name} is made inside a function; write it at the top level of a file.")
     if module.partition(".")[0] == __name__.partition(".")[0]:
-        return StoredComponent(target="builtin", where=module, name=name, settings=settings)
+        return StoredComponent(target="builtin", where=_public_package(definition), name=name, settings=settings)
     if source and folder is not None and (inside := _relative(Path(source), folder)) is not None:
         return StoredComponent(target="file", where=inside, name=name, settings=settings)
     if module.startswith(("_application_", "__main__")) or importlib.util.find_spec(module.partition(".")[0]) is None:
         raise DefinitionError(f"{name} is in {source or module}, which is outside of the application's folder.")
     return StoredComponent(target="module", where=module, name=name, settings=settings)
+
+
+def _public_package(definition: Any) -> str:
+    """The outermost package of ours that exports it: modules inside it may move, and what is stored stays valid."""
+    steps = definition.__module__.split(".")
+    packages = (".".join(steps[:end]) for end in range(1, len(steps)))
+    exporting = (one for one in packages if getattr(sys.modules[one], definition.__qualname__, None) is definition)
+    return next(exporting, definition.__module__)
 
 
 def _line(function: FunctionType) -> str:
