@@ -63,6 +63,11 @@ class AdapterDefinition(BaseModel):
         return None
 
     @property
+    def guarantee(self) -> str:
+        """What a sink promises of every message, in one line; empty for other adapters."""
+        return ""
+
+    @property
     def is_row_stream(self) -> bool:
         """Whether Spark follows a source with offsets of its own, and remembers what it has read."""
         return False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -70,11 +69,6 @@ class SinkDefinition(AdapterDefinition):
         with suppress(ValueError):
             return parsed_names(self.parse or "")
         return []
-
-    @property
-    @abstractmethod
-    def guarantee(self) -> str:
-        """What is promised of every message, in one line."""
 
     def make_sender(self, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
         raise StateError(

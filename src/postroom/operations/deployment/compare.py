@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from os.path import normpath
 from pathlib import Path
 
-from postroom.adapters import AdapterDefinition, AnySink, File
+from postroom.adapters import AdapterDefinition, File
 from postroom.application import (
     DEFAULT_HOST,
     ApplicationDefinition,
@@ -284,7 +284,7 @@ def _send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Pat
         if known is None:
             said = "without a filter" if port.filter is None else f"filter: {format_filter(port.filter)}"
             dynamic = "dynamic, " if port.adapter.is_dynamic else ""
-            new = (f"{port.state}, {dynamic}{said}", _fails(port.route_failures), circle, _guarantee(port))
+            new = (f"{port.state}, {dynamic}{said}", _fails(port.route_failures), circle, port.adapter.guarantee)
             note = "; ".join(filter(None, new))
             yield Step(kind=Kind.SEND_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
@@ -301,7 +301,7 @@ def _send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Pat
             name=port.name,
             action=Action.CHANGE if differences else Action.KEEP,
             differences=differences,
-            note="; ".join([*notes, *filter(None, (circle, _guarantee(port)))]),
+            note="; ".join([*notes, *filter(None, (circle, port.adapter.guarantee))]),
         )
 
 
@@ -311,11 +311,6 @@ def _fails(route_failures: bool) -> str:
 
 def _requires(authentication: str) -> str:
     return f"requires authentication ({authentication})"
-
-
-def _guarantee(port: SendPortDefinition) -> str:
-    """What is promised of a sink; every other port delivers at least once."""
-    return port.adapter.guarantee if isinstance(port.adapter, AnySink) else ""
 
 
 def _circle(port: SendPortDefinition, definition: ApplicationDefinition, deployed: Deployed, home: Path) -> str:

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from postroom.adapters import AnySink
 from postroom.errors import DefinitionError
 from postroom.messagebox.configuration import PortState, SendPort, hosts
 from postroom.messagebox.connection import Connection
@@ -91,9 +90,8 @@ def list_sinks(connection: Connection) -> list[SinkListing]:
 
 
 def guarantee_of(port: SendPort) -> str | None:
-    """What is promised of every message of a sink; None of other ports, and for those who may not see its settings."""
+    """Return what a sink promises of every message, or None for those who may not see its settings."""
     try:
-        adapter = port.adapter
+        return port.adapter.guarantee
     except DefinitionError:
         return None
-    return adapter.guarantee if isinstance(adapter, AnySink) else None
