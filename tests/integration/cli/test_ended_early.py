@@ -24,6 +24,7 @@ class GoneSession:
     class sparkContext:  # noqa: N801
         master = "local[2]"
         _gateway = None
+        defaultParallelism = 2  # noqa: N815
 
     def __init__(self, gone: Callable[[], object]) -> None:
         self._gone = gone
