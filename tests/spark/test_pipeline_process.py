@@ -198,7 +198,7 @@ def test_streams_are_started_one_after_the_other(
     for name in ("one", "two"):
         add_file_location(box, folder / name, name=name)
     process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
-    process._follow_configuration()
+    process._apply_configuration()
     running = list(process._running.values())
     try:
         wait_until(lambda: all(one._active.is_set() for one in running), what="the intake of both locations")

@@ -1,8 +1,8 @@
-"""What a Python worker of Spark keeps from one task to the next: a connection, and a warm routing table.
+"""What a Spark worker keeps from one task to the next: a connection and a routing table.
 
-This is the only state of a process in Postroom that no caller holds, because Spark gives a task nothing to hold it by:
-workers are reused for many tasks, one at a time, and each would otherwise connect and load every subscription again.
-A worker is forked before this module is imported, so that no two of them share a connection.
+This is module-level state, because Spark has no other place for it: a worker runs many tasks, one at a time, and each
+of them would connect and load all subscriptions. A worker is forked before this module is imported, so that no two
+workers share a connection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from postroom.spark.login import Login
 
 @dataclass(frozen=True, kw_only=True)
 class Executor:
-    """The means of one worker process."""
+    """The connection and the receiver of a worker process."""
 
     connection: Connection
     receiver: Receiver
@@ -33,7 +33,7 @@ _kept: dict[Login, Executor] = {}
 
 
 def executor_for(login: Login) -> Executor:
-    """This process's executor, made or made again if its connection has died since the last task."""
+    """Return the executor of this process. Create it again if its connection has died since the last task."""
     executor = _kept.get(login)
     if executor is not None:
         try:
@@ -41,7 +41,7 @@ def executor_for(login: Login) -> Executor:
             return executor
         except PostroomError:
             pass
-    # What a worker logs goes where the driver's log goes; there it has to tell when it was.
+    # Workers log to the same place as the driver, where the time is needed.
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for other in list(_kept):
         drop_executor(other)
@@ -50,22 +50,22 @@ def executor_for(login: Login) -> Executor:
     routing.catch_up(connection)
     executor = Executor(connection=connection, receiver=Receiver(connection, routing))
     _kept[login] = executor
-    # Spark collects garbage after every task, and would look at every module and subscription each time: ten times the
-    # work of a small task. What is here now is to stay.
-    gc.unfreeze()  # what was kept before is not
+    # Spark runs the garbage collector after every task. To visit every module and subscription is ten times the work of
+    # a small task, so they are frozen.
+    gc.unfreeze()  # release the executor before this one
     gc.collect()
     gc.freeze()
     return executor
 
 
 def drop_executor(login: Login) -> None:
-    """Closes what is kept, so that the next task starts afresh."""
+    """Close the executor of this process, so that the next task creates a new one."""
     executor = _kept.pop(login, None)
     if executor is not None:
         executor.connection.close()
 
 
 def pace_of(executor: Executor, location: ReceiveLocation, *, paced: bool) -> Callable[[], bool]:
-    """What a task does between two transactions for a location: it waits while too much does, if it is ``paced``, and
-    learns whether to go on."""
+    """Return what a task calls between two transactions. If it is ``paced``, it waits while receiving is throttled, and
+    returns False if the task has to end."""
     return Pace(executor.connection, location.host_id) if paced else lambda: True

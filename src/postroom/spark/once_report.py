@@ -1,4 +1,4 @@
-"""What `postroom pipeline run --once` says of the receive location that it is at, for `postroom pipeline show`."""
+"""The progress of a receive location in `postroom pipeline run --once`, for `postroom pipeline show`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from postroom.spark.receive.tally import Rate
 
 
 class OnceReport:
-    """Tells of one location, in as many rounds as it takes. Used by one thread."""
+    """Reports the progress of one location over several rounds of publishing. Used by one thread."""
 
     def __init__(self, connection: Connection, location_id: uuid.UUID, *, clock: Clock = system_clock) -> None:
         self._connection = connection
@@ -28,21 +28,21 @@ class OnceReport:
         self._earlier: Counter[str] = Counter()
 
     def begin(self) -> None:
-        """A round of publishing begins."""
+        """Report the start of a round."""
         self._tell(self._progress)
 
     def see(self, progress: BulkProgress) -> None:
-        """How far the bulk files of this round have come."""
+        """Report the progress of the bulk files of this round."""
         self._count(progress.rows - progress.bad, progress.bad, rate=round(progress.rate), left=progress.bytes_left)
 
     def count(self, counts: Mapping[str, int]) -> None:
-        """What the stream of this round has published by now."""
+        """Report what the stream of this round has published so far."""
         published = counts.get("published", 0)
         self._rate.add(self._earlier["published"] + published - self._progress.rows)
         self._count(published, counts.get("suspended", 0), rate=self._rate.per_second())
 
     def end_round(self, counts: Mapping[str, int]) -> None:
-        """This is certain, and what comes is more."""
+        """Add the final counts of this round."""
         self._count(counts.get("published", 0), counts.get("suspended", 0), rate=self._progress.rate)
         self._earlier.update(counts)
 

@@ -1,4 +1,4 @@
-"""`postroom pipeline run --once`: what is there now, to its end."""
+"""`postroom pipeline run --once`: receive what is there now, write what waits, and end."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _DEATH_SECONDS = 5.0
-#: So many names of files that were put aside.
-_TOLD = 5
+#: Maximum number of quarantined files that an error names.
+_MAX_NAMES = 5
 
 
 class PipelineOnce:
-    """The receive locations and sinks of a host, each in its turn, on a session that the caller owns."""
+    """Serves the receive locations and sinks of a host one after the other. The caller owns the Spark session."""
 
     def __init__(self, session: SparkSession, host: Host, *, login: Login, home: Path) -> None:
         self._session = session
@@ -53,11 +53,11 @@ class PipelineOnce:
         self._counts: Counter[str] = Counter()
 
     def run(self, stopping: threading.Event, watcher: Watcher | None = None) -> Counter[str]:
-        """What is there now, location by location, and sink by sink. One that cannot go on does not hold up the others:
-        what was wrong is raised when all have had their turn."""
+        """Receive what is there now, then drain the sinks. A location or sink that fails does not hold up the others.
+        Its error is raised at the end."""
         problems: list[PostroomError] = []
         with self._login.connect("pipeline") as connection:
-            # They have their turn when everything is taken in.
+            # The sinks are drained after all locations.
             sinks_are_served(connection, self._host.host_id)
             for location in served_now(connection, self._host):
                 if not stopping.is_set():
@@ -66,8 +66,8 @@ class PipelineOnce:
         if stopping.is_set():
             problems.insert(0, ended_early())
         if problems:
-            raise _together(problems)
-        # Counters that are added lose what is zero.
+            raise _combine(problems)
+        # Adding counters with + would remove the zeros.
         self._counts.update(self._sinks.counts)
         return self._counts
 
@@ -78,7 +78,7 @@ class PipelineOnce:
         problems: list[PostroomError] = []
         try:
             self._run_once(location, stopping, watcher)
-            problems = self._put_aside(location)
+            problems = self._quarantined_files(location)
         except MessageBoxUnavailable:
             raise  # for every location
         except PostroomError as error:
@@ -90,17 +90,17 @@ class PipelineOnce:
         for problem in problems:
             _log.warning("%s", str(problem).replace("\n", " "))
         if stopping.is_set():
-            # What breaks off is a consequence of that, and no problem beside it.
+            # Work that was interrupted by the stop is not a problem.
             problems = [one for one in problems if not isinstance(one, Unavailable)]
         _log.info("%s: %s", location.name, in_words(self._counts - before))
         return problems
 
-    def _put_aside(self, location: ReceiveLocation) -> list[PostroomError]:
+    def _quarantined_files(self, location: ReceiveLocation) -> list[PostroomError]:
         with self._login.connect("claims") as connection:
             left = claims.put_aside(connection, location.location_id)
         if not left:
             return []
-        names = ", ".join(name for name, _ in left[:_TOLD]) + (", …" if len(left) > _TOLD else "")
+        names = ", ".join(name for name, _ in left[:_MAX_NAMES]) + (", …" if len(left) > _MAX_NAMES else "")
         return [
             StateError(
                 f"{location.name}: {len(left)} put aside: {names}.",
@@ -165,14 +165,15 @@ def _counted(query: StreamingQuery) -> Counter[str]:
 
 
 def ended_early() -> PostroomError:
-    """What is said of a run that was told to stop."""
+    """Return the error for a run that was stopped early."""
     return Unavailable(
-        "It was ended before its work was done.", hint="Run it again; it goes on where it was, and nothing comes twice."
+        "It was ended before its work was done.",
+        hint="Run it again. It continues where it stopped, and nothing is published twice.",
     )
 
 
-def _together(problems: Sequence[PostroomError]) -> PostroomError:
-    """One error for all; its kind is that of the first."""
+def _combine(problems: Sequence[PostroomError]) -> PostroomError:
+    """Return one error for all. Its type is that of the first."""
     first = problems[0]
     if len(problems) == 1:
         return first

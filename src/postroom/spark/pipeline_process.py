@@ -1,4 +1,4 @@
-"""The receive locations of one host, and its sinks, at work until they are told to stop."""
+"""`postroom pipeline run`: serve the receive locations and sinks of a host until stopped."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STARTING_AT_ONCE = max(2, (os.cpu_count() or 1) // 2)
 
 
 class PipelineProcess:
-    """The receive locations and sinks of a host on a session that the caller owns."""
+    """Serves the receive locations and sinks of a host. The caller owns the Spark session."""
 
     def __init__(self, session: SparkSession, host: Host, *, login: Login, home: Path) -> None:
         self._session = session
@@ -42,7 +42,7 @@ class PipelineProcess:
         self._login = login
         self._home = home
         self._running: dict[uuid.UUID, RunningLocation] = {}
-        self._ending: dict[uuid.UUID, tuple[RunningLocation, threading.Thread]] = {}
+        self._stopping: dict[uuid.UUID, tuple[RunningLocation, threading.Thread]] = {}
         self._sinks = Sinks(session, host, login=login, home=home)
         self._counts: Counter[str] = Counter()
         self._connection: Connection | None = None
@@ -50,11 +50,12 @@ class PipelineProcess:
         self._read_at = 0.0
 
     def run(self, stopping: threading.Event) -> Counter[str]:
-        """Until told to stop."""
+        """Serve until ``stopping`` is set. Return the counts of all locations and sinks. Raise Unavailable if Spark
+        dies."""
         try:
             while not stopping.is_set() and not has_died(self._session, within=0):
-                self._see_off()
-                self._follow_configuration()
+                self._remove_stopped()
+                self._apply_configuration()
                 self._check_locations()
                 self._check_sinks()
                 stopping.wait(_CHECK_SECONDS)
@@ -69,13 +70,13 @@ class PipelineProcess:
         return self._all_counts()
 
     def _all_counts(self) -> Counter[str]:
-        # Counters that are added lose what is zero.
+        # Adding counters with + would remove the zeros.
         counts = Counter(self._counts)
         counts.update(self._sinks.counts)
         return counts
 
-    def _follow_configuration(self) -> None:
-        """Starts, stops and replaces locations as the configuration says; ORS-07: a disabled one picks up nothing."""
+    def _apply_configuration(self) -> None:
+        """Start, stop and restart locations as configured. A disabled location receives nothing (ORS-07)."""
         if time.monotonic() < self._read_at:
             return
         self._read_at = time.monotonic() + _CONFIGURATION_SECONDS
@@ -88,19 +89,19 @@ class PipelineProcess:
             _log.warning("the configuration cannot be read: %s", str(error).strip().replace("\n", " "))
             self._connection = None
             return
-        self._tell_of(throttle)
+        self._report_throttle(throttle)
         for location_id, running in list(self._running.items()):
             if wanted.get(location_id) != running.location:
                 self._stop(location_id, drain=True)
         for location_id, location in wanted.items():
-            if location_id not in self._running and location_id not in self._ending:
+            if location_id not in self._running and location_id not in self._stopping:
                 running_by = served_by(location)
                 self._running[location_id] = running_by(self._session, location, login=self._login, home=self._home)
                 self._running[location_id].start()
 
     def _check_locations(self) -> None:
-        """Some streams start at a time. Each starts a Python of its own, which Spark gives ten seconds to answer: if
-        all started together, none would make it on a busy machine, again and again."""
+        """Check all locations, and start only a few streams at a time. Each starts a Python process that has to answer
+        within ten seconds. On a busy machine none would, if all started together."""
         for running in self._running.values():
             starting = sum(one.is_starting for one in self._running.values())
             running.check(may_start=starting < _STARTING_AT_ONCE)
@@ -111,32 +112,34 @@ class PipelineProcess:
         try:
             self._sinks.check(self._connection)
         except Unavailable as error:
-            _log.warning("the sinks cannot be looked at: %s", str(error).strip().replace("\n", " "))
+            _log.warning("the sinks cannot be read: %s", str(error).strip().replace("\n", " "))
             self._connection = None
 
-    def _tell_of(self, throttle: Throttle | None) -> None:
-        """The sources slow themselves down; here it is told, in the log when it begins and ends."""
+    def _report_throttle(self, throttle: Throttle | None) -> None:
+        """Log the start and the end of throttling. The sources of the streams slow down by themselves."""
         if throttle is not None and self._throttle is None:
-            _log.warning("receiving is slowed down: %s", throttle.reason)
+            _log.warning("receiving is throttled: %s", throttle.reason)
         elif throttle is None and self._throttle is not None:
-            _log.info("receiving is not slowed down any more")
+            _log.info("receiving is no longer throttled")
         self._throttle = throttle
         for running in self._running.values():
             running.throttle = throttle
 
     def _stop(self, location_id: uuid.UUID, *, drain: bool) -> None:
-        """In a thread of its own, because others need not wait until what was taken in is published."""
+        """Stop a location in a separate thread, so that other locations do not wait until it is drained."""
         running = self._running.pop(location_id)
-        name = f"end of {running.location.name}"
-        thread = threading.Thread(target=_stopped, args=(running,), kwargs={"drain": drain}, name=name, daemon=True)
-        self._ending[location_id] = (running, thread)
+        name = f"stop {running.location.name}"
+        thread = threading.Thread(
+            target=_stop_location, args=(running,), kwargs={"drain": drain}, name=name, daemon=True
+        )
+        self._stopping[location_id] = (running, thread)
         thread.start()
 
-    def _see_off(self) -> None:
-        """Those that have come to their end. One that was changed begins anew at once."""
-        for location_id, (running, thread) in list(self._ending.items()):
+    def _remove_stopped(self) -> None:
+        """Remove the locations that have stopped. A changed location is restarted at once."""
+        for location_id, (running, thread) in list(self._stopping.items()):
             if not thread.is_alive():
-                del self._ending[location_id]
+                del self._stopping[location_id]
                 self._counts.update(running.counts)
                 self._read_at = 0.0
                 _log.info("%s: no longer receiving", running.location.name)
@@ -144,18 +147,18 @@ class PipelineProcess:
     def _stop_all(self) -> None:
         for location_id in list(self._running):
             self._stop(location_id, drain=False)
-        for running, thread in self._ending.values():
-            running.hurry()
+        for running, thread in self._stopping.values():
+            running.stop_draining()
             thread.join()
-        self._see_off()
+        self._remove_stopped()
         self._sinks.stop()
         if self._connection is not None:
             self._connection.close()
 
 
-def _stopped(running: RunningLocation, *, drain: bool) -> None:
+def _stop_location(running: RunningLocation, *, drain: bool) -> None:
     try:
         running.stop(drain=drain)
     except Exception as error:
-        # A query of a JVM that has died; what counts is why it died.
+        # The query of a JVM that has died. Why it died is reported elsewhere.
         _log.warning("%s: %s", running.location.name, reason_of(error))

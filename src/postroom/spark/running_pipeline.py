@@ -1,4 +1,4 @@
-"""`postroom pipeline run`: a session of Spark for the receive locations and sinks of one host."""
+"""Run a pipeline: a Spark session for the receive locations and sinks of one host."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _DEATH_SECONDS = 5.0
-#: A signal to a group of processes reaches one after the other, and Spark may end before this process is told.
+#: A signal to a process group reaches one process after the other, and Spark may end before this process gets it.
 _SIGNAL_SECONDS = 1.0
 
 
@@ -45,12 +45,12 @@ def run_pipeline(
     stop: threading.Event | None = None,
     watcher: Watcher | None = None,
 ) -> Counter[str]:
-    """Serves the receive locations and the sinks of a host until SIGTERM or SIGINT comes, or ``stop`` is set. With
-    ``once``, takes in what is there, writes what waits, and returns. The answer counts what is TALLIED and written.
+    """Serve the receive locations and the sinks of a host until SIGTERM or SIGINT, or until ``stop`` is set. With
+    ``once``, receive what is there, write what waits, and return. Return the tally, and the number of written messages.
 
-    ``watcher`` is told of the progress of bulk files, with ``once``; without one the log tells.
-    ``as_role`` logs in as the host's own role, where the server trusts that; otherwise the URL says who logs in.
-    Raises NotFound, NotAllowed or Unavailable if it cannot start, and Unavailable if Spark or the MessageBox dies.
+    With ``once``, ``watcher`` gets the progress of bulk files, which is logged otherwise.
+    ``as_role`` logs in as the role of the host, if the server trusts that; otherwise the URL names the user.
+    Raise NotFound, NotAllowed or Unavailable if it cannot start, and Unavailable if Spark or the MessageBox dies.
     """
     stopping = stop or threading.Event()
     with connect(url, application_name="postroom pipeline") as connection:
@@ -75,7 +75,7 @@ def run_pipeline(
                 raise
             if once:
                 raise ended_early() from error
-            _log.warning("ended while Spark was at work: %s", reason_of(error))
+            _log.warning("stopped while Spark was running: %s", reason_of(error))
             return Counter()
 
 
@@ -99,15 +99,15 @@ def _run_on_spark(
 
 
 class _Ended(Exception):
-    """Spark did not start, because it was told to end meanwhile."""
+    """Spark did not start, because the process was stopped."""
 
 
 @contextmanager
 def _session(
     home: Path, stop: threading.Event, *, master: str | None, name: str, settings: Mapping[str, str] | None
 ) -> Iterator[SparkSession]:
-    """A session that ends when the block does. Whoever ends this process may end its JVM as well, at any moment; what
-    Spark says then is nobody's mistake."""
+    """Create a session that ends with the block. A signal may end the JVM at any moment, too; errors of Spark are not
+    failures then."""
     try:
         session = create_session(home, master=master, name=name, settings=settings)
     except Exception as error:

@@ -95,11 +95,7 @@ def test_a_folder_that_cannot_be_created_is_reported(box: Box, login: Login, tmp
 
         def is_reported() -> bool:
             state, reason = state_of(box, location) or ("", "")
-            return (
-                state == "failing"
-                and "nothing can be taken in" in (reason or "")
-                and "Not a directory" in (reason or "")
-            )
+            return state == "failing" and "the intake failed" in (reason or "") and "Not a directory" in (reason or "")
 
         wait_until(is_reported, what="a report")
     finally:
@@ -117,7 +113,7 @@ def test_an_unexpected_error_of_the_intake_is_reported_and_retried(
     with monkeypatch.context() as patched:
         patched.setattr("postroom.spark.receive.running_location.taking_in", stumble)
         running.start()
-        told = ("failing", "nothing can be taken in: by nought")
+        told = ("failing", "the intake failed: by nought")
         wait_until(lambda: state_of(box, location) == told, what="a report")
     try:
         wait_until(lambda: state_of(box, location) == ("starting", None), what="a location without failure")
@@ -129,7 +125,7 @@ def test_an_adapter_that_cannot_be_loaded_is_reported(box: Box, login: Login, tm
     location = add_file_location(box, tmp_path / "in")
     box.connection.execute('UPDATE receive_locations SET adapter = adapter || \'{"settle": "whenever"}\'')
     process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
-    process._follow_configuration()
+    process._apply_configuration()
     try:
         process._check_locations()
         wait_until(lambda: (state_of(box, location) or ("",))[0] == "failing", what="a report")
@@ -211,7 +207,7 @@ class TakesItsTime:
         if drain:
             self.may_end.wait()
 
-    def hurry(self) -> None:
+    def stop_draining(self) -> None:
         self.may_end.set()
 
 
@@ -231,13 +227,13 @@ def test_other_locations_continue_while_a_changed_location_stops(
     for name in ("one", "two"):
         add_file_location(box, tmp_path / name, name=name)
     process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
-    process._follow_configuration()
+    process._apply_configuration()
     one, two = slow
     box.connection.execute("UPDATE receive_locations SET maps = '[{}]' WHERE name = 'one'")
 
     def turn() -> None:
-        process._see_off()
-        process._follow_configuration()
+        process._remove_stopped()
+        process._apply_configuration()
         process._check_locations()
 
     turn()  # would not return if it waited for the location
@@ -263,9 +259,9 @@ def test_the_end_of_the_process_does_not_wait_for_a_location_that_drains(
 ) -> None:
     add_file_location(box, tmp_path / "one", name="one")
     process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
-    process._follow_configuration()
+    process._apply_configuration()
     box.connection.execute("UPDATE receive_locations SET enabled = false")
-    process._follow_configuration()
+    process._apply_configuration()
     process._stop_all()
     assert slow[0].stopped_with == [True]
     assert process._counts["published"] == 1
@@ -299,7 +295,7 @@ def test_a_bulk_location_reports_all_rows_that_its_jobs_have_counted(box: Box, l
     location = add_bulk_location(box, tmp_path / "in")
     running = RunningBulk(NO_SESSION, location, login=login, home=tmp_path)
     seen = BulkProgress(location="bulk", rows=90, bad=0, rate=5.0, files_left=1, bytes_left=7, bytes_total=70)
-    running._seen, running._files.is_busy = seen, True
+    running._last_progress, running._files.is_busy = seen, True
     assert (running._progress().rows, running._progress().remaining) == (90, 7)
     # The last part of the file was not in any progress.
     running._files.counts["published"] = 100

@@ -1,5 +1,5 @@
-"""One receive location at work: a thread that takes in, and a streaming query that publishes, each restarted when it
-fails."""
+"""A running receive location: a background loop for the intake, and a streaming query that publishes. Each is restarted
+after a failure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _BATCH_SECONDS, _TALLY_SECONDS = 5.0, 20.0
 
 
 class RunningLocation:
-    """Serves a location between ``start`` and ``stop``. ``check`` is to be called every so often, by one thread."""
+    """Serves a location between ``start`` and ``stop``. One thread calls ``check`` several times a second."""
 
     def __init__(
         self,
@@ -56,30 +56,30 @@ class RunningLocation:
         trigger: str = TRIGGER,
     ) -> None:
         self.location = location
-        #: What is TALLIED, since the start.
+        #: The tally since the start.
         self.counts: Counter[str] = Counter()
-        #: Why and how receiving is slowed down; None while it is not.
+        #: None while receiving is not throttled.
         self.throttle: Throttle | None = None
         self._session = session
         self._login = login
         self._home = home
         self._clock = clock
         self._trigger = trigger
-        self._hurrying = threading.Event()
+        self._drain_stopped = threading.Event()
         self._active = threading.Event()
-        self._intake_loop = BackgroundLoop(f"intake of {location.name}", self._take_in, backoff=_INTAKE_BACKOFF)
+        self._intake_loop = BackgroundLoop(f"intake of {location.name}", self._run_intake, backoff=_INTAKE_BACKOFF)
         self._intake_connection = LazyConnection(partial(login.connect, "claims"))
         self._intake: TakingIn | None = None
         self._report = LocationReport()
         self._query: StreamingQuery | None = None
-        self._answered = False
-        self._counted = -1
-        self._looked_at = ""
+        self._has_answered = False
+        self._last_batch_id = -1
+        self._progress_at = ""
         self._start_at = 0.0
         self._query_failures = 0
         self._rate = Rate()
         self._failure: str | None = None
-        self._claim_failure: str | None = None
+        self._intake_failure: str | None = None
         self._last_batch_at: datetime | None = None
 
     def start(self) -> None:
@@ -87,56 +87,59 @@ class RunningLocation:
 
     @property
     def is_starting(self) -> bool:
-        """Whether it has a query that has not answered yet."""
-        return self._query is not None and not self._answered
+        """Return True if the query was started and has not answered yet."""
+        return self._query is not None and not self._has_answered
 
     def check(self, *, may_start: bool = True) -> None:
-        """Starts the query if it may, starts it again after a failure, and counts what it has done."""
-        self._count()
+        """Start the query if it may start, restart it after a failure, and read its progress."""
+        self._read_progress()
         if self._query is not None and not self._query.isActive:
-            self._fail()
+            self._handle_query_end()
         if not self._active.is_set():
-            self._stop_query()  # another process has the location now
+            self._stop_query()  # another process serves the location
         elif self._query is None and may_start and time.monotonic() >= self._start_at:
-            self._answered = False
-            self._counted = -1
+            self._has_answered = False
+            self._last_batch_id = -1
             try:
                 self._query = self._start_query()
             except Exception as error:
-                # A source that is not there, a column that it does not have: a matter of this location alone.
-                self._try_later(f"the stream cannot be started: {reason_of(error)}")
+                # A missing source or column does not affect other locations.
+                self._schedule_restart(f"the stream cannot be started: {reason_of(error)}")
 
     def stop(self, *, drain: bool = False) -> None:
-        """Takes in nothing more and ends the query; with ``drain``, after what was taken in has been published."""
+        """Stop the intake and the query. With ``drain``, publish first what was claimed or numbered."""
         self._stop_intake()
-        if drain and self._query is not None:
+        if drain and self._is_publishing():
             self._wait_until_published()
         self._stop_query()
 
-    def hurry(self) -> None:
-        """A ``stop`` that drains waits no longer. May be called by another thread."""
-        self._hurrying.set()
+    def stop_draining(self) -> None:
+        """Let a ``stop`` in another thread return without draining."""
+        self._drain_stopped.set()
 
     def _wait_until_published(self) -> None:
         deadline = time.monotonic() + _DRAIN_SECONDS
         with suppress(PostroomError), self._login.connect("drain") as connection:
-            while time.monotonic() < deadline and self._query is not None and self._query.isActive:
-                self._count()
-                if is_drained(connection, self.location) or self._hurrying.wait(0.05):
+            while time.monotonic() < deadline and self._is_publishing():
+                self._read_progress()
+                if is_drained(connection, self.location) or self._drain_stopped.wait(0.05):
                     return
+
+    def _is_publishing(self) -> bool:
+        return self._query is not None and self._query.isActive
 
     # -- the query ---------------------------------------------------------------------------------------------
 
     def _start_query(self) -> StreamingQuery:
         return start_stream(self._session, self.location, login=self._login, home=self._home, trigger=self._trigger)
 
-    def _fail(self) -> None:
+    def _handle_query_end(self) -> None:
         assert self._query is not None
         error = self._query.exception()
         self._query = None
-        self._try_later("the stream ended" if error is None else f"the stream failed: {reason_of(error)}")
+        self._schedule_restart("the stream ended" if error is None else f"the stream failed: {reason_of(error)}")
 
-    def _try_later(self, failure: str) -> None:
+    def _schedule_restart(self, failure: str) -> None:
         self._failure = failure
         _log.warning("%s: %s", self.location.name, failure)
         self._query_failures += 1
@@ -145,17 +148,17 @@ class RunningLocation:
     def _stop_query(self) -> None:
         if self._query is None:
             return
-        # A batch that is interrupted does no harm, but it would run again at the next start; and one that has published
-        # all that was taken in has nothing left to do but to say how much that was.
-        if not self._batch_has_ended(self._query, _BATCH_SECONDS) and self._has_published_all():
-            self._batch_has_ended(self._query, _TALLY_SECONDS)
+        # An interrupted batch does no harm, but it would run again at the next start. A batch that has published
+        # everything only has to report its tally.
+        if not self._wait_for_batch(self._query, _BATCH_SECONDS) and self._has_published_all():
+            self._wait_for_batch(self._query, _TALLY_SECONDS)
         self._query.stop()
-        self._count()
+        self._read_progress()
         self._query = None
 
-    def _batch_has_ended(self, query: StreamingQuery, seconds: float) -> bool:
-        """Whether it does, within this time."""
-        deadline = time.monotonic() + seconds
+    def _wait_for_batch(self, query: StreamingQuery, timeout: float) -> bool:
+        """Wait for the end of the current batch. Return False after the timeout."""
+        deadline = time.monotonic() + timeout
         while query.isActive and query.status["isTriggerActive"]:
             if time.monotonic() >= deadline:
                 return False
@@ -167,22 +170,22 @@ class RunningLocation:
             return not self.location.adapter.is_row_stream and is_drained(connection, self.location)
         return False
 
-    def _count(self) -> None:
+    def _read_progress(self) -> None:
         if self._query is None:
             return
-        # Asked four times a second: whether there is anything new costs less than everything that there is.
+        # Called four times a second: the last progress is cheaper to read than all of them.
         latest = self._query.lastProgress
-        # The first batch may be long, and its progress is told when it is over.
-        if not self._answered and (latest is not None or self._query.status["isDataAvailable"]):
-            self._answered = True
+        # The first batch may take long, and its progress is known only at its end.
+        if not self._has_answered and (latest is not None or self._query.status["isDataAvailable"]):
+            self._has_answered = True
             _log.info("%s: receiving", self.location.name)
-        if latest is None or latest.timestamp == self._looked_at:
+        if latest is None or latest.timestamp == self._progress_at:
             return
-        self._looked_at = latest.timestamp
+        self._progress_at = latest.timestamp
         self._failure = None
         for progress in self._query.recentProgress:
-            if progress.batchId > self._counted and progress.observedMetrics:
-                self._counted = progress.batchId
+            if progress.batchId > self._last_batch_id and progress.observedMetrics:
+                self._last_batch_id = progress.batchId
                 tally = progress.observedMetrics[TALLY]
                 done = {name: int(tally[name] or 0) for name in TALLIED}
                 self.counts.update(done)
@@ -193,9 +196,9 @@ class RunningLocation:
                     self._last_batch_at = self._clock()
                     _log.info("%s: %s", self.location.name, in_words(done))
 
-    # -- taking in ---------------------------------------------------------------------------------------------
+    # -- the intake --------------------------------------------------------------------------------------------
 
-    def _take_in(self) -> float:
+    def _run_intake(self) -> float:
         """Scan once. Return the seconds until the next scan."""
         try:
             return self._scan(self._intake_connection.get())
@@ -212,10 +215,10 @@ class RunningLocation:
         except MessageBoxUnavailable:
             raise  # the failure cannot be reported over this connection
         except Exception as error:
-            self._claim_failure = f"nothing can be taken in: {reason_of(error)}"
+            self._intake_failure = f"the intake failed: {reason_of(error)}"
             self._report.tell(connection, self._progress())
             raise
-        self._claim_failure = None
+        self._intake_failure = None
         if not scan.active:
             self._active.clear()
             return _STANDBY_SECONDS
@@ -234,12 +237,12 @@ class RunningLocation:
         self._intake_connection.close()
 
     def _progress(self) -> LocationProgress:
-        state, reason = LocationState.RECEIVING if self._answered else LocationState.STARTING, None
+        state, reason = LocationState.RECEIVING if self._has_answered else LocationState.STARTING, None
         throttle = self.throttle
         if throttle is not None:
             state = LocationState.THROTTLED
             reason = f"{throttle.reason}; batches are small, and {throttle.delay:.1f} s apart"
-        failure = self._failure or self._claim_failure
+        failure = self._failure or self._intake_failure
         if failure is not None:
             state, reason = LocationState.FAILING, failure
         return LocationProgress(
