@@ -7,8 +7,9 @@ costs nothing but time: every host polls anyway.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 
 from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection
@@ -22,6 +23,22 @@ def channel_of(host_name: str) -> str:
     return f"postroom_{host_name.lower()}"
 
 
+#: Inside ``hold_wake_ups``: the hosts to wake at its end.
+_held: ContextVar[set[str] | None] = ContextVar("held_wake_ups", default=None)
+
+
+@contextmanager
+def hold_wake_ups(connection: Connection) -> Iterator[None]:
+    """Keeps wake-ups back until the end, for operations inside one transaction. After an error none is sent."""
+    hosts: set[str] = set()
+    token = _held.set(hosts)
+    try:
+        yield
+    finally:
+        _held.reset(token)
+    WakeUp(connection).send(hosts)
+
+
 class WakeUp:
     """Tells hosts that there is work for them."""
 
@@ -31,6 +48,10 @@ class WakeUp:
 
     def send(self, hosts: Iterable[str]) -> None:
         """Wakes these hosts, except those that were woken just now."""
+        held = _held.get()
+        if held is not None:
+            held.update(hosts)
+            return
         now = time.monotonic()
         due = [host for host in hosts if now - self._sent.get(host, 0.0) > _QUIET_SECONDS]
         for host in due:

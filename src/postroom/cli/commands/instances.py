@@ -249,8 +249,8 @@ def _operate(
     done: str,
     question: str,
 ) -> None:
+    from postroom.operations.all_or_none import all_or_none
     from postroom.operations.instances.listing import check_names
-    from postroom.operations.several import all_or_none
 
     if bool(ids) == everything:
         raise click.UsageError("Give ids, or --all, with conditions if not all are meant.")

@@ -128,8 +128,8 @@ def schedule(frame: Frame, /, names: tuple[str, ...], always: bool, **said: str 
       postroom location schedule drop --window 08:00-18:00 --weekdays mon,tue,wed,thu,fri --zone Europe/Berlin
       postroom location schedule drop --always
     """
+    from postroom.operations.all_or_none import all_or_none
     from postroom.operations.ports import receive_locations
-    from postroom.operations.several import all_or_none
 
     given = {name: value for name, value in said.items() if value is not None and (name, value) != ("zone", "UTC")}
     if always and given:
@@ -147,7 +147,7 @@ def schedule(frame: Frame, /, names: tuple[str, ...], always: bool, **said: str 
 
 
 def _change(frame: Frame, names: tuple[str, ...], change: Callable[[Connection, str], None], done: str) -> None:
-    from postroom.operations.several import all_or_none
+    from postroom.operations.all_or_none import all_or_none
 
     with opened(frame) as connection:
         all_or_none(connection, names, change)

@@ -147,7 +147,7 @@ def unenlist(frame: Frame, names: tuple[str, ...]) -> None:
 
 def change_states(frame: Frame, names: tuple[str, ...], change: Callable[[Connection, str], StateChange]) -> None:
     """Does the same to all of them, or to none, and shows what it came to."""
-    from postroom.operations.several import all_or_none
+    from postroom.operations.all_or_none import all_or_none
 
     with opened(frame) as connection:
         rows = [
