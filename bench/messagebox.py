@@ -104,7 +104,7 @@ class MeasuredBox:
         self.connection.execute(
             "TRUNCATE spool, parts, fragments, work_queue, suspended_queue, scheduled_queue, message_ref_count_log_1,"
             " message_ref_count_log_2, part_ref_count_log_1, part_ref_count_log_2, message_ref_count_log_totals,"
-            " part_ref_count_log_totals, message_zero_sum, part_zero_sum, receipts, claims, splits"
+            " part_ref_count_log_totals, message_zero_sum, part_zero_sum, receipts, file_claims, splits"
         )
         self.connection.execute("CHECKPOINT")
 

@@ -11,9 +11,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from psycopg.pq import TransactionStatus
+
 from postroom.agent.acknowledgements import is_acknowledgement
 from postroom.agent.identity import Kind, derive_id
-from postroom.agent.matcher import Matcher
+from postroom.agent.matcher import IndexMatcher, Matcher
 from postroom.agent.matching import MatchResult, routing_failure
 from postroom.agent.originator import Login, names_originator, resolve_originator, stored_originator
 from postroom.agent.publish import PublishBatch, RoutingLock, lock_current
@@ -31,6 +33,8 @@ from postroom.values import ValueType
 
 #: Up to so many messages are inserted by calls: each is a round trip, but COPY takes a dozen for any number.
 MAX_CALLS = 5
+
+_IDLE = TransactionStatus.IDLE
 
 _INSERT = (
     "SELECT insert_message(%s::uuid, %s::bigint, %s::uuid, %s::jsonb, %s::bigint[], %s::uuid[], %s::uuid[], %s::uuid,"
@@ -75,6 +79,17 @@ class MessageBatch(PublishBatch):
         self._login = Login()
         self._bad_values: Mapping[int, BadValue] = {}
         self._suspended: dict[int, RoutingFailure | BadValue] = {}
+
+    def insert_alone(self, connection: Connection) -> bool:
+        if self._has_key or len(self._messages) != 1 or connection.info.transaction_status is not _IDLE:
+            return False
+        [message] = self._messages
+        is_small = len(message.parts) <= 1 and all(part.body.size <= FRAGMENT_SIZE for part in message.parts)
+        if not is_small or not isinstance(self._matcher, IndexMatcher):
+            return False
+        self.begin(connection)
+        self.match(connection)
+        return not self._routed.routes.has_convoys and self.insert(connection)
 
     def begin(self, connection: Connection) -> bool:
         if len({message.message_id for message in self._messages}) != len(self._messages):

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from postroom.agent.matcher import Matcher, ProcedureMatcher
 from postroom.agent.wake_up import WakeUp
-from postroom.errors import NotAllowed, StaleRouting
+from postroom.errors import NotAllowed, StaleRouting, TransactionConflict
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.statements import statement
 
@@ -36,6 +36,11 @@ class PublishBatch(ABC):
 
     #: The hosts whose work queues get rows.
     hosts: Collection[str] = ()
+
+    def insert_alone(self, connection: Connection) -> bool:
+        """Publishes the batch in one statement, outside of any transaction. False, and nothing is written, if it takes
+        more than that."""
+        return False
 
     def begin(self, connection: Connection) -> bool:
         """Takes the receipts, and writes what is large and does not depend on who subscribes. False if nothing is left
@@ -99,14 +104,23 @@ class Publisher:
         self._wake_up = WakeUp(connection)
 
     def run(
-        self, make_batch: Callable[[Matcher], Batch], *, before: Callable[[Connection], object] = lambda _: None
+        self, make_batch: Callable[[Matcher], Batch], *, before: Callable[[Connection], object] | None = None
     ) -> Batch:
         """Runs ``before`` and publishes the batch, in one transaction. Both are called again in each attempt."""
         self._matcher.load(self._connection)
         is_retry = False
+        if before is None:
+            batch = make_batch(self._matcher)
+            try:
+                if batch.insert_alone(self._connection):
+                    self._wake_up.send(batch.hosts)
+                    return batch
+            except (StaleRouting, TransactionConflict):
+                is_retry = True
 
         def attempt(connection: Connection) -> Batch:
-            before(connection)
+            if before is not None:
+                before(connection)
             batch = make_batch(self._matcher_under_lock(connection) if is_retry else self._matcher)
             publish(connection, batch)
             return batch

@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from postroom.agent.identity import unit_for_key
-from postroom.agent.matcher import IndexMatcher, ProcedureMatcher
+from postroom.agent.matcher import IndexMatcher, Matcher, ProcedureMatcher
 from postroom.agent.message_batch import MessageBatch, Published, UnroutableMessages
 from postroom.agent.publish import Publisher
 from postroom.agent.reports import publish_reports
@@ -36,15 +36,11 @@ class Outbox:
     """What a transaction publishes: collected while the caller works, and published as the last step before COMMIT."""
 
     def __init__(self) -> None:
-        self._messages: list[Message] = []
+        self.messages: list[Message] = []
 
     def publish(self, *messages: Message) -> None:
         """Adds messages. Nothing is locked or written yet."""
-        self._messages += messages
-
-    @property
-    def messages(self) -> Sequence[Message]:
-        return self._messages
+        self.messages += messages
 
 
 class MessageAgent:
@@ -57,7 +53,10 @@ class MessageAgent:
 
     def publish(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
         """Publishes all of these messages or none of them."""
-        return self._run(lambda _, outbox: outbox.publish(*messages), key)
+        unit = uuid.uuid4() if key is None else unit_for_key(key)
+        return self._run(
+            lambda matcher: MessageBatch(self._host, messages, matcher, unit=unit, has_key=key is not None)
+        )
 
     def transaction(self, work: Callable[[Connection, Outbox], object]) -> list[Published]:
         """Runs ``work`` in a transaction, and publishes what it has put into the outbox before it commits.
@@ -65,23 +64,25 @@ class MessageAgent:
         All of it happens or nothing. ``work`` runs without the routing lock, and may complete messages and change
         subscriptions. It runs again from its start after a deadlock, and if subscriptions changed meanwhile. Hosts are
         woken after the commit."""
-        return self._run(work, None)
-
-    def _run(self, work: Callable[[Connection, Outbox], object], key: str | None) -> list[Published]:
-        unit = uuid.uuid4() if key is None else unit_for_key(key)
+        unit = uuid.uuid4()
         outbox = Outbox()
 
         def collect(connection: Connection) -> None:
-            nonlocal outbox
-            outbox = Outbox()
+            outbox.messages.clear()
             work(connection, outbox)
 
+        return self._run(
+            lambda matcher: MessageBatch(self._host, list(outbox.messages), matcher, unit=unit), before=collect
+        )
+
+    def _run(
+        self,
+        make_batch: Callable[[Matcher], MessageBatch],
+        *,
+        before: Callable[[Connection], object] | None = None,
+    ) -> list[Published]:
         try:
-            batch = self._publisher.run(
-                lambda matcher: MessageBatch(self._host, outbox.messages, matcher, unit=unit, has_key=key is not None),
-                before=collect,
-            )
+            return self._publisher.run(make_batch, before=before).published
         except UnroutableMessages as refused:
             publish_reports(self._connection, self._host, refused.reports)
             raise refused.failures from None
-        return batch.published

@@ -45,6 +45,10 @@ class Routes:
         # A host that is not known yet is one that the routing table will learn of: the batch is stale.
         return {self._matches.host_names.get(one.host_id, "") for one in self._subscribers if one.started}
 
+    @property
+    def has_convoys(self) -> bool:
+        return bool(self._matches.convoys)
+
     def write(self, connection: Connection, message_ids: npt.NDArray[np.void]) -> None:
         """One row per pair: in the work queue of the subscriber's host, or in the suspended queue if it is stopped.
 
