@@ -83,14 +83,10 @@ def prose(page: Path) -> list[str]:
 
 
 def links(page: Path) -> list[tuple[int, str]]:
-    """Return the targets of the links and pictures of a page, with their line numbers."""
+    """Return the targets of the links and pictures of a page, with their line numbers. A label may span lines."""
     lines = page.read_text(encoding="utf-8").splitlines()
-    return [
-        (number, match["target"])
-        for number, (line, plain) in enumerate(zip(lines, prose(page), strict=True), 1)
-        if plain
-        for match in _LINK.finditer(line)
-    ]
+    text = "\n".join(line if plain else "" for line, plain in zip(lines, prose(page), strict=True))
+    return [(text.count("\n", 0, match.start()) + 1, match["target"]) for match in _LINK.finditer(text)]
 
 
 def anchors(page: Path) -> set[str]:

@@ -1,4 +1,4 @@
-"""The documentation says what is there: links lead somewhere, examples run, commands and options exist."""
+"""The documentation is correct: links resolve, examples run, commands and options exist."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ REFERENCE = ROOT / "docs" / "reference"
 BEHAVIOUR = REFERENCE / "behaviour.md"
 DECISIONS = ROOT / "docs" / "explanation" / "decisions"
 
-#: Places that belong to a machine and not to the product. The system account and the socket folders are the product's.
+#: Paths of a particular machine. Those of the system account and the socket folders belong to the product.
 _MACHINE_PATHS = re.compile(r"/(?:work|home|Users|opt|mnt)/\w|/tmp/(?!postroom)|\.\./shared|localhost:\d")
 
-#: What a reader's shell has; Postroom's own commands and make's targets are looked up.
+#: Programs of the reader's shell. Commands of Postroom and targets of make are looked up.
 _TOOLS = {
     "cat",
     "cd",
@@ -80,7 +80,7 @@ _ITEM = r"(?:ACC|CTX|DEQ|FLT|FMR|INS|MSG|NRF|ORC|ORS|PRED|PUB|RCV|REF|SEC|SND|SP
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_resolve(page: Path) -> None:
     broken = []
     for line, target in links(page):
         if re.match(r"[a-z]+:", target):
@@ -93,7 +93,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_no_page_knows_a_machine(page: Path) -> None:
+def test_no_page_contains_a_machine_path(page: Path) -> None:
     found = _MACHINE_PATHS.search(page.read_text(encoding="utf-8"))
     assert found is None, f"{page.name} mentions {found.group()!r}"
 
@@ -102,7 +102,7 @@ def test_no_page_knows_a_machine(page: Path) -> None:
     "page", [page for page in pages() if blocks(page, "python")], ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_python_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One page is one program. Those that need a MessageBox are run elsewhere, and are read here."""
+    """One page is one program. Examples that need a MessageBox are only compiled here."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "example"}
     for block in blocks(page, "python"):
@@ -142,11 +142,11 @@ def test_commands_exist(block: Block, line: str) -> None:
         elif program.rpartition("/")[2] == "postroom":
             _check(words[1:])
         else:
-            assert program in _TOOLS, f"{block}: what is {program}?"
+            assert program in _TOOLS, f"{block}: unknown program {program}"
 
 
 def _pipeline(line: str) -> list[list[str]]:
-    """The commands of a line of shell, each as its words; without assignments, redirections and comments."""
+    """Split a line of shell into commands, without assignments, redirections and comments."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     commands: list[list[str]] = [[]]
@@ -162,14 +162,14 @@ def _pipeline(line: str) -> list[list[str]]:
 
 
 def _check(arguments: list[str]) -> None:
-    """The arguments name a command, options that it has, and as many arguments as it takes."""
+    """Check that the arguments name a command, and only options and arguments that it has."""
     command: click.Command = cli
     context: click.Context | None = None
     asks_for_help = "--help" in arguments
     rest = [word for word in arguments if word != "--help"]
     while True:
         context = click.Context(command, info_name=command.name, parent=context)
-        # The parser knows options and arguments, and asks nobody whether a file is there.
+        # The parser knows options and arguments, and does not check that files exist.
         given, left, _ = command.make_parser(context).parse_args(rest)
         if not isinstance(command, click.Group):
             break
@@ -185,7 +185,7 @@ def _check(arguments: list[str]) -> None:
 
 
 def _is_given(value: object) -> bool:
-    """What the parser leaves for an argument that is missing differs between versions of click; it is never text."""
+    """Return True unless the argument is missing. Versions of click differ in the value, which is never text."""
     return isinstance(value, str) or (isinstance(value, tuple | list) and any(isinstance(word, str) for word in value))
 
 
@@ -194,7 +194,7 @@ def test_the_table_of_system_properties_is_current() -> None:
     assert PROPERTIES.read_text(encoding="utf-8") == current, "run: python -m tests.support.pages"
 
 
-def test_the_table_says_what_the_engine_stamps() -> None:
+def test_the_table_lists_the_properties_that_the_engine_sets() -> None:
     location = ReceiveLocation(
         location_id=uuid.uuid4(),
         name="drop",
@@ -296,7 +296,7 @@ def test_every_advisory_lock_is_listed() -> None:
     assert used == set(re.findall(r"^\| \((70\d\d), ", page, re.MULTILINE))
 
 
-def test_every_item_that_code_cites_is_explained() -> None:
+def test_every_behaviour_that_code_cites_is_explained() -> None:
     explained = set(re.findall(rf"^\| ({_ITEM}) \|", BEHAVIOUR.read_text(encoding="utf-8"), re.MULTILINE))
     cited = {
         item: path.relative_to(ROOT)
@@ -309,10 +309,10 @@ def test_every_item_that_code_cites_is_explained() -> None:
 
 
 def test_figures_come_from_measurements() -> None:
-    """Rates are told by bench/RESULTS.md; a page may tell one only as what was measured for a decision."""
+    """Only bench/RESULTS.md and measurements of decisions contain rates."""
     rate = re.compile(r"\d[\d,.]* ?(?:messages|rows|orders)/s|\d[\d,.]* (?:messages|orders) (?:a|per) second")
     for page in pages():
         if "decisions" in page.parts:
             continue
-        told = [line for line in prose(page) if rate.search(line)]
-        assert not told, f"{page.name} tells a rate: {told}"
+        rates = [line for line in prose(page) if rate.search(line)]
+        assert not rates, f"{page.name} contains a rate: {rates}"
