@@ -176,7 +176,7 @@ def test_a_task_that_lost_its_batch_records_no_attempt_and_suspends_nothing(
     [_, poison] = SinkQueue("Default").messages(box.connection, batch.batch_id, batch.attempt, batch.seqs)
     assert drain_of(box, tmp_path).queue.open(box.connection, port_of(box), limit=10) is not None
     with pytest.raises(ClaimLost):
-        late.put_aside(box.connection, poison.claimed, DeliveryRefused("It cannot be a row."))
+        late.suspend_or_route(box.connection, poison.claimed, DeliveryRefused("It cannot be a row."))
     with pytest.raises(ClaimLost):
         SinkQueue("Default").record_attempt(box.connection, batch.batch_id, batch.attempt, batch.seqs[0])
     assert (attempts_in(box), box.suspended(), box.count("work_queue")) == ([], [], 2)

@@ -3,7 +3,7 @@
 | step | if the process dies before its end | if it runs twice |
 |---|---|---|
 | open the batch | the batch is there for whoever opens it next, or not | the same messages, one attempt older |
-| put aside what cannot be a row | it is in the batch, or it is not | it is not there any more |
+| suspend or route what cannot be a row | it is in the batch, or it is not | it is not there any more |
 | write it | files that nobody looks at, rows that will be merged | the same rows |
 | publish it (files) | the directory is there, or it is not | a directory that is there stays |
 | complete it | the batch is opened again, and found to be written | the batch is gone |

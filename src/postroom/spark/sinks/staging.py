@@ -95,7 +95,7 @@ class StagedMerge:
     def _merge_some(
         self, database: Database, target: Target, staging: str, seqs: list[int], task: SinkTask, connection: Connection
     ) -> None:
-        """The rows that the table takes; those that it refuses are found by halves, and put aside one by one."""
+        """Merge the rows that the table accepts. Find the others by bisection; their messages leave the batch."""
         if not seqs:
             return
         try:
@@ -111,7 +111,7 @@ class StagedMerge:
                     hint="Mend the message, or the table, and resume the instance.",
                 )
                 for message in messages:
-                    task.put_aside(connection, message, refusal)
+                    task.suspend_or_route(connection, message, refusal)
                 return
             half = len(seqs) // 2
             self._merge_some(database, target, staging, seqs[:half], task, connection)

@@ -136,13 +136,13 @@ class TableTask:
         messages: list[ClaimedMessage],
         connection: Connection,
     ) -> int:
-        """The rows that the table takes; those that it refuses are found by halves, and put aside one by one."""
+        """Merge the rows that the table accepts. Find the others by bisection; their messages leave the batch."""
         try:
             return self.table.merge(target, self.task.rows.schema.names, rows)
         except Exception as error:
             refusal = failure_of(error)
             if len(rows) == 1:
-                self.task.put_aside(connection, messages[0], refusal)
+                self.task.suspend_or_route(connection, messages[0], refusal)
                 return 0
         half = len(rows) // 2
         first = self._merge(target, rows[:half], messages[:half], connection)

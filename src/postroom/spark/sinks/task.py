@@ -104,7 +104,7 @@ class SinkTask:
 
         def suspend() -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
             hint = "Correct the message or the map, and resume the instance."
-            self.put_aside(connection, one.claimed, worker_death(DeliveryRefused, hint=hint))
+            self.suspend_or_route(connection, one.claimed, worker_death(DeliveryRefused, hint=hint))
             return self._rows(connection, [])
 
         made = attempt_alone(
@@ -127,32 +127,32 @@ class SinkTask:
                 message = message_of(one.claimed, reader)
                 found.append((one, map_message(self.port.maps, message)))
             except Exception as error:
-                self.put_aside(connection, one.claimed, failure_of(error))
+                self.suspend_or_route(connection, one.claimed, failure_of(error))
         rows, refused = self.rows.rows([(message, one.published_at) for one, message in found])
         for each in refused:
-            self.put_aside(connection, found[each.index][0].claimed, each.failure)
+            self.suspend_or_route(connection, found[each.index][0].claimed, each.failure)
         gone = {each.index for each in refused}
         return rows, [one.claimed for n, (one, _) in enumerate(found) if n not in gone]
 
-    def put_aside(self, connection: Connection, claimed: ClaimedMessage, failure: MessageFailure) -> None:
-        """The message leaves the batch: suspended, or as an error message where the port routes failures. ClaimLost if
-        the batch was taken over: another attempt, which may have written it, says what becomes of it."""
+    def suspend_or_route(self, connection: Connection, claimed: ClaimedMessage, failure: MessageFailure) -> None:
+        """Remove a message from the batch: suspend it, or publish an error message if the port routes failures. Raise
+        ClaimLost if the batch was taken over, because the other attempt may have written the message."""
         _log.warning("%s: message %s cannot be written: %s", self.port.name, claimed.message_id, failure.what)
-        transaction(connection, lambda connection: self._leave(connection, claimed, failure))
+        transaction(connection, lambda connection: self._remove(connection, claimed, failure))
 
-    def _leave(self, connection: Connection, claimed: ClaimedMessage, failure: MessageFailure) -> None:
+    def _remove(self, connection: Connection, claimed: ClaimedMessage, failure: MessageFailure) -> None:
         queue = SinkQueue(self.host)
         description = str(failure)[:_LONGEST_DESCRIPTION]
         queue.lock(connection, self.batch_id, self.attempt)
         try:
-            if self.port.route_failures and self._routed(connection, queue.queues, claimed, failure.code, description):
+            if self.port.route_failures and self._route(connection, queue.queues, claimed, failure.code, description):
                 return
         except ClaimLost:
             return  # another attempt of this task has done it
         suspension = Suspension(code=failure.code, description=description, adapter=self.port.kind, uri=self.port.uri)
         queue.queues.suspend(connection, self.batch_id, {claimed.seq: suspension})
 
-    def _routed(
+    def _route(
         self, connection: Connection, queues: HostQueues, claimed: ClaimedMessage, code: str, description: str
     ) -> bool:
         context = message_of(claimed, _Reader(connection, queues)).context if claimed.context is not None else None
