@@ -1,4 +1,4 @@
-"""What a user declares, what is wrong with it, and what is stored of it."""
+"""Applications: what a user declares, checks of it, and the definition that is stored."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""From what a user declared to what is stored."""
+"""Turn what a user declared into the definition that is stored."""
 
 from __future__ import annotations
 
 from postroom.adapters import SparkReader
-from postroom.application.checks.problems import problems_of, several
+from postroom.application.checks.problems import as_values, problems_of
 from postroom.application.checks.properties import known_properties, own_properties
 from postroom.application.declarations import (
     Declarations,
@@ -32,7 +32,7 @@ from postroom.properties import Property
 
 
 def define(application: Declarations) -> ApplicationDefinition:
-    """The definition of an application without problems; DefinitionRefused with all of them otherwise."""
+    """Return the definition of an application. Raises DefinitionRefused with every problem if there is one."""
     problems = problems_of(application)
     if problems:
         raise DefinitionRefused(f"The application {application.name!r}", problems)
@@ -72,7 +72,7 @@ def _host_definition(host: DeclaredHost) -> HostDefinition:
         values = {
             (prop.key, comparable_text(checked)): ApplicationProperty(property=prop, value=checked)
             for prop, given in host.properties.items()
-            for checked in map(prop.check, several(given))
+            for checked in map(prop.check, as_values(given))
         }
         properties = tuple(values[key] for key in sorted(values))
     return HostDefinition(
@@ -93,7 +93,8 @@ def _location_definition(location: DeclaredLocation, spelling: dict[str, str]) -
 
 
 def _pipeline(location: DeclaredLocation) -> ReceivePipeline:
-    """With what it needs where it runs: files of the application's folder, the columns of its reader."""
+    """Return the pipeline with everything that it needs where it runs: files of the application's folder, and the
+    columns of its reader."""
     if isinstance(location.adapter, SparkReader):
         rows = location.pipeline or Rows()
         assert isinstance(rows, Rows)

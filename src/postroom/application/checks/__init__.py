@@ -1,1 +1,1 @@
-"""What can be wrong with an application: in itself, and beside those that are deployed."""
+"""Checks of an application: by itself, and against those that are deployed."""

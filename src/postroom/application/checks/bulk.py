@@ -1,4 +1,4 @@
-"""Where a reader of rows and its pipeline have to fit each other."""
+"""Check that a Spark reader and its pipeline fit together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from postroom.pipelines import Rows
 
 
 def bulk_problems(adapter: object, pipeline: object) -> Iterator[str]:
-    """What keeps a Spark reader and a pipeline apart; the problems that each has alone are told elsewhere."""
+    """Return what does not fit between a Spark reader and its pipeline. Problems that each has alone are not checked
+    here."""
     if not isinstance(adapter, SparkReader):
         if isinstance(pipeline, Rows):
             yield "pipelines.Rows is for what adapters.SparkReader reads; another adapter has no rows."

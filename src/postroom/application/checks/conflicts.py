@@ -1,4 +1,4 @@
-"""What stands between an application and those that are deployed already.
+"""Conflicts between an application and those that are deployed already.
 
 Names of ports, groups and locations are unique in the whole deployment (SPT-14, ORS-07); a property has one type in all
 of it.
@@ -16,7 +16,7 @@ from postroom.filters.authorisation import ApplicationProperties, comparable_tex
 
 
 def conflicts(new: ApplicationDefinition, deployed: Iterable[ApplicationDefinition]) -> list[Problem]:
-    """Every conflict; a deployed application of the same name is the one that is replaced, and is left out."""
+    """Return every conflict. A deployed application of the same name is replaced, and causes none."""
     found = []
     for other in deployed:
         if other.name != new.name:
@@ -28,8 +28,8 @@ def conflicts(new: ApplicationDefinition, deployed: Iterable[ApplicationDefiniti
                 for kind, name, place in _names(new)
                 if (kind.shared_with, name) in taken
             ]
-            found += _types(new, other)
-            found += _hosts(new, other)
+            found += _type_conflicts(new, other)
+            found += _host_conflicts(new, other)
     return found
 
 
@@ -54,8 +54,8 @@ def _names(application: ApplicationDefinition) -> Iterator[tuple[_Kind, str, Pla
         yield _GROUP, group.name, group.place
 
 
-def _hosts(new: ApplicationDefinition, other: ApplicationDefinition) -> Iterator[Problem]:
-    """A host is one thing, whoever declares it: two applications may not say two things about it."""
+def _host_conflicts(new: ApplicationDefinition, other: ApplicationDefinition) -> Iterator[Problem]:
+    """Two applications may declare the same host, but not with different settings."""
     theirs = {host.name.lower(): host for host in other.hosts}
     for host in new.hosts:
         there = theirs.get(host.name.lower())
@@ -68,17 +68,21 @@ def _hosts(new: ApplicationDefinition, other: ApplicationDefinition) -> Iterator
         if None not in (host.throttling, there.throttling) and host.throttling != there.throttling:
             text = f"host {host.name!r}: the application {other.name!r} says that it throttles {there.throttling}."
             yield host.place.problem(text)
-        if host.properties is not None and there.properties is not None and shown(host) != shown(there):
+        if (
+            host.properties is not None
+            and there.properties is not None
+            and properties_of_host(host) != properties_of_host(there)
+        ):
             text = f"host {host.name!r}: the application {other.name!r} says that it has other properties."
             yield host.place.problem(text)
 
 
-def shown(host: HostDefinition) -> ApplicationProperties:
-    """What a host can show for itself, as far as one application says."""
+def properties_of_host(host: HostDefinition) -> ApplicationProperties:
+    """Return the properties of a host that one application declares."""
     return frozenset((one.property.key, comparable_text(one.value)) for one in host.properties or ())
 
 
-def _types(new: ApplicationDefinition, other: ApplicationDefinition) -> Iterator[Problem]:
+def _type_conflicts(new: ApplicationDefinition, other: ApplicationDefinition) -> Iterator[Problem]:
     theirs = {prop.key: prop.value_type for prop in other.properties}
     for prop in new.properties:
         there = theirs.get(prop.key, prop.value_type)

@@ -1,4 +1,4 @@
-"""What can be wrong with one field of a declaration; a sentence for each thing that is."""
+"""Check single fields of a declaration. Each problem is one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong with the send port groups of an application (SPT-10, SPT-14)."""
+"""Check the send port groups of an application (SPT-10, SPT-14)."""
 
 from __future__ import annotations
 

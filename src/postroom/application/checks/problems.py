@@ -1,4 +1,4 @@
-"""Everything that can be wrong with an application, found at once."""
+"""Find everything that is wrong with an application, in one pass."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def problems_of(application: Declarations) -> list[Problem]:
         add(host.place, unusable)
         if not unusable:
             hosts.add(host.name.lower())
-        add(host.place, (f"{_called('host', host)}: {text}" for text in _host_statement_problems(host)))
+        add(host.place, (f"{_label('host', host)}: {text}" for text in _host_statement_problems(host)))
     for declared in application.properties:
         if not isinstance(declared.property, Property):
             add(declared.place, [f"{declared.property!r} is not a property; write app.property(Region)."])
@@ -58,30 +58,30 @@ def problems_of(application: Declarations) -> list[Problem]:
             texts.append(f"authentication is {receive_port.authentication!r}, but must be one of {choices}.")
         texts += map_problems(receive_port.maps, receive_port.place.folder)
         texts += bulk_map_problems(receive_port)
-        add(receive_port.place, (f"{_called('receive port', receive_port)}: {text}" for text in texts))
+        add(receive_port.place, (f"{_label('receive port', receive_port)}: {text}" for text in texts))
         add(receive_port.place, name_problems("receive port", receive_port.name))
     for location in locations:
-        add(
-            location.place, (f"{_called('location', location)}: {text}" for text in _location_problems(location, hosts))
-        )
+        add(location.place, (f"{_label('location', location)}: {text}" for text in _location_problems(location, hosts)))
         add(location.place, name_problems("location", location.name))
     known = known_properties(application)
     for port in application.send_ports:
-        add(port.place, (f"{_called('send port', port)}: {text}" for text in _send_port_problems(port, hosts, known)))
+        add(port.place, (f"{_label('send port', port)}: {text}" for text in _send_port_problems(port, hosts, known)))
         add(port.place, name_problems("send port", port.name))
     found += group_problems(application, known)
 
-    found += _twice("hosts", application.hosts, "Declare it once.", lower=True)
-    found += _twice("receive ports", application.receive_ports, "Chain the locations: .location(...).location(...).")
-    found += _twice("locations", locations, "The name of a location is unique among all receive ports.")
-    found += _twice("send ports", application.send_ports, "Give one of them another name.")
-    found += _twice("send port groups", application.send_port_groups, "Give one of them another name.")
+    found += _duplicate_names("hosts", application.hosts, "Declare it once.", lower=True)
+    found += _duplicate_names(
+        "receive ports", application.receive_ports, "Chain the locations: .location(...).location(...)."
+    )
+    found += _duplicate_names("locations", locations, "The name of a location is unique among all receive ports.")
+    found += _duplicate_names("send ports", application.send_ports, "Give one of them another name.")
+    found += _duplicate_names("send port groups", application.send_port_groups, "Give one of them another name.")
     found += property_problems(application)
     return sorted(dict.fromkeys(found), key=lambda problem: (problem.file, problem.line))
 
 
-def several(given: object) -> Sequence[object]:
-    """What a host shows of one property: a value, or a list of them."""
+def as_values(given: object) -> Sequence[object]:
+    """Return the values that a host has of one property; it may be declared with one value or with a list."""
     return given if isinstance(given, list | tuple) else (given,)
 
 
@@ -101,7 +101,7 @@ def _host_statement_problems(host: DeclaredHost) -> Iterator[str]:
         if not isinstance(prop, Property):
             yield f"{prop!r} is not a property; write properties={{Thumbprint: 'A909'}}."
             continue
-        for value in several(given):
+        for value in as_values(given):
             try:
                 if prop.check(value) == "":
                     yield f"{prop.dotted} is an empty text, which no message can ask for."
@@ -116,11 +116,13 @@ class _Declared(Protocol):
     def place(self) -> Place: ...
 
 
-def _called(what: str, declared: _Declared) -> str:
+def _label(what: str, declared: _Declared) -> str:
     return f"{what} {declared.name!r}"
 
 
-def _twice(what: str, declared: Iterable[_Declared], advice: str, *, lower: bool = False) -> Iterator[Problem]:
+def _duplicate_names(
+    what: str, declared: Iterable[_Declared], advice: str, *, lower: bool = False
+) -> Iterator[Problem]:
     first: dict[Hashable, _Declared] = {}
     for each in declared:
         if not isinstance(each.name, str):

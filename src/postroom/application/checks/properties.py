@@ -1,8 +1,8 @@
-"""Which properties an application knows, and what is wrong with how it uses them.
+"""The properties that an application knows, and problems with how it uses them.
 
 A property is known if it is a system property, if a pipeline of the application promotes it, if a host shows it, or if
 the application declares it. A filter over any other property would wait for values that nobody has said will come, and
-is most often a slip of the pen, so it is refused.
+is most often a typing error, so it is rejected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Use:
 
 
 def uses(application: Declarations) -> Iterator[Use]:
-    """Every mention of a property in the application: declared, shown, promoted, compared."""
+    """Return every use of a property in the application: declared, given to a host, promoted, compared."""
     for declared in application.properties:
         if isinstance(declared.property, Property):
             yield Use(property=declared.property, place=declared.place, makes_known=True)
@@ -61,11 +61,11 @@ def uses(application: Declarations) -> Iterator[Use]:
     filters: list[DeclaredSendPort | DeclaredSendPortGroup] = [*application.send_ports, *application.send_port_groups]
     for filtered in filters:
         if isinstance(filtered.filter, Filter):
-            for prop in compared(filtered.filter):
+            for prop in compared_properties(filtered.filter):
                 yield Use(property=prop, place=filtered.place, makes_known=False)
 
 
-def compared(filter: Filter) -> Iterator[Property]:
+def compared_properties(filter: Filter) -> Iterator[Property]:
     """The properties in a filter, each once."""
     for key, value_type in dict.fromkeys((p.property.key, p.property.value_type) for g in filter.groups for p in g):
         yield Property.from_key(key, value_type)
@@ -93,7 +93,7 @@ def property_problems(application: Declarations) -> Iterator[Problem]:
     dotted = sorted(use.property.dotted for use in mentions if use.makes_known)
     for use in mentions:
         if use.property.key not in known:
-            yield use.place.problem(_unknown(use.property, dotted))
+            yield use.place.problem(_describe_unknown(use.property, dotted))
     yield from _type_problems(mentions)
 
 
@@ -104,15 +104,16 @@ def _type_problems(mentions: list[Use]) -> Iterator[Problem]:
         if other.property.value_type is not use.property.value_type:
             there = f" in {other.place.file}:{other.place.line}" if other.place.line else ", as a system property"
             yield use.place.problem(
-                f"{use.property.dotted} has the type {_type(use.property)} here, but {_type(other.property)}{there}."
+                f"{use.property.dotted} has the type {_type_name(use.property)} here, "
+                f"but {_type_name(other.property)}{there}."
             )
 
 
-def _type(prop: Property) -> str:
+def _type_name(prop: Property) -> str:
     return prop.value_type.python_type.__name__
 
 
-def _unknown(prop: Property, dotted: list[str]) -> str:
+def _describe_unknown(prop: Property, dotted: list[str]) -> str:
     near = difflib.get_close_matches(prop.dotted, dotted, n=1, cutoff=0.8)
     suggestion = f"Did you mean {near[0]}? " if near else ""
     return (

@@ -1,1 +1,1 @@
-"""From a user's file to the definition of its application."""
+"""Load applications from users' files."""

@@ -1,4 +1,4 @@
-"""From a user's file to the definition of its application."""
+"""Load the application that a user's file declares."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Loaded:
 
 
 def load(path: Path) -> ApplicationDefinition:
-    """The one application in the file; DefinitionRefused with every problem, each with its file and line.
+    """Return the one application in the file. Raises DefinitionRefused with every problem, each with file and line.
 
     Runs the file in this process, one at a time: while it runs, ``sys.path`` begins with its folder.
 

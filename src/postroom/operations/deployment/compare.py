@@ -14,7 +14,7 @@ from postroom.application import (
     Throttling,
     conflicts,
 )
-from postroom.application.checks.conflicts import shown
+from postroom.application.checks.conflicts import properties_of_host
 from postroom.application.checks.shared_endpoints import shared_endpoint_problems
 from postroom.errors import Problem
 from postroom.filters.authorisation import NOTHING_TO_SHOW, ApplicationProperties
@@ -201,7 +201,7 @@ def host_statements(
                 trusted = host.trusted if trusted is None else trusted
                 throttling = host.throttling if throttling is None else throttling
                 if properties is None and host.properties is not None:
-                    properties = shown(host)
+                    properties = properties_of_host(host)
     return trusted is True, properties or NOTHING_TO_SHOW, throttling or Throttling()
 
 
