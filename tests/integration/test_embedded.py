@@ -14,7 +14,7 @@ import psutil
 import psycopg
 import pytest
 
-from postroom.cli.frame import Frame
+from postroom.cli.options import CommandOptions
 from postroom.errors import Unavailable
 from postroom.messagebox.embedded import EmbeddedServer, binaries
 from tests.conftest import NOT_DURABLE, SMALL
@@ -279,9 +279,9 @@ def test_programs_that_the_account_cannot_reach_are_copied_once(folder: Path, mo
 
 
 def test_a_command_finds_the_messagebox_of_its_home(home: Path) -> None:
-    with Frame(home=home).messagebox(create=True) as url, psycopg.connect(url, autocommit=True) as connection:
+    with CommandOptions(home=home).messagebox(create=True) as url, psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE TABLE kept ()")
-    with Frame(home=home).messagebox() as url, psycopg.connect(url) as connection:
+    with CommandOptions(home=home).messagebox() as url, psycopg.connect(url) as connection:
         assert connection.execute("SELECT to_regclass('kept')").fetchone() == ("kept",)
-    with Frame(home=home, database="postgresql://elsewhere/").messagebox() as url:
+    with CommandOptions(home=home, database="postgresql://elsewhere/").messagebox() as url:
         assert url == "postgresql://elsewhere/"

@@ -1,4 +1,4 @@
-"""The frame of the command line: laziness, options, output, errors and exit codes."""
+"""The command line: lazy imports, options, output, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import pytest
 
 import postroom
 from postroom.cli import exit_codes
+from postroom.cli.command_groups import LazyCommand
 from postroom.cli.exit_codes import ExitCode
-from postroom.cli.frame import Frame, frame_options, pass_frame
-from postroom.cli.lazy import Lazy
 from postroom.cli.main import COMMANDS, cli, main
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.output import Format, show_rows
 from postroom.errors import BadFilter, NotFound, PostroomError, RoutingFailure, StateError, Unavailable
 
@@ -45,11 +45,11 @@ def run_with(raised: BaseException, monkeypatch: pytest.MonkeyPatch, *arguments:
     """Run a command that raises."""
 
     @click.command()
-    @frame_options
+    @common_options
     def failing() -> None:
         raise raised
 
-    monkeypatch.setattr(Lazy, "load", lambda self: failing)
+    monkeypatch.setattr(LazyCommand, "load", lambda self: failing)
     return main(["version", *arguments])
 
 
@@ -165,44 +165,44 @@ def test_an_unknown_command_is_a_matter_of_usage(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], Frame()),
-        (["--home", "here", "version"], Frame(home=Path("here"))),
-        (["version", "--home", "here"], Frame(home=Path("here"))),
-        (["--home", "here", "version", "--home", "there"], Frame(home=Path("there"))),
-        (["--database", "postgresql:///x", "version"], Frame(database="postgresql:///x")),
-        (["-o", "json", "version"], Frame(output=Format.JSON)),
-        (["version", "-o", "JSON"], Frame(output=Format.JSON)),
+        ([], CommandOptions()),
+        (["--home", "here", "version"], CommandOptions(home=Path("here"))),
+        (["version", "--home", "here"], CommandOptions(home=Path("here"))),
+        (["--home", "here", "version", "--home", "there"], CommandOptions(home=Path("there"))),
+        (["--database", "postgresql:///x", "version"], CommandOptions(database="postgresql:///x")),
+        (["-o", "json", "version"], CommandOptions(output=Format.JSON)),
+        (["version", "-o", "JSON"], CommandOptions(output=Format.JSON)),
     ],
 )
 def test_options_may_stand_before_or_after_the_command(
-    arguments: list[str], expected: Frame, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], expected: CommandOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert frame_of(arguments or ["version"], monkeypatch) == expected
+    assert options_of(arguments or ["version"], monkeypatch) == expected
 
 
 def test_the_database_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POSTROOM_DATABASE", "postgresql:///from_the_shell")
-    assert frame_of(["version"], monkeypatch).database == "postgresql:///from_the_shell"
+    assert options_of(["version"], monkeypatch).database == "postgresql:///from_the_shell"
     given = "postgresql:///from_the_command_line"
-    assert frame_of(["--database", given, "version"], monkeypatch).database == given
+    assert options_of(["--database", given, "version"], monkeypatch).database == given
 
 
-def frame_of(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Frame:
-    seen: list[Frame] = []
+def options_of(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> CommandOptions:
+    seen: list[CommandOptions] = []
 
     @click.command()
-    @frame_options
-    @pass_frame
-    def seeing(frame: Frame) -> None:
-        seen.append(frame)
+    @common_options
+    @pass_options
+    def seeing(options: CommandOptions) -> None:
+        seen.append(options)
 
-    monkeypatch.setattr(Lazy, "load", lambda self: seeing)
+    monkeypatch.setattr(LazyCommand, "load", lambda self: seeing)
     assert main(arguments) == ExitCode.OK
     return seen[0]
 
 
 def test_a_home_without_a_messagebox_is_said_and_not_made(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="There is no MessageBox"), Frame(home=tmp_path).messagebox():
+    with pytest.raises(NotFound, match="There is no MessageBox"), CommandOptions(home=tmp_path).messagebox():
         pass
     assert not [*tmp_path.iterdir()]
 

@@ -10,63 +10,65 @@ from collections.abc import Sequence
 import click
 
 import postroom
+from postroom.cli.command_groups import LazyCommand, LazyGroup
 from postroom.cli.exit_codes import ExitCode, exit_code
-from postroom.cli.frame import Frame, asked_output, chosen_output, frame_options
-from postroom.cli.lazy import Lazy, LazyGroup
+from postroom.cli.options import CommandOptions, asked_output, chosen_output, common_options
 from postroom.cli.output import show_error, show_usage_error
 from postroom.errors import PostroomError
 
-COMMANDS: dict[str, Lazy] = {
-    "demo": Lazy(
+COMMANDS: dict[str, LazyCommand] = {
+    "demo": LazyCommand(
         "postroom.cli.commands.demo:demo", "Run an example application, show what arrives where, and check it."
     ),
-    "init": Lazy("postroom.cli.commands.init:init", "Write a new application into a folder, ready to run."),
-    "up": Lazy(
+    "init": LazyCommand("postroom.cli.commands.init:init", "Write a new application into a folder, ready to run."),
+    "up": LazyCommand(
         "postroom.cli.commands.up:up",
         "Deploy an application and run it until Ctrl-C: database, pipelines and hosts, each restarted after a crash.",
     ),
-    "plan": Lazy(
+    "plan": LazyCommand(
         "postroom.cli.commands.applications:plan", "Show what applying an application would change, and change nothing."
     ),
-    "apply": Lazy(
+    "apply": LazyCommand(
         "postroom.cli.commands.applications:apply",
         "Bring the MessageBox to what an application declares: all of it, or nothing.",
     ),
-    "publish": Lazy(
+    "publish": LazyCommand(
         "postroom.cli.commands.publish:publish",
         "Publish each file as one message, all of them or none; - is standard input.",
     ),
-    "explain": Lazy(
+    "explain": LazyCommand(
         "postroom.cli.commands.explain:explain",
         "Show where a message goes and why: every subscriber, the nearest misses first.",
     ),
-    "host": Lazy("postroom.cli.commands.hosts:host", "Run hosts, and look at them."),
-    "pipeline": Lazy(
+    "host": LazyCommand("postroom.cli.commands.hosts:host", "Run hosts, and look at them."),
+    "pipeline": LazyCommand(
         "postroom.cli.commands.pipeline:pipeline",
         "Run the receive locations and sinks of a host on Spark, and look at them.",
     ),
-    "port": Lazy("postroom.cli.commands.ports:port", "List, enlist, start, stop and unenlist send ports."),
-    "group": Lazy("postroom.cli.commands.groups:group", "List, enlist, start, stop and unenlist send port groups."),
-    "location": Lazy(
+    "port": LazyCommand("postroom.cli.commands.ports:port", "List, enlist, start, stop and unenlist send ports."),
+    "group": LazyCommand(
+        "postroom.cli.commands.groups:group", "List, enlist, start, stop and unenlist send port groups."
+    ),
+    "location": LazyCommand(
         "postroom.cli.commands.locations:location", "List, enable, disable and schedule receive locations."
     ),
-    "subscription": Lazy(
+    "subscription": LazyCommand(
         "postroom.cli.commands.subscriptions:subscription", "Look at subscriptions, and try messages against them."
     ),
-    "instance": Lazy(
+    "instance": LazyCommand(
         "postroom.cli.commands.instances:instance", "List, resume, suspend and terminate service instances."
     ),
-    "message": Lazy("postroom.cli.commands.messages:message", "Look at stored messages, and save them."),
-    "queue": Lazy("postroom.cli.commands.queues:queue", "Look at the queues of the hosts."),
-    "jobs": Lazy("postroom.cli.commands.jobs:jobs", "Look at the housekeeping jobs, and run them."),
-    "check": Lazy(
+    "message": LazyCommand("postroom.cli.commands.messages:message", "Look at stored messages, and save them."),
+    "queue": LazyCommand("postroom.cli.commands.queues:queue", "Look at the queues of the hosts."),
+    "jobs": LazyCommand("postroom.cli.commands.jobs:jobs", "Look at the housekeeping jobs, and run them."),
+    "check": LazyCommand(
         "postroom.cli.commands.jobs:check", "Verify what must always hold in a MessageBox, and name what violates it."
     ),
-    "role": Lazy("postroom.cli.commands.roles:role", "See who may do what, and give logins their roles."),
-    "application": Lazy(
+    "role": LazyCommand("postroom.cli.commands.roles:role", "See who may do what, and give logins their roles."),
+    "application": LazyCommand(
         "postroom.cli.commands.applications:application", "Look at the applications that were applied."
     ),
-    "version": Lazy(
+    "version": LazyCommand(
         "postroom.cli.commands.version:version",
         "Show the versions of Postroom and of what it runs on: Python, Spark, the embedded PostgreSQL, and Java.",
     ),
@@ -79,7 +81,7 @@ class Postroom(LazyGroup):
 
 @click.group(cls=Postroom, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(postroom.__version__, prog_name="postroom", message="%(prog)s %(version)s")
-@frame_options
+@common_options
 def cli() -> None:
     """An integration server: durable publish and subscribe on Spark and PostgreSQL.
 
@@ -92,9 +94,9 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
-    frame = Frame(database=os.environ.get("POSTROOM_DATABASE") or None, database_from="POSTROOM_DATABASE")
+    options = CommandOptions(database=os.environ.get("POSTROOM_DATABASE") or None, database_from="POSTROOM_DATABASE")
     try:
-        with cli.make_context("postroom", [*given], obj=frame) as context:
+        with cli.make_context("postroom", [*given], obj=options) as context:
             try:
                 cli.invoke(context)
             except PostroomError as error:

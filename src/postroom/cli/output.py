@@ -29,7 +29,7 @@ class Format(StrEnum):
 def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output: Format, *, empty: str = "") -> None:
     """A listing. `columns` are the keys to show, in their order; JSON has every key of a row.
 
-    >>> show_rows([{"name": "Europe", "state": "started"}], ["name", "state"], frame.output, empty="No ports.")
+    >>> show_rows([{"name": "Europe", "state": "started"}], ["name", "state"], options.output, empty="No ports.")
     """
     if output is Format.JSON:
         click.echo(to_json([dict(row) for row in rows]))

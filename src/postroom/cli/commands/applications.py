@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.frame import Frame, frame_options, pass_frame
-from postroom.cli.lazy import Noun
-from postroom.cli.opening import opened
+from postroom.cli.command_groups import CommandGroup
+from postroom.cli.connection import open_messagebox
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.output import Format, show_rows, to_json
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ _ALL = click.option("--all", "everything", is_flag=True, help="Show what stays a
 @click.command()
 @_APP
 @_ALL
-@frame_options
-@pass_frame
-def plan(frame: Frame, app: Path, everything: bool) -> None:
+@common_options
+@pass_options
+def plan(options: CommandOptions, app: Path, everything: bool) -> None:
     """Show what applying an application would change, and change nothing.
 
     Every problem is listed, with the file and the line where it was written. Where no MessageBox is yet, all is new.
@@ -39,13 +39,13 @@ def plan(frame: Frame, app: Path, everything: bool) -> None:
     from postroom.errors import DefinitionRefused
     from postroom.operations.deployment import apply as deployment
 
-    definition = _loaded(frame, app)
-    if frame.has_messagebox:
-        with opened(frame) as connection:
-            planned = deployment.plan(connection, definition, home=frame.home.absolute())
+    definition = _loaded(options, app)
+    if options.has_messagebox:
+        with open_messagebox(options) as connection:
+            planned = deployment.plan(connection, definition, home=options.home.absolute())
     else:
-        planned = deployment.plan_for_new(definition, home=frame.home.absolute())
-    _show(planned, frame.output, everything=everything, done=False)
+        planned = deployment.plan_for_new(definition, home=options.home.absolute())
+    _show(planned, options.output, everything=everything, done=False)
     if planned.problems:
         raise DefinitionRefused(f"The application {definition.name!r}", planned.problems)
 
@@ -53,9 +53,9 @@ def plan(frame: Frame, app: Path, everything: bool) -> None:
 @click.command()
 @_APP
 @_ALL
-@frame_options
-@pass_frame
-def apply(frame: Frame, app: Path, everything: bool) -> None:
+@common_options
+@pass_options
+def apply(options: CommandOptions, app: Path, everything: bool) -> None:
     """Bring the MessageBox to what an application declares: all of it, or nothing.
 
     Ports that exist keep their state, and locations stay enabled or disabled. A MessageBox that is not there yet, or is
@@ -67,13 +67,13 @@ def apply(frame: Frame, app: Path, everything: bool) -> None:
     """
     from postroom.operations.deployment import apply as deployment
 
-    definition = _loaded(frame, app)
-    with opened(frame, create=True) as connection:
-        applied = deployment.apply(connection, definition, home=frame.home.absolute())
-    _show(applied, frame.output, everything=everything, done=True)
+    definition = _loaded(options, app)
+    with open_messagebox(options, create=True) as connection:
+        applied = deployment.apply(connection, definition, home=options.home.absolute())
+    _show(applied, options.output, everything=everything, done=True)
 
 
-@click.group(cls=Noun)
+@click.group(cls=CommandGroup)
 def application() -> None:
     """Look at the applications that were applied.
 
@@ -84,9 +84,9 @@ def application() -> None:
 
 
 @application.command("list")
-@frame_options
-@pass_frame
-def list_(frame: Frame) -> None:
+@common_options
+@pass_options
+def list_(options: CommandOptions) -> None:
     """List the applications.
 
     \b
@@ -97,13 +97,13 @@ def list_(frame: Frame) -> None:
 
     from postroom.operations.deployment.applications import list_applications
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         rows = [asdict(one) for one in list_applications(connection)]
     columns = ["name", "receive_ports", "locations", "send_ports", "send_port_groups", "applied_at"]
-    show_rows(rows, columns, frame.output, empty="No applications. Apply one: postroom apply APP")
+    show_rows(rows, columns, options.output, empty="No applications. Apply one: postroom apply APP")
 
 
-def _loaded(frame: Frame, app: Path) -> ApplicationDefinition:
+def _loaded(options: CommandOptions, app: Path) -> ApplicationDefinition:
     """The application in the file; DefinitionRefused with what is wrong with it, be that in the MessageBox or not."""
     from postroom.application.loading.load import read
     from postroom.errors import PostroomError
@@ -113,10 +113,10 @@ def _loaded(frame: Frame, app: Path) -> ApplicationDefinition:
     if loaded.definition is not None and not loaded.problems:
         return loaded.definition
     further: tuple[Problem, ...] = ()
-    if loaded.definition is not None and frame.has_messagebox:
+    if loaded.definition is not None and options.has_messagebox:
         # If the MessageBox cannot be asked, that is told when the rest is mended.
-        with suppress(PostroomError), opened(frame) as connection:
-            further = deployment.further_problems(connection, loaded.definition, home=frame.home.absolute())
+        with suppress(PostroomError), open_messagebox(options) as connection:
+            further = deployment.further_problems(connection, loaded.definition, home=options.home.absolute())
     raise loaded.refusal(further)
 
 

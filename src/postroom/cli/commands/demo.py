@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.output import Format, to_json
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ _SECONDS_BETWEEN_LINES = 2.0
 @click.command()
 @click.argument("name", default="orders", metavar="[NAME]")
 @click.option("--keep", is_flag=True, help="Keep the home folder, to look around in it afterwards.")
-@frame_options
-@pass_frame
-def demo(frame: Frame, name: str, keep: bool) -> None:
+@common_options
+@pass_options
+def demo(options: CommandOptions, name: str, keep: bool) -> None:
     """Run an example application, show what arrives where, and check it.
 
     The examples are orders (the default), envelope, http, bulk, component and failures. 'postroom init' writes one of
@@ -47,7 +47,7 @@ def demo(frame: Frame, name: str, keep: bool) -> None:
     from postroom.operations.running.up import deploy_and_supervise
 
     app = example_named(name) / "app.py"
-    home = (frame.home if frame.home != Path() else Path("demo-home")).absolute()
+    home = (options.home if options.home != Path() else Path("demo-home")).absolute()
     if (home / ".postroom").exists():
         raise StateError(
             f"{home} is in use already.",
@@ -55,7 +55,7 @@ def demo(frame: Frame, name: str, keep: bool) -> None:
             hint=f"Remove {home}, or name another --home.",
         )
     definition = load(app)
-    live = _Live(quiet=frame.output is Format.JSON)
+    live = _Live(quiet=options.output is Format.JSON)
     live.say(f"Running {app} in {home}; PostgreSQL and Spark take a few seconds to start")
     try:
         spark = SparkOptions(master="local[2]")
@@ -70,14 +70,14 @@ def demo(frame: Frame, name: str, keep: bool) -> None:
         if not keep:
             EmbeddedServer(server_folder(home)).destroy()
             shutil.rmtree(home, ignore_errors=True)
-    if frame.output is Format.JSON:
+    if options.output is Format.JSON:
         click.echo(to_json(_plain(result)))
     else:
         _summary(result)
     if result.differences:
         count = len(result.differences)
         raise StateError(f"{count} things are not as they should be.", why="\n".join(result.differences[:20]))
-    if frame.output is not Format.JSON:
+    if options.output is not Format.JSON:
         click.secho("Everything is where it should be, once, byte for byte.", fg="green")
         if keep:
             click.echo(f"Look around:  postroom instance list --home {home}")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from postroom.cli.frame import Frame, frame_options, pass_frame
-from postroom.cli.opening import opened
+from postroom.cli.connection import open_messagebox
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.output import Format, to_json
 
 
@@ -36,10 +36,10 @@ from postroom.cli.output import Format, to_json
     show_default=True,
     help="Explain so many documents of one file or message, at most.",
 )
-@frame_options
-@pass_frame
+@common_options
+@pass_options
 def explain(
-    frame: Frame,
+    options: CommandOptions,
     message_id: uuid.UUID | None,
     file: Path | None,
     location: str | None,
@@ -80,7 +80,7 @@ def explain(
     if message_id is None and file is None and not (properties or written or require):
         raise click.UsageError("Give the id of a message, --file or --property.")
     left_there = ""
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         extra = context_of(properties, written, deployed_properties(connection), require)
         limits = Limits(takers=limit, misses=nearest)
         if message_id is not None:
@@ -97,7 +97,7 @@ def explain(
     begins = [number for number, one in enumerate(explained) if not one.is_error]
     more = len(begins) > documents
     explained = explained[: begins[documents]] if more else explained
-    if frame.output is Format.JSON:
+    if options.output is Format.JSON:
         click.echo(to_json([as_plain(one) for one in explained]))
         return
     if left_there:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from postroom.cli.command_groups import CommandGroup
 from postroom.cli.commands.ports import change_states
-from postroom.cli.frame import Frame, frame_options, pass_frame
-from postroom.cli.lazy import Noun
-from postroom.cli.opening import opened
+from postroom.cli.connection import open_messagebox
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.output import Format, show_record, show_rows, to_json
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
 
-@click.group(cls=Noun)
+@click.group(cls=CommandGroup)
 def group() -> None:
     """List, enlist, start, stop and unenlist send port groups.
 
@@ -33,9 +33,9 @@ def group() -> None:
 
 @group.command("list")
 @click.option("--application", metavar="NAME", help="Only the groups of one application.")
-@frame_options
-@pass_frame
-def list_(frame: Frame, application: str | None) -> None:
+@common_options
+@pass_options
+def list_(options: CommandOptions, application: str | None) -> None:
     """List the send port groups.
 
     \b
@@ -45,19 +45,19 @@ def list_(frame: Frame, application: str | None) -> None:
     from postroom.operations.deployment.applications import check_application
     from postroom.operations.ports.groups import list_groups
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         check_application(connection, application)
         rows = [_row(one) for one in list_groups(connection, application=application)]
     columns = ["name", "state", "application", "members", "filter"]
     empty = "No send port groups. Declare one with app.send_port_group(...), and apply the application."
-    show_rows(rows, columns, frame.output, empty=empty)
+    show_rows(rows, columns, options.output, empty=empty)
 
 
 @group.command()
 @click.argument("name")
-@frame_options
-@pass_frame
-def show(frame: Frame, name: str) -> None:
+@common_options
+@pass_options
+def show(options: CommandOptions, name: str) -> None:
     """Show all about one send port group, and what becomes of messages that come through it.
 
     \b
@@ -66,7 +66,7 @@ def show(frame: Frame, name: str) -> None:
     """
     from postroom.operations.ports.groups import group_named
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         found = group_named(connection, name)
     members = [
         {
@@ -77,20 +77,20 @@ def show(frame: Frame, name: str) -> None:
         }
         for one in found.members
     ]
-    if frame.output is Format.JSON:
+    if options.output is Format.JSON:
         click.echo(to_json({**_row(found), "members": members}))
         return
-    show_record({key: value for key, value in _row(found).items() if key != "members"}, frame.output)
+    show_record({key: value for key, value in _row(found).items() if key != "members"}, options.output)
     click.echo()
     columns = ["member", "state", "through_the_group", "subscription_id"]
-    show_rows(members, columns, frame.output, empty="It has no members.")
+    show_rows(members, columns, options.output, empty="It has no members.")
 
 
 @group.command()
 @_NAMES
-@frame_options
-@pass_frame
-def enlist(frame: Frame, names: tuple[str, ...]) -> None:
+@common_options
+@pass_options
+def enlist(options: CommandOptions, names: tuple[str, ...]) -> None:
     """Give the members of bound groups subscriptions; what matches is kept, suspended, until the group is started.
 
     \b
@@ -99,14 +99,14 @@ def enlist(frame: Frame, names: tuple[str, ...]) -> None:
     """
     from postroom.operations.ports import groups
 
-    change_states(frame, names, groups.enlist)
+    change_states(options, names, groups.enlist)
 
 
 @group.command()
 @_NAMES
-@frame_options
-@pass_frame
-def start(frame: Frame, names: tuple[str, ...]) -> None:
+@common_options
+@pass_options
+def start(options: CommandOptions, names: tuple[str, ...]) -> None:
     """Start groups: what comes through them is sent by the members that are started, beginning with what was kept.
 
     \b
@@ -115,14 +115,14 @@ def start(frame: Frame, names: tuple[str, ...]) -> None:
     """
     from postroom.operations.ports import groups
 
-    change_states(frame, names, groups.start)
+    change_states(options, names, groups.start)
 
 
 @group.command()
 @_NAMES
-@frame_options
-@pass_frame
-def stop(frame: Frame, names: tuple[str, ...]) -> None:
+@common_options
+@pass_options
+def stop(options: CommandOptions, names: tuple[str, ...]) -> None:
     """Stop groups: what comes through them is kept, suspended. Their members go on with what they get by themselves.
 
     \b
@@ -131,14 +131,14 @@ def stop(frame: Frame, names: tuple[str, ...]) -> None:
     """
     from postroom.operations.ports import groups
 
-    change_states(frame, names, groups.stop)
+    change_states(options, names, groups.stop)
 
 
 @group.command()
 @_NAMES
-@frame_options
-@pass_frame
-def unenlist(frame: Frame, names: tuple[str, ...]) -> None:
+@common_options
+@pass_options
+def unenlist(options: CommandOptions, names: tuple[str, ...]) -> None:
     """Take the subscriptions through groups away; instances stay.
 
     \b
@@ -147,7 +147,7 @@ def unenlist(frame: Frame, names: tuple[str, ...]) -> None:
     """
     from postroom.operations.ports import groups
 
-    change_states(frame, names, groups.unenlist)
+    change_states(options, names, groups.unenlist)
 
 
 def _row(group: SendPortGroup) -> dict[str, Any]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.options import CommandOptions, common_options, pass_options
 
 
 @click.command("run")
 @click.argument("name")
-@frame_options
-@pass_frame
-def run(frame: Frame, name: str) -> None:
+@common_options
+@pass_options
+def run(options: CommandOptions, name: str) -> None:
     """Run an instance of a host until Ctrl-C. Several of them, on one machine or on many, share its work.
 
     \b
@@ -26,13 +26,13 @@ def run(frame: Frame, name: str) -> None:
     from postroom.messagebox.permission import require_host
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    with frame.messagebox() as url:
+    with options.messagebox() as url:
         with connect(url) as connection:
             host = host_named(connection, name)
             require_host(connection, host)
         name = host.name
         click.echo(f"Host {name} works; Ctrl-C ends it.")
         # On a server of one's own the URL says who logs in; the embedded one trusts everybody on the machine.
-        instance = run_host(url, name, frame.home.absolute(), as_role=frame.database is None)
+        instance = run_host(url, name, options.home.absolute(), as_role=options.database is None)
         counts = ", ".join(f"{what} {count}" for what, count in sorted(instance.counts.items()))
         click.echo(f"Host {name} has ended: {counts or 'nothing to do'}.")

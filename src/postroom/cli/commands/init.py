@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.output import Format, to_json
 
 
@@ -19,9 +19,9 @@ from postroom.cli.output import Format, to_json
     metavar="NAME",
     help="Start from this example: orders, envelope, http, bulk, component or failures.",
 )
-@frame_options
-@pass_frame
-def init(frame: Frame, folder: Path, example: str) -> None:
+@common_options
+@pass_options
+def init(options: CommandOptions, folder: Path, example: str) -> None:
     """Write a new application into a folder, ready to run.
 
     \b
@@ -32,7 +32,7 @@ def init(frame: Frame, folder: Path, example: str) -> None:
     from postroom.operations.new_application import write_application
 
     written = write_application(folder, example)
-    if frame.output is Format.JSON:
+    if options.output is Format.JSON:
         click.echo(to_json([{"file": path} for path in written]))
         return
     for path in written:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from postroom.cli.command_groups import CommandGroup
+from postroom.cli.connection import open_messagebox
 from postroom.cli.exit_codes import ExitCode
-from postroom.cli.frame import Frame, frame_options, pass_frame
-from postroom.cli.lazy import Noun
-from postroom.cli.opening import opened
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.output import Format, show_record, show_rows, tell_of_more, to_json
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _conditions(command: Command) -> Command:
     return command
 
 
-@click.group(cls=Noun)
+@click.group(cls=CommandGroup)
 def instance() -> None:
     """List, resume, suspend and terminate service instances.
 
@@ -71,9 +71,9 @@ def instance() -> None:
     type=click.Choice(["host", "port", "error", "reason", "adapter", "uri"]),
     help="Count them by this, instead.",
 )
-@frame_options
-@pass_frame
-def list_(frame: Frame, /, limit: int, group_by: GroupedBy | None, **conditions: Any) -> None:
+@common_options
+@pass_options
+def list_(options: CommandOptions, /, limit: int, group_by: GroupedBy | None, **conditions: Any) -> None:
     """List the instances, the latest first, or count them.
 
     \b
@@ -83,7 +83,7 @@ def list_(frame: Frame, /, limit: int, group_by: GroupedBy | None, **conditions:
     """
     from postroom.operations.instances.listing import check_names, count_instances, list_instances
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         check_names(connection, _query(conditions))
         if group_by is not None:
             counts = [
@@ -97,21 +97,21 @@ def list_(frame: Frame, /, limit: int, group_by: GroupedBy | None, **conditions:
                 for one in count_instances(connection, _query(conditions), group_by)
             ]
             columns = [group_by, "state", "count", "oldest", "newest"]
-            show_rows(counts, columns, frame.output, empty="No instances.")
+            show_rows(counts, columns, options.output, empty="No instances.")
             return
         found = list_instances(connection, _query(conditions, limit=limit + 1))
     columns = ["instance_id", "state", "service", "host", "attempt", "since", "error_code", "reason"]
     if any(one.messages > 1 for one in found):
         columns.insert(4, "messages")
-    show_rows([_row(one, frame.output) for one in found[:limit]], columns, frame.output, empty="No instances.")
-    tell_of_more(len(found), limit, frame.output)
+    show_rows([_row(one, options.output) for one in found[:limit]], columns, options.output, empty="No instances.")
+    tell_of_more(len(found), limit, options.output)
 
 
 @instance.command()
 @click.argument("instance_id", type=click.UUID, metavar="ID")
-@frame_options
-@pass_frame
-def show(frame: Frame, instance_id: uuid.UUID) -> None:
+@common_options
+@pass_options
+def show(options: CommandOptions, instance_id: uuid.UUID) -> None:
     """Show all about one instance, why it is suspended, and what to do.
 
     \b
@@ -121,13 +121,13 @@ def show(frame: Frame, instance_id: uuid.UUID) -> None:
     from postroom.operations.instances.advice import advice
     from postroom.operations.instances.listing import instance_with_id
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         found = instance_with_id(connection, instance_id)
-    row = {**_row(found, frame.output), "what_to_do": advice(found)}
-    if frame.output is Format.TABLE:
+    row = {**_row(found, options.output), "what_to_do": advice(found)}
+    if options.output is Format.TABLE:
         # The reason is the description's first line; what does not apply is left out.
         row = {name: value for name, value in row.items() if value is not None and name not in ("reason", "since")}
-    show_record(row, frame.output)
+    show_record(row, options.output)
 
 
 @instance.command()
@@ -141,10 +141,10 @@ def show(frame: Frame, instance_id: uuid.UUID) -> None:
 @_ALL
 @_conditions
 @_YES
-@frame_options
-@pass_frame
+@common_options
+@pass_options
 def resume(
-    frame: Frame,
+    options: CommandOptions,
     /,
     ids: tuple[uuid.UUID, ...],
     body: Path | None,
@@ -177,7 +177,7 @@ def resume(
         instance_changes.resume(connection, instance_id, body=content)
 
     question = "" if yes or any(conditions.values()) else "Resume every suspended instance, of every port?"
-    _operate(frame, ids, everything, conditions, one, instance_changes.resume_all, "resumed", question)
+    _operate(options, ids, everything, conditions, one, instance_changes.resume_all, "resumed", question)
 
 
 @instance.command()
@@ -185,9 +185,11 @@ def resume(
 @_ALL
 @_conditions
 @_YES
-@frame_options
-@pass_frame
-def suspend(frame: Frame, /, ids: tuple[uuid.UUID, ...], everything: bool, yes: bool, **conditions: Any) -> None:
+@common_options
+@pass_options
+def suspend(
+    options: CommandOptions, /, ids: tuple[uuid.UUID, ...], everything: bool, yes: bool, **conditions: Any
+) -> None:
     """Put instances aside that are ready to run or wait for their next attempt, until they are resumed.
 
     \b
@@ -198,7 +200,7 @@ def suspend(frame: Frame, /, ids: tuple[uuid.UUID, ...], everything: bool, yes: 
 
     question = "" if yes or any(conditions.values()) else "Suspend every instance that is not being worked on?"
     one, many = instance_changes.suspend, instance_changes.suspend_all
-    _operate(frame, ids, everything, conditions, one, many, "suspended", question)
+    _operate(options, ids, everything, conditions, one, many, "suspended", question)
 
 
 @instance.command()
@@ -206,9 +208,11 @@ def suspend(frame: Frame, /, ids: tuple[uuid.UUID, ...], everything: bool, yes: 
 @_ALL
 @_conditions
 @_YES
-@frame_options
-@pass_frame
-def terminate(frame: Frame, /, ids: tuple[uuid.UUID, ...], everything: bool, yes: bool, **conditions: Any) -> None:
+@common_options
+@pass_options
+def terminate(
+    options: CommandOptions, /, ids: tuple[uuid.UUID, ...], everything: bool, yes: bool, **conditions: Any
+) -> None:
     """Delete instances for good, and their messages, unless others refer to them.
 
     \b
@@ -221,7 +225,7 @@ def terminate(frame: Frame, /, ids: tuple[uuid.UUID, ...], everything: bool, yes
 
     question = "" if yes else "Terminate every instance that meets the conditions, for good?"
     one, many = instance_changes.terminate, instance_changes.terminate_all
-    _operate(frame, ids, everything, conditions, one, many, "terminated", question)
+    _operate(options, ids, everything, conditions, one, many, "terminated", question)
 
 
 def _ask(question: str, done: str) -> None:
@@ -240,7 +244,7 @@ def _ask(question: str, done: str) -> None:
 
 
 def _operate(
-    frame: Frame,
+    options: CommandOptions,
     ids: tuple[uuid.UUID, ...],
     everything: bool,
     conditions: dict[str, Any],
@@ -258,14 +262,14 @@ def _operate(
         raise click.UsageError("Conditions go with --all, not with ids.")
     if everything and question:
         _ask(question, done)
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         if everything:
             query = _query(conditions)
             check_names(connection, query)
             count = many(connection, query)
         else:
             count = len(all_or_none(connection, ids, one))
-    if frame.output is Format.JSON:
+    if options.output is Format.JSON:
         click.echo(to_json({done: count}))
     else:
         click.echo(f"{count} {'instance' if count == 1 else 'instances'} {done}.")

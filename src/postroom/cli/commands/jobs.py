@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from postroom.cli.frame import Frame, frame_options, pass_frame
-from postroom.cli.lazy import Noun
-from postroom.cli.opening import opened
+from postroom.cli.command_groups import CommandGroup
+from postroom.cli.connection import open_messagebox
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.output import show_rows
 
 
-@click.group(cls=Noun)
+@click.group(cls=CommandGroup)
 def jobs() -> None:
     """Look at the housekeeping jobs, and run them.
 
@@ -23,9 +23,9 @@ def jobs() -> None:
 
 
 @jobs.command("list")
-@frame_options
-@pass_frame
-def list_(frame: Frame) -> None:
+@common_options
+@pass_options
+def list_(options: CommandOptions) -> None:
     """List the jobs, with what each did last.
 
     \b
@@ -36,17 +36,17 @@ def list_(frame: Frame) -> None:
 
     from postroom.operations.jobs import list_jobs
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         rows = [asdict(job) for job in list_jobs(connection)]
     show_rows(
-        rows, ["name", "interval_seconds", "runs", "finished_at", "rows_last", "rows_total", "error"], frame.output
+        rows, ["name", "interval_seconds", "runs", "finished_at", "rows_last", "rows_total", "error"], options.output
     )
 
 
 @jobs.command()
-@frame_options
-@pass_frame
-def run(frame: Frame) -> None:
+@common_options
+@pass_options
+def run(options: CommandOptions) -> None:
     """Run every job once, now.
 
     \b
@@ -58,9 +58,9 @@ def run(frame: Frame) -> None:
     from postroom.errors import PostroomError
     from postroom.operations.jobs import run_jobs
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         runs = run_jobs(connection)
-    show_rows([asdict(one) for one in runs], ["name", "rows", "error"], frame.output)
+    show_rows([asdict(one) for one in runs], ["name", "rows", "error"], options.output)
     failed = [one for one in runs if one.error]
     if failed:
         raise PostroomError(
@@ -71,9 +71,9 @@ def run(frame: Frame) -> None:
 
 
 @click.command()
-@frame_options
-@pass_frame
-def check(frame: Frame) -> None:
+@common_options
+@pass_options
+def check(options: CommandOptions) -> None:
     """Verify what must always hold in a MessageBox, and name what violates it.
 
     The exit code is 1 if anything does.
@@ -87,10 +87,10 @@ def check(frame: Frame) -> None:
     from postroom.errors import PostroomError
     from postroom.operations.jobs import check as find_violations
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         violations = find_violations(connection)
     columns = ["invariant", "count", "says", "examples"]
-    show_rows([asdict(one) for one in violations], columns, frame.output, empty="All is as it must be.")
+    show_rows([asdict(one) for one in violations], columns, options.output, empty="All is as it must be.")
     if violations:
         hints = dict.fromkeys(one.hint for one in violations)
         raise PostroomError(

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.cli.frame import Frame, frame_options, pass_frame
-from postroom.cli.lazy import Noun
-from postroom.cli.opening import opened
+from postroom.cli.command_groups import CommandGroup
+from postroom.cli.connection import open_messagebox
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.output import show_rows, tell_below
 from postroom.errors import DefinitionError
 
@@ -22,7 +22,7 @@ _SCHEDULED = ["location", "schedule"]
 _NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
 
-@click.group(cls=Noun)
+@click.group(cls=CommandGroup)
 def location() -> None:
     """List, enable, disable and schedule receive locations.
 
@@ -33,9 +33,9 @@ def location() -> None:
 
 
 @location.command("list")
-@frame_options
-@pass_frame
-def list_(frame: Frame) -> None:
+@common_options
+@pass_options
+def list_(options: CommandOptions) -> None:
     """List the receive locations, with what they have in hand.
 
     \b
@@ -45,20 +45,20 @@ def list_(frame: Frame) -> None:
     from postroom.clock import system_clock
     from postroom.operations.ports.receive_locations import list_locations
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         listed = list_locations(connection)
     rows = [{**one.as_dict(), "opens": one.opens_at(system_clock())} for one in listed]
     columns = ["location", "port", "application", "host", "enabled", "schedule", "opens"]
     columns += ["waiting", "suspended", "pipeline", "uri"]
-    show_rows(rows, columns, frame.output, empty="No receive locations. Apply an application: postroom apply APP")
-    tell_below([(one.location, problem) for one in listed for problem in one.problems], frame.output)
+    show_rows(rows, columns, options.output, empty="No receive locations. Apply an application: postroom apply APP")
+    tell_below([(one.location, problem) for one in listed for problem in one.problems], options.output)
 
 
 @location.command()
 @_NAMES
-@frame_options
-@pass_frame
-def enable(frame: Frame, names: tuple[str, ...]) -> None:
+@common_options
+@pass_options
+def enable(options: CommandOptions, names: tuple[str, ...]) -> None:
     """Let locations take in messages.
 
     \b
@@ -67,14 +67,14 @@ def enable(frame: Frame, names: tuple[str, ...]) -> None:
     """
     from postroom.operations.ports import receive_locations
 
-    _change(frame, names, receive_locations.enable, "enabled")
+    _change(options, names, receive_locations.enable, "enabled")
 
 
 @location.command()
 @_NAMES
-@frame_options
-@pass_frame
-def disable(frame: Frame, names: tuple[str, ...]) -> None:
+@common_options
+@pass_options
+def disable(options: CommandOptions, names: tuple[str, ...]) -> None:
     """Let locations take in nothing more; what they have taken already goes its way.
 
     \b
@@ -83,14 +83,14 @@ def disable(frame: Frame, names: tuple[str, ...]) -> None:
     """
     from postroom.operations.ports import receive_locations
 
-    _change(frame, names, receive_locations.disable, "disabled")
+    _change(options, names, receive_locations.disable, "disabled")
 
 
 @location.command("begin-anew")
 @_NAMES
-@frame_options
-@pass_frame
-def begin_anew(frame: Frame, names: tuple[str, ...]) -> None:
+@common_options
+@pass_options
+def begin_anew(options: CommandOptions, names: tuple[str, ...]) -> None:
     """Let streams of rows (Kafka and the like) begin where their options say, because their checkpoint is lost.
 
     Rows that were read before may be published again, and others never. What is found of the old checkpoint is kept.
@@ -101,7 +101,7 @@ def begin_anew(frame: Frame, names: tuple[str, ...]) -> None:
     """
     from postroom.operations.ports import receive_locations
 
-    _change(frame, names, receive_locations.begin_anew, "begins anew")
+    _change(options, names, receive_locations.begin_anew, "begins anew")
 
 
 @location.command()
@@ -116,9 +116,9 @@ def begin_anew(frame: Frame, names: tuple[str, ...]) -> None:
 @click.option("--month-weekdays", metavar="DAYS", help="Like 'first mon,last fri'.")
 @click.option("--months", metavar="MONTHS", help="Like 1,4,7,10: only in these.")
 @click.option("--always", is_flag=True, help="No schedule any more.")
-@frame_options
-@pass_frame
-def schedule(frame: Frame, /, names: tuple[str, ...], always: bool, **said: str | int | None) -> None:
+@common_options
+@pass_options
+def schedule(options: CommandOptions, /, names: tuple[str, ...], always: bool, **said: str | int | None) -> None:
     """Say when locations take in messages, while they run; without options, show it.
 
     A schedule that an application declares comes back when it is applied again.
@@ -135,23 +135,25 @@ def schedule(frame: Frame, /, names: tuple[str, ...], always: bool, **said: str 
     if always and given:
         raise click.UsageError("Say when, or --always.")
     if not always and not given:
-        with opened(frame) as connection:
+        with open_messagebox(options) as connection:
             rows = [{"location": name, "schedule": receive_locations.scheduled(connection, name)} for name in names]
-        show_rows([{**one, "schedule": str(one["schedule"] or "always")} for one in rows], _SCHEDULED, frame.output)
+        show_rows([{**one, "schedule": str(one["schedule"] or "always")} for one in rows], _SCHEDULED, options.output)
         return
     when = None if always else _parse_schedule(given)
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         all_or_none(connection, names, lambda connection, name: receive_locations.schedule(connection, name, when))
     now = "always" if when is None else str(when)
-    show_rows([{"location": name, "schedule": now} for name in names], _SCHEDULED, frame.output)
+    show_rows([{"location": name, "schedule": now} for name in names], _SCHEDULED, options.output)
 
 
-def _change(frame: Frame, names: tuple[str, ...], change: Callable[[Connection, str], None], done: str) -> None:
+def _change(
+    options: CommandOptions, names: tuple[str, ...], change: Callable[[Connection, str], None], done: str
+) -> None:
     from postroom.operations.all_or_none import all_or_none
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         all_or_none(connection, names, change)
-    show_rows([{"location": name, "now": done} for name in names], ["location", "now"], frame.output)
+    show_rows([{"location": name, "now": done} for name in names], ["location", "now"], options.output)
 
 
 def _parse_schedule(options: Mapping[str, str | int]) -> Schedule:

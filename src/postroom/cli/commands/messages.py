@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
-from postroom.cli.frame import Frame, frame_options, pass_frame
-from postroom.cli.lazy import Noun
-from postroom.cli.opening import opened
+from postroom.cli.command_groups import CommandGroup
+from postroom.cli.connection import open_messagebox
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.output import Format, show_record, show_rows, tell_of_more, to_json
 
 _ID = click.argument("message_id", type=click.UUID)
 
 
-@click.group(cls=Noun)
+@click.group(cls=CommandGroup)
 def message() -> None:
     """Look at stored messages, and save them.
 
@@ -30,9 +30,9 @@ def message() -> None:
 @message.command("list")
 @click.option("--type", "message_type", metavar="TYPE", help="Only messages with this BTS.MessageType.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
-@frame_options
-@pass_frame
-def list_(frame: Frame, message_type: str | None, limit: int) -> None:
+@common_options
+@pass_options
+def list_(options: CommandOptions, message_type: str | None, limit: int) -> None:
     """List the messages in the spool, the latest first.
 
     \b
@@ -43,19 +43,19 @@ def list_(frame: Frame, message_type: str | None, limit: int) -> None:
 
     from postroom.operations.messages import list_messages
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         rows = [asdict(one) for one in list_messages(connection, message_type=message_type, limit=limit + 1)]
     columns = ["message_id", "published_at", "message_type", "failed_at", "parts", "size", "published_by"]
     empty = "The spool is empty." if message_type is None else f"No message in the spool has the type {message_type!r}."
-    show_rows(rows[:limit], columns, frame.output, empty=empty)
-    tell_of_more(len(rows), limit, frame.output)
+    show_rows(rows[:limit], columns, options.output, empty=empty)
+    tell_of_more(len(rows), limit, options.output)
 
 
 @message.command()
 @_ID
-@frame_options
-@pass_frame
-def show(frame: Frame, message_id: uuid.UUID) -> None:
+@common_options
+@pass_options
+def show(options: CommandOptions, message_id: uuid.UUID) -> None:
     """Show a message: its context with what is promoted, what it asks of receivers, its parts, and who refers to it.
 
     \b
@@ -70,7 +70,7 @@ def show(frame: Frame, message_id: uuid.UUID) -> None:
     from postroom.operations.redaction import discreet_context, sensitive_keys
     from postroom.values import value_to_text
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         found = message_with_id(connection, message_meant_by(connection, message_id))
         instances = referring_instances(connection, found.message_id)
         shown = discreet_context(found.context, sensitive_keys(connection))
@@ -86,17 +86,17 @@ def show(frame: Frame, message_id: uuid.UUID) -> None:
         {
             "instance_id": one.instance_id,
             "state": one.state.words,
-            "service": one.called if frame.output is Format.TABLE else one.service,
+            "service": one.called if options.output is Format.TABLE else one.service,
             "reason": one.reason,
         }
         for one in instances
     ]
-    if frame.output is Format.JSON:
+    if options.output is Format.JSON:
         click.echo(
             to_json({**record, "context": context, "predicates": predicates, "parts": parts, "instances": referring})
         )
         return
-    show_record(record, frame.output)
+    show_record(record, options.output)
     # Values as a filter, or PROPERTY=VALUE on a command line, would have them.
     written = [{**row, "value": value_to_text(row["value"])} for row in context]
     asked = [{**row, "value": value_to_text(row["value"])} for row in predicates]
@@ -107,15 +107,15 @@ def show(frame: Frame, message_id: uuid.UUID) -> None:
         ("Instances", referring, ["instance_id", "state", "service", "reason"], "Nobody refers to it any more."),
     ):
         click.secho(f"\n{title}", bold=True)
-        show_rows(rows, columns, frame.output, empty=empty)
+        show_rows(rows, columns, options.output, empty=empty)
 
 
 @message.command()
 @_ID
 @click.option("--part", metavar="NAME", help="Another part than the body.")
-@frame_options
-@pass_frame
-def body(frame: Frame, message_id: uuid.UUID, part: str | None) -> None:
+@common_options
+@pass_options
+def body(options: CommandOptions, message_id: uuid.UUID, part: str | None) -> None:
     """Write the body of a message to standard output, as it is.
 
     \b
@@ -126,7 +126,7 @@ def body(frame: Frame, message_id: uuid.UUID, part: str | None) -> None:
 
     from postroom.operations.messages import message_meant_by, message_with_id, part_named, read_part
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         found = message_with_id(connection, message_meant_by(connection, message_id))
         for piece in read_part(connection, part_named(found, part)):
             sys.stdout.buffer.write(piece)
@@ -143,9 +143,9 @@ def body(frame: Frame, message_id: uuid.UUID, part: str | None) -> None:
     metavar="DIR",
     help="Where to.  [default: the current folder]",
 )
-@frame_options
-@pass_frame
-def save(frame: Frame, message_id: uuid.UUID, folder: Path) -> None:
+@common_options
+@pass_options
+def save(options: CommandOptions, message_id: uuid.UUID, folder: Path) -> None:
     """Save context and parts of a message as files, in a folder that has the message's id as its name.
 
     \b
@@ -154,7 +154,7 @@ def save(frame: Frame, message_id: uuid.UUID, folder: Path) -> None:
     """
     from postroom.operations.messages import message_meant_by, save_message
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         paths = save_message(connection, message_meant_by(connection, message_id), folder)
     rows = [{"file": path, "bytes": path.stat().st_size} for path in paths]
-    show_rows(rows, ["file", "bytes"], frame.output)
+    show_rows(rows, ["file", "bytes"], options.output)

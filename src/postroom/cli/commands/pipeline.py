@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import click
 
-from postroom.cli.frame import Frame, frame_options, pass_frame
-from postroom.cli.lazy import Noun
+from postroom.cli.command_groups import CommandGroup
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.output import Format, show_rows, tell_below
 from postroom.cli.spark_options import spark_options
 
 
-@click.group(cls=Noun)
+@click.group(cls=CommandGroup)
 def pipeline() -> None:
     """Run the receive locations and sinks of a host on Spark, and look at them.
 
@@ -26,9 +26,9 @@ def pipeline() -> None:
 @click.argument("host")
 @spark_options
 @click.option("--once", is_flag=True, help="Take in what is there now, write what waits for sinks, and end.")
-@frame_options
-@pass_frame
-def run(frame: Frame, host: str, master: str | None, settings: dict[str, str], once: bool) -> None:
+@common_options
+@pass_options
+def run(options: CommandOptions, host: str, master: str | None, settings: dict[str, str], once: bool) -> None:
     """Run the receive locations and sinks of a host until Ctrl-C.
 
     With --once the exit code is 0 if all that was there is published and written, and 5 if not: files were put aside, a
@@ -47,7 +47,7 @@ def run(frame: Frame, host: str, master: str | None, settings: dict[str, str], o
     from postroom.spark.running_pipeline import run_pipeline
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    with frame.messagebox() as url:
+    with options.messagebox() as url:
         with connect(url) as connection:
             served = host_named(connection, host)
             require_host(connection, served)
@@ -57,11 +57,11 @@ def run(frame: Frame, host: str, master: str | None, settings: dict[str, str], o
             counts = run_pipeline(
                 url,
                 host,
-                frame.home.absolute(),
+                options.home.absolute(),
                 master=master,
                 settings=settings,
                 once=once,
-                as_role=frame.database is None,
+                as_role=options.database is None,
                 watcher=watcher,
             )
         click.echo(f"The receive locations and sinks of {host} have ended: {_in_words(counts)}.")
@@ -74,9 +74,9 @@ def _in_words(counts: Mapping[str, int]) -> str:
 
 
 @pipeline.command()
-@frame_options
-@pass_frame
-def show(frame: Frame) -> None:
+@common_options
+@pass_options
+def show(options: CommandOptions) -> None:
     """Show how each receive location and each sink is getting on: whether it runs, what waits, how fast it is, what
     slows it down.
 
@@ -84,23 +84,23 @@ def show(frame: Frame) -> None:
     Example:
       postroom pipeline show --home ./orders-home
     """
-    from postroom.cli.opening import opened
+    from postroom.cli.connection import open_messagebox
     from postroom.operations.ports.receive_locations import list_locations
     from postroom.operations.ports.sinks import list_sinks
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         located, sunk = list_locations(connection), list_sinks(connection)
     locations = [{"kind": "receive location", **row.as_dict()} for row in located]
     sinks = [{"kind": "sink", **row.as_dict()} for row in sunk]
-    if frame.output is Format.JSON:
-        show_rows([*locations, *sinks], [], frame.output)
+    if options.output is Format.JSON:
+        show_rows([*locations, *sinks], [], options.output)
         return
     columns = ["location", "host", "state", "waiting", "oldest", "published", "rate", "suspended"]
-    show_rows(locations, columns, frame.output, empty="No receive locations.")
+    show_rows(locations, columns, options.output, empty="No receive locations.")
     said = [(row.location, f"{row.state}: {row.reason}") for row in located if row.reason]
-    tell_below(said + [(row.location, problem) for row in located for problem in row.problems], frame.output)
+    tell_below(said + [(row.location, problem) for row in located for problem in row.problems], options.output)
     if sinks:
         click.echo()
         columns = ["sink", "host", "state", "waiting", "retrying", "last_batch_at", "written", "suspended"]
-        show_rows(sinks, columns, frame.output)
-        tell_below([(row.sink, f"{row.state}: {row.reason}") for row in sunk if row.reason], frame.output)
+        show_rows(sinks, columns, options.output)
+        tell_below([(row.sink, f"{row.state}: {row.reason}") for row in sunk if row.reason], options.output)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.cli.frame import Frame, frame_options, pass_frame
-from postroom.cli.lazy import Noun
-from postroom.cli.opening import opened
+from postroom.cli.command_groups import CommandGroup
+from postroom.cli.connection import open_messagebox
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.output import Format, show_record, show_rows
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
 
-@click.group(cls=Noun)
+@click.group(cls=CommandGroup)
 def port() -> None:
     """List, enlist, start, stop and unenlist send ports.
 
@@ -33,9 +33,9 @@ def port() -> None:
 
 @port.command("list")
 @click.option("--application", metavar="NAME", help="Only the ports of one application.")
-@frame_options
-@pass_frame
-def list_(frame: Frame, application: str | None) -> None:
+@common_options
+@pass_options
+def list_(options: CommandOptions, application: str | None) -> None:
     """List the send ports, with what stands in the queues for them.
 
     \b
@@ -45,18 +45,18 @@ def list_(frame: Frame, application: str | None) -> None:
     from postroom.operations.deployment.applications import check_application
     from postroom.operations.ports.send_ports import list_ports
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         check_application(connection, application)
         rows = [_row(one) for one in list_ports(connection, application=application)]
     columns = ["name", "state", "application", "host", "waiting", "retrying", "suspended", "filter", "uri"]
-    show_rows(rows, columns, frame.output, empty="No send ports. Apply an application: postroom apply APP")
+    show_rows(rows, columns, options.output, empty="No send ports. Apply an application: postroom apply APP")
 
 
 @port.command()
 @click.argument("name")
-@frame_options
-@pass_frame
-def show(frame: Frame, name: str) -> None:
+@common_options
+@pass_options
+def show(options: CommandOptions, name: str) -> None:
     """Show all about one send port.
 
     \b
@@ -67,25 +67,25 @@ def show(frame: Frame, name: str) -> None:
     from postroom.operations.ports.send_ports import list_ports, port_named
     from postroom.operations.ports.sinks import guarantee_of
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         port_id = port_named(connection, name).port_id
         (found,) = (one for one in list_ports(connection) if one.port.port_id == port_id)
     row = _row(found)
     if found.port.adapter_type.is_sink:
         row["guarantee"] = guarantee_of(found.port)
-    if frame.output is Format.TABLE:
+    if options.output is Format.TABLE:
         row |= {
             f"adapter {key}": in_words(value) if isinstance(value, dict | list) else value
             for key, value in row.pop("adapter").items()
         }
-    show_record(row, frame.output)
+    show_record(row, options.output)
 
 
 @port.command()
 @_NAMES
-@frame_options
-@pass_frame
-def enlist(frame: Frame, names: tuple[str, ...]) -> None:
+@common_options
+@pass_options
+def enlist(options: CommandOptions, names: tuple[str, ...]) -> None:
     """Give bound ports a subscription; what matches it is kept, suspended, until the port is started.
 
     \b
@@ -94,14 +94,14 @@ def enlist(frame: Frame, names: tuple[str, ...]) -> None:
     """
     from postroom.operations.ports import send_ports
 
-    change_states(frame, names, send_ports.enlist)
+    change_states(options, names, send_ports.enlist)
 
 
 @port.command()
 @_NAMES
-@frame_options
-@pass_frame
-def start(frame: Frame, names: tuple[str, ...]) -> None:
+@common_options
+@pass_options
+def start(options: CommandOptions, names: tuple[str, ...]) -> None:
     """Start ports: what matches is sent, beginning with what was kept because they were stopped.
 
     \b
@@ -110,14 +110,14 @@ def start(frame: Frame, names: tuple[str, ...]) -> None:
     """
     from postroom.operations.ports import send_ports
 
-    change_states(frame, names, send_ports.start)
+    change_states(options, names, send_ports.start)
 
 
 @port.command()
 @_NAMES
-@frame_options
-@pass_frame
-def stop(frame: Frame, names: tuple[str, ...]) -> None:
+@common_options
+@pass_options
+def stop(options: CommandOptions, names: tuple[str, ...]) -> None:
     """Stop ports: what matches from now on is kept, suspended. What is queued already is still sent.
 
     \b
@@ -126,14 +126,14 @@ def stop(frame: Frame, names: tuple[str, ...]) -> None:
     """
     from postroom.operations.ports import send_ports
 
-    change_states(frame, names, send_ports.stop)
+    change_states(options, names, send_ports.stop)
 
 
 @port.command()
 @_NAMES
-@frame_options
-@pass_frame
-def unenlist(frame: Frame, names: tuple[str, ...]) -> None:
+@common_options
+@pass_options
+def unenlist(options: CommandOptions, names: tuple[str, ...]) -> None:
     """Take the subscriptions of ports away; their instances stay.
 
     \b
@@ -142,14 +142,16 @@ def unenlist(frame: Frame, names: tuple[str, ...]) -> None:
     """
     from postroom.operations.ports import send_ports
 
-    change_states(frame, names, send_ports.unenlist)
+    change_states(options, names, send_ports.unenlist)
 
 
-def change_states(frame: Frame, names: tuple[str, ...], change: Callable[[Connection, str], StateChange]) -> None:
+def change_states(
+    options: CommandOptions, names: tuple[str, ...], change: Callable[[Connection, str], StateChange]
+) -> None:
     """Does the same to all of them, or to none, and shows what it came to."""
     from postroom.operations.all_or_none import all_or_none
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         rows = [
             {
                 "name": done.name,
@@ -160,7 +162,7 @@ def change_states(frame: Frame, names: tuple[str, ...], change: Callable[[Connec
             for done in all_or_none(connection, names, change)
         ]
     resumed = ["resumed"] if any(row["after"] == "started" for row in rows) else []
-    show_rows(rows, ["name", "before", "after", *resumed], frame.output)
+    show_rows(rows, ["name", "before", "after", *resumed], options.output)
 
 
 def _row(listing: PortListing) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from postroom.cli.connection import open_messagebox
 from postroom.cli.files import body_of
-from postroom.cli.frame import Frame, frame_options, pass_frame
-from postroom.cli.opening import opened
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.output import show_rows
 
 
@@ -23,10 +23,10 @@ from postroom.cli.output import show_rows
 @click.option("--key", metavar="KEY", help="The name of this publish: under one key nothing is published twice.")
 @click.option("--content-type", metavar="TYPE", help="What the files are.  [default: by their names]")
 @click.option("--host", metavar="HOST", help="The host on whose behalf to publish.  [default: the default host]")
-@frame_options
-@pass_frame
+@common_options
+@pass_options
 def publish(
-    frame: Frame,
+    options: CommandOptions,
     files: tuple[str, ...],
     promote: tuple[str, ...],
     write: tuple[str, ...],
@@ -61,7 +61,7 @@ def publish(
             return Bytes(sys.stdin.buffer.read())
         return body_of(Path(file))
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         context = context_of(promote, write, deployed_properties(connection), require)
         if to is not None:
             context = directed_to(connection, to, context)
@@ -85,7 +85,7 @@ def publish(
                 {"file": file, "failure": "" if result.failure is None else result.failure.what}
                 for file, result in zip(files, error.results, strict=True)
             ]
-            show_rows(failed, ["file", "failure"], frame.output)
+            show_rows(failed, ["file", "failure"], options.output)
             error.why = ""  # it stands in the table, by file
             error.hint = (to and why_out_of_reach(connection, to)) or error.hint
             raise
@@ -100,4 +100,4 @@ def publish(
         for file, one in zip(files, published, strict=True)
     ]
     repeated = ["repeated"] if any(one.repeated for one in published) else []
-    show_rows(rows, ["file", "message_id", "subscribers", "suspended", *repeated], frame.output)
+    show_rows(rows, ["file", "message_id", "subscribers", "suspended", *repeated], options.output)

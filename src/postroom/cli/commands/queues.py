@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from postroom.cli.frame import Frame, frame_options, pass_frame
-from postroom.cli.lazy import Noun
-from postroom.cli.opening import opened
+from postroom.cli.command_groups import CommandGroup
+from postroom.cli.connection import open_messagebox
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.output import show_rows
 
 
-@click.group(cls=Noun)
+@click.group(cls=CommandGroup)
 def queue() -> None:
     """Look at the queues of the hosts.
 
@@ -22,29 +22,29 @@ def queue() -> None:
 
 @queue.command("list")
 @click.option("--all", "everything", is_flag=True, help="Show empty queues, too.")
-@frame_options
-@pass_frame
-def list_(frame: Frame, everything: bool) -> None:
+@common_options
+@pass_options
+def list_(options: CommandOptions, everything: bool) -> None:
     """Count what stands in each host's queues, and say how long the oldest has waited.
 
     \b
     Example:
       postroom queue list -o json
     """
-    from postroom.cli.ages import in_words
+    from postroom.cli.durations import format_duration
     from postroom.operations.instances.listing import count_queues
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         rows = [
             {
                 "host": one.host,
                 "state": one.state.words,
                 "count": one.count,
                 "oldest": one.oldest,
-                "age": in_words(one.age),
+                "age": format_duration(one.age),
                 "age_seconds": None if one.age is None else one.age.total_seconds(),
             }
             for one in count_queues(connection)
             if one.count or everything
         ]
-    show_rows(rows, ["host", "state", "count", "age"], frame.output, empty="All queues are empty.")
+    show_rows(rows, ["host", "state", "count", "age"], options.output, empty="All queues are empty.")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import click
 
-from postroom.cli.frame import Frame, frame_options, pass_frame
-from postroom.cli.lazy import Noun
-from postroom.cli.opening import opened
+from postroom.cli.command_groups import CommandGroup
+from postroom.cli.connection import open_messagebox
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.output import show_rows
 
 _ROLE = click.argument("role", metavar="ROLE")
 _LOGIN = click.argument("login", metavar="LOGIN")
 
 
-@click.group(cls=Noun)
+@click.group(cls=CommandGroup)
 def role() -> None:
     """See who may do what, and give logins their roles.
 
@@ -28,9 +28,9 @@ def role() -> None:
 
 
 @role.command("list")
-@frame_options
-@pass_frame
-def list_(frame: Frame) -> None:
+@common_options
+@pass_options
+def list_(options: CommandOptions) -> None:
     """List the roles, and the logins that have them.
 
     \b
@@ -41,17 +41,17 @@ def list_(frame: Frame) -> None:
 
     from postroom.operations.roles import list_roles
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         rows = [asdict(one) for one in list_roles(connection)]
-    show_rows(rows, ["name", "role_name", "logins"], frame.output)
+    show_rows(rows, ["name", "role_name", "logins"], options.output)
 
 
 @role.command()
 @_ROLE
 @_LOGIN
-@frame_options
-@pass_frame
-def grant(frame: Frame, role: str, login: str) -> None:
+@common_options
+@pass_options
+def grant(options: CommandOptions, role: str, login: str) -> None:
     """Give a login of the PostgreSQL server a role: administrators, operators, or host:NAME.
 
     A login cannot run both a trusted host and one that is not.
@@ -62,7 +62,7 @@ def grant(frame: Frame, role: str, login: str) -> None:
     """
     from postroom.operations.roles import grant_role
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         grant_role(connection, role, login)
     click.echo(f"{login} has the role {role}.")
 
@@ -70,9 +70,9 @@ def grant(frame: Frame, role: str, login: str) -> None:
 @role.command()
 @_ROLE
 @_LOGIN
-@frame_options
-@pass_frame
-def revoke(frame: Frame, role: str, login: str) -> None:
+@common_options
+@pass_options
+def revoke(options: CommandOptions, role: str, login: str) -> None:
     """Take a role away from a login. Connections that are open lose it at once.
 
     \b
@@ -81,6 +81,6 @@ def revoke(frame: Frame, role: str, login: str) -> None:
     """
     from postroom.operations.roles import revoke_role
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         revoke_role(connection, role, login)
     click.echo(f"{login} does not have the role {role} any more.")

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from postroom.cli.frame import Frame, frame_options, pass_frame
-from postroom.cli.lazy import Noun
-from postroom.cli.opening import opened
+from postroom.cli.command_groups import CommandGroup
+from postroom.cli.connection import open_messagebox
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.output import Format, show_record, show_rows, tell_of_more, to_json
 
 if TYPE_CHECKING:
     from postroom.operations.subscriptions import Subscription
 
 
-@click.group(cls=Noun)
+@click.group(cls=CommandGroup)
 def subscription() -> None:
     """Look at subscriptions, and try messages against them.
 
@@ -33,10 +33,10 @@ def subscription() -> None:
 )
 @click.option("--instance", type=click.UUID, help="Only of this service instance.")
 @click.option("--limit", type=click.IntRange(min=1), default=200, show_default=True, help="At most so many.")
-@frame_options
-@pass_frame
+@common_options
+@pass_options
 def list_(
-    frame: Frame,
+    options: CommandOptions,
     type_: Literal["activation", "instance"] | None,
     service: str | None,
     instance: uuid.UUID | None,
@@ -50,22 +50,22 @@ def list_(
     """
     from postroom.operations.subscriptions import list_subscriptions
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         found = list_subscriptions(
             connection, subscription_type=type_, service=service, instance_id=instance, limit=limit + 1
         )
     columns = ["subscription_id", "service_name", "group", "type", "state", "host", "priority", "filter"]
     if any(one.instance_id is not None for one in found[:limit]):
         columns.insert(4, "instance_id")
-    show_rows([_row(one) for one in found[:limit]], columns, frame.output, empty="No subscriptions.")
-    tell_of_more(len(found), limit, frame.output)
+    show_rows([_row(one) for one in found[:limit]], columns, options.output, empty="No subscriptions.")
+    tell_of_more(len(found), limit, options.output)
 
 
 @subscription.command()
 @click.argument("subscription")
-@frame_options
-@pass_frame
-def show(frame: Frame, subscription: str) -> None:
+@common_options
+@pass_options
+def show(options: CommandOptions, subscription: str) -> None:
     """Show all about one subscription, given by its id or by the name of its service.
 
     \b
@@ -75,7 +75,7 @@ def show(frame: Frame, subscription: str) -> None:
     from postroom.filters.text import format_property
     from postroom.operations.subscriptions import shown_filters, subscription_called
 
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         found = subscription_called(connection, subscription)
         filter = shown_filters(connection, [found])[found.subscription_id]
     expression = [
@@ -88,12 +88,12 @@ def show(frame: Frame, subscription: str) -> None:
         for number, group in enumerate(filter.groups, 1)
         for predicate in group
     ]
-    if frame.output is Format.JSON:
+    if options.output is Format.JSON:
         click.echo(to_json({**_row(found), "expression": expression}))
         return
-    show_record(_row(found), frame.output)
+    show_record(_row(found), options.output)
     click.echo()
-    show_rows(expression, ["group", "property", "operator", "value"], frame.output)
+    show_rows(expression, ["group", "property", "operator", "value"], options.output)
 
 
 _WHICH = click.argument("subscription", required=False)
@@ -106,10 +106,10 @@ _FILTER = click.option("--filter", "text", metavar="TEXT", help="A filter of its
 @click.option("-p", "--property", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A promoted property.")
 @click.option("-w", "--written", multiple=True, metavar="PROPERTY=VALUE", help="A written property.")
 @click.option("-r", "--require", multiple=True, metavar="PROPERTY=VALUE", help="Asked of the host that receives it.")
-@frame_options
-@pass_frame
+@common_options
+@pass_options
 def test(
-    frame: Frame,
+    options: CommandOptions,
     subscription: str | None,
     text: str | None,
     properties: tuple[str, ...],
@@ -136,7 +136,7 @@ def test(
     from postroom.operations.redaction import sensitive_keys
 
     _one_of(subscription, text)
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         known = deployed_properties(connection)
         context = context_of(properties, written, known, require)
         found = None if subscription is None else subscriber_called(connection, subscription, known)
@@ -152,7 +152,7 @@ def test(
         explanation = explain(filter, context.promoted, context.written)
         met = explanation.holds
         plain = {"filter": format_filter(filter), "matches": explanation.holds, **filter_as_plain(explanation)}
-    if frame.output is Format.JSON:
+    if options.output is Format.JSON:
         click.echo(to_json(plain))
     elif found is not None:
         show_subscriber(explained)
@@ -174,9 +174,9 @@ def test(
     show_default=True,
     help="Look at so many messages, the latest.",
 )
-@frame_options
-@pass_frame
-def explain(frame: Frame, subscription: str | None, text: str | None, limit: int, among: int) -> None:
+@common_options
+@pass_options
+def explain(options: CommandOptions, subscription: str | None, text: str | None, limit: int, among: int) -> None:
     """Show which messages in the MessageBox a subscription, or a filter, would match now; the latest first.
 
     If it matches none, the nearest are shown, with what each fails by. Messages that were published before a
@@ -195,7 +195,7 @@ def explain(frame: Frame, subscription: str | None, text: str | None, limit: int
     from postroom.operations.redaction import discreet_filter, sensitive_keys
 
     _one_of(subscription, text)
-    with opened(frame) as connection:
+    with open_messagebox(options) as connection:
         known = deployed_properties(connection)
         subscriber = None if subscription is None else subscriber_called(connection, subscription, known)
         filter = parse(text or "", known) if subscriber is None else subscriber.filter
@@ -203,7 +203,7 @@ def explain(frame: Frame, subscription: str | None, text: str | None, limit: int
         waiting = subscriber is not None and subscriber.waiting
         found = matched_messages(connection, filter, limit=limit, among=among, shown=shown, waiting=waiting)
         told = discreet_filter(filter, sensitive_keys(connection)) if waiting else filter
-    if frame.output is Format.JSON:
+    if options.output is Format.JSON:
         click.echo(to_json({"filter": format_filter(told), **matched_as_plain(found)}))
     else:
         show_matched(found)

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import click
 
-from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.spark_options import spark_options
 
 
 @click.command()
 @click.argument("app", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @spark_options
-@frame_options
-@pass_frame
-def up(frame: Frame, app: Path, master: str | None, settings: dict[str, str]) -> None:
+@common_options
+@pass_options
+def up(options: CommandOptions, app: Path, master: str | None, settings: dict[str, str]) -> None:
     """Deploy an application and run it until Ctrl-C: database, pipelines and hosts, each restarted after a crash.
 
     \b
@@ -33,13 +33,13 @@ def up(frame: Frame, app: Path, master: str | None, settings: dict[str, str]) ->
         click.echo(what, err=True)
 
     definition = load(app)
-    home = frame.home.absolute()
+    home = options.home.absolute()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         # Not in the handler itself: the main thread may be inside the event's own lock at this moment.
         signal.signal(number, lambda *_: threading.Thread(target=stop.set, daemon=True).start())
     spark = SparkOptions(master=master, settings=settings)
-    with deploy_and_supervise(definition, home, database=frame.database, spark=spark, say=say) as supervisor:
+    with deploy_and_supervise(definition, home, database=options.database, spark=spark, say=say) as supervisor:
         say(f"{definition.name} is up in {home}; Ctrl-C ends it.")
         supervisor.run(stop)
     say("Everything has ended.")

@@ -8,15 +8,15 @@ from importlib.metadata import version as version_of
 import click
 
 import postroom
-from postroom.cli.frame import Frame, frame_options, pass_frame
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.output import show_record
 from postroom.errors import Unavailable
 
 
 @click.command()
-@frame_options
-@pass_frame
-def version(frame: Frame) -> None:
+@common_options
+@pass_options
+def version(options: CommandOptions) -> None:
     """Show the versions of Postroom and of what it runs on: Python, Spark, the embedded PostgreSQL, and Java.
 
     \b
@@ -38,4 +38,4 @@ def version(frame: Frame) -> None:
         "postgresql": embedded_version() or "not installed",
         "java": java,
     }
-    show_record(versions, frame.output)
+    show_record(versions, options.output)

@@ -1,4 +1,4 @@
-"""The MessageBox that a command works with, open for as long as the command lasts."""
+"""Connect a command to its MessageBox."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from postroom.cli.frame import Frame
+from postroom.cli.options import CommandOptions
 from postroom.errors import DefinitionError, Unavailable
 
 if TYPE_CHECKING:
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(frame: Frame, *, create: bool = False) -> Iterator[Connection]:
-    """A connection to the MessageBox that the command line names; made or upgraded first if ``create`` says so."""
+def open_messagebox(options: CommandOptions, *, create: bool = False) -> Iterator[Connection]:
+    """Connect to the MessageBox that the options name. With ``create``, create or upgrade it first."""
     from postroom.messagebox.migrate import migrate
     from postroom.operations.opening import open_messagebox
 
-    with frame.messagebox(create=create) as url:
-        with _told_where_from(frame):
+    with options.messagebox(create=create) as url:
+        with _add_source_of_address(options):
             if create:
                 migrate(url)
             messagebox = open_messagebox(url, application_name="postroom command line")
@@ -29,11 +29,11 @@ def opened(frame: Frame, *, create: bool = False) -> Iterator[Connection]:
 
 
 @contextmanager
-def _told_where_from(frame: Frame) -> Iterator[None]:
-    """An address that leads nowhere may not be the one that the user is thinking of."""
+def _add_source_of_address(options: CommandOptions) -> Iterator[None]:
+    """Say in errors where the address of the database comes from: a variable is easily forgotten."""
     try:
         yield
     except (Unavailable, DefinitionError) as error:
-        if frame.database:
-            error.hint = f"{error.hint} The address comes from {frame.database_from}."
+        if options.database:
+            error.hint = f"{error.hint} The address comes from {options.database_from}."
         raise

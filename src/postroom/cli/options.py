@@ -1,10 +1,10 @@
 """What every command knows: the home folder, the database and the form of the output.
 
     @click.command()
-    @frame_options
-    @pass_frame
-    def listing(frame: Frame) -> None:
-        with frame.messagebox() as url:
+    @common_options
+    @pass_options
+    def listing(options: CommandOptions) -> None:
+        with options.messagebox() as url:
             ...
 
 The options may stand before the noun or after the verb, where they count more.
@@ -27,7 +27,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frame:
+class CommandOptions:
     """The choices that a user made for all commands."""
 
     home: Path = Path()
@@ -66,10 +66,10 @@ class Frame:
             yield server.url()
 
 
-pass_frame = click.make_pass_decorator(Frame)
+pass_options = click.make_pass_decorator(CommandOptions)
 
 
-def frame_options(command: Command) -> Command:
+def common_options(command: Command) -> Command:
     """--home, --database and -o for a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
@@ -95,7 +95,7 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
     if value is not None:
         assert parameter.name is not None
         chosen = {parameter.name: value} | ({"database_from": "--database"} if parameter.name == "database" else {})
-        context.obj = replace(context.ensure_object(Frame), **chosen)
+        context.obj = replace(context.ensure_object(CommandOptions), **chosen)
         context.meta[_OUTPUT] = context.obj.output
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 
-def in_words(age: timedelta | None) -> str:
+def format_duration(age: timedelta | None) -> str:
     """``2 d 3 h``, ``5 min``, ``0.4 s``: two units at most, the larger ones."""
     if age is None:
         return ""

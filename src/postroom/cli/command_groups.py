@@ -13,7 +13,7 @@ import click
 
 
 @dataclass(frozen=True)
-class Lazy:
+class LazyCommand:
     """A command that is not imported yet: where it is, as "module:attribute", and its line in the list of commands."""
 
     target: str
@@ -26,7 +26,7 @@ class Lazy:
         return command
 
 
-class Noun(click.Group):
+class CommandGroup(click.Group):
     """A group that tells all of what its verbs do; click alone would cut the lines short."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -39,7 +39,7 @@ class Noun(click.Group):
 class LazyGroup(click.Group):
     """A group whose commands are in the table `lazy`, by name and in the order of the help."""
 
-    lazy: Mapping[str, Lazy] = {}
+    lazy: Mapping[str, LazyCommand] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self.lazy, *super().list_commands(ctx)]

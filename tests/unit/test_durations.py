@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from postroom.cli.ages import in_words
+from postroom.cli.durations import format_duration
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,8 @@ from postroom.cli.ages import in_words
     ],
 )
 def test_an_age_is_said_in_two_units_at_most(seconds: float, words: str) -> None:
-    assert in_words(timedelta(seconds=seconds)) == words
+    assert format_duration(timedelta(seconds=seconds)) == words
 
 
 def test_no_age_is_nothing() -> None:
-    assert in_words(None) == ""
+    assert format_duration(None) == ""
