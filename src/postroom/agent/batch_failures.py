@@ -7,23 +7,25 @@ At a receive port that routes failures each becomes an error message, if somebod
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from postroom.agent.documents import Documents
 from postroom.agent.error_reports import Failure, type_in
-from postroom.agent.identity import Kind, derive_id
-from postroom.agent.inbound_errors import FailedInbound, error_message_id, match_errors
-from postroom.agent.kept_documents import KeptAfter, kept_context
+from postroom.agent.identity import Kind, derive_id, unit_for_failure
+from postroom.agent.matching import match_batch
 from postroom.agent.originator import resolve_originator
 from postroom.agent.publish import RoutingLock
 from postroom.agent.reports import RoutingFailureReport, write_suspensions
+from postroom.agent.routes import RoutedMessages
 from postroom.agent.routing import RoutingTable
+from postroom.agent.suspended_documents import KeptAfter, suspended_context
 from postroom.clock import Clock
 from postroom.errors import MessageFailure, RoutingFailure
+from postroom.filters.columns import columns_of
 from postroom.message import Body, Bytes, Context, Message
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection
@@ -63,6 +65,15 @@ class _Failed:
     """The document that it is, if that is no message."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _FailedInbound:
+    """What failed on its way in; ``message`` makes the clone of it with that id and context."""
+
+    failure: Failure
+    original: Context
+    message: Callable[[uuid.UUID, Context], Message]
+
+
 class BatchFailures:
     """The failures of a batch.
 
@@ -90,13 +101,13 @@ class BatchFailures:
             *self._unroutable_documents(unroutable),
         ]
         routed = failed if documents.location.route_failures else []
-        self._errors = match_errors(connection, [self._as_error(one) for one in routed], routing)
+        self._errors = _match_errors(connection, [self._as_error(one) for one in routed], routing)
         replaced = {message.message_id for message in self._errors.messages}
-        errors = [one for one in failed if error_message_id(one.instance_id) in replaced]
-        suspended = [one for one in failed if error_message_id(one.instance_id) not in replaced]
+        errors = [one for one in failed if _error_message_id(one.instance_id) in replaced]
+        suspended = [one for one in failed if _error_message_id(one.instance_id) not in replaced]
         self._suspended = [self._suspended_row(one) for one in suspended]
         self._originals = [
-            self._clone(one, self._message_id(one), self._kept_context(one))
+            self._clone(one, self._message_id(one), self._suspended_context(one))
             for one in suspended
             if one.body is not None
         ]
@@ -178,12 +189,12 @@ class BatchFailures:
 
     # -- deciding ----------------------------------------------------------------------------------------------
 
-    def _as_error(self, one: _Failed) -> FailedInbound:
+    def _as_error(self, one: _Failed) -> _FailedInbound:
         unroutable, location = one.unroutable, self._documents.location
         # Of an interchange of one document the document's properties are known. Those of one among many would say
         # something about the whole that is true of a part.
         alone = unroutable is not None and self._documents.chunks[one.chunk].rows == 1
-        return FailedInbound(
+        return _FailedInbound(
             failure=Failure(
                 code=one.failure.code,
                 description=str(one.failure),
@@ -246,11 +257,11 @@ class BatchFailures:
         [body_name] = [part.name for part in parts if part.part_id == part_id]
         return Message(context=context, parts=parts, body_part_name=body_name, message_id=message_id)
 
-    def _kept_context(self, one: _Failed) -> Context:
+    def _suspended_context(self, one: _Failed) -> Context:
         """What it is suspended with."""
         if one.bad is None:
             return one.context
-        kept = kept_context(
+        kept = suspended_context(
             one.context, self._documents.location.pipeline, self._documents.disassembler(one.chunk), one.bad
         )
         return resolve_originator(kept, self._login)
@@ -276,3 +287,23 @@ class BatchFailures:
 def _per_chunk(failed: Sequence[_Failed], documents: Documents) -> npt.NDArray[np.int64]:
     chunks = np.array([one.chunk for one in failed], dtype=np.int64)
     return np.bincount(chunks, minlength=len(documents.chunks))
+
+
+def _match_errors(connection: Connection, failed: Sequence[_FailedInbound], routing: RoutingTable) -> RoutedMessages:
+    """The error messages about those of the failures that somebody wants to hear of."""
+    contexts = [one.failure.context(one.original) for one in failed]
+    columns = columns_of([context.promoted for context in contexts])
+    predicates = [context.predicates for context in contexts]
+    matches = match_batch(connection, routing, columns, len(contexts), predicates)
+    wanted = np.unique(matches.rows)
+    messages = [
+        failed[row].message(_error_message_id(failed[row].failure.instance_id), contexts[row])
+        for row in wanted.tolist()
+    ]
+    units = [unit_for_failure(failed[row].failure.instance_id) for row in wanted.tolist()]
+    return RoutedMessages(messages, replace(matches, rows=np.searchsorted(wanted, matches.rows)), units)
+
+
+def _error_message_id(instance_id: uuid.UUID) -> uuid.UUID:
+    """The id of the error message about an instance that failed."""
+    return derive_id(unit_for_failure(instance_id), Kind.MESSAGE, 0)

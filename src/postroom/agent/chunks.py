@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from postroom.agent.interchange import Interchange
 from postroom.agent.receipts import Progress, Receipt
-from postroom.agent.unforeseen import foreseen
+from postroom.agent.unexpected_errors import translate_unexpected
 from postroom.errors import MessageFailure, PipelineFailure
 from postroom.message import Body, Context
 from postroom.pipelines.disassembled import BadDocument, Decoded, Disassembled
@@ -101,7 +101,7 @@ class Chunk:
         return int(self.documents.nbytes) + (pc.sum(self.documents["length"]).as_py() or 0)
 
 
-def chunks_of(pipeline: Disassembles, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
+def read_chunks(pipeline: Disassembles, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
     """The chunks of an interchange that are still to be published. Bad messages are in the chunks; nothing is raised
     for them."""
     # What was begun as a recoverable one goes on where it was left.
@@ -111,12 +111,12 @@ def chunks_of(pipeline: Disassembles, interchange: Interchange, progress: Progre
         yield _standard(pipeline, interchange)
 
 
-def held_chunks(pipeline: Disassembles, interchange: Interchange) -> list[Chunk]:
+def read_all_chunks(pipeline: Disassembles, interchange: Interchange) -> list[Chunk]:
     """All of an interchange, to be published in one transaction, and held in memory until then. The last chunk says if
     it is refused."""
     held = 0
     chunks: list[Chunk] = []
-    for chunk in chunks_of(pipeline, interchange, Progress(last_document=interchange.after)):
+    for chunk in read_chunks(pipeline, interchange, Progress(last_document=interchange.after)):
         held += sum(len(bad.body) + _FAILURE_BYTES for bad in chunk.failures)
         held += 0 if chunk.documents is None else chunk.documents.nbytes
         if held > MAX_STANDARD_BYTES:
@@ -134,8 +134,8 @@ def _too_large(interchange: Interchange) -> PipelineFailure:
     )
 
 
-def refused(pipeline: Disassembles, interchange: Interchange, failure: MessageFailure, progress: Progress) -> Chunk:
-    """All of an interchange that is not published yet, refused for a reason that its pipeline did not give."""
+def refuse_rest(pipeline: Disassembles, interchange: Interchange, failure: MessageFailure, progress: Progress) -> Chunk:
+    """Refuses all of an interchange that is not published yet, for a reason that its pipeline did not give."""
     return _refused(
         interchange,
         failure,
@@ -148,7 +148,7 @@ def refused(pipeline: Disassembles, interchange: Interchange, failure: MessageFa
 
 def _standard(pipeline: Disassembles, interchange: Interchange) -> Chunk:
     try:
-        batches = list(_held(foreseen(pipeline.disassemble(interchange.body, context=interchange.context))))
+        batches = list(_held(translate_unexpected(pipeline.disassemble(interchange.body, context=interchange.context))))
         failures = [failure for batch in batches for failure in batch.failures]
         if failures:
             raise failures[0].failure
@@ -184,7 +184,7 @@ def _held(batches: Iterator[Disassembled]) -> Iterator[Disassembled]:
 def _recoverable(pipeline: Disassembles, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
     number, last, bad = progress.next_chunk, progress.last_document, progress.bad
     pending: tuple[pa.Table, tuple[BadDocument, ...], Decoded | None] | None = None
-    batches = foreseen(
+    batches = translate_unexpected(
         pipeline.disassemble(
             interchange.body, context=interchange.context, batch_rows=CHUNK_ROWS, batch_bytes=CHUNK_BYTES
         )
@@ -263,7 +263,7 @@ def _too_many(
     return PipelineFailure(
         f"{count:,} of the {among} are bad, and bad_documents allows {limit:,}.",
         why=f"{kept}. The first bad one there: {failures[0].failure.what}",
-        hint="If it is of another format, terminate it. If not, mend it or raise bad_documents, and resume it.",
+        hint="If it is of another format, terminate it. If not, fix it or raise bad_documents, and resume it.",
     )
 
 

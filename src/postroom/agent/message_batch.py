@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 from psycopg.pq import TransactionStatus
 
-from postroom.agent.acknowledgements import is_acknowledgement
 from postroom.agent.identity import Kind, derive_id
 from postroom.agent.matcher import IndexMatcher, Matcher
 from postroom.agent.matching import MatchResult, routing_failure
@@ -23,7 +22,7 @@ from postroom.agent.receipts import Receipt, read_outcome, take_receipts
 from postroom.agent.reports import RoutingFailureReport, write_suspensions
 from postroom.agent.routes import RoutedMessages
 from postroom.errors import BadValue, DuplicateKey, PublishFailed, PublishResult, RoutingFailure, StateError
-from postroom.message import FRAGMENT_SIZE, Message, Part
+from postroom.message import FRAGMENT_SIZE, Context, Message, Part
 from postroom.messagebox.configuration import Host, ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.writing import Cause, SuspendedRow, Task, write_fragments, write_messages
@@ -115,7 +114,7 @@ class MessageBatch(PublishBatch):
                 replace(message, context=resolve_originator(message.context, self._login)) for message in self._messages
             ]
         for message in self._messages:
-            if not is_acknowledgement(message.context):
+            if not _is_acknowledgement(message.context):
                 _write_large_bodies(connection, message)
         return bool(self._messages) or self._has_key
 
@@ -126,7 +125,7 @@ class MessageBatch(PublishBatch):
             row: self._bad_values.get(row) or _failure(message, matches.unauthorised_hosts.get(row, ()))
             for row, message in enumerate(self._messages)
             # Nobody asked to be told: no failure, no report, no trace (NRF-11).
-            if row not in routed and (row in self._bad_values or not is_acknowledgement(message.context))
+            if row not in routed and (row in self._bad_values or not _is_acknowledgement(message.context))
         }
         refused = {row: one for row, one in failures.items() if not _is_to_be_kept(self._messages[row])}
         if refused:
@@ -156,7 +155,7 @@ class MessageBatch(PublishBatch):
             for row, message in enumerate(self._messages)
         ]
         for row, message in enumerate(self._messages):
-            if row in kept and is_acknowledgement(message.context):
+            if row in kept and _is_acknowledgement(message.context):
                 _write_large_bodies(connection, message)
         self._version = matches.version
         self._kept = kept
@@ -306,6 +305,12 @@ def _results(messages: Sequence[Message], failures: Mapping[int, RoutingFailure 
     return [
         PublishResult(message_id=message.message_id, failure=failures.get(row)) for row, message in enumerate(messages)
     ]
+
+
+def _is_acknowledgement(context: Context) -> bool:
+    """Is it a message that tells a publisher what became of another one? It is dropped without a report if nobody
+    subscribes (NRF-11)."""
+    return context.get(BTS.AckType) in ("ACK", "NACK")
 
 
 def _is_to_be_kept(message: Message) -> bool:

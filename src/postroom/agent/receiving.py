@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from postroom.agent.batch import ConcurrentAttempt, DocumentBatch
-from postroom.agent.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, chunks_of, held_chunks, refused
+from postroom.agent.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, read_all_chunks, read_chunks, refuse_rest
 from postroom.agent.interchange import Interchange
 from postroom.agent.matcher import IndexMatcher, Matcher
 from postroom.agent.publish import Publisher
@@ -87,7 +87,7 @@ class Receiver:
             chunks = (
                 chunk
                 for interchange in list(left.values())
-                for chunk in chunks_of(pipeline, interchange, progress[interchange.interchange_id])
+                for chunk in read_chunks(pipeline, interchange, progress[interchange.interchange_id])
             )
             try:
                 for number, group in enumerate(_groups(chunks)):
@@ -110,7 +110,7 @@ class Receiver:
         pipeline = received_by(location.pipeline, location.maps)
         while not (progress := self.progress_of(interchange.interchange_id)).done:
             with suppress(ConcurrentAttempt):
-                chunk = refused(pipeline, interchange, failure, progress)
+                chunk = refuse_rest(pipeline, interchange, failure, progress)
                 return self.publish_chunk(location, pipeline.content_type, chunk)
         return Received(interchange_id=interchange.interchange_id)
 
@@ -136,7 +136,7 @@ class Receiver:
         when it came (RCV-13)."""
         pipeline = taken_up_by(location.pipeline, location.maps, interchange.kept)
         # Before the transaction: components and maps run here, and nobody waits for them.
-        chunks = held_chunks(pipeline, interchange)
+        chunks = read_all_chunks(pipeline, interchange)
         fails_as_a_whole = not chunks[0].recoverable
         if fails_as_a_whole:
             # What fails here is the caller's to route or to suspend, because the message is in the MessageBox already.

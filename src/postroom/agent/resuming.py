@@ -10,7 +10,6 @@ import threading
 import uuid
 from collections.abc import Callable, Collection
 
-from postroom.agent.kept_documents import taken_up
 from postroom.agent.matcher import IndexMatcher, Matcher
 from postroom.agent.matching import routing_failure
 from postroom.agent.publish import PublishBatch, Publisher, RoutingLock, lock_current
@@ -18,6 +17,7 @@ from postroom.agent.receiving import Receiver
 from postroom.agent.reports import RoutingFailureReport, Unroutable, publish_reports
 from postroom.agent.routes import RoutedMessages
 from postroom.agent.routing import RoutingTable
+from postroom.agent.suspended_documents import resumed_interchange
 from postroom.errors import PipelineFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration import ReceiveLocation, host_named, receive_locations
@@ -75,7 +75,7 @@ class ResumedInbound:
         suspended alone, from where it was stopped."""
         location = _location(connection, claimed.service_id)
         assert claimed.context is not None, "a message that is gone is not handed over"
-        resumed = taken_up(message, Context.from_json(claimed.context))
+        resumed = resumed_interchange(message, Context.from_json(claimed.context))
         Receiver(connection, self._routing).receive_again(location, resumed, complete)
 
 

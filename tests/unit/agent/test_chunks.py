@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from postroom.agent.chunks import Chunk, chunks_of, held_chunks
+from postroom.agent.chunks import Chunk, read_all_chunks, read_chunks
 from postroom.agent.interchange import Interchange
 from postroom.agent.receipts import Progress
 from postroom.errors import Unavailable
@@ -37,7 +37,7 @@ class Stumbling:
 
 def chunks(error: Exception, *, recoverable: bool) -> list[Chunk]:
     interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(LINES), context=Context())
-    return list(chunks_of(Stumbling(error, recoverable=recoverable), interchange, Progress()))
+    return list(read_chunks(Stumbling(error, recoverable=recoverable), interchange, Progress()))
 
 
 @pytest.mark.parametrize("error", [ValueError("year 0 is out of range"), RecursionError("too deep"), LookupError()])
@@ -80,9 +80,9 @@ def test_what_is_not_about_the_interchange_is_raised(error: Exception, *, recove
 def test_the_bytes_of_bodies_by_reference_count() -> None:
     """LRG-07: files of a gigabyte are not put into one transaction because each is a few bytes in its table."""
     large = Interchange(interchange_id=uuid.uuid4(), body=Bytes(b"x" * (FRAGMENT_SIZE * 9)), context=Context())
-    (chunk,) = chunks_of(PassThrough(), large, Progress())
+    (chunk,) = read_chunks(PassThrough(), large, Progress())
     assert chunk.bytes > FRAGMENT_SIZE * 9
-    (small,) = chunks_of(PassThrough(), replace(large, body=Bytes(b"x" * 10)), Progress())
+    (small,) = read_chunks(PassThrough(), replace(large, body=Bytes(b"x" * 10)), Progress())
     assert 10 < small.bytes < 1_000
 
 
@@ -90,17 +90,17 @@ def test_a_standard_interchange_that_memory_cannot_hold_is_refused(monkeypatch: 
     monkeypatch.setattr("postroom.agent.chunks.MAX_STANDARD_BYTES", 1_000)
     lines = b'{"n": 1}\n' * 1_000
     interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(lines), context=Context())
-    (chunk,) = chunks_of(JsonLines(recoverable=False), interchange, Progress())
+    (chunk,) = read_chunks(JsonLines(recoverable=False), interchange, Progress())
     assert chunk.refusal is not None
     assert "more than 1,000 bytes together" in chunk.refusal.what
     assert "recoverable" in chunk.refusal.hint
-    (whole,) = chunks_of(JsonLines(recoverable=True), interchange, Progress())
+    (whole,) = read_chunks(JsonLines(recoverable=True), interchange, Progress())
     assert whole.rows == 1_000
 
 
 def of_lines(body: bytes, progress: Progress | None = None, *, bad_documents: int | None = 3) -> list[Chunk]:
     interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(body), context=Context())
-    return list(chunks_of(JsonLines(bad_documents=bad_documents), interchange, progress or Progress()))
+    return list(read_chunks(JsonLines(bad_documents=bad_documents), interchange, progress or Progress()))
 
 
 GOOD, BAD = b'{"n": 1}\n', b"x\n"
@@ -182,7 +182,7 @@ def test_what_is_resumed_has_to_fit_into_memory(monkeypatch: pytest.MonkeyPatch)
 
     def held(body: bytes) -> Chunk:
         interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(body), context=Context())
-        return held_chunks(pipeline, interchange)[-1]
+        return read_all_chunks(pipeline, interchange)[-1]
 
     assert held(GOOD * 50).refusal is None
     for body in (GOOD * 1_000, BAD * 50):
@@ -196,19 +196,19 @@ def test_what_is_resumed_has_to_fit_into_memory(monkeypatch: pytest.MonkeyPatch)
 def test_the_rest_of_an_interchange_goes_on_where_it_was_refused(pipeline: JsonLines) -> None:
     """Also if its pipeline is standard by now: the first ones came in, and must not come in again."""
     rest = Interchange(interchange_id=uuid.uuid4(), body=Bytes(GOOD * 9), context=Context(), after=6)
-    (chunk,) = held_chunks(pipeline, rest)
+    (chunk,) = read_all_chunks(pipeline, rest)
     assert chunk.documents is not None
     assert chunk.documents["number"].to_pylist() == [7, 8, 9]
-    (nothing,) = held_chunks(pipeline, replace(rest, body=Bytes(GOOD * 6)))
+    (nothing,) = read_all_chunks(pipeline, replace(rest, body=Bytes(GOOD * 6)))
     assert nothing.refusal is not None
     assert "no document after the first 6" in nothing.refusal.what
 
 
 def test_what_is_bad_in_the_rest_is_counted_from_there() -> None:
     rest = Interchange(interchange_id=uuid.uuid4(), body=Bytes(BAD * 6 + GOOD + BAD * 4), context=Context(), after=6)
-    (chunk,) = held_chunks(JsonLines(bad_documents=3), rest)
+    (chunk,) = read_all_chunks(JsonLines(bad_documents=3), rest)
     assert chunk.refusal is not None
     assert chunk.refusal.what == "4 of the documents 7 to 11 are bad, and bad_documents allows 3."
     assert chunk.refusal.why.startswith("What follows document 6 was not published.")
-    (chunk,) = held_chunks(JsonLines(bad_documents=4), rest)
+    (chunk,) = read_all_chunks(JsonLines(bad_documents=4), rest)
     assert (chunk.rows, chunk.bad) == (1, 4)

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 
 from postroom.agent.authentication import authenticate, authentication_failure, has_originator
-from postroom.agent.chunks import chunks_of
+from postroom.agent.chunks import read_chunks
 from postroom.agent.documents import value_columns
 from postroom.agent.error_reports import Failure, type_in
 from postroom.agent.interchange import Interchange, stamp
@@ -79,7 +79,7 @@ def documents_of(
     pipeline promotes."""
     login = _login_of(connection, where)
     pipeline = taken_up_by(where.pipeline, where.maps, interchange.kept)
-    for chunk in chunks_of(pipeline, interchange, Progress(last_document=interchange.after)):
+    for chunk in read_chunks(pipeline, interchange, Progress(last_document=interchange.after)):
         stamped = stamp(where, interchange, chunk.context)
         dropped = np.zeros(chunk.rows, dtype=bool)
         if where.authentication == "drop" and chunk.documents is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from postroom.agent.interchange import Interchange
-from postroom.agent.kept_documents import taken_up
+from postroom.agent.suspended_documents import resumed_interchange
 from postroom.errors import PipelineFailure
 from postroom.message import Body, Context, Message, Part
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
@@ -38,7 +38,7 @@ def unread(connection: Connection, message: StoredMessage) -> Unread | None:
     for instance in referring_instances(connection, message.message_id):
         if instance.task is Task.RECEIVE:
             known = (one for one in receive_locations(connection) if one.location_id == instance.service_id)
-            interchange = taken_up(_whole(connection, message), _stored_context(connection, message))
+            interchange = resumed_interchange(_whole(connection, message), _stored_context(connection, message))
             return Unread(location=next(known, None), interchange=interchange)
     return None
 

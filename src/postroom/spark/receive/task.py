@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from postroom.agent.interchange import Interchange
 from postroom.agent.receiving import Received
-from postroom.agent.unforeseen import unforeseen
+from postroom.agent.unexpected_errors import unexpected_failure
 from postroom.errors import PipelineFailure, is_environment_error
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
@@ -201,7 +201,7 @@ class ReceiveTask:
             return None
         _log.error("%s: %s could not be received", self.location.name, source.describe(item), exc_info=error)
         try:
-            return executor.receiver.refuse(self.location, source.interchange(item), unforeseen(error))
+            return executor.receiver.refuse(self.location, source.interchange(item), unexpected_failure(error))
         except Exception as another:
             if is_environment_error(another):
                 raise

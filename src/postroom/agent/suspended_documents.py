@@ -1,7 +1,7 @@
-"""Documents that are suspended alone: the context that they are stored with, and how they are taken up again.
+"""Documents that are suspended alone: the context that they are stored with, and how they are resumed.
 
-Beside its bytes a document needs to know where its pipeline has stopped, and what of its properties does not stand in
-it. Both are in its context, and go when it is published (ADR 0020).
+Beside its bytes a document needs to know where its pipeline has stopped, and which of its properties are not in the
+bytes. Both are in its context until it is published.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ KeptAfter = Property("After", int, namespace=SUSPENDED_NAMESPACE)
 _ORIGINATOR = (BTS.OriginatorSID.key, BTS.OriginatorPID.key)
 
 
-def kept_context(shared: Context, pipeline: ReceivePipeline, disassembler: int, bad: BadDocument) -> Context:
-    """The context of a document that was refused; ``shared`` is that of its interchange, with its number."""
+def suspended_context(shared: Context, pipeline: ReceivePipeline, disassembler: int, bad: BadDocument) -> Context:
+    """The context that a refused document is suspended with; ``shared`` is that of its interchange, with its number."""
     beside = values_beside(pipeline, disassembler, bad)
     marked = shared.write(KeptForm, bad.form.value).write(KeptDisassembler, disassembler)
     return Context(
@@ -37,9 +37,9 @@ def kept_context(shared: Context, pipeline: ReceivePipeline, disassembler: int, 
     )
 
 
-def taken_up(message: Message, stored: Context) -> Interchange:
-    """What was suspended on its way in, as it is taken up again: the interchange, or one document of it. ``stored`` is
-    its context as it says itself: who has stored it does not stand for it, if nobody does."""
+def resumed_interchange(message: Message, stored: Context) -> Interchange:
+    """The interchange that a suspended message becomes when it is resumed: all of it, or one document. ``stored`` is
+    its context without the login that has stored it: that login is not its originator."""
     context = message.context
     values = {key: value for key, value in context.promoted.items() if key not in STAMPED}
     values |= {key: value for key, value in context.written.items() if is_distinguished(key)}

@@ -1,7 +1,7 @@
-"""What a pipeline raises that nobody has foreseen: a failure of its interchange, which is kept with its bytes.
+"""Errors that a pipeline raises and nobody expected: failures of the interchange, which is suspended with its bytes.
 
-An interchange that makes our own code stumble would stumble again at every try. It is suspended like any other that
-cannot be read, and says where it was, so that whoever mends the code can resume it.
+An interchange that meets a defect of our own code would meet it again at every attempt. It is suspended like any other
+that cannot be read. The failure says where the defect was, so that it can be fixed and the interchange resumed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _SHOWN = 500
 _T = TypeVar("_T")
 
 
-def foreseen(batches: Iterator[_T]) -> Iterator[_T]:
-    """The same batches; whatever they raise is a PipelineFailure, or not about the interchange."""
+def translate_unexpected(batches: Iterator[_T]) -> Iterator[_T]:
+    """Yields the same batches. An error of theirs becomes a PipelineFailure, unless the environment caused it."""
     try:
         yield from batches
     except PipelineFailure:
@@ -26,11 +26,11 @@ def foreseen(batches: Iterator[_T]) -> Iterator[_T]:
     except Exception as error:
         if isinstance(error, OSError) or is_environment_error(error):
             raise
-        raise unforeseen(error) from error
+        raise unexpected_failure(error) from error
 
 
-def unforeseen(error: Exception) -> PipelineFailure:
-    """The failure of an interchange that could not be received, and nobody knows why."""
+def unexpected_failure(error: Exception) -> PipelineFailure:
+    """The failure of an interchange that could not be received because of an unexpected error."""
     if isinstance(error, PostroomError):
         return PipelineFailure(error.what, why=error.why, hint=error.hint)
     text = str(error).strip().replace("\n", " ")
