@@ -12,6 +12,7 @@ from bench.messagebox import MeasuredBox, json_lines, measured_box
 from bench.ratios import Result, in_turn, ratio_of, seconds
 from postroom.agent.interchange import Interchange
 from postroom.message import Bytes
+from postroom.regular_files import inode_of
 from postroom.spark.intake import claim
 from postroom.spark.login import Login
 from postroom.spark.receive.stream import start_stream
@@ -68,7 +69,7 @@ def stream(box: MeasuredBox, contents: Sequence[bytes], messages: int) -> float:
     return messages / elapsed
 
 
-def write_claims(box: MeasuredBox, contents: Sequence[bytes]) -> list[tuple[uuid.UUID, int, int]]:
+def write_claims(box: MeasuredBox, contents: Sequence[bytes]) -> list[claim.Settled]:
     """Files as a location has claimed them: all that is left is to number them."""
     folder = box.home / "in" / ".postroom"
     folder.mkdir(exist_ok=True)
@@ -79,7 +80,10 @@ def write_claims(box: MeasuredBox, contents: Sequence[bytes]) -> list[tuple[uuid
         path.write_bytes(content)
         files.append((interchange_id, f"{number}.jsonl", path))
     claim.begin(box.connection, box.location.location_id, files)
-    return [(one, path.stat().st_size, path.stat().st_mtime_ns) for one, _, path in files]
+    return [
+        claim.Settled(interchange_id=one, size=status.st_size, modified_ns=status.st_mtime_ns, inode=inode_of(status))
+        for one, status in ((one, path.stat()) for one, _, path in files)
+    ]
 
 
 def _copy(box: MeasuredBox, recorded: list[RecordedTransaction]) -> float:

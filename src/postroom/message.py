@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 from postroom.errors import BadValue
 from postroom.filters.authorisation import MessagePredicate
 from postroom.filters.expression import Comparable
 from postroom.properties import Property
+from postroom.regular_files import open_regular_file
 from postroom.values import Value, ValueType, check_value, type_of, value_from_json, value_to_json
 
 #: A body above this size is stored in fragments of this size and never held in one piece.
@@ -67,6 +68,8 @@ class FileSlice:
     path: Path
     offset: int = 0
     length: int
+    inode: int | None = None
+    """The inode number that the file must have, and then it must be a regular file; None if any file will do."""
 
     @property
     def size(self) -> int:
@@ -74,7 +77,7 @@ class FileSlice:
 
     def chunks(self) -> Iterator[bytes]:
         remaining = self.length
-        with self.path.open("rb") as file:
+        with self._open() as file:
             file.seek(self.offset)
             while remaining:
                 chunk = file.read(min(CHUNK_SIZE, remaining))
@@ -82,6 +85,9 @@ class FileSlice:
                     raise OSError(f"{self.path} ended {remaining} bytes early: it was cut short while it was read.")
                 remaining -= len(chunk)
                 yield chunk
+
+    def _open(self) -> BinaryIO:
+        return self.path.open("rb") if self.inode is None else open_regular_file(self.path, inode=self.inode)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from postroom.regular_files import inode_of
 from tests.support.box import Box
 
 
@@ -24,5 +25,9 @@ def keep_claims(box: Box) -> Callable[[], None]:
         for path, (content, modified_ns) in copies.items():
             path.write_bytes(content)
             os.utime(path, ns=(modified_ns, modified_ns))
+            # A removal that a crash undoes brings back the same inode.
+            box.connection.execute(
+                "UPDATE file_claims SET inode = %s WHERE path = %s", (inode_of(path.stat()), str(path))
+            )
 
     return bring_back

@@ -24,12 +24,22 @@ def add_file_location(
     pipeline: ReceivePipeline | None = None,
     route_failures: bool = False,
     order: Literal["name", "time"] | None = None,
+    private_folder: Path | None = None,
+    trusted_senders: bool = False,
 ) -> ReceiveLocation:
     """A location that takes files from `folder`, of the host that the box has."""
     location = box.add_location(
         pipeline or pipelines.Json(promote=PROMOTE), port=f"{name}In", name=name, route_failures=route_failures
     )
-    adapter = adapters.File(folder, pattern=pattern, settle=settle, archive=archive, order=order)
+    adapter = adapters.File(
+        folder,
+        pattern=pattern,
+        settle=settle,
+        archive=archive,
+        order=order,
+        private_folder=private_folder,
+        trusted_senders=trusted_senders,
+    )
     box.connection.execute(
         "UPDATE receive_locations SET adapter = %s, uri = %s WHERE id = %s",
         (Jsonb(adapter.model_dump(mode="json")), adapter.address(Path("/")), location.location_id),

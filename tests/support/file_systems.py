@@ -29,14 +29,27 @@ def refuse_links_into(folder: Path, patched: pytest.MonkeyPatch | None = None) -
 
 
 @contextmanager
+def another_file_system(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a real file system that is not that of ``tmp_path``; skips the test if this machine has none."""
+    if not _has_another_file_system(tmp_path):
+        pytest.skip("this machine has no second file system that everybody can write to")
+    folder = Path(tempfile.mkdtemp(prefix="postroom-test-", dir=_MEMORY))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def _has_another_file_system(tmp_path: Path) -> bool:
+    return os.access(_MEMORY, os.W_OK) and _MEMORY.stat().st_dev != tmp_path.stat().st_dev
+
+
+@contextmanager
 def folder_on_another_file_system(tmp_path: Path, patched: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that no file of ``tmp_path`` can be linked into."""
-    if os.access(_MEMORY, os.W_OK) and _MEMORY.stat().st_dev != tmp_path.stat().st_dev:
-        folder = Path(tempfile.mkdtemp(prefix="postroom-test-", dir=_MEMORY))
-        try:
+    if _has_another_file_system(tmp_path):
+        with another_file_system(tmp_path) as folder:
             yield folder
-        finally:
-            shutil.rmtree(folder)
     else:
         folder = tmp_path / "another file system"
         folder.mkdir()

@@ -9,7 +9,7 @@ import os
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from postroom.errors import PipelineFailure
 from postroom.message import CHUNK_SIZE, Body, Bytes, FileSlice
@@ -134,7 +134,7 @@ def cut(body: Body, offset: int, length: int) -> Body:
     """Some bytes of a body, without reading it where it can be helped."""
     match body:
         case FileSlice():
-            return FileSlice(path=body.path, offset=body.offset + offset, length=length)
+            return replace(body, offset=body.offset + offset, length=length)
         case SpooledSlice():
             return SpooledSlice(file=body.file, offset=body.offset + offset, length=length)
         case _Beside():

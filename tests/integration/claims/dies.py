@@ -12,7 +12,7 @@ from postroom.messagebox.configuration import receive_locations
 from postroom.messagebox.connection import connect
 from postroom.spark.intake import archiving, finishing
 from postroom.spark.intake import claim as claims
-from postroom.spark.intake import claims as claiming
+from postroom.spark.intake.claim_folders import ClaimFolders
 from postroom.spark.intake.claims import Claimer
 from postroom.spark.login import Login
 from postroom.spark.receive import sources
@@ -25,8 +25,8 @@ from tests.support.file_systems import refuse_links_into
 POINTS: dict[str, Callable[[], None]] = {
     "before the row": lambda: setattr(claims, "begin", die),
     "after the row": lambda: setattr(claims, "begin", then_die(claims.begin)),
-    "after the first rename": lambda: setattr(Path, "rename", then_die(Path.rename)),
-    "after the renames": lambda: setattr(claiming, "_sync", die),
+    "after the first rename": lambda: setattr(os, "rename", then_die(os.rename)),
+    "after the renames": lambda: setattr(ClaimFolders, "sync", die),
     "before the claim is complete": lambda: setattr(claims, "complete", die),
     "after the claim is complete": lambda: setattr(claims, "complete", then_die(claims.complete)),
     "before the publish": lambda: setattr(ReceiveTask, "_publish", die),

@@ -13,8 +13,8 @@ from postroom.errors import Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.spark.intake import claim as claims
-from postroom.spark.intake import claims as claiming
 from postroom.spark.intake.claim import Claim
+from postroom.spark.intake.claim_folders import ClaimFolders
 from postroom.spark.intake.claims import Claimer
 from postroom.spark.intake.location_lock import LOCATION_LOCK
 from tests.integration.claims.conftest import MakeClaimer, MovedClock
@@ -115,7 +115,7 @@ def test_a_file_that_cannot_be_read_is_reported_and_left(
     claimer: Claimer, clock: MovedClock, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "secret.json").write_bytes(b"{}")
-    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may read everything
+    monkeypatch.setattr(os, "access", lambda path, mode, dir_fd: False)  # root may read everything
     scan_until_settled(claimer, clock)
     assert "secret.json cannot be read" in claimer.scan().problems[0]
     assert (folder / "secret.json").exists()
@@ -163,12 +163,12 @@ def test_a_file_that_is_appended_to_during_pick_up_settles_again(
     claimer.scan()
     clock.move(1)
 
-    def append(folder: Path) -> None:  # between the rename and the second look
+    def append(folders: ClaimFolders) -> None:  # between the rename and the second look
         sender.write(b"second ")
         sender.flush()
 
     with monkeypatch.context() as patched:
-        patched.setattr(claiming, "_sync", append)
+        patched.setattr(ClaimFolders, "sync", append)
         assert claimer.scan().claimed == 0
     assert claimed() == []
     clock.move(0.5)
@@ -179,8 +179,7 @@ def test_a_file_that_is_appended_to_during_pick_up_settles_again(
     assert claimer.scan().claimed == 0
     clock.move(0.01)
     assert claimer.scan().claimed == 1
-    # The folders are synced one after the other, so the sender came twice.
-    assert [claim.path.read_bytes()[: claim.size] for claim in claimed()] == [b"first second second third"]
+    assert [claim.path.read_bytes()[: claim.size] for claim in claimed()] == [b"first second third"]
 
 
 def test_a_file_that_is_replaced_during_pick_up_is_taken_whole(

@@ -24,8 +24,8 @@ from postroom.messagebox.connection import connect
 from postroom.spark import executor
 from postroom.spark.executor import drop_executor
 from postroom.spark.intake import claim as claims
-from postroom.spark.intake import claims as claiming
 from postroom.spark.intake.claim import Claim, ClaimState
+from postroom.spark.intake.claim_folders import ClaimFolders
 from postroom.spark.intake.claims import Claimer
 from postroom.spark.intake.location_lock import ORDER_LOCK
 from postroom.spark.login import Login
@@ -41,7 +41,7 @@ from tests.support.waiting import wait_until
 DOCUMENTS, CHUNK = 5, 2
 
 #: Where something may happen in the middle of a scan: each function, before it is called.
-MOMENTS = ["begin", "_sync", "complete_in_order", "places", "unfinished"]
+MOMENTS = ["begin", "sync", "complete_in_order", "places", "unfinished"]
 
 
 OpenStreet = Callable[..., "Street"]
@@ -170,7 +170,7 @@ def street(open_street: OpenStreet) -> Street:
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, moment: str, happens: Callable[[], object]) -> None:
     """Lets something happen right before the claimer calls a function, once."""
-    module: Any = claims if hasattr(claims, moment) else claiming
+    module: Any = claims if hasattr(claims, moment) else ClaimFolders
     function = getattr(module, moment)
 
     def interrupted(*given: Any) -> Any:
@@ -181,7 +181,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, moment: str, happens: Callable[[]
     monkeypatch.setattr(module, moment, interrupted)
 
 
-@pytest.mark.parametrize("moment", ["begin", "_sync", "complete_in_order"])
+@pytest.mark.parametrize("moment", ["begin", "sync", "complete_in_order"])
 def test_a_file_that_is_taken_back_while_the_next_is_claimed_stays_before_it(
     street: Street, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark.intake import claims as claiming
 from postroom.spark.intake.claim import Claim
+from postroom.spark.intake.claim_folders import ClaimFolders
 from postroom.spark.intake.claims import Claimer
 from postroom.spark.receive.task import ReceiveTask
 from tests.integration.claims.conftest import MakeClaimer, MovedClock
@@ -87,14 +87,14 @@ def test_a_file_that_changes_while_it_is_taken_holds_up_those_after_it(
 ) -> None:
     drop(folder, "a", "b", "c")
     with (folder / "b.json").open("ab") as writer:
-        sync = claiming._sync
+        sync = ClaimFolders.sync
 
-        def written_meanwhile(path: Path) -> None:
+        def write_and_sync(folders: ClaimFolders) -> None:
             writer.write(b" ")
             writer.flush()
-            sync(path)
+            sync(folders)
 
-        monkeypatch.setattr(claiming, "_sync", written_meanwhile)
+        monkeypatch.setattr(ClaimFolders, "sync", write_and_sync)
         assert scan_until_settled(claimer, clock) == 1
         monkeypatch.undo()
     assert names(claimed()) == ["a"]

@@ -55,6 +55,8 @@ def test_a_pattern_says_which_files_are_taken(pattern: str, taken: list[str], le
         ({"settle": 1e9}, "settle"),
         ({"archive": ""}, "archive is empty"),
         ({"archive": "./in/"}, "watched folder"),
+        ({"private_folder": " "}, "private_folder is empty"),
+        ({"private_folder": "in/private"}, "inside the watched folder"),
         ({"path": " "}, "path is empty"),
         ({"path": "a\0b"}, "NUL"),
         ({"name": "%Nonsense%"}, "%Nonsense%"),

@@ -6,7 +6,7 @@ import os
 import re
 from fnmatch import translate
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import ClassVar, Literal
 
 from postroom.adapters.contract import SendAdapter
@@ -14,7 +14,7 @@ from postroom.adapters.definition import AdapterDefinition
 from postroom.adapters.file.names import DEFAULT_NAME, template_problems
 from postroom.clock import Clock, system_clock
 
-#: Where a receive location keeps the files that it has claimed, inside the folder it watches.
+#: Where receive locations keep the files that they have claimed, in the watched folder.
 PRIVATE_FOLDER = ".postroom"
 
 _LONGEST_SETTLE = 3600.0
@@ -23,12 +23,17 @@ _LONGEST_SETTLE = 3600.0
 class File(AdapterDefinition):
     """Files in a folder: ``adapters.File("in", pattern="*.json")``, ``adapters.File("out/europe")``.
 
-    A relative path is taken from the home folder. Receiving: files whose names match ``pattern`` are taken once
-    their size and time have not changed for ``settle`` seconds, and are moved to ``archive`` (or deleted) when their
-    messages are committed. Hidden files are never taken. With ``order`` they come in one after the other, by ``name``
-    or by the ``time`` at which they were last written; one that has not settled holds up those after it. Sending:
-    ``name`` says what the file is called, with macros (see names.py), and ``mode`` what happens to a file that has that
-    name already: ``create`` keeps it and fails the attempt, ``overwrite`` replaces it.
+    A relative path is taken from the home folder.
+
+    Receiving: files whose names match ``pattern`` are taken once their size and time have not changed for ``settle``
+    seconds, and are moved to ``archive`` (or deleted) when their messages are committed. Hidden files are never taken.
+    With ``order`` they come in one after the other, by ``name`` or by the ``time`` at which they were last written; one
+    that has not settled holds up those after it. Claimed files are in ``.postroom`` in the watched folder, or in
+    ``private_folder`` on the same file system. A folder where other accounts could replace claimed files is refused,
+    unless ``trusted_senders`` is set.
+
+    Sending: ``name`` says what the file is called, with macros (see names.py), and ``mode`` what happens to a file that
+    has that name already: ``create`` keeps it and fails the attempt, ``overwrite`` replaces it.
     """
 
     transport_type: ClassVar[str] = "FILE"
@@ -38,6 +43,8 @@ class File(AdapterDefinition):
     pattern: str
     settle: float
     archive: str | None
+    private_folder: str | None
+    trusted_senders: bool
     order: Literal["name", "time"] | None
     name: str
     mode: Literal["create", "overwrite"]
@@ -49,6 +56,8 @@ class File(AdapterDefinition):
         pattern: str = "*",
         settle: float = 1.0,
         archive: str | os.PathLike[str] | None = None,
+        private_folder: str | os.PathLike[str] | None = None,
+        trusted_senders: bool = False,
         order: Literal["name", "time"] | None = None,
         name: str = DEFAULT_NAME,
         mode: Literal["create", "overwrite"] = "create",
@@ -59,6 +68,8 @@ class File(AdapterDefinition):
             pattern=pattern,
             settle=settle,
             archive=_text(archive),
+            private_folder=_text(private_folder),
+            trusted_senders=trusted_senders,
             order=order,
             name=name,
             mode=mode,
@@ -75,6 +86,12 @@ class File(AdapterDefinition):
             found += path_problems("archive", self.archive)
             if os.path.normpath(self.archive) == os.path.normpath(self.path):
                 found.append(f"archive {self.archive!r} is the watched folder itself: its files would come in again.")
+        if self.private_folder is not None:
+            found += path_problems("private_folder", self.private_folder)
+            if PurePath(os.path.normpath(self.private_folder)).is_relative_to(os.path.normpath(self.path)):
+                found.append(
+                    f"private_folder {self.private_folder!r} is inside the watched folder; it has to be outside."
+                )
         if not 0 <= self.settle <= _LONGEST_SETTLE:
             found.append(f"settle is {self.settle:g} seconds, but must be between 0 and {_LONGEST_SETTLE:g}.")
         return found
@@ -102,6 +119,12 @@ class File(AdapterDefinition):
         from postroom.adapters.file.send import FileSender
 
         return FileSender(self, home=home, clock=clock)
+
+    def private_parent(self, home: Path) -> Path:
+        """The folder that has the private folders of receive locations in it, absolute."""
+        if self.private_folder is None:
+            return self.folder(home) / PRIVATE_FOLDER
+        return (home / self.private_folder).absolute()
 
     def takes(self, file_name: str) -> bool:
         """Whether a receive location picks up a file of this name; case matters."""

@@ -7,33 +7,34 @@ being written cannot get half of the work.
 from __future__ import annotations
 
 import os
-import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
 
 from postroom.message import CHUNK_SIZE
+from postroom.regular_files import open_regular_file
 
 # Hidden, so that neither our own receive locations nor anybody else's take it for a file that is there.
 _PREFIX, _SUFFIX = ".postroom-", ".tmp"
 
 
-def make_folder(folder: Path) -> None:
-    """Makes the folder and those above it where they are missing; they are on disk when this returns."""
+def make_folder(folder: Path, *, mode: int = 0o777) -> None:
+    """Make the folder, with this mode, and those above it where they are missing. They are on disk when this
+    returns."""
+    if folder.is_dir():
+        return
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     for path in reversed(missing):
-        path.mkdir(exist_ok=True)
+        path.mkdir(mode if path == folder else 0o777, exist_ok=True)
         sync_folder(path.parent)
 
 
 @contextmanager
 def opened_folder(folder: Path) -> Iterator[int]:
     """A descriptor of the folder, which is made if it is missing."""
-    if not folder.exists():
-        make_folder(folder)
+    make_folder(folder)
     with _descriptor(folder) as descriptor:
         yield descriptor
 
@@ -66,9 +67,7 @@ def remove_left_over(folder: Path, *, before: datetime) -> None:
 def same_content(folder: int, one: str, other: str) -> bool:
     """Whether two files in the folder are equal to the byte; false if either is gone or is not a plain file."""
     try:
-        with _reader(folder, one) as first, _reader(folder, other) as second:
-            if not stat.S_ISREG(os.fstat(second.fileno()).st_mode):
-                return False
+        with open_regular_file(one, folder=folder) as first, open_regular_file(other, folder=folder) as second:
             while chunk := first.read(CHUNK_SIZE):
                 if second.read(CHUNK_SIZE) != chunk:
                     return False
@@ -84,8 +83,3 @@ def _descriptor(folder: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _reader(folder: int, name: str) -> BinaryIO:
-    # Not through a symbolic link to somewhere else, and without waiting for the writer of a pipe.
-    return os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb")

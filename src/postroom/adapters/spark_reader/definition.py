@@ -54,7 +54,8 @@ class SparkReader(AdapterDefinition):
     options={"header": True})``, ``adapters.SparkReader("kafka", options={"subscribe": "orders", ...})``.
 
     Files (csv, json, xml, parquet, orc, text, binaryFile) are claimed in the folder ``path`` like those of
-    ``adapters.File``, with the same ``pattern``, ``settle`` and ``archive``; then Spark's own reader splits them over
+    ``adapters.File``, with the same ``pattern``, ``settle``, ``archive``, ``private_folder`` and
+    ``trusted_senders``; then Spark's own reader splits them over
     all tasks. Any other format is a stream that Spark reads by its offsets, and has no path.
 
     ``options`` are the reader's, and ``schema`` is what it yields, in Spark's words. A location stops when a file has
@@ -73,6 +74,8 @@ class SparkReader(AdapterDefinition):
     pattern: str
     settle: float
     archive: str | None
+    private_folder: str | None
+    trusted_senders: bool
     bad_rows: int | None
     bad_share: float | None
 
@@ -86,6 +89,8 @@ class SparkReader(AdapterDefinition):
         pattern: str = "*",
         settle: float = 1.0,
         archive: str | os.PathLike[str] | None = None,
+        private_folder: str | os.PathLike[str] | None = None,
+        trusted_senders: bool = False,
         bad_rows: int | None = 1_000,
         bad_share: float | None = None,
         columns: str | None = None,
@@ -100,6 +105,8 @@ class SparkReader(AdapterDefinition):
             pattern=pattern,
             settle=settle,
             archive=None if archive is None else os.fspath(archive),
+            private_folder=None if private_folder is None else os.fspath(private_folder),
+            trusted_senders=trusted_senders,
             bad_rows=bad_rows,
             bad_share=bad_share,
             kind=kind,
@@ -122,7 +129,14 @@ class SparkReader(AdapterDefinition):
     def watched(self) -> File:
         """The folder that files are claimed in; only if it reads files."""
         assert self.path is not None
-        return File(self.path, pattern=self.pattern, settle=self.settle, archive=self.archive)
+        return File(
+            self.path,
+            pattern=self.pattern,
+            settle=self.settle,
+            archive=self.archive,
+            private_folder=self.private_folder,
+            trusted_senders=self.trusted_senders,
+        )
 
     @property
     def known_columns(self) -> tuple[Column, ...] | None:
@@ -146,8 +160,11 @@ class SparkReader(AdapterDefinition):
             found.append("format is empty; write csv, json, parquet, or whatever Spark reads.")
         if self.reads_files:
             found += ["path is missing: which folder?"] if self.path is None else self.watched.problems()
-        elif self.path is not None or self.archive is not None or self.pattern != "*":
-            found.append(f"path, pattern and archive are for files, and {self.format!r} is read as a stream.")
+        elif {self.path, self.archive, self.private_folder} != {None} or self.trusted_senders or self.pattern != "*":
+            found.append(
+                "path, pattern, archive, private_folder and trusted_senders are for files, and"
+                f" {self.format!r} is read as a stream."
+            )
         found += [f"option {name!r} cannot be set: {why}." for name, why in self._refused()]
         mode = str(self._option("mode") or "PERMISSIVE")
         if self.tells_bad_rows and mode.upper() != "PERMISSIVE":

@@ -1,4 +1,4 @@
-"""Endpoints that cannot be deployed together: two of them use one folder, one table or one HTTP port.
+"""Endpoints that cannot be deployed: two of them use one folder, table or HTTP port, or a folder is open to others.
 
 Each endpoint of an application is compared with those that are deployed, and with those declared before it. A deployed
 application of the same name is the one that is replaced, and is left out.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from os.path import normpath
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +16,7 @@ from typing import TypeVar
 from postroom.adapters import File, HttpReceive, SparkTable
 from postroom.adapters.file.names import may_coincide
 from postroom.adapters.file.patterns import may_meet
+from postroom.adapters.file.permissions import is_protected
 from postroom.application.definition import ApplicationDefinition, ReceiveLocationDefinition, SendPortDefinition
 from postroom.errors import Problem
 
@@ -30,6 +32,7 @@ def shared_endpoint_problems(
     yield from _file_name_problems(new, others, home)
     yield from _watched_folder_problems(new, others, home)
     yield from _archive_problems(new, others, home)
+    yield from _unprotected_folder_problems(new, home)
     yield from _table_problems(new, others)
 
 
@@ -102,6 +105,22 @@ def _archive_problems(
                 yield location.place.problem(
                     f"receive location {location.name!r}: its archive {file.archive!r} is the folder that "
                     f"{other.name!r} watches, so that what is archived would come in again. Archive elsewhere."
+                )
+
+
+def _unprotected_folder_problems(new: ApplicationDefinition, home: Path) -> Iterator[Problem]:
+    """A folder where other accounts could replace claimed files, as far as it can be seen here. The owner is not
+    compared: the pipeline may run under another account than this command."""
+    for location, file in _watching(new):
+        if file.trusted_senders or file.private_folder is not None:
+            continue
+        with suppress(OSError):
+            if not is_protected(file.folder(home), any_owner=True):
+                yield location.place.problem(
+                    f"receive location {location.name!r}: other accounts can write to the watched folder "
+                    f"{file.path!r}, and could make Postroom read any file of its account. Set the sticky bit of the "
+                    "folder (chmod +t), set private_folder= to a folder that only Postroom's account can write to, or "
+                    "set trusted_senders=True."
                 )
 
 

@@ -21,6 +21,7 @@ CREATE TABLE messagebox.file_claims (
     path            text NOT NULL,                           -- where it is now
     size            bigint,
     modified_ns     bigint,
+    inode           bigint,                                  -- a task reads no other file; null: not complete, or senders are trusted
     state           smallint NOT NULL DEFAULT 1,             -- 1 claiming, 2 claimed, 3 published, 4 missing, 5 failed
     problem         text,                                    -- why it failed
     claimed_at      timestamptz NOT NULL DEFAULT now(),

@@ -153,7 +153,8 @@ class BulkFiles:
                 return
             self._hold(connection, group[0], ClaimState.FAILED, claims.not_received(group[0], reason_of(error)))
             return
-        self._settle(connection, group, tallies)
+        if tallies is not None:
+            self._settle(connection, group, tallies)
 
     def _begin(self, connection: Connection, group: Sequence[Claim]) -> list[Claim]:
         """The files with how they are read, from now on and for good."""
@@ -162,8 +163,8 @@ class BulkFiles:
         reading = Reading.begin(self._session, self.location, group)
         return claims.fix_reading(connection, group, reading.stored())
 
-    def _run(self, group: Sequence[Claim]) -> list[Row]:
-        """The job, to its end."""
+    def _run(self, group: Sequence[Claim]) -> list[Row] | None:
+        """Run the job to its end. Returns None if nothing was read, because a file is not what was claimed."""
         from postroom.spark.session import without_pandas_warning
 
         plan = _plan(group[0])
@@ -188,6 +189,9 @@ class BulkFiles:
                 session.conf.set("spark.sql.codegen.wholeStage", "true")
                 paths = [str(claim.path) for claim in group]
                 rows = read_files(session, reading, rows_pipeline(location), paths)
+                # Spark has listed the files by their paths. Nothing is read if one of them was replaced since.
+                if not all(is_unchanged(claim) for claim in group):
+                    return None
                 # A row per split: the messages themselves never come here.
                 return rows.mapInArrow(task, TALLY_SCHEMA).collect()
         finally:

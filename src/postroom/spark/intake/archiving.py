@@ -17,6 +17,7 @@ import shutil
 from pathlib import Path, PurePath
 
 from postroom.adapters.file.folder import make_folder, opened_folder, sync_folder, temporary_name
+from postroom.regular_files import open_regular_file
 from postroom.spark.intake.claim import Claim
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
@@ -30,7 +31,7 @@ def add_to_archive(claim: Claim, archive: Path) -> bool:
     file was copied from another file system: call ``remove_marker`` when the original is gone.
     """
     make_folder(archive)
-    with claim.path.open("rb") as file:
+    with open_regular_file(claim.path, inode=claim.inode) as file:
         os.fsync(file.fileno())
     copied = False
     try:
@@ -66,10 +67,10 @@ def _link_copy(claim: Claim, archive: Path) -> None:
     if not marker.exists():
         with opened_folder(archive) as folder, temporary_name(folder) as name:
             temporary = archive / name
-            with claim.path.open("rb") as reader, temporary.open("xb") as writer:
+            with open_regular_file(claim.path, inode=claim.inode) as reader, temporary.open("xb") as writer:
                 shutil.copyfileobj(reader, writer, _COPY_SIZE)
                 writer.flush()
-                shutil.copystat(claim.path, temporary)
+                shutil.copystat(claim.path, temporary, follow_symlinks=False)
                 os.fsync(writer.fileno())
             try:
                 os.link(temporary, marker)

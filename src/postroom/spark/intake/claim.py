@@ -39,6 +39,8 @@ class Claim:
     path: Path
     size: int
     modified_ns: int
+    inode: int | None = None
+    """The inode number; None if the location trusts its senders."""
     reading: Mapping[str, Any] | None = field(default=None, compare=False)
     """How Spark's own reader reads it, once that has begun."""
 
@@ -51,6 +53,16 @@ class Unfinished:
     state: ClaimState
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """A file that can be given to the stream, and how it looks now."""
+
+    interchange_id: uuid.UUID
+    size: int
+    modified_ns: int
+    inode: int | None
+
+
 def begin(connection: Connection, location_id: uuid.UUID, files: Sequence[tuple[uuid.UUID, str, Path]]) -> None:
     """Records that these files (interchange id, name, where to) are about to be moved."""
     ids, names, paths = zip(*files, strict=True)
@@ -61,8 +73,16 @@ def begin(connection: Connection, location_id: uuid.UUID, files: Sequence[tuple[
     )
 
 
-def complete(connection: Connection, settled: Sequence[tuple[uuid.UUID, int, int]]) -> None:
-    """Hands files (interchange id, size, time in ns) to the stream, numbered in this order.
+def adopt(connection: Connection, location_id: uuid.UUID, claim: Claim) -> None:
+    """Records a file that was claimed before and has no row."""
+    connection.execute(
+        "INSERT INTO file_claims (interchange_id, location_id, name, path, inode) VALUES (%s, %s, %s, %s, %s)",
+        (claim.interchange_id, location_id, claim.name, str(claim.path), claim.inode),
+    )
+
+
+def complete(connection: Connection, settled: Sequence[Settled]) -> None:
+    """Hands files to the stream, numbered in this order.
 
     Only the one claimer of a location numbers its claims, one transaction after the other: whoever sees a number sees
     all the lower ones.
@@ -70,19 +90,17 @@ def complete(connection: Connection, settled: Sequence[tuple[uuid.UUID, int, int
     if not settled:
         return
     numbers = connection.execute("SELECT nextval('file_claim_number') FROM generate_series(1, %s)", (len(settled),))
-    ids, sizes, times = zip(*settled, strict=True)
     connection.execute(
         "UPDATE file_claims SET state = 2, number = file.number, place = coalesce(place, file.number),"
-        "       size = file.size, modified_ns = file.modified_ns, problem = NULL, attempts = 0"
-        "  FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[]) AS file (id, number, size, modified_ns)"
+        "       size = file.size, modified_ns = file.modified_ns, inode = file.inode, problem = NULL, attempts = 0"
+        "  FROM unnest(%(ids)s::uuid[], %(numbers)s::bigint[], %(sizes)s::bigint[], %(times)s::bigint[],"
+        "              %(inodes)s::bigint[]) AS file (id, number, size, modified_ns, inode)"
         " WHERE interchange_id = file.id AND state = 1",
-        (list(ids), sorted(number for (number,) in numbers), list(sizes), list(times)),
+        {"numbers": sorted(number for (number,) in numbers), **_columns(settled)},
     )
 
 
-def complete_in_order(
-    connection: Connection, location_id: uuid.UUID, settled: Sequence[tuple[uuid.UUID, int, int]]
-) -> set[uuid.UUID]:
+def complete_in_order(connection: Connection, location_id: uuid.UUID, settled: Sequence[Settled]) -> set[uuid.UUID]:
     """As ``complete``, for an ordered location: a claim that was taken back keeps its place, and nothing that comes
     after it is numbered before it. Returns which of the files have to wait for that.
 
@@ -90,14 +108,13 @@ def complete_in_order(
     """
     if not settled:
         return set()
-    ids, sizes, times = (list(column) for column in zip(*settled, strict=True))
     with connection.transaction():
         _lock_order(connection, location_id)
         numbered = connection.execute(
             statement("queries/number_file_claims_in_order"),
-            {"location_id": location_id, "ids": ids, "sizes": sizes, "times": times},
+            {"location_id": location_id, **_columns(settled)},
         ).fetchall()
-        waiting = set(ids) - {interchange_id for (interchange_id,) in numbered}
+        waiting = {one.interchange_id for one in settled} - {interchange_id for (interchange_id,) in numbered}
         if not waiting:
             return waiting
         # The others are not waiting: another attempt of their task has published them.
@@ -105,6 +122,15 @@ def complete_in_order(
             "SELECT interchange_id FROM file_claims WHERE interchange_id = ANY (%s) AND state = 1", (list(waiting),)
         )
         return {interchange_id for (interchange_id,) in rows}
+
+
+def _columns(settled: Sequence[Settled]) -> dict[str, list[Any]]:
+    return {
+        "ids": [one.interchange_id for one in settled],
+        "sizes": [one.size for one in settled],
+        "times": [one.modified_ns for one in settled],
+        "inodes": [one.inode for one in settled],
+    }
 
 
 def settle_again(
@@ -211,14 +237,20 @@ def known(connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> set[u
     return {interchange_id for (interchange_id,) in rows}
 
 
+def was_complete(connection: Connection, interchange_id: uuid.UUID) -> bool:
+    """Return True if a claim was complete before: its file has an inode number on record."""
+    row = connection.execute("SELECT inode FROM file_claims WHERE interchange_id = %s", (interchange_id,)).fetchone()
+    return row is not None and row[0] is not None
+
+
 def unfinished(connection: Connection, location_id: uuid.UUID) -> list[Unfinished]:
     """The claims of a location that are not the stream's."""
     rows = connection.execute(
-        "SELECT interchange_id, name, path, coalesce(size, -1), coalesce(modified_ns, -1), state"
+        "SELECT interchange_id, name, path, coalesce(size, -1), coalesce(modified_ns, -1), inode, state"
         "  FROM file_claims WHERE location_id = %s AND state <> 2",
         (location_id,),
     )
-    return [Unfinished(claim=_claim(row), state=ClaimState(row[5])) for row in rows]
+    return [Unfinished(claim=_claim(row), state=ClaimState(row[6])) for row in rows]
 
 
 def outstanding(connection: Connection, location_id: uuid.UUID) -> int:
@@ -244,11 +276,11 @@ def newest(connection: Connection, location_id: uuid.UUID, after: int, most: int
 def between(connection: Connection, location_id: uuid.UUID, after: int, last: int) -> list[Claim]:
     """The stream's claims with numbers above ``after`` and up to ``last``, in order."""
     rows = connection.execute(
-        "SELECT interchange_id, name, path, size, modified_ns, reading FROM file_claims"
+        "SELECT interchange_id, name, path, size, modified_ns, inode, reading FROM file_claims"
         " WHERE location_id = %s AND number > %s AND number <= %s AND state = 2 ORDER BY number",
         (location_id, after, last),
     )
-    return [replace(_claim(row), reading=row[5]) for row in rows]
+    return [replace(_claim(row), reading=row[6]) for row in rows]
 
 
 def fix_reading(connection: Connection, files: Sequence[Claim], plan: Mapping[str, Any]) -> list[Claim]:
@@ -270,10 +302,16 @@ def problem_of(connection: Connection, interchange_id: uuid.UUID) -> str | None:
 
 
 def _claim(row: tuple[object, ...]) -> Claim:
-    interchange_id, name, path, size, modified_ns, *_ = row
+    interchange_id, name, path, size, modified_ns, inode, *_ = row
     assert isinstance(interchange_id, uuid.UUID)
     assert isinstance(size, int)
     assert isinstance(modified_ns, int)
+    assert inode is None or isinstance(inode, int)
     return Claim(
-        interchange_id=interchange_id, name=str(name), path=Path(str(path)), size=size, modified_ns=modified_ns
+        interchange_id=interchange_id,
+        name=str(name),
+        path=Path(str(path)),
+        size=size,
+        modified_ns=modified_ns,
+        inode=inode,
     )

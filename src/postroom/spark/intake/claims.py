@@ -6,6 +6,10 @@ A claim is a row in the MessageBox and a rename into the location's private fold
                                                                                                   │
                                                row deleted ◄─ file removed or archived ◄─ committed ┘
 
+What is renamed can be anything that a sender has put into the place of a settled file: a symbolic link, a pipe, a hard
+link to a file of somebody else. So it is looked at again where no sender can replace it. What is not a regular file
+with one name is quarantined: its claim has failed, and nobody opens it.
+
 A crash between any two steps leaves something that ``scan`` recognises: a row without a file was never renamed, a file
 without a finished row settles where it is and goes on, and a file without any row has its interchange id in its name.
 """
@@ -24,14 +28,14 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
 
-from postroom.adapters.file.definition import PRIVATE_FOLDER
-from postroom.adapters.file.folder import make_folder, remove_left_over
+from postroom.adapters.file.folder import remove_left_over
 from postroom.agent.receipts import read_progress
 from postroom.clock import Clock, system_clock
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.spark.intake import claim as claims
-from postroom.spark.intake.claim import Claim, ClaimState, Unfinished
+from postroom.spark.intake.claim import Claim, ClaimState, Settled, Unfinished
+from postroom.spark.intake.claim_folders import ClaimFolders, open_claim_folders
 from postroom.spark.intake.finishing import KEPT_FOLDER, finish
 from postroom.spark.intake.location_lock import LocationLock
 from postroom.spark.intake.settling import Look, Settling
@@ -44,6 +48,8 @@ MOST_OUTSTANDING = 5_000
 _AT_A_TIME = 500
 _RECOVER_EVERY = timedelta(seconds=2)
 _LEFT_OVER_AFTER = timedelta(days=1)
+#: How long a file with several names is given to lose them: its sender may be about to remove a temporary one.
+_SEVERAL_NAMES_SETTLE = timedelta(seconds=10)
 _ID_LENGTH = 36
 _LONGEST_NAME = 255
 
@@ -80,16 +86,20 @@ class Claimer:
         assert definition is not None, "only locations over folders claim files"
         self._definition = definition
         self.folder = self._definition.folder(home)
-        self.private_folder = self.folder / PRIVATE_FOLDER / str(location.location_id)
+        self.private_folder = self._definition.private_parent(home) / str(location.location_id)
+        self._home = home
         self._archive = self._definition.archive_folder(home)
         self._is_ordered = definition.is_ordered
         self._takes_new = location.enabled
         self._clock = clock
         self._most_outstanding = most_outstanding
         settle = timedelta(seconds=self._definition.settle)
-        self._arriving = Settling(settle, clock)
+        self._trusts_senders = self._definition.trusted_senders
+        several_names = timedelta() if self._trusts_senders else _SEVERAL_NAMES_SETTLE
+        self._arriving = Settling(settle, clock, several_names=several_names)
         self._moved = Settling(settle, clock)  # files that changed while they were picked up
         self._lock = LocationLock(connection, location.location_id)
+        self._folders: ClaimFolders  # while a scan runs
         self._recovered_at: datetime | None = None
         self._room: int | None = None  # how much could be claimed at the last look, if that was less than there is
         self._problems: dict[str, None] = {}
@@ -99,10 +109,9 @@ class Claimer:
         if not self._lock.is_held():
             return Scan(active=False)
         before, self._problems = self._problems, {}
-        if not self.private_folder.is_dir():
-            make_folder(self.private_folder)
-        self._recover_now_and_then()
-        claimed = self._claim_settled() + self._complete_moved()
+        with open_claim_folders(self._definition, self._home, self._location_id) as self._folders:
+            self._recover_now_and_then()
+            claimed = self._claim_settled() + self._complete_moved()
         for problem in self._problems.keys() - before.keys():
             _log.warning("%s", problem)
         return Scan(
@@ -178,7 +187,7 @@ class Claimer:
 
     def _look_around(self) -> Iterator[tuple[Path, Look]]:
         """The files that this location takes, settled or not. Read-only ones are not taken (RCV-23)."""
-        with os.scandir(self.folder) as entries:
+        with os.scandir(self._folders.watched) as entries:
             for entry in entries:
                 if self._definition.takes(entry.name):
                     with suppress(FileNotFoundError):
@@ -187,7 +196,7 @@ class Claimer:
                             yield self.folder / entry.name, Look.of(status)
 
     def _is_readable(self, path: Path) -> bool:
-        if os.access(path, os.R_OK) or not path.exists():
+        if os.access(path.name, os.R_OK, dir_fd=self._folders.watched) or not os.path.lexists(path):
             return True
         self._report(f"{path} cannot be read by this account, so it is not taken.")
         return False
@@ -203,14 +212,13 @@ class Claimer:
         for path, (interchange_id, target) in targets.items():
             self._arriving.drop(path)
             try:
-                path.rename(target)
+                os.rename(path.name, target.name, src_dir_fd=self._folders.watched, dst_dir_fd=self._folders.private)
             except OSError as error:
                 not_moved.append(interchange_id)
                 if not isinstance(error, FileNotFoundError):
                     self._report(f"{path} cannot be claimed: {error.strerror or error}.")
         # A rename that a crash of the machine undid would let a published file come in again.
-        _sync(self.private_folder)
-        _sync(self.folder)
+        self._folders.sync()
         if not_moved:
             claims.forget(self._connection, not_moved)
         return self._complete([(targets[path], look) for path, look in files.items()])
@@ -221,9 +229,18 @@ class Claimer:
         some_changed = False
         for (interchange_id, target), look in moved:
             with suppress(FileNotFoundError):
-                now = Look.of(target.lstat())
-                if now == look and not (self._is_ordered and some_changed):
-                    settled.append((interchange_id, now.size, now.modified_ns))
+                now = self._look_at(target)
+                if problem := self._reason_for_quarantine(interchange_id, now):
+                    self._quarantine(interchange_id, target, problem)
+                elif now == look and not (self._is_ordered and some_changed):
+                    settled.append(
+                        Settled(
+                            interchange_id=interchange_id,
+                            size=now.size,
+                            modified_ns=now.modified_ns,
+                            inode=None if self._trusts_senders else now.inode,
+                        )
+                    )
                 else:
                     some_changed = True
                     self._moved.watch(target, now)
@@ -236,11 +253,26 @@ class Claimer:
                 self._moved.watch(target, look)
         return len(settled) - len(waiting)
 
+    def _reason_for_quarantine(self, interchange_id: uuid.UUID, look: Look) -> str:
+        """Why nobody may open a file; empty if it is an ordinary one."""
+        if not look.is_regular:
+            return "it is not a regular file"
+        # Archiving gives a file a second name, so that the names are counted before the claim is complete only.
+        if look.links > 1 and not self._trusts_senders and not claims.was_complete(self._connection, interchange_id):
+            return f"it has {look.links} names (hard links), and may be a file of somebody else"
+        return ""
+
+    def _quarantine(self, interchange_id: uuid.UUID, path: Path, problem: str) -> None:
+        claim = Claim(interchange_id=interchange_id, name=_own_name(path), path=path, size=-1, modified_ns=-1)
+        problem = f"is quarantined as {path}: {problem}."
+        claims.hold(self._connection, claim, ClaimState.FAILED, problem)
+        self._report(f"{claim.name} {problem}")
+
     def _complete_moved(self) -> int:
         there: dict[Path, Look] = {}
         for path in self._moved.paths:
             try:
-                there[path] = Look.of(path.lstat())
+                there[path] = self._look_at(path)
             except FileNotFoundError:
                 self._moved.drop(path)
         settled = {path for path, look in there.items() if self._moved.has_settled(path, look)}
@@ -267,7 +299,7 @@ class Claimer:
 
     def _mend(self, found: Unfinished, *, first: bool) -> None:
         claim = found.claim
-        exists = claim.path.exists()
+        exists = os.path.lexists(claim.path)
         match found.state:
             case ClaimState.CLAIMING if not exists:
                 claims.forget(self._connection, [claim.interchange_id])
@@ -295,7 +327,8 @@ class Claimer:
 
     def _listed(self) -> dict[uuid.UUID, Path]:
         there = {}
-        for path in self.private_folder.iterdir():
+        for name in os.listdir(self._folders.private):  # noqa: PTH208 (pathlib takes no descriptor)
+            path = self.private_folder / name
             try:
                 there[_interchange_id(path)] = path
             except ValueError:
@@ -309,25 +342,34 @@ class Claimer:
         for interchange_id in strays:
             path = there[interchange_id]
             with suppress(FileNotFoundError):
-                look = Look.of(path.lstat())
-                name = _own_name(path)
+                look = self._look_at(path)
+                if not look.is_regular:
+                    self._report(f"{path} is not a regular file; it does not belong there.")
+                    continue
+                stray = Claim(
+                    interchange_id=interchange_id,
+                    name=_text(_own_name(path)),
+                    path=path,
+                    size=look.size,
+                    modified_ns=look.modified_ns,
+                    inode=look.inode,
+                )
                 if progress[interchange_id].done:
-                    stray = Claim(
-                        interchange_id=interchange_id,
-                        name=name,
-                        path=path,
-                        size=look.size,
-                        modified_ns=look.modified_ns,
-                    )
                     self._report(*finish(self._connection, [stray], self._archive))
                 else:
-                    claims.begin(self._connection, self._location_id, [(interchange_id, _text(name), path)])
+                    claims.adopt(self._connection, self._location_id, stray)
                     self._watch_moved(path)
 
     def _watch_moved(self, path: Path) -> None:
         if path not in self._moved:
             with suppress(FileNotFoundError):
-                self._moved.watch(path, Look.of(path.lstat()))
+                self._moved.watch(path, self._look_at(path))
+
+    def _look_at(self, path: Path) -> Look:
+        """Look at a claimed file. One may be elsewhere: the private folder was another one when it was claimed."""
+        if path.parent == self.private_folder:
+            return Look.of(os.stat(path.name, dir_fd=self._folders.private, follow_symlinks=False))
+        return Look.of(path.lstat())
 
     def _report(self, *problems: str) -> None:
         self._problems |= dict.fromkeys(problems)
@@ -351,11 +393,3 @@ def _own_name(path: Path) -> str:
 def _text(name: str) -> str:
     """A name as PostgreSQL can store it: one that is no UTF-8 is shown with its bytes escaped."""
     return os.fsencode(name).decode(errors="backslashreplace")
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

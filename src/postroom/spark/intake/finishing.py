@@ -12,6 +12,7 @@ from postroom.messagebox.connection import Connection
 from postroom.spark.intake import claim as claims
 from postroom.spark.intake.archiving import add_to_archive, remove_marker
 from postroom.spark.intake.claim import Claim, ClaimState
+from postroom.spark.intake.settling import Look
 
 #: Beside the folders of the locations, for files that somebody wrote to after they were published.
 KEPT_FOLDER = "kept"
@@ -43,9 +44,13 @@ def finish(connection: Connection, published: Sequence[Claim], archive: Path | N
 
 
 def is_unchanged(claim: Claim) -> bool:
-    """Whether the file is as it was claimed. Raises FileNotFoundError if it is gone."""
-    status = claim.path.lstat()
-    return (status.st_size, status.st_mtime_ns) == (claim.size, claim.modified_ns)
+    """Return True if this is the claimed file, as it was claimed. Raises FileNotFoundError if it is gone."""
+    look = Look.of(claim.path.lstat())
+    return (
+        look.is_regular
+        and (look.size, look.modified_ns) == (claim.size, claim.modified_ns)
+        and claim.inode in (None, look.inode)
+    )
 
 
 def _take_away(claim: Claim, archive: Path | None) -> Path | None:
@@ -78,7 +83,7 @@ def _take_away(claim: Claim, archive: Path | None) -> Path | None:
 
 def _keep(claim: Claim) -> Path:
     folder = claim.path.parent.parent / KEPT_FOLDER
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(0o700, exist_ok=True)
     kept = folder / claim.path.name
     claim.path.rename(kept)
     return kept

@@ -69,7 +69,7 @@ class ClaimedFiles:
     def interchange(self, item: Claim) -> Interchange:
         return Interchange(
             interchange_id=item.interchange_id,
-            body=FileSlice(path=item.path, length=item.size),
+            body=FileSlice(path=item.path, length=item.size, inode=item.inode),
             context=Context().write(FILE.ReceivedFileName, str(self._file.folder(self.home) / item.name)),
         )
 

@@ -79,3 +79,21 @@ PATTERNS = st.text("ab*?", max_size=6)
 def test_patterns_that_take_one_name_meet(one: str, other: str, name: str) -> None:
     if fnmatchcase(name, one) and fnmatchcase(name, other):
         assert may_meet(one, other)
+
+
+def test_a_folder_where_others_could_replace_claimed_files_is_refused(tmp_path: Path) -> None:
+    def refusals(file: adapters.File | adapters.SparkReader) -> list[str]:
+        return [one.text for one in shared_endpoint_problems(application("a", file).definition(), [], tmp_path)]
+
+    rows = adapters.SparkReader("csv", "in", schema="a int")
+    assert refusals(adapters.File("in")) == []  # it cannot be seen here
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in").chmod(0o777)
+    for file in (adapters.File("in"), rows):
+        [refusal] = refusals(file)
+        assert refusal.startswith("receive location 'a0': other accounts can write to the watched folder 'in'")
+        assert "chmod +t" in refusal
+    assert refusals(adapters.File("in", trusted_senders=True)) == []
+    assert refusals(adapters.File("in", private_folder="private")) == []
+    (tmp_path / "in").chmod(0o1777)
+    assert refusals(adapters.File("in")) == refusals(rows) == []

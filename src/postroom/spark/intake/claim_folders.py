@@ -1,0 +1,101 @@
+"""The two folders that a file is claimed in: the watched folder, and the private folder that the file is moved to.
+
+Both are held open by descriptors during a scan, so that somebody who renames or replaces one of them cannot redirect
+the files. A location is refused if another account could replace its private folder: Spark's readers open the claimed
+files by their paths, and would follow a symbolic link to any file that this account can read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from postroom.adapters import File
+from postroom.adapters.file.folder import make_folder
+from postroom.adapters.file.permissions import is_private, is_protected
+from postroom.errors import Unavailable
+
+#: A folder of a location is for this account alone.
+_MODE = 0o700
+_OPEN = os.O_RDONLY | os.O_DIRECTORY
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimFolders:
+    """The descriptors of the watched and of the private folder."""
+
+    watched: int
+    private: int
+
+    def sync(self) -> None:
+        """Return when the renames between the folders are on disk."""
+        os.fsync(self.private)
+        os.fsync(self.watched)
+
+
+@contextmanager
+def open_claim_folders(definition: File, home: Path, location_id: uuid.UUID) -> Iterator[ClaimFolders]:
+    """Open the folders of a location; the private one is made if it is missing. Raises Unavailable if another account
+    could replace it, unless the location trusts its senders, and if a rename cannot move files between the two."""
+    watched_path, parent_path = definition.folder(home), definition.private_parent(home)
+    is_inside = definition.private_folder is None
+    with ExitStack() as stack:
+        make_folder(watched_path)
+        watched = _hold(stack, os.open(watched_path, _OPEN))
+        if is_inside:
+            parent = _hold(stack, _open_or_make(parent_path, watched))
+        else:
+            make_folder(parent_path, mode=_MODE)
+            parent = _hold(stack, os.open(parent_path, _OPEN))
+        private = _hold(stack, _open_or_make(parent_path / str(location_id), parent))
+        if os.fstat(private).st_dev != os.fstat(watched).st_dev:
+            raise Unavailable(
+                f"The private folder {parent_path} is on another file system than {watched_path}.",
+                why="A file is claimed by a rename, which cannot leave its file system.",
+                hint="Set private_folder= to a folder on the file system of the watched folder.",
+            )
+        if not definition.trusted_senders:
+            if is_inside and not (is_protected(watched) and is_private(parent)):
+                raise _refusal(watched_path, "Others can replace the folder .postroom in it.")
+            if not is_inside and not is_protected(parent):
+                raise _refusal(watched_path, f"Others can replace what is in its private folder {parent_path}.")
+            if not is_private(private):
+                raise _refusal(watched_path, f"Others can write to {parent_path / str(location_id)}.")
+        yield ClaimFolders(watched=watched, private=private)
+
+
+def _refusal(watched: Path, why: str) -> Unavailable:
+    return Unavailable(
+        f"No files are taken from {watched}.",
+        why=f"{why} They could make Postroom read any file of its account.",
+        hint="Make the account of Postroom its owner and set its sticky bit (chmod +t), set private_folder= to a folder"
+        " that only this account can write to, or set trusted_senders=True.",
+    )
+
+
+def _open_or_make(folder: Path, parent: int) -> int:
+    """Open a folder that is in ``parent``, and not one that a symbolic link leads to."""
+    try:
+        return os.open(folder.name, _OPEN | os.O_NOFOLLOW, dir_fd=parent)
+    except FileNotFoundError:
+        os.mkdir(folder.name, _MODE, dir_fd=parent)
+        os.fsync(parent)
+        return os.open(folder.name, _OPEN | os.O_NOFOLLOW, dir_fd=parent)
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise
+        raise Unavailable(
+            f"{folder} is not a folder.",
+            why="It is where claimed files are kept. Somebody may have put a file or a symbolic link there.",
+            hint="Find out who made it, and remove it.",
+        ) from error
+
+
+def _hold(stack: ExitStack, descriptor: int) -> int:
+    stack.callback(os.close, descriptor)
+    return descriptor

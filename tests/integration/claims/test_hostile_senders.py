@@ -1,0 +1,359 @@
+"""A sender who may write to the watched folder cannot make Postroom read another file of its account."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.errors import Unavailable
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.spark.intake import claim as claims
+from postroom.spark.intake.claim import Claim, ClaimState
+from postroom.spark.intake.claims import Claimer
+from postroom.spark.receive.task import ReceiveTask
+from tests.integration.claims.conftest import MakeClaimer, MovedClock
+from tests.support.box import Box
+from tests.support.file_location import add_file_location
+from tests.support.file_systems import another_file_system
+
+Claimed = Callable[[], list[Claim]]
+ORDER = b'{"region": "EU"}'
+SECRET = b'{"region": "the key"}'
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """A file of Postroom's account that no sender may read."""
+    path = tmp_path / "secret.json"
+    path.write_bytes(SECRET)
+    path.chmod(0o600)
+    return path
+
+
+def plant_symlink(path: Path, secret: Path) -> None:
+    path.symlink_to(secret)
+
+
+def plant_dangling_symlink(path: Path, secret: Path) -> None:
+    path.symlink_to(secret.with_name("not there yet"))
+
+
+def plant_pipe(path: Path, secret: Path) -> None:
+    os.mkfifo(path)
+
+
+def plant_folder(path: Path, secret: Path) -> None:
+    path.mkdir()
+
+
+def plant_hard_link(path: Path, secret: Path) -> None:
+    os.link(secret, path)
+
+
+PLANT = [plant_symlink, plant_dangling_symlink, plant_pipe, plant_folder, plant_hard_link]
+
+
+def run(claimer: Claimer, task: ReceiveTask, clock: MovedClock, claimed: Claimed, times: int = 6) -> None:
+    """What a pipeline does for a while."""
+    for _ in range(times):
+        claimer.scan()
+        clock.move(3)
+        task.receive(claimed())
+
+
+def bodies(box: Box) -> list[bytes]:
+    return sorted(body for (body,) in box.connection.execute("SELECT body FROM parts"))
+
+
+def problems(box: Box) -> dict[str, str]:
+    """The quarantined files, and why."""
+    failed = box.connection.execute("SELECT name, problem FROM file_claims WHERE state = %s", (ClaimState.FAILED,))
+    return dict(failed.fetchall())
+
+
+@pytest.mark.parametrize("plant", PLANT)
+def test_what_is_put_into_the_place_of_a_settled_file_is_quarantined(
+    claimer: Claimer,
+    make_claimer: MakeClaimer,
+    task: ReceiveTask,
+    clock: MovedClock,
+    folder: Path,
+    box: Box,
+    claimed: Claimed,
+    secret: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    plant: Callable[[Path, Path], None],
+) -> None:
+    for name in ("a.json", "b.json"):
+        (folder / name).write_bytes(ORDER)
+    claimer.scan()
+    clock.move(3)
+    begin = claims.begin
+
+    def begin_and_replace(*given: Any) -> None:  # between the look and the rename
+        begin(*given)
+        (folder / "a.json").unlink()
+        plant(folder / "a.json", secret)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(claims, "begin", begin_and_replace)
+        claimer.scan()
+    run(claimer, task, clock, claimed)
+    assert bodies(box) == [ORDER]
+    assert problems(box).keys() == {"a.json"}
+    assert "is quarantined as" in problems(box)["a.json"]
+    assert any("a.json" in problem for problem in claimer.scan().problems)
+    # It is still quarantined after the next start.
+    claimer.release()
+    run(make_claimer(), task, clock, claimed)
+    assert bodies(box) == [ORDER]
+    assert problems(box).keys() == {"a.json"}
+    assert secret.read_bytes() == SECRET
+
+
+@pytest.mark.parametrize("plant", [plant_symlink, plant_pipe, plant_folder])
+def test_what_is_not_a_regular_file_stays_in_the_watched_folder(
+    claimer: Claimer,
+    task: ReceiveTask,
+    clock: MovedClock,
+    folder: Path,
+    box: Box,
+    claimed: Claimed,
+    secret: Path,
+    plant: Callable[[Path, Path], None],
+) -> None:
+    plant(folder / "a.json", secret)
+    run(claimer, task, clock, claimed)
+    assert bodies(box) == []
+    assert os.path.lexists(folder / "a.json")
+
+
+@pytest.mark.parametrize("plant", [plant_symlink, plant_dangling_symlink, plant_pipe, plant_folder])
+def test_what_is_planted_in_a_private_folder_is_not_read(
+    claimer: Claimer,
+    task: ReceiveTask,
+    clock: MovedClock,
+    folder: Path,
+    box: Box,
+    claimed: Claimed,
+    secret: Path,
+    plant: Callable[[Path, Path], None],
+) -> None:
+    claimer.scan()
+    (folder / ".postroom").rename(folder / "away")
+    claimer.private_folder.mkdir(mode=0o700, parents=True)
+    (folder / ".postroom").chmod(0o700)
+    planted = claimer.private_folder / f"{uuid.uuid4()}~a.json"
+    plant(planted, secret)
+    run(claimer, task, clock, claimed)
+    assert bodies(box) == []
+    assert box.count("file_claims") == 0
+    [problem] = claimer.scan().problems
+    assert str(planted) in problem
+
+
+def test_a_symlink_in_the_place_of_a_claimed_file_is_not_read(
+    claimer: Claimer,
+    task: ReceiveTask,
+    clock: MovedClock,
+    folder: Path,
+    box: Box,
+    claimed: Claimed,
+    secret: Path,
+) -> None:
+    (folder / "a.json").write_bytes(b"x" * len(str(secret)))  # a symbolic link is as long as the path in it
+    claimer.scan()
+    clock.move(3)
+    claimer.scan()
+    [claim] = claimed()
+    claim.path.unlink()
+    claim.path.symlink_to(secret)
+    os.utime(claim.path, ns=(claim.modified_ns, claim.modified_ns), follow_symlinks=False)
+    run(claimer, task, clock, claimed)
+    assert bodies(box) == []
+    assert "not a regular file" in problems(box)["a.json"]
+
+
+def test_a_file_in_the_place_of_a_claimed_file_of_the_same_size_and_time_is_noticed(
+    claimer: Claimer, task: ReceiveTask, clock: MovedClock, folder: Path, claimed: Claimed
+) -> None:
+    (folder / "a.json").write_bytes(ORDER)
+    claimer.scan()
+    clock.move(3)
+    claimer.scan()
+    [claim] = claimed()
+    other = folder / ".other"
+    other.write_bytes(ORDER)
+    os.utime(other, ns=(claim.modified_ns, claim.modified_ns))
+    other.rename(claim.path)
+    assert task.receive([claim]) == []
+    assert claimed() == []  # it settles again
+
+
+def test_a_hard_link_is_quarantined_after_a_while(
+    claimer: Claimer,
+    task: ReceiveTask,
+    clock: MovedClock,
+    folder: Path,
+    box: Box,
+    claimed: Claimed,
+    secret: Path,
+) -> None:
+    os.link(secret, folder / "a.json")
+    run(claimer, task, clock, claimed, times=3)
+    assert (folder / "a.json").exists()  # its sender may be about to remove the other name
+    run(claimer, task, clock, claimed)
+    assert bodies(box) == []
+    assert "2 names" in problems(box)["a.json"]
+
+
+def test_a_file_whose_sender_removes_the_temporary_name_is_taken(
+    claimer: Claimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
+) -> None:
+    (folder / ".temporary").write_bytes(ORDER)
+    os.link(folder / ".temporary", folder / "a.json")
+    claimer.scan()
+    (folder / ".temporary").unlink()
+    run(claimer, task, clock, claimed, times=3)
+    assert bodies(box) == [ORDER]
+
+
+def test_a_file_that_settles_again_may_have_the_name_that_the_archive_gave_it(
+    claimer: Claimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
+) -> None:
+    (folder / "a.json").write_bytes(ORDER)
+    claimer.scan()
+    clock.move(3)
+    claimer.scan()
+    [claim] = claimed()
+    os.link(claim.path, folder / ".archived")
+    claims.settle_again(box.connection, [claim.interchange_id])
+    run(claimer, task, clock, claimed)
+    assert bodies(box) == [ORDER]
+
+
+def location_in(box: Box, folder: Path, **settings: Any) -> ReceiveLocation:
+    return add_file_location(box, folder, name="open", pattern="*.json", settle=0, **settings)
+
+
+def test_a_folder_that_others_can_write_to_is_refused_unless_it_is_sticky(
+    make_claimer: MakeClaimer, box: Box, folder: Path
+) -> None:
+    claimer = make_claimer(location_in(box, folder))
+    (folder / "a.json").write_bytes(ORDER)
+    folder.chmod(0o777)
+    with pytest.raises(Unavailable) as refused:
+        claimer.scan()
+    assert str(folder) in refused.value.what
+    for advice in ("chmod +t", "private_folder=", "trusted_senders=True"):
+        assert advice in str(refused.value)
+    assert (folder / "a.json").exists()
+    folder.chmod(0o1777)
+    assert claimer.scan().claimed == 1
+
+
+def test_a_private_folder_that_others_can_write_to_is_refused(
+    make_claimer: MakeClaimer, box: Box, folder: Path
+) -> None:
+    claimer = make_claimer(location_in(box, folder))
+    claimer.scan()
+    for one in (claimer.private_folder, claimer.private_folder.parent):
+        one.chmod(0o777)
+        with pytest.raises(Unavailable, match="trusted_senders"):
+            claimer.scan()
+        one.chmod(0o700)
+    assert claimer.scan().active
+
+
+def test_a_private_folder_that_is_a_symlink_is_refused(
+    make_claimer: MakeClaimer, box: Box, folder: Path, tmp_path: Path
+) -> None:
+    claimer = make_claimer(location_in(box, folder))
+    (tmp_path / "elsewhere").mkdir()
+    (folder / ".postroom").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Unavailable, match=r"\.postroom is not a folder"):
+        claimer.scan()
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_trusted_senders_may_write_to_the_folder_and_use_hard_links(
+    make_claimer: MakeClaimer, box: Box, folder: Path, secret: Path
+) -> None:
+    folder.chmod(0o777)
+    location = location_in(box, folder, trusted_senders=True)
+    os.link(secret, folder / "a.json")
+    (folder / "b.json").symlink_to(secret)
+    assert make_claimer(location).scan().claimed == 1
+    [claim] = claims.between(box.connection, location.location_id, 0, 1 << 60)
+    assert (claim.name, claim.inode) == ("a.json", None)
+
+
+def test_the_private_folder_can_be_outside_of_a_folder_that_everybody_can_write_to(
+    make_claimer: MakeClaimer, box: Box, folder: Path, tmp_path: Path
+) -> None:
+    folder.chmod(0o777)
+    location = location_in(box, folder, private_folder=tmp_path / "private" / "files")
+    (folder / "a.json").write_bytes(ORDER)
+    assert make_claimer(location).scan().claimed == 1
+    [claim] = claims.between(box.connection, location.location_id, 0, 1 << 60)
+    assert claim.path.parent == tmp_path / "private" / "files" / str(location.location_id)
+    assert (tmp_path / "private" / "files").stat().st_mode & 0o777 == 0o700
+    assert not list(folder.iterdir())
+
+
+def test_a_private_folder_outside_that_others_can_write_to_is_refused(
+    make_claimer: MakeClaimer, box: Box, folder: Path, tmp_path: Path
+) -> None:
+    private = tmp_path / "private"
+    private.mkdir()
+    private.chmod(0o777)
+    with pytest.raises(Unavailable, match="private folder"):
+        make_claimer(location_in(box, folder, private_folder=private)).scan()
+
+
+def test_a_private_folder_on_another_file_system_is_refused(
+    make_claimer: MakeClaimer, box: Box, folder: Path, tmp_path: Path
+) -> None:
+    with another_file_system(tmp_path) as private, pytest.raises(Unavailable, match="another file system"):
+        make_claimer(location_in(box, folder, private_folder=private)).scan()
+
+
+def test_a_claim_is_finished_where_it_was_made_if_the_private_folder_is_moved(
+    make_claimer: MakeClaimer, box: Box, folder: Path, tmp_path: Path
+) -> None:
+    location = location_in(box, folder)
+    (folder / "a.json").write_bytes(ORDER)
+    before = make_claimer(location)
+    assert before.scan().claimed == 1
+    [claim] = claims.between(box.connection, location.location_id, 0, 1 << 60)
+    claims.settle_again(box.connection, [claim.interchange_id])
+    before.release()
+    moved = replace(location, adapter_json={**location.adapter_json, "private_folder": str(tmp_path / "private")})
+    assert make_claimer(moved).scan().claimed == 1
+    assert claims.between(box.connection, location.location_id, 0, 1 << 60) == [claim]
+
+
+def test_a_watched_folder_that_is_replaced_between_two_scans_is_checked_again(
+    make_claimer: MakeClaimer, box: Box, folder: Path
+) -> None:
+    claimer = make_claimer(location_in(box, folder))
+    claimer.scan()
+    (folder / "old.json").write_bytes(ORDER)
+    folder.rename(folder.with_name("away"))
+    folder.mkdir()
+    folder.chmod(0o777)
+    (folder / "new.json").write_bytes(ORDER)
+    with pytest.raises(Unavailable, match="No files are taken"):
+        claimer.scan()
+    folder.chmod(0o755)
+    assert claimer.scan().claimed == 1
+    assert (folder.with_name("away") / "old.json").exists()
+    shutil.rmtree(folder)
+    assert claimer.scan().active  # it is made again

@@ -1,0 +1,69 @@
+"""A file that somebody else may have replaced is opened only if it is the file that is meant."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from postroom.message import FileSlice
+from postroom.pipelines.spooled import cut
+from postroom.regular_files import inode_of, open_regular_file
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        here = Path.cwd()
+        os.chdir(path.parent)  # the address of a socket is short
+        try:
+            listener.bind(path.name)
+        finally:
+            os.chdir(here)
+
+
+SPECIAL: dict[str, Callable[[Path], None]] = {
+    "symbolic link": lambda path: path.symlink_to("/etc/hostname"),
+    "dangling link": lambda path: path.symlink_to("/nowhere"),
+    "pipe": lambda path: os.mkfifo(path),
+    "folder": lambda path: path.mkdir(),
+    "socket": make_socket,
+}
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_only_a_regular_file_is_opened(tmp_path: Path, kind: str) -> None:
+    SPECIAL[kind](tmp_path / "x")
+    with pytest.raises(OSError, match="x"):
+        open_regular_file(tmp_path / "x")
+
+
+def test_a_replaced_file_is_not_opened(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+    inode = inode_of(path.stat())
+    with open_regular_file(path, inode=inode) as file:
+        assert file.read() == b"old"
+    (tmp_path / "y").write_bytes(b"new")
+    (tmp_path / "y").rename(path)
+    with pytest.raises(OSError, match="replaced"):
+        open_regular_file(path, inode=inode)
+
+
+def test_a_body_in_a_file_and_every_piece_of_it_is_read_from_that_file_only(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"content")
+    body = FileSlice(path=path, length=7, inode=inode_of(path.stat()))
+    assert b"".join(cut(body, 3, 4).chunks()) == b"tent"
+    path.rename(tmp_path / "y")
+    path.symlink_to(tmp_path / "y")
+    for one in (body, cut(body, 3, 4)):
+        with pytest.raises(OSError, match="symbolic"):
+            list(one.chunks())
+
+
+def test_a_large_inode_number_fits_into_a_signed_integer() -> None:
+    status = os.stat_result((0o100644, (1 << 64) - 2, 0, 1, 0, 0, 0, 0, 0, 0))
+    assert inode_of(status) == -2
