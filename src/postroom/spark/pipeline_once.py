@@ -19,8 +19,8 @@ from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.once import Watcher, receive_once
 from postroom.spark.bulk.row_stream import start_row_stream
 from postroom.spark.intake import claim as claims
-from postroom.spark.intake.rounds import in_rounds
-from postroom.spark.intake.taking_in import taking_in
+from postroom.spark.intake.intake import make_intake
+from postroom.spark.intake.intake_once import receive_all
 from postroom.spark.login import Login
 from postroom.spark.once_report import OnceReport
 from postroom.spark.reasons import reason_of
@@ -111,13 +111,13 @@ class PipelineOnce:
 
     def _run_once(self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None) -> None:
         with self._login.connect("claims") as connection:
-            work = taking_in(connection, location, self._home, system_clock)
+            work = make_intake(connection, location, self._home, system_clock)
             watched = location.adapter.watched_folder
             settle = timedelta(seconds=watched.settle if watched else 0.0)
             report = OnceReport(connection, location.location_id)
             publish = partial(self._publish_round, location, stopping, watcher, report)
             try:
-                is_ours = in_rounds(work, publish, settle=settle, stopping=stopping)
+                is_ours = receive_all(work, publish, settle=settle, stopping=stopping)
             finally:
                 report.end()
             work.release()

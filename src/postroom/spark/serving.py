@@ -8,7 +8,7 @@ from postroom.messagebox.configuration import Host, ReceiveLocation, receive_loc
 from postroom.messagebox.connection import Connection
 from postroom.spark.bulk.row_stream import RunningRowStream
 from postroom.spark.bulk.running_bulk import RunningBulk
-from postroom.spark.intake.taking_in import to_serve
+from postroom.spark.intake.intake import location_to_serve
 from postroom.spark.receive.running_location import RunningLocation
 
 
@@ -16,7 +16,7 @@ def served_now(connection: Connection, host: Host, *, clock: Clock = system_cloc
     """Return the locations of a host that receive now, or that have something left to publish."""
     now = clock()
     known = receive_locations(connection, host_id=host.host_id)
-    served = (to_serve(connection, one, now) for one in known)
+    served = (location_to_serve(connection, one, now) for one in known)
     return [location for location in served if location is not None]
 
 

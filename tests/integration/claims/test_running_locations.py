@@ -111,7 +111,7 @@ def test_an_unexpected_error_of_the_intake_is_reported_and_retried(
     location = add_file_location(box, tmp_path / "in")
     running = RunningLocation(NO_SESSION, location, login=login, home=tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr("postroom.spark.receive.running_location.taking_in", stumble)
+        patched.setattr("postroom.spark.receive.running_location.make_intake", stumble)
         running.start()
         told = ("failing", "the intake failed: by nought")
         wait_until(lambda: state_of(box, location) == told, what="a report")

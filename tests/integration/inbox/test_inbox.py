@@ -23,7 +23,7 @@ from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.throttling import Pace, store_thresholds
 from postroom.spark import executor
 from postroom.spark.intake.inbox_numbering import InboxNumbering
-from postroom.spark.intake.rounds import in_rounds
+from postroom.spark.intake.intake_once import receive_all
 from postroom.spark.login import Login
 from postroom.spark.poison_messages import MAX_ATTEMPTS
 from postroom.spark.receive.sources import Inbox
@@ -47,7 +47,7 @@ def test_all_that_is_there_is_handed_to_the_stream_however_much_it_is(
     def publish() -> None:
         rounds.append(len(task.receive(waiting(box, location))))
 
-    assert in_rounds(numbering, publish, settle=timedelta(), stopping=threading.Event())
+    assert receive_all(numbering, publish, settle=timedelta(), stopping=threading.Event())
     assert rounds == [2, 2, 1]
     assert box.queued() == {"Everything": 5}
 

@@ -21,7 +21,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, LazyConnection
 from postroom.messagebox.running_locations import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.throttling import Throttle
-from postroom.spark.intake.taking_in import TakingIn, is_drained, taking_in
+from postroom.spark.intake.intake import Intake, is_drained, make_intake
 from postroom.spark.login import Login
 from postroom.spark.reasons import reason_of
 from postroom.spark.receive.stream import TRIGGER, start_stream
@@ -69,7 +69,7 @@ class RunningLocation:
         self._active = threading.Event()
         self._intake_loop = BackgroundLoop(f"intake of {location.name}", self._run_intake, backoff=_INTAKE_BACKOFF)
         self._intake_connection = LazyConnection(partial(login.connect, "claims"))
-        self._intake: TakingIn | None = None
+        self._intake: Intake | None = None
         self._report = LocationReport()
         self._query: StreamingQuery | None = None
         self._has_answered = False
@@ -210,7 +210,7 @@ class RunningLocation:
     def _scan(self, connection: Connection) -> float:
         try:
             if self._intake is None:
-                self._intake = taking_in(connection, self.location, self._home, self._clock)
+                self._intake = make_intake(connection, self.location, self._home, self._clock)
             scan = self._intake.scan()
         except MessageBoxUnavailable:
             raise  # the failure cannot be reported over this connection

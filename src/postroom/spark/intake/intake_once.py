@@ -1,4 +1,4 @@
-"""All that is there, taken in and published, in as many rounds as that takes: `postroom pipeline run --once`."""
+"""Receive everything that is there, and return: the intake of `postroom pipeline run --once`."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from datetime import timedelta
 
 from postroom.clock import Clock, system_clock
 from postroom.spark.intake.claims import Scan
-from postroom.spark.intake.taking_in import TakingIn
+from postroom.spark.intake.intake import Intake
 
 _LOOK_EVERY, _SHORTEST_LOOK = timedelta(seconds=0.2), 0.02
 
 
-def in_rounds(
-    work: TakingIn,
+def receive_all(
+    work: Intake,
     publish: Callable[[], object],
     *,
     settle: timedelta,
     stopping: threading.Event,
     clock: Clock = system_clock,
 ) -> bool:
-    """Takes in what has settled and has it published, again and again while there is more than is taken at once. False
-    if another process serves the location."""
+    """Claim what has settled and call ``publish``, until there is nothing left. A round claims at most as much as one
+    scan does. Returns False if another process serves the location."""
     first = True
     while True:
-        claimed, scan = _take_in(work, settle, stopping, clock)
+        claimed, scan = _claim_settled(work, settle, stopping, clock)
         if not scan.active:
             return False
         # What an earlier process has left is published in the first round, whether there is anything new or not. Later
@@ -37,8 +37,8 @@ def in_rounds(
         first = False
 
 
-def _take_in(work: TakingIn, settle: timedelta, stopping: threading.Event, clock: Clock) -> tuple[int, Scan]:
-    """Whatever is there has had its time to settle by the end; what still changes then is for the next run."""
+def _claim_settled(work: Intake, settle: timedelta, stopping: threading.Event, clock: Clock) -> tuple[int, Scan]:
+    """Scan until everything has had its time to settle. Files that still change are left for the next run."""
     settled_by = clock() + 2 * settle + timedelta(seconds=1)
     claimed = 0
     while True:

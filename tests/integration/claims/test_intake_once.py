@@ -17,8 +17,8 @@ from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.operations.ports import receive_locations as locations
 from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim, ClaimState
-from postroom.spark.intake.rounds import in_rounds
-from postroom.spark.intake.taking_in import to_serve
+from postroom.spark.intake.intake import location_to_serve
+from postroom.spark.intake.intake_once import receive_all
 from postroom.spark.receive.task import ReceiveTask
 from tests.integration.claims.conftest import MakeClaimer, MovedClock
 from tests.support.box import Box
@@ -48,7 +48,7 @@ def test_all_that_is_there_is_taken_in_however_much_it_is(
     def publish() -> None:
         rounds.append(len(task.receive(claimed())))
 
-    assert in_rounds(claimer, publish, settle=timedelta(), stopping=threading.Event())
+    assert receive_all(claimer, publish, settle=timedelta(), stopping=threading.Event())
     assert rounds == [5, 5, 2]
     assert box.queued() == {"Everything": 12}
     assert not list(folder.glob("*.json"))
@@ -62,7 +62,7 @@ def test_what_another_process_has_left_is_published_first(
     assert killed.scan().claimed == 5
     killed.release()
     claimer = make_claimer(now, most_outstanding=5)
-    assert in_rounds(claimer, lambda: task.receive(claimed()), settle=timedelta(), stopping=threading.Event())
+    assert receive_all(claimer, lambda: task.receive(claimed()), settle=timedelta(), stopping=threading.Event())
     assert box.queued() == {"Everything": 7}
 
 
@@ -77,7 +77,7 @@ def test_what_was_put_aside_is_tried_again_by_the_next_run_and_what_was_taken_aw
     next(first.private_folder.iterdir()).unlink()
     first.release()
     again = make_claimer(now)
-    assert in_rounds(again, lambda: task.receive(claimed()), settle=timedelta(), stopping=threading.Event())
+    assert receive_all(again, lambda: task.receive(claimed()), settle=timedelta(), stopping=threading.Event())
     assert box.queued() == {"Everything": 2}
     assert box.one("SELECT count(*) FROM file_claims") == 0
 
@@ -88,9 +88,9 @@ def test_what_cannot_be_published_does_not_keep_it_from_ending(
     put(folder, 7)
     rounds: list[None] = []
     claimer = make_claimer(now, most_outstanding=5)
-    assert in_rounds(claimer, lambda: rounds.append(None), settle=timedelta(), stopping=threading.Event())
+    assert receive_all(claimer, lambda: rounds.append(None), settle=timedelta(), stopping=threading.Event())
     assert len(rounds) == 1
-    assert not in_rounds(make_claimer(now), rounds.clear, settle=timedelta(), stopping=threading.Event())
+    assert not receive_all(make_claimer(now), rounds.clear, settle=timedelta(), stopping=threading.Event())
     assert rounds, "another process serves the location"
 
 
@@ -179,4 +179,4 @@ def test_so_are_those_of_a_location_outside_its_schedule(
 
 def _served(box: Box) -> ReceiveLocation | None:
     [location] = receive_locations(box.connection)
-    return to_serve(box.connection, location, system_clock())
+    return location_to_serve(box.connection, location, system_clock())
