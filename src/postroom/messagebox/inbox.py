@@ -167,15 +167,15 @@ def undo_attempt(connection: Connection, interchange_id: uuid.UUID) -> None:
     )
 
 
-def put_aside(connection: Connection, interchange_id: uuid.UUID, problem: str) -> None:
-    """Keeps a row that cannot be received out of the stream, with what is wrong."""
+def quarantine(connection: Connection, interchange_id: uuid.UUID, problem: str) -> None:
+    """Keep a row that cannot be received out of the stream, with the problem."""
     connection.execute(
         "UPDATE inbox SET number = NULL, problem = %s WHERE interchange_id = %s", (storable(problem), interchange_id)
     )
 
 
 def try_again(connection: Connection, location_id: uuid.UUID) -> int:
-    """Lets the stream have what was put aside. Returns how many rows that are."""
+    """Return quarantined rows to the stream. Return their number."""
     return connection.execute(
         "UPDATE inbox SET problem = NULL, attempts = 0 WHERE location_id = %s AND problem IS NOT NULL", (location_id,)
     ).rowcount

@@ -97,13 +97,13 @@ class PipelineOnce:
 
     def _quarantined_files(self, location: ReceiveLocation) -> list[PostroomError]:
         with self._login.connect("claims") as connection:
-            left = claims.put_aside(connection, location.location_id)
+            left = claims.quarantined_files(connection, location.location_id)
         if not left:
             return []
         names = ", ".join(name for name, _ in left[:_MAX_NAMES]) + (", …" if len(left) > _MAX_NAMES else "")
         return [
             StateError(
-                f"{location.name}: {len(left)} put aside: {names}.",
+                f"{location.name}: {len(left)} quarantined: {names}.",
                 why=f"{left[0][0]} {left[0][1]}",
                 hint="See postroom location list. The next run tries them again.",
             )

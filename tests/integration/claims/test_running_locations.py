@@ -279,7 +279,7 @@ def test_once_reports_quarantined_files(
     claims.hold(box.connection, claim, ClaimState.FAILED, claims.not_received(claim, "It is broken."))
     with pytest.raises(StateError) as told:
         process.run(threading.Event())
-    assert told.value.what == "drop: 1 put aside: a.json."
+    assert told.value.what == "drop: 1 quarantined: a.json."
     assert told.value.why.startswith("a.json could not be received: It is broken. It is kept as ")
 
 

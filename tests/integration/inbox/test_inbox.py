@@ -1,4 +1,4 @@
-"""Hand-over: what an adapter has accepted is published once, in whatever order transactions commit."""
+"""The inbox: interchanges that an adapter has accepted are published once, in any order of commits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.support.inbox_location import add_inbox_location
 from tests.support.load import set_load
 
 
-def test_all_that_is_there_is_handed_to_the_stream_however_much_it_is(
+def test_a_backlog_is_numbered_in_several_rounds(
     box: Box, location: ReceiveLocation, connect_as_host: Connect, hand_over: HandOver, task: ReceiveTask
 ) -> None:
     for _ in range(5):
@@ -52,7 +52,7 @@ def test_all_that_is_there_is_handed_to_the_stream_however_much_it_is(
     assert box.queued() == {"Everything": 5}
 
 
-def test_a_row_that_commits_after_a_higher_one_was_read_is_still_read_once(
+def test_a_row_that_is_committed_late_is_read_once(
     box: Box, location: ReceiveLocation, login: Login, connect_as_host: Connect, numbering: InboxNumbering
 ) -> None:
     settings = StreamSettings(rows=inbox, login=login, location_id=location.location_id, partitions=1, max_rows=100)
@@ -72,7 +72,7 @@ def test_a_row_that_commits_after_a_higher_one_was_read_is_still_read_once(
         inbox.hand_over(first, location.location_id, early, Context(), [b"{}"])
         with second.transaction():
             inbox.hand_over(second, location.location_id, late, Context(), [b"{}"])
-        # The second one began later and is committed; the first one, whose transaction is older, is still open.
+        # The second transaction started later and is committed. The first one is still open.
         found, offset = new_rows(reader.initialOffset())
         assert found == [late]
         found, offset = new_rows(offset)
@@ -84,17 +84,17 @@ def test_a_row_that_commits_after_a_higher_one_was_read_is_still_read_once(
     reader.stop()
 
 
-def test_a_long_transaction_elsewhere_holds_nothing_up(
+def test_a_long_transaction_elsewhere_does_not_delay_the_inbox(
     box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering
 ) -> None:
     with connect(box.url) as other, other.transaction():
-        other.execute("CREATE TABLE elsewhere ()")  # with an id of its own, older than all that follow
+        other.execute("CREATE TABLE elsewhere ()")  # has a transaction id older than all that follow
         one = hand_over()
         numbering.scan()
         assert [row.interchange_id for row in waiting(box, location)] == [one]
 
 
-def test_what_is_handed_over_is_published_with_its_context_and_deleted(
+def test_an_interchange_is_published_with_its_context_and_deleted(
     box: Box, location: ReceiveLocation, connect_as_host: Connect, numbering: InboxNumbering, task: ReceiveTask
 ) -> None:
     one = uuid.uuid4()
@@ -112,7 +112,7 @@ def test_what_is_handed_over_is_published_with_its_context_and_deleted(
     assert box.one("SELECT body FROM parts") == b'{"region": "EU"}'
 
 
-def test_what_cannot_be_read_is_suspended_with_its_bytes(
+def test_an_unreadable_interchange_is_suspended_with_its_bytes(
     box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: ReceiveTask
 ) -> None:
     hand_over(b"{broken")
@@ -125,7 +125,7 @@ def test_what_cannot_be_read_is_suspended_with_its_bytes(
 
 
 @pytest.mark.parametrize("size", [0, 1, FRAGMENT_SIZE, FRAGMENT_SIZE + 1, 3 * FRAGMENT_SIZE, 25 * FRAGMENT_SIZE + 7])
-def test_bodies_of_any_size_stay_as_they_are(box: Box, login: Login, connect_as_host: Connect, size: int) -> None:
+def test_bodies_of_any_size_are_unchanged(box: Box, login: Login, connect_as_host: Connect, size: int) -> None:
     box.add_port("Everything", "exists(BTS.ReceivePortName)")
     location = add_inbox_location(box, pipeline=pipelines.PassThrough())
     content = bytes(number % 251 for number in range(size))
@@ -145,7 +145,7 @@ def test_bodies_of_any_size_stay_as_they_are(box: Box, login: Login, connect_as_
     assert box.count("inbox") == box.count("inbox_fragments") == 0
 
 
-def test_content_that_breaks_off_leaves_nothing(box: Box, location: ReceiveLocation, connect_as_host: Connect) -> None:
+def test_content_that_is_cut_short_is_not_stored(box: Box, location: ReceiveLocation, connect_as_host: Connect) -> None:
     def broken() -> Iterator[bytes]:
         yield bytes(5 * FRAGMENT_SIZE)
         raise ConnectionResetError
@@ -157,7 +157,7 @@ def test_content_that_breaks_off_leaves_nothing(box: Box, location: ReceiveLocat
     assert inbox.hand_over(connection, location.location_id, uuid.uuid4(), Context(), [b"{}"])
 
 
-def test_a_repeated_hand_over_is_known_before_and_after_it_is_published(
+def test_a_repeated_hand_over_is_recognised_before_and_after_the_publish(
     box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: ReceiveTask
 ) -> None:
     one = uuid.uuid4()
@@ -169,7 +169,7 @@ def test_a_repeated_hand_over_is_known_before_and_after_it_is_published(
     numbering.scan()
     task.receive(rows_of(one))
     assert inbox.is_known(box.connection, one)
-    # As if a repeat had looked just before the publish was committed: it goes through the stream, and leaves nothing.
+    # A repeat that was checked just before the commit of the publish goes through the stream and publishes nothing.
     hand_over(interchange_id=one)
     numbering.scan()
     [again] = task.receive(waiting(box, location))
@@ -178,11 +178,11 @@ def test_a_repeated_hand_over_is_known_before_and_after_it_is_published(
     assert box.count("inbox") == 0
 
 
-def test_one_that_cannot_be_received_does_not_hold_up_the_others(
+def test_an_interchange_that_cannot_be_received_is_quarantined_and_does_not_hold_up_the_others(
     box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: ReceiveTask
 ) -> None:
     ids = [hand_over() for _ in range(3)]
-    # What no adapter can write: a context that is not one.
+    # An invalid context, which no adapter writes.
     box.connection.execute(
         "UPDATE inbox SET context = %s WHERE interchange_id = %s",
         ('{"written": {"BTS#SourceParty": {"unknown": 1}}}', ids[1]),
@@ -193,7 +193,7 @@ def test_one_that_cannot_be_received_does_not_hold_up_the_others(
     assert "could not be received" in box.one("SELECT problem FROM inbox")
     numbering.scan()
     assert waiting(box, location) == []
-    # The next start tries again.
+    # The next start retries it.
     box.connection.execute("UPDATE inbox SET context = '{}'")
     numbering.release()
     with connect(box.url) as connection:
@@ -238,7 +238,7 @@ def test_a_poison_message_is_suspended_after_the_last_attempt(
     assert box.count("inbox") == 0
 
 
-def test_a_connection_that_breaks_while_a_component_reads_is_no_fault_of_the_message(
+def test_a_connection_that_breaks_while_a_component_reads_does_not_suspend_the_message(
     box: Box, hand_over: HandOver, connect_as_host: Connect
 ) -> None:
     one = hand_over(b"x" * (3 * FRAGMENT_SIZE))
@@ -253,7 +253,7 @@ def test_a_connection_that_breaks_while_a_component_reads_is_no_fault_of_the_mes
         list(pipelines.Receive(decode=[pipelines.components.Gzip()]).disassemble(body))
 
 
-def test_one_process_numbers_at_a_time(
+def test_only_one_process_numbers_the_inbox_of_a_location(
     location: ReceiveLocation, numbering: InboxNumbering, connect_as_host: Connect
 ) -> None:
     other = InboxNumbering(connect_as_host(), location, Path())
@@ -263,7 +263,7 @@ def test_one_process_numbers_at_a_time(
     assert other.scan().active
 
 
-def test_receipts_stay_as_long_as_the_row(
+def test_receipts_are_kept_as_long_as_the_row(
     box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: ReceiveTask
 ) -> None:
     one = hand_over()
@@ -276,7 +276,7 @@ def test_receipts_stay_as_long_as_the_row(
     assert box.one(purge) == 1
 
 
-def test_a_host_sees_and_fills_the_inboxes_of_its_own_locations_only(box: Box, location: ReceiveLocation) -> None:
+def test_a_host_can_only_use_the_inboxes_of_its_own_locations(box: Box, location: ReceiveLocation) -> None:
     other = box.add_host("Other")
     one = uuid.uuid4()
     with connect(box.url, user=box.host().role_name) as connection:
@@ -296,10 +296,10 @@ def test_a_host_sees_and_fills_the_inboxes_of_its_own_locations_only(box: Box, l
     assert box.one("SELECT handed_over_by FROM inbox") == box.host().role_name
 
 
-def test_what_is_held_back_comes_again_where_it_was_left(
+def test_a_throttled_interchange_continues_where_it_was_left(
     box: Box, numbering: InboxNumbering, hand_over: HandOver, task: ReceiveTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """THR-05: a task that has waited for long enough ends, and leaves what it has not published."""
+    """A task ends after its maximum wait and gives back what it has not published (THR-05)."""
     monkeypatch.setattr("postroom.agent.chunks.CHUNK_ROWS", 10)
     monkeypatch.setattr("postroom.agent.receiving.CHUNK_ROWS", 10)
     location = add_inbox_location(box, name="lines", pipeline=pipelines.JsonLines(promote=PROMOTE))

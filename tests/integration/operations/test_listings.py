@@ -223,7 +223,7 @@ def test_a_location_says_how_it_is_getting_on(box: Box) -> None:
     location = add_inbox_location(box)
     for number in range(3):
         inbox.hand_over(box.connection, location.location_id, uuid.UUID(int=number), Context(), [b"{}"])
-    inbox.put_aside(box.connection, uuid.UUID(int=1), "It is odd.")
+    inbox.quarantine(box.connection, uuid.UUID(int=1), "It is odd.")
 
     def listed() -> tuple[str, str | None, int, float]:
         (one,) = locations.list_locations(box.connection)

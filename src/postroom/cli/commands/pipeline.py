@@ -31,8 +31,8 @@ def pipeline() -> None:
 def run(options: CommandOptions, host: str, master: str | None, settings: dict[str, str], once: bool) -> None:
     """Run the receive locations and sinks of a host until Ctrl-C.
 
-    With --once the exit code is 0 if all that was there is published and written, and 5 if not: files were put aside, a
-    sink could not be written, or another process serves one of them.
+    With --once the exit code is 0 if all that was there is published and written, and 5 if not: files were quarantined,
+    a sink could not be written, or another process serves one of them.
 
     \b
     Example:

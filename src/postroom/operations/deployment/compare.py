@@ -117,7 +117,7 @@ def removal_problems(definition: ApplicationDefinition, deployed: Deployed) -> I
             taken = f"one {thing} that it has taken is" if count == 1 else f"{count} {thing}s that it has taken are"
             yield definition.place.problem(
                 f"location {name!r} is to be {what}, but {taken} not published yet. Let the pipeline finish first; "
-                "'postroom pipeline show' tells what it has put aside."
+                "'postroom pipeline show' shows what is quarantined."
             )
 
 

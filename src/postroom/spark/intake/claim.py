@@ -198,14 +198,14 @@ def hold(connection: Connection, claim: Claim, state: ClaimState, problem: str) 
 
 
 def not_received(claim: Claim, why: str) -> str:
-    """What is wrong with a file that is put aside: by the name that it came with, and where it is now."""
+    """Return the problem of a quarantined file: its original name, and where it is now."""
     uri = claim.path.as_uri()
     for path in (uri, uri.replace("file://", "file:"), f"file:{claim.path}", str(claim.path)):
         why = why.replace(path, claim.name)
     return f"could not be received: {why.rstrip('.')}. It is kept as {claim.path}."
 
 
-def put_aside(connection: Connection, location_id: uuid.UUID) -> list[tuple[str, str]]:
+def quarantined_files(connection: Connection, location_id: uuid.UUID) -> list[tuple[str, str]]:
     """The files of a location, and what adapters have handed over to it, that nobody reads before its next start; by
     name, with what is wrong."""
     return connection.execute(

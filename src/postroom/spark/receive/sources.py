@@ -141,7 +141,7 @@ class Inbox:
 
     def quarantine(self, connection: Connection, item: HandedOver, error: Exception) -> None:
         problem = f"Interchange {item.interchange_id} could not be received: {type(error).__name__}: {error}"
-        inbox.put_aside(connection, item.interchange_id, problem)
+        inbox.quarantine(connection, item.interchange_id, problem)
 
     def record_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> int:
         return inbox.record_attempt(connection, interchange_id)
