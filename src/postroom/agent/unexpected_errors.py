@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar
 
-from postroom.errors import PipelineFailure, PostroomError, is_environment_error
-from postroom.pipelines.running_component import where
+from postroom.errors import MessageFailure, PipelineFailure, PostroomError, is_environment_error
+from postroom.pipelines.running_component import line_of
 
 _SHOWN = 500
 
@@ -21,21 +21,22 @@ def translate_unexpected(batches: Iterator[_T]) -> Iterator[_T]:
     """Yields the same batches. An error of theirs becomes a PipelineFailure, unless the environment caused it."""
     try:
         yield from batches
-    except PipelineFailure:
-        raise
     except Exception as error:
-        if isinstance(error, OSError) or is_environment_error(error):
+        # An OSError is about the file of the interchange: its bytes cannot be suspended, so that its task decides.
+        if isinstance(error, MessageFailure | OSError) or is_environment_error(error):
             raise
         raise unexpected_failure(error) from error
 
 
-def unexpected_failure(error: Exception) -> PipelineFailure:
+def unexpected_failure(error: Exception) -> MessageFailure:
     """The failure of an interchange that could not be received because of an unexpected error."""
+    if isinstance(error, MessageFailure):
+        return error
     if isinstance(error, PostroomError):
         return PipelineFailure(error.what, why=error.why, hint=error.hint)
     text = str(error).strip().replace("\n", " ")
     return PipelineFailure(
         f"It could not be received: {text[:_SHOWN] or type(error).__name__}",
-        why=f"{type(error).__name__}{where(error)}",
+        why=f"{type(error).__name__}{line_of(error)}",
         hint="Send it in another form, or resume it with a version of Postroom that can receive it.",
     )

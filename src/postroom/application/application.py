@@ -98,7 +98,7 @@ class Application(Declarations):
         """A receive port; its locations follow: ``app.receive_port("OrdersIn").location(...).location(...)``.
 
         With ``route_failures`` what cannot be read or routed is published as an error message instead of suspended.
-        ``authentication="drop"`` discards messages that nobody known stands for, ``"keep"`` suspends them.
+        ``authentication="drop"`` discards messages without an authenticated originator, ``"keep"`` suspends them.
         ``maps`` are for messages after their pipeline, each for one message type."""
         port = ReceivePort(
             name=name, place=here(), route_failures=route_failures, authentication=authentication, maps=maps

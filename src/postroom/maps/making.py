@@ -12,7 +12,7 @@ from postroom.maps.contract import CORRECT_IT, Map, another_type
 from postroom.message import Body, Message
 from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE
 from postroom.pipelines.message_batch import plain
-from postroom.pipelines.running_component import named_failure
+from postroom.pipelines.running_component import component_failure
 from postroom.properties import Property
 from postroom.system_properties import BTS
 from postroom.time_limit import TimedCall, TimedOut, call_each_with_timeout
@@ -112,5 +112,5 @@ def _failure(one: Map, reason: BaseException) -> MapFailure:
             why="This is the time limit of the map for one message.",
             hint="Correct the map, or raise its seconds; then resume.",
         )
-    named = named_failure(one.name, reason)
+    named = component_failure(one.name, reason)
     return MapFailure(named.what, why=named.why, hint=named.hint)

@@ -19,7 +19,7 @@ from postroom.pipelines.held import until_all_passed
 from postroom.pipelines.message_batch import MessageBatch
 from postroom.pipelines.own_disassembler import disassemble_messages
 from postroom.pipelines.receive_definition import Receive
-from postroom.pipelines.running_component import named_failure, run_named
+from postroom.pipelines.running_component import component_failure, run_component
 from postroom.pipelines.shipping.stored_component import load_component, name_of
 from postroom.system_properties import BTS
 from postroom.time_limit import TimeLimit
@@ -70,7 +70,7 @@ class ComponentStages:
                 if len(message.parts) > MAX_PARTS:
                     raise ValueError(f"its answer has {len(message.parts)} parts; there may be {MAX_PARTS}")
             except Exception as error:
-                raise named_failure(name, error) from error
+                raise component_failure(name, error) from error
         # Routing properties come of documents, so that one interchange has many values of them.
         return message.with_context(message.context.demote_all())
 
@@ -144,7 +144,7 @@ class ComponentStages:
     ) -> tuple[Mapping[int, PipelineFailure], int | None]:
         if isinstance(component, Validator) and component.looks_at_batches():
             found = self._call(name, component.validate_batch, seen)
-            return {row: named_failure(name, reason) for row, reason in found.items()}, None
+            return {row: component_failure(name, reason) for row, reason in found.items()}, None
         check = component.validate_message if isinstance(component, Validator) else component
         rejected: dict[int, PipelineFailure] = {}
         for row in range(len(seen)):
@@ -172,7 +172,7 @@ class ComponentStages:
                     except PipelineFailure as failure:
                         raise _in_document(seen, row, failure) from failure
                     except BadValue as error:
-                        raise _in_document(seen, row, named_failure(name, error)) from error
+                        raise _in_document(seen, row, component_failure(name, error)) from error
         position = batch.messages.schema.get_field_index(BTS.OriginatorPID.key)
         column = pa.array(parties, pa.string())
         return replace(batch, messages=batch.messages.set_column(position, BTS.OriginatorPID.key, column))
@@ -197,7 +197,7 @@ class ComponentStages:
         return self._time_limit.call(name_of(one), lambda: load_component(one, self._pipeline.files))
 
     def _call(self, name: str, work: Callable[[Any], Any], argument: object) -> Any:
-        return self._time_limit.call(name, lambda: run_named(name, work, argument))
+        return self._time_limit.call(name, lambda: run_component(name, work, argument))
 
 
 def _seen(batch: Disassembled) -> MessageBatch:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 #: How many documents of one recoverable interchange may be bad, unless its pipeline says otherwise.
 BAD_DOCUMENTS = 1_000
 #: How long a format that is a pipeline by itself may take for one batch. Its time goes with the size of what it reads;
-#: this is for what nobody has foreseen.
+#: this is the limit for unexpected content.
 FORMAT_SECONDS = 300.0
 
 

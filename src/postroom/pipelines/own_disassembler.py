@@ -11,7 +11,7 @@ from postroom.message import FRAGMENT_SIZE, Message
 from postroom.namespaces import dotted_name, split_key
 from postroom.pipelines.components.contract import Disassembler, Suspend
 from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE, BatchSize, Decoded, Disassembled, Rows, too_large
-from postroom.pipelines.running_component import named_failure, run_named
+from postroom.pipelines.running_component import component_failure, run_component
 from postroom.pipelines.shipping.stored_component import name_of
 from postroom.pipelines.spooled import Spool
 from postroom.properties import Property
@@ -31,9 +31,9 @@ def disassemble_messages(component: Any, message: Message, size: BatchSize, *, p
     shared = Decoded.of(message, content_type=content_type, disassembler=place)
     kept = Spool()
     rows = Rows(promotes=promotes)
-    for number, document in enumerate(_documents(name, run_named(name, work, message)), 1):
+    for number, document in enumerate(_documents(name, run_component(name, work, message)), 1):
         if isinstance(document, Suspend):
-            rows.fail(number, document.body, named_failure(name, document.reason))
+            rows.fail(number, document.body, component_failure(name, document.reason))
         else:
             offset = kept.size
             content = _content(name, document)
@@ -57,12 +57,12 @@ def _documents(name: str, answer: Iterable[Any]) -> Iterator[Message | Suspend]:
     except (TimedOut, GeneratorExit, PipelineFailure):
         raise
     except BaseException as error:
-        raise named_failure(name, error) from error
+        raise component_failure(name, error) from error
 
 
 def _content(name: str, document: Message) -> bytes:
     if document.body is not None and document.body.body.size > MAX_DOCUMENT_SIZE:
-        raise named_failure(name, too_large(f"A document has {document.body.body.size:,} bytes", "document"))
+        raise component_failure(name, too_large(f"A document has {document.body.body.size:,} bytes", "document"))
     return document.data
 
 

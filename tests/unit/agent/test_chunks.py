@@ -14,7 +14,8 @@ import pytest
 from postroom.agent.chunks import Chunk, read_all_chunks, read_chunks
 from postroom.agent.interchange import Interchange
 from postroom.agent.receipts import Progress
-from postroom.errors import Unavailable
+from postroom.agent.unexpected_errors import unexpected_failure
+from postroom.errors import BadValue, StorageFailure, Unavailable
 from postroom.message import FRAGMENT_SIZE, Body, Bytes, Context
 from postroom.pipelines import JsonLines, PassThrough
 from postroom.pipelines.disassembled import Disassembled
@@ -41,22 +42,22 @@ def chunks(error: Exception, *, recoverable: bool) -> list[Chunk]:
 
 
 @pytest.mark.parametrize("error", [ValueError("year 0 is out of range"), RecursionError("too deep"), LookupError()])
-def test_what_nobody_has_foreseen_refuses_a_standard_interchange(error: Exception) -> None:
+def test_an_unexpected_error_refuses_a_standard_interchange(error: Exception) -> None:
     (chunk,) = chunks(error, recoverable=False)
     assert chunk.refusal is not None
     assert chunk.is_last
     assert chunk.resumable
     assert (str(error) or type(error).__name__) in chunk.refusal.what
-    # The type and the place are for whoever has to mend it.
+    # The type and the line are for whoever corrects the code.
     assert chunk.refusal.why.startswith(f"{type(error).__name__} at {__file__}:")
 
 
 def test_what_stands_before_it_in_a_recoverable_one_is_published() -> None:
-    first, rest = chunks(ValueError("unforeseen"), recoverable=True)
+    first, rest = chunks(ValueError("unexpected"), recoverable=True)
     assert first.documents is not None
     assert first.documents["number"].to_pylist() == [1, 2]
     assert rest.refusal is not None
-    assert "unforeseen" in rest.refusal.what
+    assert "unexpected" in rest.refusal.what
     assert rest.is_last
     assert not rest.resumable, "it would publish the first two again"
 
@@ -72,7 +73,7 @@ def test_what_stands_before_it_in_a_recoverable_one_is_published() -> None:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_what_is_not_about_the_interchange_is_raised(error: Exception, *, recoverable: bool) -> None:
+def test_an_error_of_the_environment_is_raised(error: Exception, *, recoverable: bool) -> None:
     with pytest.raises(type(error)):
         chunks(error, recoverable=recoverable)
 
@@ -212,3 +213,15 @@ def test_what_is_bad_in_the_rest_is_counted_from_there() -> None:
     assert chunk.refusal.why.startswith("What follows document 6 was not published.")
     (chunk,) = read_all_chunks(JsonLines(bad_documents=4), rest)
     assert (chunk.rows, chunk.bad) == (1, 4)
+
+
+def test_a_failure_of_the_message_keeps_its_type_and_code() -> None:
+    failure = StorageFailure("The MessageBox does not accept a value.")
+    assert unexpected_failure(failure) is failure
+    with pytest.raises(StorageFailure):
+        chunks(failure, recoverable=False)
+
+
+def test_an_error_of_the_caller_becomes_a_failure_of_the_pipeline() -> None:
+    failure = unexpected_failure(BadValue("It is too long.", hint="Shorten it."))
+    assert (failure.code, failure.what, failure.hint) == ("PIPELINE", "It is too long.", "Shorten it.")

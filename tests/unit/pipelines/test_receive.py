@@ -383,6 +383,18 @@ def test_a_component_that_cannot_be_loaded_fails_the_message() -> None:
         list(load_pipeline(stored).disassemble(Bytes(b"x")))
 
 
+def test_a_lack_of_memory_while_a_component_is_loaded_is_no_fault_of_the_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def import_module(_: str) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("postroom.pipelines.shipping.stored_component.importlib.import_module", import_module)
+    stored = {"kind": "receive", "decoders": [{"module": "own", "name": "Edi", "settings": {}}]}
+    with pytest.raises(MemoryError):
+        list(load_pipeline(stored).disassemble(Bytes(b"x")))
+
+
 def test_a_component_that_does_nothing_is_refused_where_it_is_made() -> None:
     class Idle(components.Decoder):
         pass

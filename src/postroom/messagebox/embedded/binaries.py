@@ -69,7 +69,7 @@ class Binaries:
             raise Unavailable(
                 f"PostgreSQL's {program} failed (exit {done.returncode}).",
                 why=said,
-                hint="Mend what it names and try again.",
+                hint="Fix what it names and try again.",
             )
         return done.stdout
 

@@ -228,7 +228,7 @@ class EmbeddedServer:
             raise Unavailable(
                 f"The embedded PostgreSQL in {self.folder.data} did not start.",
                 why=self.folder.tail(since) or "It has said nothing.",
-                hint=f"Mend what it names and start again; the whole log is {self.folder.log}.",
+                hint=f"Fix what it names and start again; the whole log is {self.folder.log}.",
             )
 
     def _let_go(self) -> None:

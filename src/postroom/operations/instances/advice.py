@@ -38,7 +38,7 @@ def advice(instance: Instance) -> str | None:
         case "ROUTING":
             return f"See who misses it by how little: postroom explain {one}\nEnlist or correct a port; then: {resume}"
         case "DELIVERY":
-            return f"Mend what did not take it, then: {resume}"
+            return f"Fix what did not accept it, then: {resume}"
         case "DELIVERY_REFUSED":
             return f"Correct the port and apply it, then: {resume}\nOr correct the message: {mend}\nOr: {terminate}"
         case "ADDRESS":

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from postroom.errors import DefinitionError, PipelineFailure
+from postroom.errors import DefinitionError, PipelineFailure, is_environment_error
 from postroom.pipelines.components.contract import Component
 from postroom.pipelines.shipping.files import ShippedFiles
 from postroom.pipelines.shipping.modules import module_from
@@ -55,6 +55,8 @@ class StoredComponent:
         except PipelineFailure:
             raise
         except BaseException as error:
+            if is_environment_error(error):
+                raise
             raise PipelineFailure(
                 f"The component {self.name} cannot be loaded.",
                 why=f"{self.where}: {type(error).__name__}: {error}",

@@ -20,7 +20,7 @@ from postroom.adapters.sink.columns import BODY_COLUMN, FIXED_COLUMNS, SinkColum
 from postroom.adapters.sink.definition import Body
 from postroom.errors import BadValue, DeliveryRefused, MessageFailure
 from postroom.message import Message
-from postroom.spark.sinks.blame import failure_of
+from postroom.spark.sinks.row_failures import row_failure
 from postroom.system_properties import BTS
 from postroom.values import ValueType
 
@@ -71,7 +71,7 @@ class RowFormat:
             try:
                 made.append(self._made(index, message, received_at))
             except Exception as error:
-                refused.append(Refused(index=index, failure=failure_of(error)))
+                refused.append(Refused(index=index, failure=row_failure(error)))
         with suppress(Exception):
             return self._batch(made), refused
         # One of them is to blame. Which one is seen when each is made alone.
@@ -80,7 +80,7 @@ class RowFormat:
             try:
                 batches.append(self._batch([one]))
             except Exception as error:
-                refused.append(Refused(index=one.index, failure=failure_of(error)))
+                refused.append(Refused(index=one.index, failure=row_failure(error)))
         whole = pa.concat_batches(batches) if batches else self._batch([])
         return whole, sorted(refused, key=lambda each: each.index)
 

@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 from postroom.errors import DatabaseError, DefinitionError, DeliveryRefused, Unavailable
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
-from postroom.spark.sinks.blame import failure_of
+from postroom.spark.sinks.row_failures import row_failure
 from postroom.spark.sinks.task import SinkTask
 
 #: What a task tells of each chunk.
@@ -140,7 +140,7 @@ class TableTask:
         try:
             return self.table.merge(target, self.task.rows.schema.names, rows)
         except Exception as error:
-            refusal = failure_of(error)
+            refusal = row_failure(error)
             if len(rows) == 1:
                 self.task.suspend_or_route(connection, messages[0], refusal)
                 return 0

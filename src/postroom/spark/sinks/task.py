@@ -27,7 +27,7 @@ from postroom.messagebox.sink_batches import SinkMessage, SinkQueue
 from postroom.pipelines.definitions import FORMAT_SECONDS
 from postroom.spark.login import Login
 from postroom.spark.poison_messages import GRACE, attempt_alone, guard_worker, worker_death
-from postroom.spark.sinks.blame import failure_of
+from postroom.spark.sinks.row_failures import row_failure
 from postroom.spark.sinks.rows import RowFormat
 
 _log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class SinkTask:
                 message = message_of(one.claimed, reader)
                 found.append((one, map_message(self.port.maps, message)))
             except Exception as error:
-                self.suspend_or_route(connection, one.claimed, failure_of(error))
+                self.suspend_or_route(connection, one.claimed, row_failure(error))
         rows, refused = self.rows.rows([(message, one.published_at) for one, message in found])
         for each in refused:
             self.suspend_or_route(connection, found[each.index][0].claimed, each.failure)
