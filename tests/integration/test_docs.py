@@ -1,4 +1,4 @@
-"""The documentation of the MessageBox says what is in it, and the examples that need one run."""
+"""The documentation of the MessageBox is correct, and the examples that need one run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _listed(pattern: str) -> set[str]:
 
 
 def _for_any_host(names: set[str]) -> set[str]:
-    """The names with the example's one host taken out of them."""
+    """Replace the name of the example's one host by a placeholder."""
     return {re.sub(r"(?<=_)main$|(?<=\.)main(?=_)", "<host>", name) for name in names}
 
 
@@ -52,7 +52,7 @@ def test_every_function_is_listed_and_nothing_else(deployed: str) -> None:
     assert _listed(r"[a-z][a-z0-9_<>]*") == _for_any_host(there)
 
 
-def test_who_may_call_a_function_is_told(deployed: str) -> None:
+def test_who_may_call_a_function_is_documented(deployed: str) -> None:
     with connect(deployed) as connection:
         granted = _names(
             connection,
@@ -60,10 +60,10 @@ def test_who_may_call_a_function_is_told(deployed: str) -> None:
             "   AND r.rolname = 'postroom_' || (SELECT id FROM message_box) || '_hosts'"
             "   AND has_function_privilege(r.oid, p.oid, 'EXECUTE')",
         )
-    told = set(re.findall(r"^\| `([a-z_]+)` \|[^|]*\| hosts \|", TABLES, re.MULTILINE))
+    documented = set(re.findall(r"^\| `([a-z_]+)` \|[^|]*\| hosts \|", TABLES, re.MULTILINE))
     _, _, jobs = TABLES.partition("in BizTalk Server | what it does |")
-    told |= set(re.findall(r"^\| `([a-z_]+)` \|", jobs.partition("\n\n")[0], re.MULTILINE))
-    assert told == granted
+    documented |= set(re.findall(r"^\| `([a-z_]+)` \|", jobs.partition("\n\n")[0], re.MULTILINE))
+    assert documented == granted
 
 
 def test_every_error_state_is_listed(deployed: str) -> None:
@@ -78,7 +78,7 @@ def test_every_error_state_is_listed(deployed: str) -> None:
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_python_examples_run(page: Path, deployed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the example application deployed, wherever the page says that its MessageBox is."""
+    """The example application is deployed in the MessageBox that the page connects to."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("POSTROOM_DATABASE", deployed)
     names: dict[str, Any] = {"__name__": "example"}

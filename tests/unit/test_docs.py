@@ -228,6 +228,18 @@ def test_every_decision_is_in_the_index() -> None:
             assert heading in lines, f"{page.name} has no {heading!r}"
 
 
+def test_every_path_in_the_pages_exists() -> None:
+    packages = "|".join(path.name for path in sorted((ROOT / "src" / "postroom").iterdir()) if path.is_dir())
+    pattern = re.compile(rf"`((?:src/postroom/)?(?:{packages}|tests|bench|examples)/(?!octet-stream)[\w./-]+)`")
+    missing = {
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in pages()
+        for name in pattern.findall(page.read_text(encoding="utf-8"))
+        if not any((folder / name).exists() for folder in (ROOT, ROOT / "src" / "postroom"))
+    }
+    assert missing == set()
+
+
 def test_every_page_is_in_the_navigation_of_the_website() -> None:
     _, _, navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")
     listed = {ROOT / path for path in re.findall(r"^ *- (\S+\.md)$", navigation, re.MULTILINE)}
