@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from bench.messagebox import MeasuredBox
-from postroom.agent.interchange import Interchange
-from postroom.agent.receiving import Receiver
-from postroom.agent.routing import RoutingTable
+from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.messagebox import copying, writing
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.writing import PARTS, QUEUE, SPOOL

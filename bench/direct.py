@@ -9,8 +9,8 @@ from decimal import Decimal
 
 from bench.messagebox import REGIONS, MeasuredBox, Priority, Region, Total, measured_box
 from bench.ratios import Result, in_turn, ratio_of, seconds
-from postroom.agent.publishing import MessageAgent
-from postroom.agent.routing import RoutingTable
+from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.routing.table import RoutingTable
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, connect
 

@@ -21,8 +21,8 @@ from bench.peer import Peer
 from bench.ratios import Result, in_turn, ratio_of, seconds
 from bench.streaming import stream
 from bench.workload import PRIORITIES, Amount, Country, Port, Priority, Type
-from postroom.agent.publishing import MessageAgent
-from postroom.agent.routing import RoutingTable
+from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.routing.table import RoutingTable
 from postroom.message import Message
 from postroom.messagebox.connection import connect
 from postroom.properties import Property

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.copies import RecordedTransaction, copy_with_two_writers, record
 from bench.messagebox import MeasuredBox, json_lines, measured_box
 from bench.ratios import Result, in_turn, ratio_of, seconds
-from postroom.agent.interchange import Interchange
+from postroom.agent.receiving.interchange import Interchange
 from postroom.message import Bytes
 from postroom.regular_files import inode_of
 from postroom.spark.intake import claim

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 
 from bench.messagebox import ORDERS, REGIONS, MeasuredBox, Region, measured_box
 from bench.ratios import Result, in_turn, ratio_of, seconds
-from postroom.agent.publishing import MessageAgent
-from postroom.agent.routing import RoutingTable
+from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.routing.table import RoutingTable
 from postroom.message import Message
 from postroom.messagebox.connection import connect
 from postroom.properties import Property

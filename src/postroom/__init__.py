@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from postroom import adapters, maps, pipelines
-    from postroom.agent.message_batch import Published
+    from postroom.agent.direct.message_batch import Published
     from postroom.application import Application, Retry, Schedule, Throttling
     from postroom.client import Client, connect
     from postroom.errors import PublishFailed
@@ -56,7 +56,7 @@ _HOMES = {
     "Part": "postroom.message",
     "Property": "postroom.properties",
     "PublishFailed": "postroom.errors",
-    "Published": "postroom.agent.publishing",
+    "Published": "postroom.agent.direct.message_agent",
     "Retry": "postroom.application",
     "Schedule": "postroom.application",
     "Throttling": "postroom.application",

@@ -21,9 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
 
-from postroom.agent.message_batch import Published
-from postroom.agent.publishing import MessageAgent
-from postroom.agent.routing import RoutingTable
+from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.message_batch import Published
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import BadValue, MessageBoxUnavailable, NotFound, StateError, Unavailable
 from postroom.message import Body, Context, Message, Part
 from postroom.messagebox.embedded import EmbeddedServer, server_folder

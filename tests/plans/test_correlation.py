@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.agent.correlation import correlation_hash
+from postroom.agent.routing.correlation import correlation_hash
 from tests.support.box import Box, Priority, Region
 from tests.support.databases import Databases
 from tests.support.plans import reads

@@ -11,10 +11,10 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from postroom import adapters, pipelines
-from postroom.agent.interchange import Interchange
-from postroom.agent.publishing import MessageAgent
-from postroom.agent.receiving import Received, Receiver
-from postroom.agent.routing import RoutingTable
+from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.receiving.receiver import Received, Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.message import Bytes, Context
 from postroom.messagebox.configuration import Host, ReceiveLocation, hosts, receive_locations
 from postroom.messagebox.connection import Connection, connect

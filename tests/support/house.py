@@ -15,9 +15,9 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from pathlib import Path
 from typing import Any
 
-from postroom.agent.interchange import Interchange
-from postroom.agent.receiving import Received, Receiver
-from postroom.agent.routing import RoutingTable
+from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.receiving.receiver import Received, Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.cli.main import main
 from postroom.message import Bytes, Context
 from postroom.messagebox.configuration import hosts, receive_locations

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from postroom.agent.publishing import MessageAgent
-from postroom.agent.receiving import Receiver
-from postroom.agent.routing import RoutingTable
+from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PublishFailed
 from postroom.message import Message
 from postroom.messagebox.configuration import ReceiveLocation

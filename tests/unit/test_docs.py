@@ -17,8 +17,8 @@ from pydantic import BaseModel
 import postroom
 from postroom import Application, Client, pipelines
 from postroom.adapters.kinds import ADAPTERS
-from postroom.agent.interchange import STAMPED, Interchange, stamp
-from postroom.agent.message_batch import Published
+from postroom.agent.direct.message_batch import Published
+from postroom.agent.receiving.interchange import STAMPED, Interchange, stamp
 from postroom.cli.main import cli
 from postroom.message import Bytes
 from postroom.messagebox.configuration import ReceiveLocation

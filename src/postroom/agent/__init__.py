@@ -1,1 +1,1 @@
-"""The Message Agent: finds who subscribes, and publishes; in process (direct lane) and on Spark's executors."""
+"""The Message Agent: one way into the MessageBox (publish), used by direct, receiving, resuming, failed_messages."""

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeVar
 
-from postroom.agent.matcher import Matcher, ProcedureMatcher
+from postroom.agent.routing.matchers import Matcher, ProcedureMatcher
 from postroom.agent.wake_up import WakeUp
 from postroom.errors import NotAllowed, StaleRouting, TransactionConflict
 from postroom.messagebox.connection import Connection, transaction

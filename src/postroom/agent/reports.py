@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 
 import numpy as np
-import pyarrow as pa
 
-from postroom.agent.contexts import plain_decimal
 from postroom.agent.publish import RoutingLock, lock_routing
 from postroom.agent.routes import refer_to
 from postroom.errors import RoutingFailure
@@ -18,7 +15,6 @@ from postroom.message import Context, Message
 from postroom.messagebox.configuration import Host, ServiceClass
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.writing import Cause, SuspendedRow, Task, write_messages, write_suspended
-from postroom.namespaces import is_distinguished
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,15 +86,3 @@ def publish_reports(connection: Connection, host: Host, reports: Sequence[Routin
         write_suspensions(connection, host.name.lower(), lock_routing(connection), reports=reports)
 
     transaction(connection, work)
-
-
-def snapshot(shared: Context, columns: Mapping[str, pa.Array], row: int) -> Context:
-    """The context of one row of a batch, promoted flags and all."""
-    own = {key: column[row].as_py() for key, column in columns.items()}
-    values = {key: plain_decimal(value) if isinstance(value, Decimal) else value for key, value in own.items()}
-    there = {key: value for key, value in values.items() if value is not None}
-    return Context(
-        {**shared.promoted, **{key: value for key, value in there.items() if not is_distinguished(key)}},
-        {**shared.written, **{key: value for key, value in there.items() if is_distinguished(key)}},
-        shared.predicates,
-    )

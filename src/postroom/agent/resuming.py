@@ -10,14 +10,14 @@ import threading
 import uuid
 from collections.abc import Callable, Collection
 
-from postroom.agent.matcher import IndexMatcher, Matcher
-from postroom.agent.matching import routing_failure
 from postroom.agent.publish import PublishBatch, Publisher, RoutingLock, lock_current
-from postroom.agent.receiving import Receiver
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.receiving.suspended_documents import resumed_interchange
 from postroom.agent.reports import RoutingFailureReport, Unroutable, publish_reports
 from postroom.agent.routes import RoutedMessages
-from postroom.agent.routing import RoutingTable
-from postroom.agent.suspended_documents import resumed_interchange
+from postroom.agent.routing.matchers import IndexMatcher, Matcher
+from postroom.agent.routing.matching import routing_failure
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration import ReceiveLocation, host_named, receive_locations

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from postroom.agent.convoys import locate_instances
 from postroom.agent.identity import Kind, Units, id_array
-from postroom.agent.matching import MatchResult
 from postroom.agent.publish import RoutingLock
-from postroom.agent.routing import Subscriber
+from postroom.agent.routing.convoys import locate_instances
+from postroom.agent.routing.matching import MatchResult
+from postroom.agent.routing.table import Subscriber
 from postroom.errors import StaleRouting
 from postroom.message import Message
 from postroom.messagebox.connection import Connection

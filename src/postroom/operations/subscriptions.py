@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, time
 from typing import Any, Literal
 
-from postroom.agent.correlation import read_waiting
-from postroom.agent.routing import read_filters
+from postroom.agent.routing.correlation import read_waiting
+from postroom.agent.routing.table import read_filters
 from postroom.errors import DefinitionError, NotFound, nearest
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from postroom.agent.receiving import Receiver
-from postroom.agent.routing import RoutingTable
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection

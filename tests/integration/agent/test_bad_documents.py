@@ -8,10 +8,11 @@ from decimal import Decimal
 import pytest
 
 from postroom import pipelines
-from postroom.agent import chunks, receiving
 from postroom.agent.receipts import read_progress
-from postroom.agent.receiving import Receiver
-from postroom.agent.routing import RoutingTable
+from postroom.agent.receiving import chunks
+from postroom.agent.receiving import receiver as receiving
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ReceiveLocation

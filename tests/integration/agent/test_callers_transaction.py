@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from postroom.agent.message_batch import MAX_CALLS, MessageBatch
-from postroom.agent.publishing import MessageAgent, Outbox
-from postroom.agent.routing import RoutingTable
+from postroom.agent.direct.message_agent import MessageAgent, Outbox
+from postroom.agent.direct.message_batch import MAX_CALLS, MessageBatch
+from postroom.agent.routing.table import RoutingTable
 from postroom.agent.wake_up import WakeUp
 from postroom.errors import MessageBoxUnavailable, PublishFailed
 from postroom.message import Message

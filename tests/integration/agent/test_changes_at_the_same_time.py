@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from postroom.agent.receiving import Receiver
-from postroom.agent.routing import RoutingTable
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PublishFailed
 from postroom.message import Message
 from postroom.messagebox.configuration import ReceiveLocation

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from postroom.agent import routing
+from postroom.agent.routing import table as routing
 from postroom.errors import BadValue, PublishFailed, RoutingFailure, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox.check import check

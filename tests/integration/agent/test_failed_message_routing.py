@@ -8,10 +8,10 @@ from typing import NamedTuple
 import pytest
 
 from postroom import pipelines
-from postroom.agent.batch import DocumentBatch
-from postroom.agent.interchange import Interchange
-from postroom.agent.receiving import Received, Receiver
-from postroom.agent.routing import RoutingTable
+from postroom.agent.receiving.document_batch import DocumentBatch
+from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.receiving.receiver import Received, Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import MessageBoxUnavailable, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context
 from postroom.messagebox.check import check

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from postroom import Throttling
-from postroom.agent.receiving import Receiver
-from postroom.agent.routing import RoutingTable
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.messagebox.connection import connect
 from postroom.messagebox.throttling import PATIENCE, Pace, store_thresholds
 from tests.support.box import Box, interchange
@@ -64,8 +64,8 @@ def test_it_goes_on_as_soon_as_there_is_less(box: Box, slept: list[float]) -> No
 def test_an_interchange_of_many_transactions_is_paced_between_them(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     box.add_port("Everything", "exists(Region)")
     location = box.add_location()
-    monkeypatch.setattr("postroom.agent.chunks.CHUNK_ROWS", 10)
-    monkeypatch.setattr("postroom.agent.receiving.CHUNK_ROWS", 10)
+    monkeypatch.setattr("postroom.agent.receiving.chunks.CHUNK_ROWS", 10)
+    monkeypatch.setattr("postroom.agent.receiving.receiver.CHUNK_ROWS", 10)
     published: list[int] = []
     with connect(box.url, user=box.host().role_name) as connection:
         body = b"\n".join(b'{"region": "EU"}' for _ in range(35))

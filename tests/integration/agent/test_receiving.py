@@ -10,11 +10,12 @@ from decimal import Decimal
 import pytest
 
 from postroom import pipelines
-from postroom.agent import chunks, receiving
-from postroom.agent.interchange import Interchange
 from postroom.agent.receipts import read_progress
-from postroom.agent.receiving import Receiver
-from postroom.agent.routing import RoutingTable
+from postroom.agent.receiving import chunks
+from postroom.agent.receiving import receiver as receiving
+from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.message import Bytes, Context, FileSlice
 from postroom.messagebox.connection import connect
 from postroom.operations.ports import send_ports

@@ -10,9 +10,9 @@ import uuid
 import pytest
 
 from postroom import pipelines
-from postroom.agent.interchange import Interchange
-from postroom.agent.receiving import Receiver
-from postroom.agent.routing import RoutingTable
+from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Bytes
 from postroom.messagebox.check import check

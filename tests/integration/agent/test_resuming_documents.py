@@ -10,9 +10,9 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from postroom import pipelines
-from postroom.agent.interchange import Interchange
-from postroom.agent.receiving import Receiver
-from postroom.agent.routing import RoutingTable
+from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import AuthenticationFailure, PipelineFailure
 from postroom.message import Bytes, Message
 from postroom.messagebox.check import check

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.agent import routing
-from postroom.agent.routing import RoutingTable
+from postroom.agent.routing import table as routing
+from postroom.agent.routing.table import RoutingTable
 from postroom.messagebox.connection import Connection
 from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region

@@ -13,9 +13,9 @@ import pytest
 
 from postroom import pipelines
 from postroom.agent.receipts import Progress, read_progress
-from postroom.agent.receiving import Receiver
-from postroom.agent.routing import RoutingTable
-from postroom.agent.row_units import ReceivedRows, RowUnit, receive_rows
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.receiving.row_units import ReceivedRows, RowUnit, receive_rows
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure, StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, connect

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from postroom.agent.publishing import MessageAgent
-from postroom.agent.receiving import Receiver
-from postroom.agent.routing import RoutingTable
+from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PublishFailed, StateError
 from postroom.message import Message
 from postroom.messagebox.check import check

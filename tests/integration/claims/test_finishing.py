@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from postroom import pipelines
-from postroom.agent.receiving import Receiver
+from postroom.agent.receiving.receiver import Receiver
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, connect
 from postroom.spark.executor import drop_executor

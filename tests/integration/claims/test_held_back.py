@@ -39,8 +39,8 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long tasks waited; it takes no time. Chunks are small."""
     pauses: list[float] = []
     monkeypatch.setattr(executor, "Pace", partial(Pace, sleep=pauses.append))
-    monkeypatch.setattr("postroom.agent.chunks.CHUNK_ROWS", 10)
-    monkeypatch.setattr("postroom.agent.receiving.CHUNK_ROWS", 10)
+    monkeypatch.setattr("postroom.agent.receiving.chunks.CHUNK_ROWS", 10)
+    monkeypatch.setattr("postroom.agent.receiving.receiver.CHUNK_ROWS", 10)
     return pauses
 
 

@@ -146,8 +146,8 @@ def open_street(box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
         return lambda: not streets[-1].held_back
 
     monkeypatch.setattr(executor, "Pace", pace)
-    monkeypatch.setattr("postroom.agent.chunks.CHUNK_ROWS", CHUNK)
-    monkeypatch.setattr("postroom.agent.receiving.CHUNK_ROWS", CHUNK)
+    monkeypatch.setattr("postroom.agent.receiving.chunks.CHUNK_ROWS", CHUNK)
+    monkeypatch.setattr("postroom.agent.receiving.receiver.CHUNK_ROWS", CHUNK)
 
     def open_one(settle: float = 1.0) -> Street:
         name = f"street{next(numbers)}"

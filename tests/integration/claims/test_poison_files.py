@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from postroom.agent.receiving import Receiver
+from postroom.agent.receiving.receiver import Receiver
 from postroom.errors import MessageBoxUnavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.intake import claim as claims

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from postroom.adapters import SparkSink
-from postroom.agent.routing import RoutingTable
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import StateError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.running_locations import LocationReport

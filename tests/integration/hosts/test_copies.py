@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from postroom import Application, Property, adapters
-from postroom.agent.publishing import MessageAgent
+from postroom.agent.direct.message_agent import MessageAgent
 from postroom.hosts import HostInstance
 from postroom.message import Message
 from postroom.messagebox.configuration import host_named

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from postroom import pipelines
-from postroom.agent.interchange import Interchange
+from postroom.agent.direct.message_agent import MessageAgent
 from postroom.agent.originator import GUEST
-from postroom.agent.publishing import MessageAgent
-from postroom.agent.receiving import Receiver
-from postroom.agent.routing import RoutingTable
+from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import NotAllowed
 from postroom.message import Bytes, Context, Message
 from postroom.messagebox.check import check

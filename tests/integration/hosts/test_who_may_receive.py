@@ -6,9 +6,9 @@ import uuid
 
 import pytest
 
-from postroom.agent.interchange import Interchange
-from postroom.agent.receiving import Receiver
-from postroom.agent.routing import RoutingTable
+from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PublishFailed
 from postroom.message import Bytes, Context, Message
 from postroom.messagebox.check import check

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from postroom.agent.receiving import Receiver
+from postroom.agent.receiving.receiver import Receiver
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import receive_locations

@@ -112,7 +112,7 @@ def test_instances_and_ports_that_want_the_same_message_all_get_it(
 def test_two_correlations_with_one_hash_are_told_apart(
     box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("postroom.agent.correlation.correlation_hash", lambda correlation: 42)
+    monkeypatch.setattr("postroom.agent.routing.correlation.correlation_hash", lambda correlation: 42)
     box.connection.execute(
         "CREATE OR REPLACE FUNCTION messagebox.correlation_hash(p_type_id integer, p_values text[]) RETURNS bigint"
         " LANGUAGE sql IMMUTABLE AS 'SELECT 42::bigint'"

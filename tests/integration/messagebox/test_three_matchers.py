@@ -12,8 +12,8 @@ import psycopg
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from postroom.agent.matcher import ProcedureMatcher
-from postroom.agent.routing import RoutingTable
+from postroom.agent.routing.matchers import ProcedureMatcher
+from postroom.agent.routing.table import RoutingTable
 from postroom.filters.columns import columns_of
 from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter

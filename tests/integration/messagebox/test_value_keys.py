@@ -8,7 +8,7 @@ import struct
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from postroom.agent.correlation import correlation_hash
+from postroom.agent.routing.correlation import correlation_hash
 from postroom.messagebox.stored_values import from_value_key, to_stored, value_key
 from postroom.values import Value, check_value, type_of
 from tests.support.box import Box

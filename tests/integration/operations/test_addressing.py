@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom.adapters.dynamic.definition import Dynamic
-from postroom.agent.publishing import MessageAgent
+from postroom.agent.direct.message_agent import MessageAgent
 from postroom.errors import NotFound
 from postroom.message import Context, Message
 from postroom.messagebox.connection import connect

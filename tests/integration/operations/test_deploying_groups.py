@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from postroom import Application, Property, adapters
-from postroom.agent.publishing import MessageAgent
-from postroom.agent.routing import RoutingTable
+from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.routing.table import RoutingTable
 from postroom.application import SendPortState
 from postroom.errors import DefinitionRefused, PublishFailed
 from postroom.message import Message

@@ -12,8 +12,8 @@ import pytest
 
 from postroom import Application, Property, Retry, adapters, pipelines
 from postroom.adapters import ReceiveAdapter
-from postroom.agent.publishing import MessageAgent
-from postroom.agent.routing import RoutingTable
+from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.routing.table import RoutingTable
 from postroom.application import SendPortState
 from postroom.errors import DefinitionRefused, PublishFailed
 from postroom.message import Context, Message

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from postroom.agent.contexts import stored_contexts
-from postroom.agent.reports import snapshot
+from postroom.agent.receiving.contexts import snapshot, stored_contexts
 from postroom.message import Context
 from postroom.properties import DistinguishedField, Property
 from postroom.system_properties import BTS

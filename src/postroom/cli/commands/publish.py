@@ -49,7 +49,7 @@ def publish(
     import sys
     from mimetypes import guess_type
 
-    from postroom.agent.publishing import MessageAgent
+    from postroom.agent.direct.message_agent import MessageAgent
     from postroom.errors import PublishFailed
     from postroom.message import Body, Bytes, Message, Part
     from postroom.operations.hosts import publishing_host

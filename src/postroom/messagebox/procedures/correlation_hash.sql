@@ -1,5 +1,5 @@
 -- The hash that an instance subscription is found by: of its correlation type and of its values, as value keys in the
--- order of the type's property ids. Publishers with an index in memory compute the same (agent/correlation.py). Values are
+-- order of the type's property ids. Publishers with an index in memory compute the same (agent/routing/correlation.py). Values are
 -- compared after the hash, so that two that share one are no harm.
 CREATE OR REPLACE FUNCTION messagebox.correlation_hash(p_type_id integer, p_values text[]) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$

@@ -14,15 +14,15 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
-from postroom.agent.authentication import authenticate, authentication_failure, has_originator
-from postroom.agent.chunks import read_chunks
-from postroom.agent.documents import value_columns
 from postroom.agent.error_reports import Failure, type_in
-from postroom.agent.interchange import Interchange, stamp
-from postroom.agent.matching import routing_failure
 from postroom.agent.originator import Login
 from postroom.agent.receipts import Progress
-from postroom.agent.reports import snapshot
+from postroom.agent.receiving.authentication import authenticate, authentication_failure, has_originator
+from postroom.agent.receiving.chunks import read_chunks
+from postroom.agent.receiving.contexts import snapshot
+from postroom.agent.receiving.documents import value_columns
+from postroom.agent.receiving.interchange import Interchange, stamp
+from postroom.agent.routing.matching import routing_failure
 from postroom.clock import system_clock
 from postroom.errors import DefinitionError, MessageFailure, NotFound
 from postroom.maps.inbound import taken_up_by

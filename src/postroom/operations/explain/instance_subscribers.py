@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from postroom.agent.correlation import Correlation, correlations_in, find_waiting, read_waiting
-from postroom.agent.routing import RoutingTable, read_property_lists
+from postroom.agent.routing.correlation import Correlation, correlations_in, find_waiting, read_waiting
+from postroom.agent.routing.table import RoutingTable, read_property_lists
 from postroom.filters.authorisation import NOTHING_TO_SHOW
 from postroom.message import Context
 from postroom.messagebox.configuration import application_properties, hosts

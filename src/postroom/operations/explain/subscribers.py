@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
-from postroom.agent.routing import read_filters
+from postroom.agent.routing.table import read_filters
 from postroom.errors import NotFound
 from postroom.filters.authorisation import NOTHING_TO_SHOW, ApplicationProperties
 from postroom.filters.expression import Filter, Group

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from postroom.agent.interchange import Interchange
-from postroom.agent.suspended_documents import resumed_interchange
+from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.receiving.suspended_documents import resumed_interchange
 from postroom.errors import PipelineFailure
 from postroom.message import Body, Context, Message, Part
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations

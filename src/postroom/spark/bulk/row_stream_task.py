@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from postroom.agent.identity import unit_for_partition
 from postroom.agent.receipts import read_progress
-from postroom.agent.receiving import Received
-from postroom.agent.row_units import RowUnit, receive_rows
+from postroom.agent.receiving.receiver import Received
+from postroom.agent.receiving.row_units import RowUnit, receive_rows
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.throttling import Pace

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from postroom.adapters import File
-from postroom.agent.interchange import Interchange
 from postroom.agent.receipts import read_progress
+from postroom.agent.receiving.interchange import Interchange
 from postroom.message import Context, FileSlice
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation

@@ -21,12 +21,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 
+from postroom.agent.direct.message_batch import MessageBatch, Published, UnroutableMessages
 from postroom.agent.identity import unit_for_key
-from postroom.agent.matcher import IndexMatcher, Matcher, ProcedureMatcher
-from postroom.agent.message_batch import MessageBatch, Published, UnroutableMessages
 from postroom.agent.publish import Publisher
 from postroom.agent.reports import publish_reports
-from postroom.agent.routing import RoutingTable
+from postroom.agent.routing.matchers import IndexMatcher, Matcher, ProcedureMatcher
+from postroom.agent.routing.table import RoutingTable
 from postroom.message import Message
 from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connection

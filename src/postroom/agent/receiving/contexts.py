@@ -88,6 +88,14 @@ def _text(value: Value) -> str:
     return json.dumps(value_to_json(value), ensure_ascii=False)
 
 
-def plain_decimal(value: Decimal) -> Decimal:
-    """Without the trailing zeros that an Arrow column of fixed scale adds, and never in exponent form."""
-    return Decimal(plain_text(value))
+def snapshot(shared: Context, columns: Mapping[str, pa.Array], row: int) -> Context:
+    """The context of one row of a batch, promoted flags and all."""
+    # A Decimal without the trailing zeros that an Arrow column of fixed scale adds.
+    own = {key: column[row].as_py() for key, column in columns.items()}
+    values = {key: Decimal(plain_text(value)) if isinstance(value, Decimal) else value for key, value in own.items()}
+    there = {key: value for key, value in values.items() if value is not None}
+    return Context(
+        {**shared.promoted, **{key: value for key, value in there.items() if not is_distinguished(key)}},
+        {**shared.written, **{key: value for key, value in there.items() if is_distinguished(key)}},
+        shared.predicates,
+    )

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from postroom.agent.chunks import Chunk
 from postroom.agent.originator import ANONYMOUS, GUEST, Login
+from postroom.agent.receiving.chunks import Chunk
 from postroom.errors import AuthenticationFailure
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines.disassembled import Decoded

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from postroom.agent.routing import RoutingTable, Subscriber
+from postroom.agent.routing.table import RoutingTable, Subscriber
 from postroom.filters.columns import Columns, value_type_of_column
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.messagebox.connection import Connection

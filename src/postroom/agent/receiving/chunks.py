@@ -13,9 +13,9 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.agent.interchange import Interchange
 from postroom.agent.receipts import Progress, Receipt
-from postroom.agent.unexpected_errors import translate_unexpected
+from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.receiving.unexpected_errors import translate_unexpected
 from postroom.errors import MessageFailure, PipelineFailure
 from postroom.message import Body, Context
 from postroom.pipelines.disassembled import BadDocument, Decoded, Disassembled

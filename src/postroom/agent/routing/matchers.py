@@ -14,9 +14,9 @@ from typing import Protocol
 
 import numpy as np
 
-from postroom.agent.matching import MatchResult, find_convoys, match_batch
 from postroom.agent.originator import Login, read_login
-from postroom.agent.routing import RoutingTable, Subscriber, read_property_lists
+from postroom.agent.routing.matching import MatchResult, find_convoys, match_batch
+from postroom.agent.routing.table import RoutingTable, Subscriber, read_property_lists
 from postroom.filters.authorisation import comparable_text
 from postroom.filters.columns import Columns, columns_of
 from postroom.message import Message

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from postroom.agent.chunks import Chunk
 from postroom.agent.identity import NUMBER_BITS, Kind, derive_id, unit_for_chunk
-from postroom.agent.interchange import stamp
 from postroom.agent.originator import Login, resolve_originator, resolve_originator_columns
-from postroom.agent.reports import snapshot
+from postroom.agent.receiving.chunks import Chunk
+from postroom.agent.receiving.contexts import snapshot
+from postroom.agent.receiving.interchange import stamp
 from postroom.filters.columns import Columns
 from postroom.message import BODY_NAME, MAX_PARTS, Body, Bytes, Context, Part
 from postroom.messagebox.configuration import ReceiveLocation

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from postroom.agent.convoys import Convoy
-from postroom.agent.correlation import complete_values, correlations_in, find_waiting, value_keys_of
-from postroom.agent.routing import RoutingTable, Subscriber
+from postroom.agent.routing.convoys import Convoy
+from postroom.agent.routing.correlation import complete_values, correlations_in, find_waiting, value_keys_of
+from postroom.agent.routing.table import RoutingTable, Subscriber
 from postroom.errors import RoutingFailure
 from postroom.filters.authorisation import NOTHING_TO_SHOW, MessagePredicate, may_receive
 from postroom.filters.columns import Columns

@@ -13,19 +13,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from postroom.agent.authentication import authenticate
-from postroom.agent.batch_failures import BatchFailures
-from postroom.agent.chunks import Chunk
-from postroom.agent.contexts import stored_contexts
-from postroom.agent.documents import Documents
 from postroom.agent.identity import Kind, Units, id_array
-from postroom.agent.matching import match_batch, routing_failure
 from postroom.agent.originator import batch_originators, stored_originator
 from postroom.agent.publish import PublishBatch, RoutingLock, lock_current
 from postroom.agent.receipts import take_receipts
+from postroom.agent.receiving.authentication import authenticate
+from postroom.agent.receiving.chunks import Chunk
+from postroom.agent.receiving.contexts import stored_contexts
+from postroom.agent.receiving.document_failures import BatchFailures
+from postroom.agent.receiving.documents import Documents
 from postroom.agent.reports import Unroutable
 from postroom.agent.routes import Routes
-from postroom.agent.routing import RoutingTable
+from postroom.agent.routing.matching import match_batch, routing_failure
+from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageFailure, RoutingFailure
 from postroom.message import Part

@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from postroom.agent.documents import Documents
 from postroom.agent.error_reports import Failure, type_in
 from postroom.agent.identity import Kind, derive_id, unit_for_failure
-from postroom.agent.matching import match_batch
 from postroom.agent.originator import resolve_originator
 from postroom.agent.publish import RoutingLock
+from postroom.agent.receiving.documents import Documents
+from postroom.agent.receiving.suspended_documents import KeptAfter, suspended_context
 from postroom.agent.reports import RoutingFailureReport, write_suspensions
 from postroom.agent.routes import RoutedMessages
-from postroom.agent.routing import RoutingTable
-from postroom.agent.suspended_documents import KeptAfter, suspended_context
+from postroom.agent.routing.matching import match_batch
+from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock
 from postroom.errors import MessageFailure, RoutingFailure
 from postroom.filters.columns import columns_of

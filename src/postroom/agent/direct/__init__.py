@@ -1,0 +1,1 @@
+"""The direct lane: messages of a program, published at once."""

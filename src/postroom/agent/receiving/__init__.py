@@ -1,0 +1,1 @@
+"""The streaming lane: interchanges through the receive pipeline, published as documents."""

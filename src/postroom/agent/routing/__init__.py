@@ -1,0 +1,1 @@
+"""Who subscribes to a message: the index in memory, the MessageBox, correlation and convoys."""
