@@ -1,7 +1,6 @@
 """Postroom: an integration server. Spark is its data pipeline, PostgreSQL its MessageBox.
 
-The names below are what applications and programs import. Each is loaded when it is first asked for, so that importing
-the package costs nothing.
+Applications and programs import the names below. Each is loaded on first use, so importing the package is fast.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m postroom`: the command line, for where no script of that name is on the PATH."""
+"""`python -m postroom`: run the command line."""
 
 from __future__ import annotations
 

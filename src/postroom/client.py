@@ -1,4 +1,4 @@
-"""Publishing from Python, by anybody.
+"""The client: publish messages from any Python program.
 
     import postroom
 
@@ -6,8 +6,8 @@
         published = client.publish(b'{"region": "EU"}', promoted={Region: "EU"}, key="order-4711")
         published.message_id, published.subscribers             # UUID(...), ("Audit", "Europe")
 
-A publish is atomic. If nobody subscribes to one of its messages (or a value does not fit) nothing is published, and
-PublishFailed says for each message what was wrong with it. NotAllowed says that the login may not publish.
+A publish is atomic. If one of its messages has no subscriber or a wrong value, nothing is published, and PublishFailed
+has the reason for each message. NotAllowed means that the login may not publish.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from postroom.values import type_of
 
 _NAME = "postroom client"
 
-#: Values of properties, which may be given by their names.
+#: Values by property, or by the name of a property.
 Values = Mapping[Property, object] | Mapping[str, object]
 
 
 def connect(
     database: str | None = None, *, home: str | os.PathLike[str] | None = None, host: str | None = None
 ) -> Client:
-    """A client of the MessageBox at the URL ``database``, or without one, at that in POSTROOM_DATABASE; else of the
-    embedded one in the folder ``home`` (the current folder by default), whose server then runs as long as the client.
+    """Connect to a MessageBox: the one at the URL ``database``, or at the URL in POSTROOM_DATABASE, or the embedded one
+    in the folder ``home`` (by default the current folder). The embedded server runs at least as long as the client.
 
-    ``host`` is the host on whose behalf messages are published: where they are suspended, if they ask for that. The
-    default host by default.
+    Messages are published on behalf of ``host``, by default the default host. They are suspended there if they ask to
+    be suspended.
     """
     url = database or os.environ.get("POSTROOM_DATABASE") or None
     if url is not None:
@@ -56,8 +56,8 @@ def connect(
     if not folder.exists():
         raise NotFound(
             f"There is no MessageBox in {Path(home or '.').absolute()}.",
-            why="Neither a database nor POSTROOM_DATABASE is given, and no embedded one was ever started there.",
-            hint="Pass database= or home=, or make one: postroom apply APP --home DIR, or postroom up APP --home DIR",
+            why="Neither database= nor POSTROOM_DATABASE is set, and there is no embedded MessageBox in this folder.",
+            hint="Pass database= or home=, or create one: postroom apply APP --home DIR, or postroom up APP --home DIR",
         )
     server = EmbeddedServer(folder)
     server.start()
@@ -71,8 +71,8 @@ def connect(
 class Client:
     """Publishes over one connection, with an index of the subscriptions in memory.
 
-    Threads may share a client: their publishes come one after another. For more at a time, connect several. A client
-    does not survive a fork.
+    Threads may share a client, which publishes for one of them at a time. Connect several clients to publish in
+    parallel. A client cannot be used after a fork.
     """
 
     def __init__(self, url: str, *, host: str | None = None, server: EmbeddedServer | None = None) -> None:
@@ -102,19 +102,18 @@ class Client:
         to: str | None = None,
         key: str | None = None,
     ) -> Published:
-        """Publishes one message and says who receives it.
+        """Publish one message and return its subscribers.
 
-        Only ``promoted`` properties take part in routing; ``written`` ones are carried along. Only hosts whose
-        application properties equal all ``predicates`` receive it. A deployed property may be given by its name
-        (``{"Orders.Region": "EU"}``). A whole Message has all of that already. ``to`` is the name of a send port or a
-        send port group that gets the message, besides everybody whose filter it meets. See ``publish_many`` for
-        ``key``.
+        Only ``promoted`` properties take part in routing, ``written`` ones do not. Only hosts whose application
+        properties equal all ``predicates`` receive the message. A deployed property may be given by its name
+        (``{"Orders.Region": "EU"}``). A Message has all of these already. ``to`` names a send port or a send port group
+        that receives the message in addition to its subscribers. For ``key`` see ``publish_many``.
         """
         if isinstance(body, Message):
             if promoted or written or predicates or parts:
                 raise BadValue(
-                    "A message that is published whole has its properties already, and its parts.",
-                    hint="Give them to Message.of(...), or pass the body instead of the message.",
+                    "A Message already has its properties and parts.",
+                    hint="Pass them to Message.of(...), or pass the body instead of the message.",
                 )
             message = body
         else:
@@ -132,18 +131,17 @@ class Client:
         return published
 
     def directed_to(self, name: str, context: Context | None = None) -> Context:
-        """The context with the properties that direct a message to the send port or send port group of that name."""
-        with self._opened():
+        """Return the context with the properties that direct a message to the send port or send port group ``name``."""
+        with self._open_connection():
             return directed_to(self._connection, name, Context() if context is None else context)
 
     def publish_many(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
-        """Publishes all of these messages or none of them.
+        """Publish all of these messages or none of them.
 
-        ``key`` names this publish. Under the same key nothing is published twice as long as receipts are kept (days):
-        the second time gives the first answer. So a publish whose answer was lost can be repeated, and after a lost
-        connection is repeated here, once. Without a key, Unavailable says that nobody knows whether it happened.
-        """
-        with self._opened():
+        ``key`` is an idempotency key. As long as receipts are kept (days), a second publish under the same key
+        publishes nothing and returns the first result. After a lost connection the client repeats the publish once.
+        Without a key it raises Unavailable instead, because the messages may or may not have been published."""
+        with self._open_connection():
             try:
                 return self._publish(messages, key)
             except MessageBoxUnavailable as error:
@@ -151,15 +149,15 @@ class Client:
                     raise
                 if key is None:
                     raise Unavailable(
-                        "The connection was lost while messages were published; they may or may not have been.",
+                        "The connection was lost during a publish. The messages may or may not have been published.",
                         why=error.why,
-                        hint="Give each publish a key= of its own: then it can be repeated without harm.",
+                        hint="Give each publish its own key=. Then it can be repeated safely.",
                     ) from error
                 self._reconnect()
                 return self._publish(messages, key)
 
     def close(self) -> None:
-        """Gives up the connection, and the share in the embedded server; may be called again."""
+        """Close the connection and release the embedded server. May be called again."""
         with self._lock:
             self._closed = True
             self._connection.close()
@@ -167,7 +165,7 @@ class Client:
                 self._server.stop()
 
     @contextmanager
-    def _opened(self) -> Iterator[None]:
+    def _open_connection(self) -> Iterator[None]:
         with self._lock:
             if self._closed:
                 raise StateError("The client is closed.", hint="Connect again.")
@@ -176,7 +174,7 @@ class Client:
             yield
 
     def _publish(self, messages: Sequence[Message], key: str | None) -> list[Published]:
-        # A property that nobody knows is a slip of the pen: no filter can name it, and no host show it.
+        # An unknown property is a typing error: no filter can name it, and no host can have it.
         unknown = [
             Property.from_key(name, type_of(value))
             for message in messages
@@ -184,20 +182,20 @@ class Client:
             if name not in self._known
         ]
         for prop in unknown:
-            self._property_named(prop.dotted)
+            self._find_property(prop.dotted)
         return self._agent.publish(messages, key=key)
 
     def _by_name(self, values: Values | None) -> dict[Property, object]:
-        """With the properties that the names mean."""
+        """Replace names of properties with the properties."""
         named = {prop for prop in values or {} if isinstance(prop, str)}
         if not named:
             return cast(dict[Property, object], values or {})
-        with self._opened():
-            meant = {name: self._property_named(name) for name in named}
+        with self._open_connection():
+            meant = {name: self._find_property(name) for name in named}
         return {meant[prop] if isinstance(prop, str) else prop: value for prop, value in (values or {}).items()}
 
-    def _property_named(self, name: str) -> Property:
-        """A deployed property; what was deployed since the last look is known, too."""
+    def _find_property(self, name: str) -> Property:
+        """Return a deployed property. Read the deployed properties again if it is not known yet."""
         try:
             return property_named(name, self._known.values())
         except NotFound:
@@ -206,14 +204,14 @@ class Client:
             except MessageBoxUnavailable:
                 if not self._connection.closed:
                     raise
-                self._reconnect()  # reading does no harm
+                self._reconnect()  # reading can be repeated
                 deployed = deployed_properties(self._connection)
             self._known = {prop.key: prop for prop in deployed}
             return property_named(name, self._known.values())
 
     def _reconnect(self) -> None:
         if self._server is not None:
-            self._server.start()  # it may have crashed, with everybody else's connection
+            self._server.start()  # it may have crashed
         self._connection = open_messagebox(self._url, application_name=_NAME)
         self._agent = MessageAgent(self._connection, self._host, self._routing)
 

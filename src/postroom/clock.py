@@ -1,4 +1,4 @@
-"""The one place that asks what time it is."""
+"""The system clock. No other module reads the time of day."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ Clock = Callable[[], datetime]
 
 
 def system_clock() -> datetime:
-    """The present instant, aware and in UTC."""
+    """Return the current time, in UTC."""
     return datetime.now(UTC)

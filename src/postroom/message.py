@@ -1,4 +1,4 @@
-"""Messages: a typed context and named parts, immutable from the moment they exist.
+"""Messages: a typed context and named parts. Messages are immutable.
 
 message = Message.of(b'{"region": "EU"}', promoted={Region: "EU"})
 changed = message.with_context(message.context.promote(Region, "US"))    # another message, with another id
@@ -22,28 +22,28 @@ from postroom.properties import Property
 from postroom.regular_files import open_regular_file
 from postroom.values import Value, ValueType, check_value, type_of, value_from_json, value_to_json
 
-#: A body above this size is stored in fragments of this size and never held in one piece.
+#: A larger body is stored in fragments of this size and is never in memory as a whole.
 FRAGMENT_SIZE = 102_400
 
-#: How many parts a received message may have.
+#: The maximum number of parts of a received message.
 MAX_PARTS = 1_000
 
-#: How much of a streamed body is in memory at a time.
+#: The number of bytes of a streamed body that are in memory at a time.
 CHUNK_SIZE = 1 << 20
 
 
-#: What the body part of a message is called, unless it has a name of its own.
+#: The default name of the body part.
 BODY_NAME = "body"
 
 
 class Body(Protocol):
-    """The content of a part: bytes that may be too many to hold at once."""
+    """The content of a part. It may be too large for memory."""
 
     @property
     def size(self) -> int: ...
 
     def chunks(self) -> Iterator[bytes]:
-        """The content from its start, a piece at a time; may be asked for again."""
+        """Yield the content in pieces. Every call starts from the beginning."""
         ...
 
 
@@ -69,7 +69,7 @@ class FileSlice:
     offset: int = 0
     length: int
     inode: int | None = None
-    """The inode number that the file must have, and then it must be a regular file; None if any file will do."""
+    """The inode number of the regular file that is expected. None accepts any file."""
 
     @property
     def size(self) -> int:
@@ -92,7 +92,7 @@ class FileSlice:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One named part. The engine never looks into its content."""
+    """One named part. The engine does not interpret its content."""
 
     name: str = BODY_NAME
     body: Body
@@ -113,10 +113,10 @@ class Part:
 class Context(Mapping[Comparable, Value]):
     """The typed properties of a message, each written or promoted.
 
-    Immutable: ``write`` and ``promote`` return another context. Only promoted properties take part in routing.
-    Reading a property that is absent with ``get`` gives None; there are no nulls in a context.
+    A context is immutable: ``write`` and ``promote`` return a new one. Only promoted properties take part in routing.
+    ``get`` returns None for a missing property; a context has no nulls.
 
-    A context may carry message predicates: what a host has to show for itself before it may receive the message.
+    A context may have message predicates, which restrict the hosts that may receive the message.
     """
 
     __slots__ = ("_predicates", "_promoted", "_written")
@@ -133,30 +133,30 @@ class Context(Mapping[Comparable, Value]):
 
     @property
     def promoted(self) -> Mapping[str, Value]:
-        """The promoted values by property key; this is all that matching sees."""
+        """The promoted values by property key. Only these are matched with filters."""
         return self._promoted
 
     @property
     def written(self) -> Mapping[str, Value]:
-        """The values that are carried but invisible to routing, by property key."""
+        """The values that do not take part in routing, by property key."""
         return self._written
 
     @property
     def predicates(self) -> frozenset[MessagePredicate]:
-        """What a host must have among its application properties, all of it, to receive the message."""
+        """The application properties that a host must have, all of them, to receive the message."""
         return self._predicates
 
     def require(self, prop: Property, value: object) -> Context:
-        """With one more message predicate: only hosts whose application property ``prop`` equals ``value`` receive the
-        message. ``message.context.require(Thumbprint, "A909…")``"""
+        """Return a context with one more message predicate: only hosts whose application property ``prop`` equals
+        ``value`` receive the message. ``message.context.require(Thumbprint, "A909…")``"""
         _must_be_property(prop)
         checked = prop.check(value)
         if checked == "":
-            raise BadValue(f"{prop.dotted}: an empty text is nothing that a host could show.", hint="Leave it out.")
+            raise BadValue(f"{prop.dotted}: the value of a message predicate is empty.", hint="Leave it out.")
         return Context(self._promoted, self._written, {*self._predicates, (prop.key, checked)})
 
     def promote(self, prop: Property, value: object) -> Context:
-        """With ``prop`` promoted to ``value``; None removes the property."""
+        """Return a context in which ``prop`` is promoted with ``value``. None removes the property."""
         _must_be_property(prop)
         if value is None:
             return self._without(prop.key)
@@ -165,7 +165,7 @@ class Context(Mapping[Comparable, Value]):
         return Context({**rest._promoted, prop.key: checked}, rest._written, rest._predicates)
 
     def write(self, prop: Property, value: object) -> Context:
-        """With ``prop`` written (and no longer promoted); None removes the property."""
+        """Return a context in which ``prop`` is written, and not promoted. None removes the property."""
         _must_be_property(prop)
         if value is None:
             return self._without(prop.key)
@@ -174,7 +174,7 @@ class Context(Mapping[Comparable, Value]):
         return Context(rest._promoted, {**rest._written, prop.key: checked}, rest._predicates)
 
     def demote_all(self) -> Context:
-        """With every promoted property merely written: still readable, no longer routable."""
+        """Return a context in which every property is written and none is promoted."""
         return Context({}, {**self._written, **self._promoted}, self._predicates)
 
     def is_promoted(self, prop: Comparable) -> bool:
@@ -218,7 +218,7 @@ class Context(Mapping[Comparable, Value]):
         return f"Context(promoted={dict(self._promoted)!r}, written={dict(self._written)!r}{required})"
 
     def to_json(self) -> str:
-        """The stored form: ``{"promoted": {key: value}, "written": {key: value}}``, and with message predicates
+        """Return the stored form: ``{"promoted": {key: value}, "written": {key: value}}``, and with message predicates
         ``"predicates": [[key, value]]``."""
         stored: dict[str, object] = {
             "promoted": {key: value_to_json(value) for key, value in self._promoted.items()},
@@ -230,7 +230,7 @@ class Context(Mapping[Comparable, Value]):
 
     @classmethod
     def from_json(cls, stored: str | bytes | Mapping[str, Any]) -> Context:
-        """The inverse of ``to_json``; takes the text or the object that PostgreSQL's driver made of it."""
+        """The inverse of ``to_json``. Accepts the text, or the object that PostgreSQL's driver decoded."""
         decoded = json.loads(stored) if isinstance(stored, str | bytes) else stored
         return cls(
             {key: value_from_json(value) for key, value in decoded.get("promoted", {}).items()},
@@ -240,7 +240,7 @@ class Context(Mapping[Comparable, Value]):
 
 
 def predicates_to_json(predicates: Iterable[MessagePredicate]) -> list[list[object]]:
-    """Message predicates as they are stored, in an order of their own."""
+    """Return the stored form of message predicates, sorted."""
     return sorted(([key, value_to_json(value)] for key, value in predicates), key=str)
 
 
@@ -254,7 +254,7 @@ def _must_be_property(prop: object) -> None:
         raise BadValue(f"{prop!r} is not a property.", hint='Pass a Property, such as Property("Orders.Region", str).')
 
 
-def stored_message(
+def create_stored_message(
     message_id: uuid.UUID,
     context: Context,
     part_id: uuid.UUID,
@@ -263,10 +263,10 @@ def stored_message(
     content_type: str,
     charset: str | None,
 ) -> Message:
-    """A message of one part, from values that were checked before they were stored.
+    """Create a message of one part from values that were checked before they were stored.
 
-    Made for every message that a host hands over: frozen dataclasses set their fields one by one, which takes longer
-    than all the rest.
+    It runs for every delivered message and bypasses the constructors: a frozen dataclass sets its fields one by one,
+    which takes longer than the rest of the delivery.
     """
     part = object.__new__(Part)
     object.__setattr__(
@@ -284,7 +284,7 @@ def stored_message(
 
 
 def _content(body: object) -> Body:
-    """What a caller gave as a body; everything else than bytes and bodies is a mistake that is made often."""
+    """Convert a caller's argument to a body. Raise BadValue for anything but bytes and bodies."""
     match body:
         case bytes():
             return Bytes(body)
@@ -301,7 +301,7 @@ def _content(body: object) -> Body:
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """A context and 0 to n parts. If there are parts, exactly one of them is the body part."""
+    """A context and any number of parts. If there are parts, exactly one of them is the body part."""
 
     context: Context = field(default_factory=Context)
     parts: tuple[Part, ...] = ()
@@ -315,8 +315,9 @@ class Message:
         if self.parts and self.body_part_name is None:
             object.__setattr__(self, "body_part_name", names[0])
         if self.body_part_name is not None and self.body_part_name not in names:
-            there = ", ".join(names) or "none"
-            raise BadValue(f"The body part {self.body_part_name!r} is not among the parts: {there}.")
+            raise BadValue(
+                f"The body part {self.body_part_name!r} is not one of the parts: {', '.join(names) or 'none'}."
+            )
 
     @classmethod
     def of(
@@ -329,8 +330,8 @@ class Message:
         parts: Iterable[Part] = (),
         content_type: str = "application/octet-stream",
     ) -> Message:
-        """A new message: ``Message.of(b"...", promoted={Region: "EU"})``; ``parts`` follow the body. ``predicates`` are
-        what hosts must show to receive it (``Context.require``)."""
+        """Create a message: ``Message.of(b"...", promoted={Region: "EU"})``. ``parts`` follow the body. For
+        ``predicates`` see ``Context.require``."""
         context = Context()
         for prop, value in (predicates or {}).items():
             context = context.require(prop, value)
@@ -349,11 +350,11 @@ class Message:
 
     @property
     def data(self) -> bytes:
-        """The whole content of the body part, in memory; nothing for a message without parts."""
+        """The whole content of the body part, in memory. Empty for a message without parts."""
         return b"" if self.body is None else self.body.data
 
     def with_body(self, body: bytes | Body) -> Message:
-        """Another message that has this content in its body part, and everything else as here."""
+        """Return a new message with this content in its body part and everything else unchanged."""
         content = _content(body)
         if self.body is None:
             return Message(context=self.context, parts=(Part(body=content), *self.parts))
@@ -364,6 +365,6 @@ class Message:
         return Message(context=self.context, parts=parts, body_part_name=self.body_part_name)
 
     def with_context(self, context: Context) -> Message:
-        """Another message, with an id of its own; its parts have the same content, and ids of their own too."""
+        """Return a new message with this context and the same content. The message and its parts have new ids."""
         parts = tuple(replace(part, part_id=uuid.uuid4()) for part in self.parts)
         return Message(context=context, parts=parts, body_part_name=self.body_part_name)

@@ -1,4 +1,4 @@
-"""The namespaces that BizTalk's own properties live in, and the short forms that people write for them."""
+"""The namespaces of BizTalk's own properties, and their short forms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ERROR_REPORT_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2005/error-report
 SUSPENDED_NAMESPACE = "Postroom.Suspended"
 DISTINGUISHED_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2003/btsDistinguishedFields"
 
-#: Short forms that stand for one of BizTalk's own namespaces. Any other short form is the namespace itself.
+#: The short forms of BizTalk's own namespaces. Any other namespace has no short form.
 PREFIXES = {
     "BTS": SYSTEM_NAMESPACE,
     "FILE": FILE_NAMESPACE,
@@ -21,21 +21,22 @@ _SHORT = {namespace: prefix for prefix, namespace in PREFIXES.items()}
 
 
 def dotted_name(namespace: str, name: str) -> str:
-    """How people write a property: ``BTS.MessageType``, ``Orders.Region``."""
+    """Return the dotted name of a property: ``BTS.MessageType``, ``Orders.Region``."""
     return f"{_SHORT.get(namespace, namespace)}.{name}"
 
 
 def property_key(namespace: str, name: str) -> str:
-    """How a property is stored, in every context and many times over, so with the short form: ``BTS#MessageType``."""
+    """Return the stored key of a property: ``BTS#MessageType``. It has the short form because every context repeats
+    it."""
     return f"{_SHORT.get(namespace, namespace)}#{name}"
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """Namespace and name of a stored key."""
+    """Return namespace and name of a stored key."""
     short, _, name = key.rpartition("#")
     return PREFIXES.get(short, short), name
 
 
 def is_distinguished(key: str) -> bool:
-    """Whether a stored key is that of a distinguished field, which is written and never promoted."""
+    """Return True if a stored key belongs to a distinguished field."""
     return key.startswith(f"{DISTINGUISHED_NAMESPACE}#")

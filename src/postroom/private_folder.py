@@ -1,7 +1,7 @@
-"""A short folder that belongs to one user alone.
+"""A folder with a short path that only one user can access.
 
-Sockets need one, because the address of a unix socket has room for about a hundred bytes, and so do files that are
-executed or trusted later: nobody else may be able to put something else in their place.
+Unix sockets need a short path: an address has about a hundred bytes. Files that are executed or trusted later need a
+folder in which no other user can replace them.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 
 from postroom.errors import Unavailable
 
-# Not tempfile.gettempdir(): TMPDIR may be long, or closed to the account that PostgreSQL runs as. It is also where
-# PostgreSQL itself puts its socket by default.
+# Not tempfile.gettempdir(): TMPDIR may be long, or not accessible to the account that PostgreSQL runs as. /tmp is also
+# PostgreSQL's own default for its socket.
 PARENT = Path("/tmp")
 
 
 def private_folder(name: str, *, uid: int | None = None, gid: int = -1) -> Path:
-    """The folder of that name of the user `uid` (the present one by default), made with mode 0700 if it is not there.
+    """Return the private folder of that name of the user `uid`, by default the current one. Create it with mode 0700.
 
     >>> private_folder("java")          # /tmp/postroom-1000/java
     """
@@ -31,12 +31,12 @@ def private_folder(name: str, *, uid: int | None = None, gid: int = -1) -> Path:
         try:
             _make(folder, owner, gid)
         except FileNotFoundError:
-            continue  # another process found the home empty and removed it between the two steps
+            continue  # another process removed the empty parent between the two steps
         return folder
 
 
 def remove_private_folder(folder: Path) -> None:
-    """Take away an empty private folder, and the user's home of them with the last one."""
+    """Remove an empty private folder. Removing the user's last one also removes its parent."""
     with suppress(OSError):
         folder.rmdir()
         folder.parent.rmdir()
@@ -54,6 +54,6 @@ def _make(folder: Path, owner: int, gid: int) -> None:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or found.st_mode & 0o077:
         raise Unavailable(
             f"The folder {folder} cannot be used.",
-            why="It has to be a folder of this user that nobody else can enter, and it is not.",
-            hint=f"Remove {folder}, or find out who made it.",
+            why="It must be a folder that belongs to this user and that no other user can access.",
+            hint=f"Remove {folder}, or find out who created it.",
         )

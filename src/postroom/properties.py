@@ -3,9 +3,9 @@
     Region = Property("Orders.Region", str)
     Region == "EU"                              # a filter
 
-A property is identified by namespace and name. The dotted form that people write is the namespace's short form, a
-dot, and the name: ``Orders.Region`` is *Region* in the namespace *Orders*; ``BTS.ReceivePortName`` is
-*ReceivePortName* in BizTalk's system namespace.
+A property is identified by namespace and name. Its dotted form is the short form of the namespace, a dot, and the name:
+``Orders.Region`` is *Region* in the namespace *Orders*, ``BTS.ReceivePortName`` is *ReceivePortName* in BizTalk's
+system namespace.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _DOTTED = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})+")
 
 
 class Property(Comparable):
-    """A property that messages can carry and filters can compare.
+    """A property that messages can have and filters can compare.
 
-    ``Property("Orders.Total", Decimal)``; with ``namespace=`` the first argument is the bare name. The values of a
-    ``sensitive`` one are routed by like any other, and never shown.
+    ``Property("Orders.Total", Decimal)``; with ``namespace=`` the first argument is the name alone. The values of a
+    ``sensitive`` property take part in routing and are never shown.
     """
 
     __slots__ = ("sensitive",)
@@ -45,21 +45,21 @@ class Property(Comparable):
             raise BadValue(f"{name!r} is not the name of a property.", hint="Use letters, digits and underscores.")
         elif not namespace or "#" in namespace:
             raise BadValue(f"{namespace!r} is not a namespace.", hint="A namespace is not empty and has no '#'.")
-        # A short form always means the namespace that it stands for, so that a key names one property.
+        # A short form always means its namespace, so that each property has exactly one key.
         namespace = PREFIXES.get(namespace, namespace)
         super().__init__(namespace=namespace, name=name, value_type=ValueType.of(type))
         self.sensitive = sensitive
 
     @classmethod
     def from_key(cls, key: str, value_type: ValueType, *, sensitive: bool = False) -> Property:
-        """The property for a stored key (``Orders#Region``)."""
+        """Return the property of a stored key (``Orders#Region``)."""
         namespace, name = split_key(key)
         if namespace == DISTINGUISHED_NAMESPACE:
             return DistinguishedField(name)
         return cls(name, value_type.python_type, namespace=namespace, sensitive=sensitive)
 
     def check(self, value: object, *, promoted: bool = True) -> Value:
-        """``value`` as this property may hold it, or BadValue that names the property."""
+        """Return ``value`` in the form that this property stores. Raise BadValue if it does not fit."""
         try:
             checked = self.canonical(check_value(self.value_type, value))
             return check_promoted(checked) if promoted else checked
@@ -71,7 +71,7 @@ class Property(Comparable):
 
 
 class DistinguishedField(Property):
-    """A field of the body by its path, carried in the context as text: written, never promoted (CTX-11).
+    """A distinguished field: a field of the body, stored in the context by its path. Written, never promoted (CTX-11).
 
     ``message.context.write(DistinguishedField("/order/note"), "as long as it likes")``
     """

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as an event that a process waits for."""
+"""Handle SIGTERM and SIGINT by setting an event."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from types import FrameType
 
 
 @contextmanager
-def stopped_by_signals(stopping: threading.Event) -> Iterator[None]:
-    """Inside, both signals set the event. Only in the main thread, which alone may handle signals."""
+def set_on_stop_signals(stopping: threading.Event) -> Iterator[None]:
+    """Within this context SIGTERM and SIGINT set the event. No effect outside the main thread, which handles
+    signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        # Not here: the main thread may be inside the event's own lock at this moment.
+        # In another thread, because the interrupted main thread may hold the event's lock.
         threading.Thread(target=stopping.set, daemon=True).start()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -1,4 +1,4 @@
-"""The values that a context can hold and a predicate can compare: six types, each with one exact domain.
+"""The values of contexts and predicates: six types, each with an exact domain.
 
 | type     | domain                                                              |
 |----------|---------------------------------------------------------------------|
@@ -7,11 +7,10 @@
 | Decimal  | exact and finite, at most 38 digits before and 38 after the point, 38 in all |
 | float    | finite                                                              |
 | bool     | true or false; never an int                                         |
-| datetime | aware; kept in UTC, in microseconds                                 |
+| datetime | aware; stored in UTC, in microseconds                               |
 
-Every matcher (the evaluator, the index, the SQL function) relies on these domains, so a value is checked here
-once, when it enters a context or a predicate, and never again.
-"""
+Every matcher (the evaluator, the index, the SQL function) relies on these domains. A value is checked here once, when
+it is put into a context or a predicate."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ DECIMAL_DIGITS = 38
 
 
 class ValueType(IntEnum):
-    """The type of a property. The numbers are stored in the MessageBox; they never change."""
+    """The type of a property. The numbers are stored in the MessageBox and never change."""
 
     STR = 1
     INT = 2
@@ -44,7 +43,7 @@ class ValueType(IntEnum):
 
     @classmethod
     def of(cls, python_type: type) -> ValueType:
-        """The value type for a Python type: ``ValueType.of(Decimal)``."""
+        """Return the value type of a Python type: ``ValueType.of(Decimal)``."""
         try:
             return _BY_PYTHON_TYPE[python_type]
         except KeyError:
@@ -70,7 +69,7 @@ _BY_PYTHON_TYPE = {python_type: value_type for value_type, python_type in _PYTHO
 
 
 def type_of(value: object) -> ValueType:
-    """The value type of a Python value (exact: a bool is not an int)."""
+    """Return the value type of a Python value. A bool is not an int."""
     try:
         return _BY_PYTHON_TYPE[type(value)]
     except KeyError:
@@ -78,13 +77,14 @@ def type_of(value: object) -> ValueType:
 
 
 def check_value(value_type: ValueType, value: object) -> Value:
-    """``value`` in canonical form, or BadValue. Never converts between types, with one exception that is exact:
-    an int (not a bool) is taken where a Decimal is wanted."""
+    """Return ``value`` in canonical form. Raise BadValue if it is outside the domain.
+
+    Types are not converted, with one exact exception: an int is accepted for a Decimal."""
     return _CHECKS[value_type](value)
 
 
 def check_promoted(value: Value) -> Value:
-    """A promoted string is at most 256 characters long (a written one may be of any length)."""
+    """Return the value. Raise BadValue for a string that is too long to be promoted; a written one has no limit."""
     if type(value) is str and len(value) > MAX_PROMOTED_LENGTH:
         raise BadValue(
             f"A promoted value may have at most {MAX_PROMOTED_LENGTH} characters, this one has {len(value)}.",
@@ -130,12 +130,12 @@ def _check_decimal(value: object) -> Value:
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     if len(digits) <= DECIMAL_DIGITS and -DECIMAL_DIGITS <= exponent <= 0:
-        return value  # as nearly all are
+        return value  # the common case
     zeros = next(i for i, digit in enumerate(reversed(digits)) if digit)
     count, trimmed = len(digits) - zeros, exponent + zeros
     if count > DECIMAL_DIGITS or trimmed < -DECIMAL_DIGITS or count + trimmed > DECIMAL_DIGITS:
         raise BadValue(f"{value} has more than {DECIMAL_DIGITS} digits.")
-    # Zeros beyond the last place that a stored number has would not fit there.
+    # Trailing zeros beyond the scale of a stored number must be removed.
     return value if exponent >= -DECIMAL_DIGITS else Decimal((sign, digits[:count], trimmed))
 
 
@@ -175,10 +175,10 @@ _CHECKS: dict[ValueType, Callable[[object], Value]] = {
 
 
 def value_from_text(value_type: ValueType, text: str, *, round_to_int: bool = False) -> Value:
-    """A value from its text: a CSV field, an XML element, a value in a text filter.
+    """Parse a value: a CSV field, an XML element, a value in a text filter.
 
-    ``round_to_int`` is for filter values only: decimal text for an int property rounds half away from
-    zero (9.5 becomes 10)."""
+    ``round_to_int`` is for filter values only: decimal text for an int property is rounded half away from zero (9.5
+    becomes 10)."""
     try:
         match value_type:
             case ValueType.STR:
@@ -194,10 +194,10 @@ def value_from_text(value_type: ValueType, text: str, *, round_to_int: bool = Fa
             case ValueType.DATETIME:
                 return check_value(value_type, _datetime_from_text(text.strip()))
     except (ValueError, KeyError, InvalidOperation, OverflowError):
-        raise BadValue(f"{text!r} is not {_IN_WORDS[value_type]}.") from None
+        raise BadValue(f"{text!r} is not {_DESCRIPTIONS[value_type]}.") from None
 
 
-_IN_WORDS = {
+_DESCRIPTIONS = {
     ValueType.STR: "text",
     ValueType.INT: "a whole number",
     ValueType.DECIMAL: "a decimal number",
@@ -234,7 +234,8 @@ def _datetime_from_text(text: str) -> datetime:
 
 
 def value_to_json(value: Value) -> Any:
-    """The value as plain JSON that tells its type: str, int and bool as themselves, the others in a one-key object."""
+    """Convert a value to JSON that preserves its type: str, int and bool as they are, others as an object of one
+    key."""
     kind = type(value)
     if kind is Decimal:
         return {"decimal": str(value)}
@@ -263,7 +264,7 @@ def value_from_json(encoded: Any) -> Value:
 
 
 def value_to_text(value: Value) -> str:
-    """The value as a person writes it in a text filter, without quotes."""
+    """Format a value as in a text filter, without quotes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):

@@ -74,7 +74,7 @@ def test_a_message_has_any_number_of_parts_and_one_body() -> None:
     assert message.body is message.parts[0]
     with pytest.raises(BadValue, match="same name"):
         Message.of(b"", parts=[Part(name="body", body=Bytes(b""))])
-    with pytest.raises(BadValue, match="not among the parts"):
+    with pytest.raises(BadValue, match="not one of the parts"):
         Message(parts=(Part(body=Bytes(b"")),), body_part_name="other")
     with pytest.raises(BadValue, match="NUL"):
         Part(name="a\0b", body=Bytes(b""))

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from postroom.stop_signals import stopped_by_signals
+from postroom.stop_signals import set_on_stop_signals
 from tests.support.waiting import PATIENCE
 
 
@@ -17,7 +17,7 @@ def test_a_signal_in_the_middle_of_waiting_does_not_stop_the_process_for_ever(nu
     stopping = threading.Event()
     before = signal.getsignal(number)
     lock = stopping._cond  # type: ignore[attr-defined]
-    with stopped_by_signals(stopping):
+    with set_on_stop_signals(stopping):
         with lock:
             signal.raise_signal(number)
         assert stopping.wait(PATIENCE)

@@ -9,7 +9,7 @@ from postroom.adapters import build
 from postroom.hosts.instance import HostInstance
 from postroom.hosts.messaging.send_ports import BuildAdapter
 from postroom.hosts.settings import HostSettings
-from postroom.stop_signals import stopped_by_signals
+from postroom.stop_signals import set_on_stop_signals
 
 
 def run_host(
@@ -36,6 +36,6 @@ def run_host(
         build_adapter=build_adapter,
         settings=settings,
     )
-    with stopped_by_signals(stopping), instance:
+    with set_on_stop_signals(stopping), instance:
         stopping.wait()
     return instance

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from postroom.errors import MessageGone
-from postroom.message import CHUNK_SIZE, FRAGMENT_SIZE, Body, Bytes, Message, Part, stored_message
+from postroom.message import CHUNK_SIZE, FRAGMENT_SIZE, Body, Bytes, Message, Part, create_stored_message
 from postroom.messagebox.queues import ClaimedMessage, StoredPart
 from postroom.messagebox.stored_context import StoredContext
 
@@ -67,7 +67,7 @@ def message_of(claimed: ClaimedMessage, reader: ClaimReader, added: Mapping[str,
         assert claimed.body_part_id is not None
         assert claimed.body_part_name is not None
         assert claimed.content_type is not None
-        return stored_message(
+        return create_stored_message(
             claimed.message_id,
             context,
             claimed.body_part_id,

@@ -21,7 +21,7 @@ from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.reasons import reason_of
 from postroom.spark.session import create_session, death_of, end_session, has_died
 from postroom.spark.settings import for_bulk, is_here
-from postroom.stop_signals import stopped_by_signals
+from postroom.stop_signals import set_on_stop_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +61,7 @@ def run_pipeline(
         locations = receive_locations(connection, host_id=host.host_id)
     if any(location.enabled and location.adapter_type.reads_rows for location in locations):
         settings = for_bulk(settings)
-    with stopped_by_signals(stopping):
+    with set_on_stop_signals(stopping):
         try:
             name = f"pipeline-{host.name.lower()}"
             with _session(home, stopping, master=master, name=name, settings=settings) as session:
