@@ -20,6 +20,7 @@ from postroom.errors import DefinitionError, NotFound, nearest
 from postroom.filters.authorisation import ApplicationProperties
 from postroom.maps.port_maps import PortMaps, load_maps
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
 from postroom.pipelines import ReceivePipeline, load_pipeline
 
 _T = TypeVar("_T")
@@ -253,13 +254,7 @@ def dequeuing(connection: Connection, service_class: ServiceClass) -> Dequeuing:
 def receive_locations(connection: Connection, *, host_id: int | None = None) -> list[ReceiveLocation]:
     """The receive locations, of one host or of all, by name; without their adapters' settings for who may not read
     those."""
-    rows = connection.execute(
-        f"SELECT l.id, l.name, p.id, p.name, l.host_id, {_adapter(connection, 'receive_locations')}, l.pipeline, l.uri,"
-        "       l.enabled, p.route_failures, p.authentication, l.maps, l.schedule"
-        "  FROM management.receive_locations l JOIN management.receive_ports p ON p.id = l.receive_port_id"
-        " WHERE l.host_id = coalesce(%s, l.host_id) ORDER BY l.name",
-        (host_id,),
-    )
+    rows = connection.execute(_with_adapter(connection, "receive_locations"), (host_id,))
     names = (
         *("location_id", "name", "port_id", "port_name", "host_id", "adapter_json", "pipeline_json", "uri"),
         *("enabled", "route_failures", "authentication", "maps_json"),
@@ -279,26 +274,20 @@ def read_schedule(stored: dict[str, Any] | None) -> Schedule | None:
     return None if stored is None else Schedule(**stored)
 
 
-def _adapter(connection: Connection, table: str) -> str:
-    """How to read the adapter of a port or location: whole, or for operators its kind alone."""
+def _with_adapter(connection: Connection, table: str) -> str:
+    """The statement that reads ports or locations with their adapters; for operators with the kind of each alone."""
     row = connection.execute(
         "SELECT has_column_privilege(%s::text, 'adapter', 'select')", (f"management.{table}",)
     ).fetchone()
-    return "adapter" if row is not None and row[0] else "jsonb_build_object('kind', adapter_kind)"
+    adapter = "adapter" if row is not None and row[0] else "jsonb_build_object('kind', adapter_kind)"
+    return statement(f"queries/read_{table}").replace("__ADAPTER__", adapter)
 
 
 def send_ports(
     connection: Connection, *, host_id: int | None = None, ids: Sequence[uuid.UUID] | None = None
 ) -> list[SendPort]:
     """The send ports, of one host or of all, by name; without their adapters' settings for who may not read those."""
-    rows = connection.execute(
-        f"SELECT id, name, host_id, transport_id, {_adapter(connection, 'send_ports')}, uri, filter, priority,"
-        "       retry_count, retry_interval, state,"
-        "       subscription_id, route_failures, description, maps"
-        "  FROM management.send_ports"
-        " WHERE host_id = coalesce(%s, host_id) AND (%s::uuid[] IS NULL OR id = ANY (%s)) ORDER BY name",
-        (host_id, ids, ids),
-    )
+    rows = connection.execute(_with_adapter(connection, "send_ports"), {"host_id": host_id, "ids": ids})
     names = (
         *("port_id", "name", "host_id", "transport_id", "adapter_json", "uri", "filter", "priority", "retry_count"),
         *("retry_interval", "state", "subscription_id", "route_failures", "description", "maps_json"),
@@ -311,16 +300,12 @@ def send_port_groups(connection: Connection, *, member: uuid.UUID | None = None)
     """The send port groups, all or those that a send port is a member of, by name."""
     members: defaultdict[uuid.UUID, list[GroupMember]] = defaultdict(list)
     for group_id, port_id, name, state, subscription_id in connection.execute(
-        "SELECT m.group_id, p.id, p.name, p.state, m.subscription_id"
-        "  FROM management.send_port_group_members m JOIN management.send_ports p ON p.id = m.port_id ORDER BY p.name"
+        statement("queries/read_send_port_group_members")
     ):
         members[group_id].append(
             GroupMember(port_id=port_id, port_name=name, port_state=PortState(state), subscription_id=subscription_id)
         )
-    rows = connection.execute(
-        "SELECT g.id, a.name, g.name, g.description, g.filter, g.state"
-        "  FROM management.send_port_groups g JOIN management.applications a ON a.id = g.application_id ORDER BY g.name"
-    )
+    rows = connection.execute(statement("queries/read_send_port_groups"))
     groups = [
         SendPortGroup(
             group_id=group_id,

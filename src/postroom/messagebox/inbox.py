@@ -23,10 +23,7 @@ from postroom.messagebox.statements import statement
 
 _FRAGMENTS_AT_A_TIME = max(1, CHUNK_SIZE // FRAGMENT_SIZE)
 
-_INSERT = (
-    "INSERT INTO inbox (interchange_id, location_id, context, size, body) VALUES (%s, %s, %s, %s, %b)"
-    " ON CONFLICT (interchange_id) DO NOTHING"
-)
+_INSERT = statement("queries/insert_into_inbox")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +76,7 @@ def hand_over(
 
 def is_known(connection: Connection, interchange_id: uuid.UUID) -> bool:
     """Whether an interchange is in the inbox, or was published in the days that receipts are kept for."""
-    found = connection.execute(
-        "SELECT 1 FROM inbox WHERE interchange_id = %s UNION ALL SELECT 1 FROM read_receipts(ARRAY[%s::uuid]) LIMIT 1",
-        (interchange_id, interchange_id),
-    ).fetchone()
+    found = connection.execute(statement("queries/find_interchange"), {"id": interchange_id}).fetchone()
     return found is not None
 
 
@@ -97,11 +91,7 @@ def give_numbers(connection: Connection, location_id: uuid.UUID, most: int) -> i
 
 def newest(connection: Connection, location_id: uuid.UUID, after: int, most: int | None) -> int:
     """The number that the next ``most`` rows after a number end with; ``after`` itself if there are none."""
-    found = connection.execute(
-        "SELECT max(number) FROM (SELECT number FROM inbox WHERE location_id = %s AND number > %s"
-        "                          ORDER BY number LIMIT %s) AS next",
-        (location_id, after, most),
-    ).fetchone()
+    found = connection.execute(statement("queries/last_inbox_number"), (location_id, after, most)).fetchone()
     assert found is not None
     return after if found[0] is None else int(found[0])
 
@@ -151,12 +141,7 @@ def give_back(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> N
 def record_attempt(connection: Connection, interchange_id: uuid.UUID) -> int:
     """Record that a task is about to process a row alone. Return the number of attempts since the last restart of
     PostgreSQL, or 0 if the row is done."""
-    row = connection.execute(
-        "UPDATE inbox"
-        "   SET attempts = CASE WHEN attempts_since = pg_postmaster_start_time() THEN attempts ELSE 0 END + 1,"
-        "       attempts_since = pg_postmaster_start_time() WHERE interchange_id = %s RETURNING attempts",
-        (interchange_id,),
-    ).fetchone()
+    row = connection.execute(statement("queries/record_inbox_attempt"), (interchange_id,)).fetchone()
     return 0 if row is None else int(row[0])
 
 
@@ -237,8 +222,7 @@ def _insert_fragments(connection: Connection, interchange_id: uuid.UUID, fragmen
     size = number = 0
     while some := list(islice(fragments, _FRAGMENTS_AT_A_TIME)):
         connection.execute(
-            "INSERT INTO inbox_fragments (interchange_id, number, body)"
-            " SELECT %s, number, body FROM unnest(%s::integer[], %b::bytea[]) AS fragment (number, body)",
+            statement("queries/insert_inbox_fragments"),
             (interchange_id, list(range(number, number + len(some))), some),
         )
         number += len(some)

@@ -8,6 +8,7 @@ from postroom.filters.expression import Filter
 from postroom.messagebox.configuration import Host, SendPortGroup, ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService
+from postroom.messagebox.statements import statement
 
 
 def create_subscription(
@@ -35,8 +36,4 @@ def create_subscription(
 
 def deploy_property(connection: Connection, key: str, value_type: int, *, sensitive: bool = False) -> None:
     """Makes a property known, so that filters can use it and messages are routed by it. Sensitive once is for ever."""
-    connection.execute(
-        "INSERT INTO properties AS p (key, value_type, sensitive) VALUES (%s, %s, %s)"
-        " ON CONFLICT (key) DO UPDATE SET sensitive = true WHERE excluded.sensitive AND NOT p.sensitive",
-        (key, value_type, sensitive),
-    )
+    connection.execute(statement("queries/deploy_property"), (key, value_type, sensitive))

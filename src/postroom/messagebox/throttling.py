@@ -17,6 +17,7 @@ from datetime import timedelta
 
 from postroom.application.throttling import Throttling
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
 
 _SHORTEST_DELAY = 0.5
 _LOOK_EVERY = 1.0
@@ -63,11 +64,7 @@ def throttle_for(load: Load, thresholds: Throttling) -> Throttle | None:
 
 def read_throttle(connection: Connection, host_id: int) -> Throttle | None:
     """Whether a host has to slow down now. The load is at most a second old, and its counters a few more."""
-    row = connection.execute(
-        "SELECT l.queued, l.spooled, h.throttle_messages, h.throttle_spool_multiplier, h.throttle_longest_delay"
-        "  FROM current_load() l, management.hosts h WHERE h.id = %s",
-        (host_id,),
-    ).fetchone()
+    row = connection.execute(statement("queries/read_throttling"), (host_id,)).fetchone()
     if row is None:
         return None
     queued, spooled, messages, multiplier, longest = row

@@ -189,8 +189,7 @@ class _Deployment:
 
     def _store_application(self) -> uuid.UUID:
         row = self._connection.execute(
-            "INSERT INTO applications (name, definition) VALUES (%s, %s)"
-            " ON CONFLICT (name) DO UPDATE SET definition = excluded.definition, applied_at = now() RETURNING id",
+            statement("queries/store_application"),
             (self._definition.name, Jsonb(self._definition.stored())),
         ).fetchone()
         assert row is not None
@@ -226,9 +225,7 @@ class _Deployment:
         for step in self._plan.of(Kind.RECEIVE_PORT, Action.CREATE, Action.CHANGE):
             port = declared[step.name]
             self._connection.execute(
-                "INSERT INTO receive_ports (id, application_id, name, route_failures, authentication)"
-                " VALUES (%s, %s, %s, %s, %s) ON CONFLICT (name) DO UPDATE"
-                " SET route_failures = excluded.route_failures, authentication = excluded.authentication",
+                statement("queries/store_receive_port"),
                 (
                     *(_id(Kind.RECEIVE_PORT, port.name), self._application_id, port.name),
                     *(port.route_failures, port.authentication),

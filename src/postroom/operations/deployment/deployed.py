@@ -83,18 +83,10 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
     own = {
         name: ReceivePort(port_id=port_id, name=name, route_failures=route_failures, authentication=authentication)
         for name, port_id, route_failures, authentication in connection.execute(
-            "SELECT p.name, p.id, p.route_failures, p.authentication"
-            "  FROM receive_ports p JOIN applications a ON a.id = p.application_id WHERE a.name = %s",
-            (application,),
+            statement("queries/read_receive_ports"), (application,)
         )
     }
-    own_send_ports = {
-        name
-        for (name,) in connection.execute(
-            "SELECT p.name FROM send_ports p JOIN applications a ON a.id = p.application_id WHERE a.name = %s",
-            (application,),
-        )
-    }
+    own_send_ports = {name for (name,) in connection.execute(statement("queries/list_send_port_names"), (application,))}
     return Deployed(
         hosts={host.name.lower(): host for host in hosts(connection)},
         application_properties=application_properties(connection),

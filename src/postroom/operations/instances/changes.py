@@ -91,9 +91,7 @@ def _among(query: InstanceQuery, states: Collection[InstanceState]) -> InstanceQ
 
 def _resume(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
     """The instances that were resumed, with the names of their hosts."""
-    rows = connection.execute(
-        "SELECT r.instance_id, h.name FROM resume_instances(%s) r JOIN hosts h ON h.id = r.host_id", (ids,)
-    )
+    rows = connection.execute(statement("queries/resume_instances"), (ids,))
     return dict(rows.fetchall())
 
 

@@ -1,0 +1,45 @@
+"""SQL inside Python is a call of functions or a short statement on one table; anything else is a .sql file."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import postroom
+
+SOURCES = Path(postroom.__file__).parent
+PACKAGES = ("messagebox", "operations")
+
+_STATEMENT = re.compile(r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH|MERGE INTO|CREATE|ALTER|DROP)\s")
+_NOT_INLINE = re.compile(r"\b(JOIN|UNION|EXCEPT|INTERSECT|ON CONFLICT|WITH|CASE|GROUP BY|USING)\b|(?<!^)\bSELECT\b")
+MAX_LENGTH = 240
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_sql_inside_python_is_short_and_on_one_table(package: str) -> None:
+    found = [
+        f"{path.relative_to(SOURCES)}:{line}: {text}"
+        for path in sorted((SOURCES / package).rglob("*.py"))
+        for line, text in statements(path)
+        if _NOT_INLINE.search(re.sub("'[^']*'", "''", text)) or len(text) > MAX_LENGTH
+    ]
+    assert found == []
+
+
+def statements(path: Path) -> Iterator[tuple[int, str]]:
+    """Return the SQL texts of a module with their lines; what an f-string inserts is a question mark."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "?" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
+            text = node.value
+        else:
+            continue
+        if _STATEMENT.match(text):
+            yield node.lineno, text
