@@ -81,14 +81,13 @@ def _page(results: list[dict[str, Any]]) -> str:
     lines = [
         "# Results",
         "",
-        "Written by `make bench`. A figure is, unless it has a unit, a ratio of two things that were measured in one",
-        "run, in turn, at least five times if its row does not say otherwise; the median, with the lowest and the",
-        "highest in brackets. Absolute numbers depend on the machine and on what else it does, and are here for",
-        "orientation only.",
+        "Written by `make bench`. A figure without a unit is a ratio of two things that were measured alternately in",
+        "one run, at least five times unless the row says otherwise: the median, with the lowest and the highest value",
+        "in brackets. Absolute numbers depend on the machine and its other load, and are for orientation only.",
         "",
         f"Measured on: {_machine()}",
         "",
-        "| group | what | wanted | measured | met | for orientation |",
+        "| group | what | target | measured | met | for orientation |",
         "|---|---|---|---|---|---|",
     ]
     for row in results:
