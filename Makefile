@@ -60,10 +60,17 @@ docs: $(INSTALLED)  ## Build the documentation website into site
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[docs]'
 	@.ci/docs $(PY)
 
+.PHONY: dist
+dist: $(INSTALLED)  ## Build the source distribution and the wheel, into dist
+	@rm -rf build dist && mkdir dist
+	@$(PY) -c 'from setuptools import build_meta as build; build.build_sdist("dist"); build.build_wheel("dist")' >/dev/null
+	@rm -rf build
+	@ls dist/*
+
 .PHONY: clean
 clean:  ## Remove the environment, the caches, the website and what the demo has left
 	rm -rf .docs .cache site
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-home spark-warehouse
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-home spark-warehouse dist build
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf src/postroom.egg-info
 
