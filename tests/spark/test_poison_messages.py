@@ -35,7 +35,7 @@ def test_a_file_that_hangs_its_worker_is_suspended_and_the_stream_continues(
         (folder / f"{number}.json").write_bytes(order(number))
     (folder / "poison.json").write_bytes(POISON)
     assert claim(location) == 5
-    query = start_stream(location, grace=4.0)
+    query = start_stream(location, grace=1.0)
 
     def all_done() -> bool:
         assert query.isActive, query.exception()
@@ -60,7 +60,7 @@ def pipeline(folder: Path) -> Receive:
     (folder / "silent.py").write_text(SILENT)
     check = run_path(str(folder / "silent.py"), run_name="silent")["check"]
     disassemble = [pipelines.Json(promote=PROMOTE)]
-    return Receive(disassemble=disassemble, validate=[check], seconds=1.0).packed(folder)
+    return Receive(disassemble=disassemble, validate=[check], seconds=4.0).packed(folder)
 
 
 def order(number: int) -> bytes:
