@@ -58,12 +58,9 @@ class Routes:
         self._join_instances(connection)
         host_ids = np.array([one.host_id for one in self._subscribers])[self._subscriber_of]
         started = np.array([one.started for one in self._subscribers])[self._subscriber_of]
-        joins = np.array([one.joins_instance for one in self._subscribers])[self._subscriber_of]
         for host_id in np.unique(host_ids).tolist():
             host = self._matches.host_names[host_id]
-            here = (host_ids == host_id) & started
-            self._write_work(connection, host, message_ids, np.flatnonzero(here & ~joins), Task.DELIVER)
-            self._write_work(connection, host, message_ids, np.flatnonzero(here & joins), Task.JOIN_INSTANCE)
+            self._write_work(connection, host, message_ids, np.flatnonzero((host_ids == host_id) & started))
             stopped = np.flatnonzero((host_ids == host_id) & ~started)
             if len(stopped):
                 write_suspended(connection, host, [self._suspended(message_ids, pair) for pair in stopped.tolist()])
@@ -102,8 +99,8 @@ class Routes:
         host: str,
         message_ids: npt.NDArray[np.void],
         pairs: npt.NDArray[np.int64],
-        task: Task,
     ) -> None:
+        """Write the pairs into a work queue in the order of their messages."""
         if not len(pairs):
             return
         subscriber_of = self._subscriber_of[pairs]
@@ -117,7 +114,10 @@ class Routes:
             (UUID, self._instance_ids[pairs]),
             (SMALLINT, np.array([one.priority for one in self._subscribers])[subscriber_of]),
         ]
-        write_work_queue(connection, host, columns, len(pairs), task=task)
+        if any(one.joins_instance for one in self._subscribers):
+            tasks = [Task.JOIN_INSTANCE if one.joins_instance else Task.DELIVER for one in self._subscribers]
+            columns.append((SMALLINT, np.array(tasks)[subscriber_of]))
+        write_work_queue(connection, host, columns, len(pairs))
 
     def _suspended(self, message_ids: npt.NDArray[np.void], pair: int) -> SuspendedRow:
         subscriber: Subscriber = self._subscribers[int(self._subscriber_of[pair])]

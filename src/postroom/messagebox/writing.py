@@ -14,7 +14,6 @@ from postroom.message import FRAGMENT_SIZE, Body, Message, Part
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.copying import (
     INTEGER,
-    SMALLINT,
     UUID,
     Column,
     copy_rows,
@@ -184,14 +183,11 @@ def write_spool_rows(
     copy_rows(connection, "spool", (*SPOOL, *ORIGINATOR), (row(*one, *map(_text, who)) for one, who in pairs))
 
 
-def write_work_queue(
-    connection: Connection, host: str, columns: Sequence[Column], rows: int, *, task: Task = Task.DELIVER
-) -> None:
-    """References in a host's work queue."""
-    if task is Task.DELIVER:
-        copy_rows(connection, f"{host}_q", QUEUE, [fixed_rows(columns, rows)])
-    else:
-        copy_rows(connection, f"{host}_q", (*QUEUE, "task"), [fixed_rows([*columns, (SMALLINT, int(task))], rows)])
+def write_work_queue(connection: Connection, host: str, columns: Sequence[Column], rows: int) -> None:
+    """Write rows into a host's work queue. A column for ``task`` may follow those of QUEUE; without it the task is
+    DELIVER."""
+    names = (*QUEUE, "task")[: len(columns)]
+    copy_rows(connection, f"{host}_q", names, [fixed_rows(columns, rows)])
 
 
 def write_suspended(connection: Connection, host: str, rows: Iterable[SuspendedRow]) -> None:
