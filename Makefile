@@ -1,6 +1,6 @@
-# Needs python3 (3.11 or later) and make; everything else is set up in .venv by the first target that needs it.
-# Paths are relative and programs are started as modules of .venv's Python, because this folder's own path may be long
-# or have spaces in it: make cannot have those in a target, nor a script in its first line.
+# Requires python3 (3.11 or later) and make. The first target that needs the environment installs the rest into .venv.
+# Paths are relative and programs are started as modules of .venv's Python, because the path of this folder may be long
+# or contain spaces: make does not allow these in a target, nor the kernel in the first line of a script.
 
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
@@ -10,10 +10,10 @@ MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
 INSTALLED := .venv/.installed
 
-# What a shell happens to have set for its own Python is not for ours.
+# Settings of the shell for its own Python must not affect ours.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV
 
-# An environment that was made for another place or by a Python that is gone is made again.
+# An environment of another folder, or of a Python that no longer exists, is created again.
 STALE := $(shell [ "$$(cat $(INSTALLED) 2>/dev/null)" = "$$(pwd)" ] && $(PY) -c '' 2>/dev/null || echo yes)
 
 APP ?= examples/orders/app.py
@@ -23,7 +23,7 @@ TESTS ?= tests
 SEED ?=
 
 .PHONY: demo
-demo: $(INSTALLED)  ## Run the example: a few hundred orders on their way to every subscriber
+demo: $(INSTALLED)  ## Run the example: a few hundred orders, delivered to every subscriber
 	@exec $(PY) -m postroom demo
 
 .PHONY: up
@@ -31,16 +31,16 @@ up: $(INSTALLED)  ## Run the example until Ctrl-C (APP=app.py DIR=home to run an
 	@exec $(PY) -m postroom up "$(APP)" --home "$(DIR)"
 
 .PHONY: test
-test: check  ## Everything that CI runs: check, then all tests (TESTS=tests/unit for some)
+test: check  ## Run what CI runs: check, then all tests (TESTS=tests/unit for some)
 	@echo "==> Tests"
 	@$(PY) -m pytest -n 2 --dist loadgroup $(TESTS)
 
 .PHONY: chaos
-chaos: $(INSTALLED)  ## Kill and restart everything under 100,000 orders, and count them (SEED=7 to repeat a run)
+chaos: $(INSTALLED)  ## Kill and restart everything while 100,000 orders pass, and count them (SEED=7 to repeat a run)
 	@exec $(PY) -m tests.support.chaos $(if $(SEED),--seed $(SEED))
 
 .PHONY: check
-check: $(INSTALLED)  ## Style, types and layers: ruff, mypy --strict, import-linter
+check: $(INSTALLED)  ## Check style, types and layers: ruff, mypy --strict, import-linter
 	@echo "==> ruff check"
 	@$(PY) -m ruff check .
 	@echo "==> ruff format --check"
@@ -51,7 +51,7 @@ check: $(INSTALLED)  ## Style, types and layers: ruff, mypy --strict, import-lin
 	@$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()' --no-logo
 
 .PHONY: bench
-bench: $(INSTALLED)  ## Measure, and write bench/RESULTS.md (GROUP=A for one group)
+bench: $(INSTALLED)  ## Measure and write bench/RESULTS.md (GROUP=A for one group)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[bench]'
 	@$(PY) -m bench $(GROUP)
 
@@ -68,20 +68,20 @@ dist: $(INSTALLED)  ## Build the source distribution and the wheel, into dist
 	@ls dist/*
 
 .PHONY: clean
-clean:  ## Remove the environment, the caches, the website and what the demo has left
+clean:  ## Remove the environment, the caches, the website and the folder of the demo
 	rm -rf .docs .cache site
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-home spark-warehouse dist build
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf src/postroom.egg-info
 
 .PHONY: constraints
-constraints: $(INSTALLED)  ## Write the versions that are installed now into constraints.txt
-	@{ echo '# The versions that this was built and tested with; pip reads them as constraints (-c). Written by make constraints.'; \
+constraints: $(INSTALLED)  ## Write the installed versions to constraints.txt
+	@{ echo '# The versions that Postroom is built and tested with, as constraints for pip (-c). Written by make constraints.'; \
 	   $(PY) -m pip freeze --exclude-editable --exclude postroom; } >constraints.new
 	@mv constraints.new constraints.txt
 
 .PHONY: help
-help:  ## Show this
+help:  ## Show this help
 	@echo "make TARGET, where TARGET is one of:"
 	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/\1:\2/p' Makefile | while IFS=: read -r name text; do \
 	    printf '  %-11s %s\n' "$$name" "$$text"; done
