@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from postroom.message import Bytes
 from postroom.pipelines import Json
-from postroom.pipelines.spooled import cut
+from postroom.pipelines.documents.spool import cut
 from postroom.properties import Property
 
 Region = Property("X.Region", str)
@@ -75,7 +75,7 @@ def test_the_documents_come_out_as_they_were_written(
     with (
         patch("postroom.pipelines.json.split.MAX_AT_ONCE", at_once),
         patch("postroom.pipelines.json.split.FRAGMENT_SIZE", fragment),
-        patch("postroom.pipelines.disassembled.FRAGMENT_SIZE", fragment),
+        patch("postroom.pipelines.documents.disassembled_batch.FRAGMENT_SIZE", fragment),
     ):
         batches = list(pipeline.disassemble(Bytes(content), batch_rows=rows))
     found = [row for batch in batches for row in batch.messages.to_pylist()]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from postroom.message import FileSlice
-from postroom.pipelines.spooled import cut
+from postroom.pipelines.documents.spool import cut
 from postroom.regular_files import inode_of, open_regular_file
 
 

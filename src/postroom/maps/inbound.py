@@ -13,15 +13,15 @@ from typing import Any
 import pyarrow as pa
 
 from postroom.errors import MapFailure
-from postroom.maps.making import Made, RunningMaps
 from postroom.maps.port_maps import PortMaps
+from postroom.maps.running import Made, RunningMaps
 from postroom.message import FRAGMENT_SIZE, Body, Context
 from postroom.pipelines import ReceivePipeline
-from postroom.pipelines.disassembled import BadDocument, Decoded, Disassembled, Form, schema_of
-from postroom.pipelines.held import until_all_passed
-from postroom.pipelines.kept_document import KeptDocument, ResumedPipeline
-from postroom.pipelines.message_batch import MessageBatch
-from postroom.pipelines.spooled import MAPPED, Spool, beside
+from postroom.pipelines.documents.disassembled_batch import BadDocument, Decoded, Disassembled, Form, schema_of
+from postroom.pipelines.documents.held import until_all_passed
+from postroom.pipelines.documents.message_batch import MessageBatch
+from postroom.pipelines.documents.spool import MAPPED, Spool, beside
+from postroom.pipelines.running.suspended_document import KeptDocument, ResumedPipeline
 from postroom.properties import Property
 from postroom.system_properties import BTS
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from postroom.maps.making import Made
 from postroom.maps.port_maps import PortMaps
+from postroom.maps.running import Made
 from postroom.message import Context, Message, Part
 from postroom.namespaces import is_distinguished
-from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE
-from postroom.pipelines.spooled import spool
+from postroom.pipelines.documents.disassembled_batch import MAX_DOCUMENT_SIZE
+from postroom.pipelines.documents.spool import spool
 from postroom.system_properties import BTS
 
 

@@ -20,7 +20,7 @@ from postroom.pipelines.shipping.stored_component import StoredComponent, load_c
 from postroom.stored_definitions import read_stored
 
 if TYPE_CHECKING:
-    from postroom.maps.making import RunningMaps
+    from postroom.maps.running import RunningMaps
 
 
 def _read_maps(source: object) -> tuple[Any, ...]:
@@ -77,7 +77,7 @@ class PortMaps(BaseModel):
     def running(self) -> RunningMaps:
         """The maps, ready to run; PipelineFailure if one cannot be loaded here."""
         # pyarrow is needed to run maps, not to declare them.
-        from postroom.maps.making import RunningMaps
+        from postroom.maps.running import RunningMaps
 
         return RunningMaps(self.loaded())
 

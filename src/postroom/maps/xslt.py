@@ -14,7 +14,7 @@ from lxml import etree
 from postroom.errors import MapFailure, PipelineFailure
 from postroom.maps.contract import CORRECT_IT, another_type
 from postroom.message import Body
-from postroom.pipelines.spooled import Spool
+from postroom.pipelines.documents.spool import Spool
 from postroom.pipelines.xml.promotion import message_type_of
 from postroom.pipelines.xml.tree import read_tree
 

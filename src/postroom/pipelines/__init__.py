@@ -1,7 +1,7 @@
 """Receive pipelines: how an interchange becomes messages with promoted properties. No Spark and no database in here.
 
-What a pipeline yields when it runs is in ``postroom.pipelines.disassembled``, which needs pyarrow; the definitions
-below do not.
+What a pipeline yields when it runs is in ``postroom.pipelines.documents.disassembled_batch``, which needs pyarrow; the
+definitions below do not.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from postroom.pipelines import components
 from postroom.pipelines.definitions import Csv, FlatFile, Json, JsonLines, PassThrough, Xml, XmlReceive
 from postroom.pipelines.flat.layout import Delimited, Field, Positional
-from postroom.pipelines.receive_definition import Receive, ReceivePipeline, load_pipeline
+from postroom.pipelines.receive_pipeline import Receive, ReceivePipeline, load_pipeline
 from postroom.pipelines.rows.definition import Rows
 
 __all__ = [

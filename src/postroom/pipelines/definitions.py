@@ -36,7 +36,7 @@ from postroom.schemas import Schemas
 from postroom.system_properties import BTS
 
 if TYPE_CHECKING:
-    from postroom.pipelines.disassembled import Disassembled
+    from postroom.pipelines.documents.disassembled_batch import Disassembled
 
 #: How many documents of one recoverable interchange may be bad, unless its pipeline says otherwise.
 BAD_DOCUMENTS = 1_000
@@ -81,8 +81,8 @@ class Definition(BaseModel):
         it comes; what is raised after that (by a line that is too long to be held) concerns the rest of it.
         """
         # pyarrow, msgspec and lxml are needed to run a pipeline, not to define one.
-        from postroom.pipelines.disassembled import BatchSize
-        from postroom.pipelines.stages import receive
+        from postroom.pipelines.documents.disassembled_batch import BatchSize
+        from postroom.pipelines.running.stages import receive
 
         size = BatchSize(rows=batch_rows, bytes=batch_bytes)
         return receive(self, body, context, size)  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.throttling import store_thresholds
 from postroom.operations.ports import receive_locations as locations
 from postroom.pipelines.components import key_hash
-from postroom.pipelines.spooled import Spool
+from postroom.pipelines.documents.spool import Spool
 from postroom.spark.executor import drop_executor
 from postroom.spark.intake.inbox_numbering import InboxNumbering
 from postroom.spark.login import Login

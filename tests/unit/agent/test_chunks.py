@@ -18,7 +18,7 @@ from postroom.agent.receiving.unexpected_errors import unexpected_failure
 from postroom.errors import BadValue, StorageFailure, Unavailable
 from postroom.message import FRAGMENT_SIZE, Body, Bytes, Context
 from postroom.pipelines import JsonLines, PassThrough
-from postroom.pipelines.disassembled import Disassembled
+from postroom.pipelines.documents.disassembled_batch import Disassembled
 
 LINES = b'{"n": 1}\n{"n": 2}\n'
 

@@ -17,8 +17,8 @@ from postroom.maps.inbound import MappedPipeline, received_by
 from postroom.maps.port_maps import NO_MAPS, PortMaps, load_maps
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message
 from postroom.pipelines import Json, JsonLines, Receive, Xml, XmlReceive, components
-from postroom.pipelines.disassembled import Disassembled
-from postroom.pipelines.spooled import cut
+from postroom.pipelines.documents.disassembled_batch import Disassembled
+from postroom.pipelines.documents.spool import cut
 from postroom.properties import Property
 from postroom.schemas import PromotedField, Schema, Schemas
 from postroom.system_properties import BTS
@@ -272,7 +272,7 @@ def test_an_answer_of_another_kind_fails(make: Callable[[Message], Any], reason:
         def transform(self, message: Message) -> Any:
             return make(message)
 
-    from postroom.maps.making import RunningMaps
+    from postroom.maps.running import RunningMaps
 
     maps = RunningMaps([Answers(**ORDER, read=Xml())])
     [one] = maps.run([(maps.find("order"), Message.of(b"<order/>"))])  # type: ignore[list-item]

@@ -14,7 +14,7 @@ from postroom.maps.outbound import map_message
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Bytes, Context, Message, Part
 from postroom.pipelines import XmlReceive
-from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE
+from postroom.pipelines.documents.disassembled_batch import MAX_DOCUMENT_SIZE
 from postroom.properties import DistinguishedField, Property
 from postroom.schemas import PromotedField, Schema, Schemas, WrittenField
 from postroom.system_properties import BTS

@@ -13,8 +13,8 @@ import pytest
 from postroom.application.loading.load import load
 from postroom.errors import DefinitionError, DefinitionRefused
 from postroom.maps import Map, Python, Xslt
-from postroom.maps.making import Made
 from postroom.maps.port_maps import NO_MAPS, PortMaps, load_maps, map_problems
+from postroom.maps.running import Made
 from postroom.message import Message
 from postroom.pipelines import Json, Xml, XmlReceive
 from postroom.properties import Property

@@ -9,7 +9,7 @@ import pytest
 from postroom.errors import PipelineFailure
 from postroom.maps.xslt import Stylesheet, stylesheet_problems
 from postroom.message import Bytes
-from postroom.pipelines.spooled import IN_MEMORY, SpooledSlice
+from postroom.pipelines.documents.spool import IN_MEMORY, SpooledSlice
 
 
 def sheet(template: str, *, top: str = "", root: str = "") -> bytes:

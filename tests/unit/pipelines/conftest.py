@@ -8,7 +8,7 @@ import pytest
 
 from postroom.message import Body, Bytes
 from postroom.pipelines import ReceivePipeline
-from postroom.pipelines.disassembled import BadDocument, schema_of
+from postroom.pipelines.documents.disassembled_batch import BadDocument, schema_of
 
 
 @dataclass

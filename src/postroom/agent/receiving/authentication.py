@@ -16,8 +16,8 @@ from postroom.agent.originator import ANONYMOUS, GUEST, Login
 from postroom.agent.receiving.chunks import Chunk
 from postroom.errors import AuthenticationFailure
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.pipelines.disassembled import Decoded
-from postroom.pipelines.message_batch import MessageBatch
+from postroom.pipelines.documents.disassembled_batch import Decoded
+from postroom.pipelines.documents.message_batch import MessageBatch
 from postroom.system_properties import BTS
 
 _NOBODY = {"", GUEST.lower(), ANONYMOUS}

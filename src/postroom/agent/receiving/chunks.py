@@ -18,7 +18,7 @@ from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.unexpected_errors import translate_unexpected
 from postroom.errors import MessageFailure, PipelineFailure
 from postroom.message import Body, Context
-from postroom.pipelines.disassembled import BadDocument, Decoded, Disassembled
+from postroom.pipelines.documents.disassembled_batch import BadDocument, Decoded, Disassembled
 
 #: A chunk, and a transaction, end at about this many documents or bytes.
 CHUNK_ROWS = 10_000

@@ -19,8 +19,8 @@ from postroom.filters.columns import Columns
 from postroom.message import BODY_NAME, MAX_PARTS, Body, Bytes, Context, Part
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.namespaces import is_distinguished
-from postroom.pipelines.disassembled import BadDocument
-from postroom.pipelines.spooled import cut
+from postroom.pipelines.documents.disassembled_batch import BadDocument
+from postroom.pipelines.documents.spool import cut
 from postroom.system_properties import BTS
 
 #: Where the numbers of parts beside the body begin, and how many there are for each document. Up to there they are

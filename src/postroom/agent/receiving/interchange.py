@@ -11,7 +11,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.system_properties import BTS
 
 if TYPE_CHECKING:
-    from postroom.pipelines.kept_document import KeptDocument
+    from postroom.pipelines.running.suspended_document import KeptDocument
 
 
 @dataclass(frozen=True, kw_only=True)

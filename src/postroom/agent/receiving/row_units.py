@@ -23,7 +23,7 @@ from postroom.errors import StateError
 from postroom.message import Body, Bytes, Context
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines import Rows
-from postroom.pipelines.disassembled import Decoded
+from postroom.pipelines.documents.disassembled_batch import Decoded
 from postroom.pipelines.rows.batch import read_rows
 
 

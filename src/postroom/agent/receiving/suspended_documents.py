@@ -12,8 +12,8 @@ from postroom.agent.receiving.interchange import STAMPED, Interchange
 from postroom.message import Bytes, Context, Message
 from postroom.namespaces import SUSPENDED_NAMESPACE, is_distinguished, split_key
 from postroom.pipelines import ReceivePipeline
-from postroom.pipelines.disassembled import BadDocument, Form
-from postroom.pipelines.kept_document import KeptDocument, values_beside
+from postroom.pipelines.documents.disassembled_batch import BadDocument, Form
+from postroom.pipelines.running.suspended_document import KeptDocument, values_beside
 from postroom.properties import Property
 from postroom.system_properties import BTS
 

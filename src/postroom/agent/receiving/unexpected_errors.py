@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from postroom.errors import MessageFailure, PipelineFailure, PostroomError, is_environment_error
-from postroom.pipelines.running_component import line_of
+from postroom.pipelines.running.component_calls import line_of
 
 _SHOWN = 500
 

@@ -20,7 +20,7 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.throttling import Throttle, ThrottleWatch
 from postroom.pipelines.components.party import HASHED, KEY_HEADER, key_hash
-from postroom.pipelines.spooled import Spool
+from postroom.pipelines.documents.spool import Spool
 from postroom.system_properties import HTTP
 
 _log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from typing import IO, cast
 
 from postroom.errors import PipelineFailure, is_environment_error
 from postroom.message import CHUNK_SIZE, Body, Message
-from postroom.pipelines.body_file import BodyFile
 from postroom.pipelines.components.contract import Decoder
-from postroom.pipelines.spooled import spool
+from postroom.pipelines.documents.body_file import BodyFile
+from postroom.pipelines.documents.spool import spool
 
 #: As much as BizTalk's own pipelines take in (LRG-01).
 MAX_SIZE = 4 << 30

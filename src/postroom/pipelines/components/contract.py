@@ -31,7 +31,7 @@ from postroom.pipelines.shipping.files import NO_FILES, ShippedFiles
 from postroom.properties import Property
 
 if TYPE_CHECKING:
-    from postroom.pipelines.message_batch import MessageBatch
+    from postroom.pipelines.documents.message_batch import MessageBatch
 
 #: What a decoder may answer: the message, or only its new body. None: the interchange is consumed, nothing comes of it.
 Decoded = Message | Body | bytes | None

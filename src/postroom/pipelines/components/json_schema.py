@@ -18,7 +18,7 @@ from postroom.system_properties import BTS
 if TYPE_CHECKING:
     import jsonschema_rs
 
-    from postroom.pipelines.message_batch import MessageBatch
+    from postroom.pipelines.documents.message_batch import MessageBatch
 
 #: Where the files seem to be while they are compiled.
 _HERE = "postroom:///"
@@ -80,9 +80,9 @@ class JsonSchema(Validator):
 def _check(known: jsonschema_rs.Validator, batch: MessageBatch, row: int) -> None:
     import msgspec
 
-    from postroom.pipelines.disassembled import read_whole
+    from postroom.pipelines.documents.disassembled_batch import read_whole
+    from postroom.pipelines.documents.node_limit import JSON_MARKS, refuse_many_nodes
     from postroom.pipelines.json.failure import UTF_8_MARK, malformed, refuse_utf_16
-    from postroom.pipelines.node_limit import JSON_MARKS, refuse_many_nodes
 
     content = read_whole(batch.body(row), "document that is validated")
     refuse_utf_16(content)

@@ -13,7 +13,7 @@ from postroom.pipelines.definitions import type_problems
 from postroom.pipelines.shipping.files import ShippedFiles
 
 if TYPE_CHECKING:
-    from postroom.pipelines.message_batch import MessageBatch
+    from postroom.pipelines.documents.message_batch import MessageBatch
     from postroom.schemas.validation import XsdSet
 
 
@@ -50,7 +50,7 @@ class Xsd(Validator):
         return _compiled(self._files, self.schemas).problems
 
     def validate_batch(self, batch: MessageBatch) -> Mapping[int, str | Exception]:
-        from postroom.pipelines.disassembled import read_whole
+        from postroom.pipelines.documents.disassembled_batch import read_whole
         from postroom.pipelines.xml.promotion import message_type_of
         from postroom.pipelines.xml.tree import read_tree
 

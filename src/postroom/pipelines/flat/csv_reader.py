@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from postroom.errors import PipelineFailure
 from postroom.message import Body
-from postroom.pipelines.disassembled import BatchSize
+from postroom.pipelines.documents.disassembled_batch import BatchSize
+from postroom.pipelines.documents.line_blocks import line_blocks
+from postroom.pipelines.documents.node_limit import MAX_NODES
 from postroom.pipelines.flat.csv_format import Field, RowFormat
-from postroom.pipelines.lines import line_blocks
-from postroom.pipelines.node_limit import MAX_NODES
 
 #: How far a quoted field may run over line ends before its quote counts as never closed.
 MAX_QUOTED_SPAN = 1 << 20

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Body
 from postroom.pipelines.definitions import Csv
-from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows
+from postroom.pipelines.documents.disassembled_batch import BatchSize, Disassembled, Rows
+from postroom.pipelines.documents.written_documents import WrittenDocuments
 from postroom.pipelines.flat.csv_format import CsvFormat, Field
 from postroom.pipelines.flat.csv_reader import CsvReader, Row
 from postroom.pipelines.promote import promote_text
-from postroom.pipelines.written_documents import WrittenDocuments
 from postroom.values import Value
 
 

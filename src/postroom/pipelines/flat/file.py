@@ -9,15 +9,15 @@ from itertools import takewhile
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Body, Bytes
 from postroom.pipelines.definitions import FlatFile
-from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE, BatchSize, Disassembled, Rows, too_large
+from postroom.pipelines.documents.disassembled_batch import MAX_DOCUMENT_SIZE, BatchSize, Disassembled, Rows, too_large
+from postroom.pipelines.documents.node_limit import MAX_NODES
+from postroom.pipelines.documents.written_documents import WrittenDocuments
 from postroom.pipelines.flat.csv_format import RowFormat
 from postroom.pipelines.flat.csv_reader import CsvReader, Row
 from postroom.pipelines.flat.document import json_writer, xml_writer
 from postroom.pipelines.flat.layout import HEADER, Delimited, Positional
 from postroom.pipelines.flat.promotion import FlatPromotion
 from postroom.pipelines.flat.record import RecordReader, Text, format_of, in_line
-from postroom.pipelines.node_limit import MAX_NODES
-from postroom.pipelines.written_documents import WrittenDocuments
 from postroom.values import Value
 
 #: A line takes as much memory as so many fields, beside its own.

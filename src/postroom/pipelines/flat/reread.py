@@ -9,7 +9,7 @@ import msgspec
 from postroom.errors import PipelineFailure
 from postroom.message import Body
 from postroom.pipelines.definitions import FlatDocument
-from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, read_whole
+from postroom.pipelines.documents.disassembled_batch import BatchSize, Disassembled, Rows, read_whole
 from postroom.pipelines.flat.promotion import FlatPromotion
 from postroom.pipelines.json.failure import UTF_8_MARK, malformed, refuse_utf_16
 from postroom.pipelines.xml.promotion import message_type_of

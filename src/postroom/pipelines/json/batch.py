@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from postroom.errors import PipelineFailure
 from postroom.pipelines.definitions import Json, JsonLines
-from postroom.pipelines.disassembled import BadDocument, Disassembled, message_batch
+from postroom.pipelines.documents.disassembled_batch import BadDocument, Disassembled, message_batch
 from postroom.pipelines.json.promotion import json_promotion
 
 

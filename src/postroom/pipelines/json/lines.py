@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from postroom.errors import PipelineFailure
 from postroom.message import Body
 from postroom.pipelines.definitions import JsonLines
-from postroom.pipelines.disassembled import BatchSize, Disassembled
+from postroom.pipelines.documents.disassembled_batch import BatchSize, Disassembled
+from postroom.pipelines.documents.line_blocks import LineBlock, line_blocks
 from postroom.pipelines.json.batch import read_documents
 from postroom.pipelines.json.failure import UTF_8_MARK, refuse_utf_16
-from postroom.pipelines.lines import LineBlock, line_blocks
 
 
 def disassemble(pipeline: JsonLines, body: Body, size: BatchSize) -> Iterator[Disassembled]:

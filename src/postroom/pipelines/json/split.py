@@ -15,7 +15,7 @@ import msgspec
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE
 from postroom.pipelines.definitions import Json
-from postroom.pipelines.disassembled import BatchSize, Disassembled, in_document
+from postroom.pipelines.documents.disassembled_batch import BatchSize, Disassembled, in_document
 from postroom.pipelines.json.batch import read_documents
 from postroom.pipelines.json.failure import UTF_8_MARK, malformed
 from postroom.pipelines.json.path import keys_of_split

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from postroom.errors import PipelineFailure
 from postroom.filters.columns import arrow_type
 from postroom.message import FRAGMENT_SIZE
-from postroom.pipelines.disassembled import BadDocument, schema_of
+from postroom.pipelines.documents.disassembled_batch import BadDocument, schema_of
 from postroom.pipelines.promote import cannot_promote
 from postroom.pipelines.rows.definition import Rows
 from postroom.pipelines.rows.document import says_all

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from postroom.errors import PipelineFailure
 from postroom.message import Body
 from postroom.pipelines.definitions import Csv, Json
-from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, read_whole
+from postroom.pipelines.documents.disassembled_batch import BatchSize, Disassembled, Rows, read_whole
 from postroom.pipelines.flat import csv_rows
-from postroom.pipelines.json import document as json_document
+from postroom.pipelines.json import disassembler as json_document
 from postroom.pipelines.promotions import Promotions
 from postroom.pipelines.rows.definition import Rows as RowsPipeline
 

@@ -11,8 +11,8 @@ from lxml import etree
 from postroom.errors import PipelineFailure
 from postroom.message import Body
 from postroom.pipelines.definitions import Xml
-from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, in_document, read_whole
-from postroom.pipelines.written_documents import WrittenDocuments
+from postroom.pipelines.documents.disassembled_batch import BatchSize, Disassembled, Rows, in_document, read_whole
+from postroom.pipelines.documents.written_documents import WrittenDocuments
 from postroom.pipelines.xml.path import compile_path
 from postroom.pipelines.xml.promotion import XmlPromotion, message_type_of, xml_promotion
 from postroom.pipelines.xml.tree import read_tree, write_document

@@ -16,8 +16,8 @@ from lxml import etree
 from postroom.errors import PipelineFailure
 from postroom.message import Body
 from postroom.pipelines.definitions import XmlReceive
-from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, in_document, read_whole
-from postroom.pipelines.written_documents import WrittenDocuments
+from postroom.pipelines.documents.disassembled_batch import BatchSize, Disassembled, Rows, in_document, read_whole
+from postroom.pipelines.documents.written_documents import WrittenDocuments
 from postroom.pipelines.xml.path import compile_path
 from postroom.pipelines.xml.promotion import message_type_of
 from postroom.pipelines.xml.schema_promotion import IsSelfClosed, schema_promotion

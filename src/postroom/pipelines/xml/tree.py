@@ -10,7 +10,7 @@ from typing import Any
 from lxml import etree
 
 from postroom.errors import PipelineFailure
-from postroom.pipelines.node_limit import XML_MARKS, refuse_many_nodes
+from postroom.pipelines.documents.node_limit import XML_MARKS, refuse_many_nodes
 
 #: What may stand before a DOCTYPE, in the first bytes of a document: the XML declaration, comments, instructions.
 _HEAD = 64 << 10

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from postroom.errors import PipelineFailure
 from postroom.message import Body, Bytes, FileSlice, Message
 from postroom.pipelines import Receive, components
-from postroom.pipelines.spooled import IN_MEMORY, SpooledSlice, cut, spool
+from postroom.pipelines.documents.spool import IN_MEMORY, SpooledSlice, cut, spool
 
 TEXT = b"region;total\nEU;1\n" * 1000
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from postroom.errors import PipelineFailure
 from postroom.message import Bytes, Context, Message
 from postroom.pipelines import JsonLines, Receive, components
-from postroom.pipelines.message_batch import MessageBatch
+from postroom.pipelines.documents.message_batch import MessageBatch
 from postroom.system_properties import HTTP
 
 ORDERS = b'{"number": 1}\n{"number": 2}\n'

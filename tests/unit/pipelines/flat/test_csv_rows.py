@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Bytes, FileSlice
 from postroom.pipelines import Csv, Delimited, FlatFile
+from postroom.pipelines.documents.node_limit import MAX_NODES
 from postroom.pipelines.flat.csv_reader import MAX_QUOTED_SPAN
-from postroom.pipelines.node_limit import MAX_NODES
 from postroom.properties import Property
 from tests.unit.pipelines.conftest import Receive, Received
 

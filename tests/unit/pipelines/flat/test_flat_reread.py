@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from postroom.errors import PipelineFailure
 from postroom.message import Bytes
 from postroom.pipelines import Delimited, Field, FlatFile
-from postroom.pipelines.disassembled import Form
-from postroom.pipelines.kept_document import KeptDocument, ResumedPipeline
+from postroom.pipelines.documents.disassembled_batch import Form
+from postroom.pipelines.running.suspended_document import KeptDocument, ResumedPipeline
 from postroom.properties import Property
 
 Region = Property("Orders.Region", str)

@@ -9,7 +9,7 @@ import pytest
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Bytes, FileSlice
 from postroom.pipelines import JsonLines
-from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE
+from postroom.pipelines.documents.disassembled_batch import MAX_DOCUMENT_SIZE
 from postroom.properties import Property
 from tests.unit.pipelines.conftest import Receive
 

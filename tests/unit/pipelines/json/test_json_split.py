@@ -11,8 +11,8 @@ from postroom import maps
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Bytes
 from postroom.pipelines import Json, JsonLines, Receive, Xml, load_pipeline
-from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE
-from postroom.pipelines.spooled import cut
+from postroom.pipelines.documents.disassembled_batch import MAX_DOCUMENT_SIZE
+from postroom.pipelines.documents.spool import cut
 from postroom.properties import Property
 from tests.unit.pipelines.conftest import Receive as Run
 

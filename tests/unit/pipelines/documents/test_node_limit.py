@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import PipelineFailure
-from postroom.pipelines import Json, Receive, Xml, XmlReceive, components, node_limit
-from postroom.pipelines.node_limit import JSON_MARKS, MAX_NODES, XML_MARKS, refuse_many_nodes
+from postroom.pipelines import Json, Receive, Xml, XmlReceive, components
+from postroom.pipelines.documents import node_limit
+from postroom.pipelines.documents.node_limit import JSON_MARKS, MAX_NODES, XML_MARKS, refuse_many_nodes
 from postroom.schemas import Schemas
 from tests.unit.pipelines.conftest import Receive as Run
 

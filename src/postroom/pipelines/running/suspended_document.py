@@ -21,8 +21,6 @@ from pydantic import PrivateAttr
 
 from postroom.errors import PipelineFailure
 from postroom.message import Body, Bytes, Context, Message, Part
-from postroom.pipelines import formats
-from postroom.pipelines.component_stages import ComponentStages
 from postroom.pipelines.components.contract import Disassembler
 from postroom.pipelines.definitions import (
     FlatDocument,
@@ -34,12 +32,14 @@ from postroom.pipelines.definitions import (
     Xml,
     XmlReceive,
 )
-from postroom.pipelines.disassembled import NOTHING, BadDocument, BatchSize, Disassembled, Form
+from postroom.pipelines.documents.disassembled_batch import NOTHING, BadDocument, BatchSize, Disassembled, Form
+from postroom.pipelines.documents.message_batch import plain
 from postroom.pipelines.flat.layout import HEADER
-from postroom.pipelines.message_batch import plain
-from postroom.pipelines.receive_definition import Receive, ReceivePipeline
+from postroom.pipelines.receive_pipeline import Receive, ReceivePipeline
 from postroom.pipelines.rows import document as row_document
 from postroom.pipelines.rows.definition import Rows
+from postroom.pipelines.running import formats
+from postroom.pipelines.running.component_stages import ComponentStages
 from postroom.properties import Property
 from postroom.system_properties import BTS
 from postroom.time_limit import TimeLimit

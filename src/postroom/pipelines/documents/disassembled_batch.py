@@ -14,7 +14,7 @@ import pyarrow as pa
 from postroom.errors import BadValue, MessageFailure, PipelineFailure
 from postroom.filters.columns import arrow_type
 from postroom.message import BODY_NAME, FRAGMENT_SIZE, Body, Context, Message, Part
-from postroom.pipelines.spooled import WRITTEN, beside
+from postroom.pipelines.documents.spool import WRITTEN, beside
 from postroom.properties import Property
 from postroom.values import Value
 

@@ -17,7 +17,7 @@ import pytest
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.pipelines import Csv, Json, JsonLines, PassThrough, Receive, Xml, components, load_pipeline
-from postroom.pipelines.message_batch import MessageBatch
+from postroom.pipelines.documents.message_batch import MessageBatch
 from postroom.pipelines.shipping.files import ShippedFiles
 from postroom.properties import Property
 from postroom.system_properties import BTS, FILE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from postroom.pipelines.disassembled import Disassembled
+from postroom.pipelines.documents.disassembled_batch import Disassembled
 
 #: How many are held; of more, all are made twice.
 _HELD = 4

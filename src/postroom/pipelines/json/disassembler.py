@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from postroom.errors import PipelineFailure
 from postroom.message import Body
 from postroom.pipelines.definitions import Json
-from postroom.pipelines.disassembled import BatchSize, Disassembled, Rows, read_whole
+from postroom.pipelines.documents.disassembled_batch import BatchSize, Disassembled, Rows, read_whole
 from postroom.pipelines.json.failure import UTF_8_MARK, refuse_utf_16
 from postroom.pipelines.json.promotion import json_promotion
 from postroom.pipelines.json.split import split_documents

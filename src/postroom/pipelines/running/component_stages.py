@@ -11,15 +11,15 @@ import pyarrow as pa
 
 from postroom.errors import BadValue, PipelineFailure
 from postroom.message import CHUNK_SIZE, MAX_PARTS, Body, Message
-from postroom.pipelines import formats
 from postroom.pipelines.components.contract import CONSUMED, Decoder, Disassembler, PartyResolver, Validator
 from postroom.pipelines.definitions import Format, PassThrough
-from postroom.pipelines.disassembled import BatchSize, Decoded, Disassembled, in_document, schema_of
-from postroom.pipelines.held import until_all_passed
-from postroom.pipelines.message_batch import MessageBatch
-from postroom.pipelines.own_disassembler import disassemble_messages
-from postroom.pipelines.receive_definition import Receive
-from postroom.pipelines.running_component import component_failure, run_component
+from postroom.pipelines.documents.disassembled_batch import BatchSize, Decoded, Disassembled, in_document, schema_of
+from postroom.pipelines.documents.held import until_all_passed
+from postroom.pipelines.documents.message_batch import MessageBatch
+from postroom.pipelines.receive_pipeline import Receive
+from postroom.pipelines.running import formats
+from postroom.pipelines.running.component_calls import component_failure, run_component
+from postroom.pipelines.running.user_disassembler import disassemble_messages
 from postroom.pipelines.shipping.stored_component import load_component, name_of
 from postroom.system_properties import BTS
 from postroom.time_limit import TimeLimit

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from postroom.message import CHUNK_SIZE, Body
-from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE, BatchSize, too_large
+from postroom.pipelines.documents.disassembled_batch import MAX_DOCUMENT_SIZE, BatchSize, too_large
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

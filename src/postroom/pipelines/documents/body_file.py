@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING
 
 from postroom.message import Body, Bytes
-from postroom.pipelines.spooled import cut
+from postroom.pipelines.documents.spool import cut
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

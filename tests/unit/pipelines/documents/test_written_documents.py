@@ -8,8 +8,8 @@ from lxml import etree
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Bytes, Message
 from postroom.pipelines import Csv, Delimited, FlatFile, Receive, ReceivePipeline, Xml, XmlReceive
-from postroom.pipelines.spooled import cut
-from postroom.pipelines.written_documents import WrittenDocuments
+from postroom.pipelines.documents.spool import cut
+from postroom.pipelines.documents.written_documents import WrittenDocuments
 from postroom.schemas import Schema, Schemas
 
 PAD = "x" * FRAGMENT_SIZE
@@ -95,7 +95,7 @@ def test_one_whose_bytes_are_certain_stays_where_it_is() -> None:
 
 
 def test_a_written_document_has_the_limit_of_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroom.pipelines.written_documents.MAX_DOCUMENT_SIZE", FRAGMENT_SIZE + 30)
+    monkeypatch.setattr("postroom.pipelines.documents.written_documents.MAX_DOCUMENT_SIZE", FRAGMENT_SIZE + 30)
     with pytest.raises(PipelineFailure, match="The document has 102,431 bytes, more than a pipeline reads into"):
         WrittenDocuments().place(b"x" * (FRAGMENT_SIZE + 31))
     [batch] = Csv().disassemble(Bytes(f"id,text\n1,{PAD}{PAD}\n2,{PAD}\n".encode()))

@@ -10,9 +10,9 @@ from typing import Any
 from postroom.errors import MapFailure
 from postroom.maps.contract import CORRECT_IT, Map, another_type
 from postroom.message import Body, Message
-from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE
-from postroom.pipelines.message_batch import plain
-from postroom.pipelines.running_component import component_failure
+from postroom.pipelines.documents.disassembled_batch import MAX_DOCUMENT_SIZE
+from postroom.pipelines.documents.message_batch import plain
+from postroom.pipelines.running.component_calls import component_failure
 from postroom.properties import Property
 from postroom.system_properties import BTS
 from postroom.time_limit import TimedCall, TimedOut, call_each_with_timeout

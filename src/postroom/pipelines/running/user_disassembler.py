@@ -10,10 +10,17 @@ from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Message
 from postroom.namespaces import dotted_name, split_key
 from postroom.pipelines.components.contract import Disassembler, Suspend
-from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE, BatchSize, Decoded, Disassembled, Rows, too_large
-from postroom.pipelines.running_component import component_failure, run_component
+from postroom.pipelines.documents.disassembled_batch import (
+    MAX_DOCUMENT_SIZE,
+    BatchSize,
+    Decoded,
+    Disassembled,
+    Rows,
+    too_large,
+)
+from postroom.pipelines.documents.spool import Spool
+from postroom.pipelines.running.component_calls import component_failure, run_component
 from postroom.pipelines.shipping.stored_component import name_of
-from postroom.pipelines.spooled import Spool
 from postroom.properties import Property
 from postroom.system_properties import BTS
 from postroom.time_limit import TimedOut

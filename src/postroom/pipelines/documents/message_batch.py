@@ -12,8 +12,8 @@ import pyarrow as pa
 from postroom.errors import MessageFailure
 from postroom.message import Body, Bytes, Context, Message, Part
 from postroom.namespaces import is_distinguished
-from postroom.pipelines.disassembled import BadDocument, Decoded, Form
-from postroom.pipelines.spooled import cut
+from postroom.pipelines.documents.disassembled_batch import BadDocument, Decoded, Form
+from postroom.pipelines.documents.spool import cut
 from postroom.system_properties import BTS
 
 if TYPE_CHECKING:

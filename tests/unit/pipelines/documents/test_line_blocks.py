@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from postroom.errors import BadValue
 from postroom.message import CHUNK_SIZE
-from postroom.pipelines.disassembled import BatchSize
-from postroom.pipelines.lines import line_blocks
+from postroom.pipelines.documents.disassembled_batch import BatchSize
+from postroom.pipelines.documents.line_blocks import line_blocks
 
 
 @dataclass

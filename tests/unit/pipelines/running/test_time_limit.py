@@ -9,7 +9,8 @@ import pytest
 
 from postroom.errors import PipelineFailure
 from postroom.message import Bytes
-from postroom.pipelines import JsonLines, Xml, definitions, formats
+from postroom.pipelines import JsonLines, Xml, definitions
+from postroom.pipelines.running import formats
 from postroom.pipelines.xml.promotion import xml_promotion
 from tests.unit.pipelines.conftest import Receive as Run
 
@@ -49,7 +50,8 @@ def test_paths_are_compiled_for_each_thread() -> None:
 
 
 def test_a_module_whose_import_does_not_return_is_abandoned(receive: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from postroom.pipelines import Receive, component_stages, components
+    from postroom.pipelines import Receive, components
+    from postroom.pipelines.running import component_stages
 
     released = threading.Event()
 

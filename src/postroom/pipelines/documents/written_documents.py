@@ -7,8 +7,8 @@ envelope that declares the namespaces, goes by its place beside the interchange.
 from __future__ import annotations
 
 from postroom.message import FRAGMENT_SIZE, Body, Bytes
-from postroom.pipelines.disassembled import MAX_DOCUMENT_SIZE, too_large
-from postroom.pipelines.spooled import WRITTEN, Spool
+from postroom.pipelines.documents.disassembled_batch import MAX_DOCUMENT_SIZE, too_large
+from postroom.pipelines.documents.spool import WRITTEN, Spool
 
 
 class WrittenDocuments:

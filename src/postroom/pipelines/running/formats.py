@@ -18,11 +18,11 @@ from postroom.pipelines.definitions import (
     Xml,
     XmlReceive,
 )
-from postroom.pipelines.disassembled import BatchSize, Disassembled, schema_of
+from postroom.pipelines.documents.disassembled_batch import BatchSize, Disassembled, schema_of
 from postroom.pipelines.flat import csv_rows
 from postroom.pipelines.flat import file as flat_file
 from postroom.pipelines.flat import reread as flat_reread
-from postroom.pipelines.json import document as json_document
+from postroom.pipelines.json import disassembler as json_document
 from postroom.pipelines.json import lines as json_lines
 from postroom.pipelines.json.path import ROOT
 from postroom.pipelines.xml import document as xml_document

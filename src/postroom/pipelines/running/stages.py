@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from postroom.message import Body, Context, Message, Part
-from postroom.pipelines import formats
-from postroom.pipelines.component_stages import ComponentStages
 from postroom.pipelines.definitions import Format, PassThrough
-from postroom.pipelines.disassembled import BatchSize, Decoded, Disassembled
-from postroom.pipelines.receive_definition import Receive, ReceivePipeline
+from postroom.pipelines.documents.disassembled_batch import BatchSize, Decoded, Disassembled
+from postroom.pipelines.receive_pipeline import Receive, ReceivePipeline
 from postroom.pipelines.rows import document as row_document
 from postroom.pipelines.rows.definition import Rows
+from postroom.pipelines.running import formats
+from postroom.pipelines.running.component_stages import ComponentStages
 from postroom.time_limit import TimeLimit
 
 #: Smaller bodies have no time limit. Reading a small document on another thread takes twice as long.
