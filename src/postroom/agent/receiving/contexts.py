@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from postroom.message import Context, predicates_to_json
 from postroom.messagebox.stored_values import plain_text
 from postroom.namespaces import is_distinguished
 from postroom.values import Value, value_to_json
+
+#: With offsets of 64 bits: the contexts of a large interchange may have more than 2 GB together.
+_TEXT = pa.large_string()
 
 
 def stored_contexts(shared: Sequence[Context], columns: Mapping[str, pa.Array], rows: int) -> list[bytes]:
@@ -21,28 +24,28 @@ def stored_contexts(shared: Sequence[Context], columns: Mapping[str, pa.Array], 
     those of distinguished fields written.
 
     ``shared`` has one context per row; rows of one interchange hold the same object."""
-    texts = _joined([_fragments(key, column) for key, column in columns.items() if not is_distinguished(key)], rows)
-    written = _joined([_fragments(key, column) for key, column in columns.items() if is_distinguished(key)], rows)
-    heads: dict[int, _Frame] = {}
-    encoded: list[bytes] = []
-    for context, text, more in zip(shared, texts, written, strict=True):
-        frame = heads.get(id(context))
-        if frame is None:
-            frame = heads[id(context)] = _frame(context)
-        # Every fragment brings its own leading comma, and only a received message's promoted values are never empty.
-        own = more if frame.has_written else more[1:]
-        encoded.append(f"{frame.before}{text}{frame.between}{own}{frame.after}".encode())
+    distinct = {id(context): context for context in shared}
+    frames = [_frame(context) for context in distinct.values()]
+    number_of = {key: number for number, key in enumerate(distinct)}
+    frame_of = pa.array([number_of[id(context)] for context in shared], pa.int32())
+
+    def around(part: Callable[[_Frame], str]) -> pa.Array:
+        return pa.array(map(part, frames), _TEXT).take(frame_of)
+
+    promoted = [_fragments(key, column) for key, column in columns.items() if not is_distinguished(key)]
+    written = [_fragments(key, column) for key, column in columns.items() if is_distinguished(key)]
+    if written:
+        own = _join(written)
+        # Every fragment begins with a comma. Only the promoted values of a received message are never empty.
+        has_written = pa.array([frame.has_written for frame in frames]).take(frame_of)
+        written = [pc.if_else(has_written, own, pc.utf8_slice_codeunits(own, 1))]
+    parts = [around(lambda one: one.before), *promoted, around(lambda one: one.between), *written]
+    encoded: list[bytes] = _join([*parts, around(lambda one: one.after)]).cast(pa.large_binary()).to_pylist()
     return encoded
 
 
-def _joined(fragments: Sequence[Iterable[str]], rows: int) -> Iterable[str]:
-    match fragments:
-        case []:
-            return [""] * rows
-        case [only]:
-            return only
-        case _:
-            return map("".join, zip(*fragments, strict=True))
+def _join(texts: Sequence[pa.Array]) -> pa.Array:
+    return pc.binary_join_element_wise(*texts, pa.scalar("", _TEXT))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,20 +71,32 @@ def _frame(context: Context) -> _Frame:
     )
 
 
-def _fragments(key: str, column: pa.Array) -> list[str]:
+def _fragments(key: str, column: pa.Array) -> pa.Array:
     """A column's values as ``,"key":value``; nothing where there is no value."""
-    lead = f",{json.dumps(key)}:"
-    values = column.to_pylist()
+    lead = pa.scalar(f",{json.dumps(key)}:", _TEXT)
     if pa.types.is_integer(column.type):
-        return [f"{lead}{value}" if value is not None else "" for value in values]
-    if pa.types.is_decimal(column.type):
-        return [f'{lead}{{"decimal":"{plain_text(value)}"}}' if value is not None else "" for value in values]
-    # Texts, flags and times repeat: equal values are encoded once.
-    known: dict[Any, str] = {None: ""}
-    for value in values:
-        if value not in known:
-            known[value] = lead + _text(value)
-    return [known[value] for value in values]
+        texts = column.cast(_TEXT)
+    elif pa.types.is_decimal(column.type):
+        decimals = [pa.scalar('{"decimal":"', _TEXT), _plain_texts(column), pa.scalar('"}', _TEXT)]
+        texts = _join(decimals)
+    else:
+        # Texts, flags and times repeat: equal values are encoded once.
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        texts = pa.array(map(_text, encoded.dictionary.to_pylist()), _TEXT).take(encoded.indices)
+    return pc.fill_null(_join([lead, texts]), "")
+
+
+def _plain_texts(column: pa.Array) -> pa.Array:
+    """Decimals without trailing zeros, and never in exponent form."""
+    texts = column.cast(_TEXT)
+    if column.type.scale > 0:
+        texts = pc.utf8_rtrim(pc.utf8_rtrim(texts, "0"), ".")
+    has_exponent = pc.fill_null(pc.match_substring(texts, "E"), False)
+    if not pc.any(has_exponent).as_py():
+        return texts
+    # Zero and very small numbers.
+    others = pa.array(map(plain_text, column.filter(has_exponent).to_pylist()), _TEXT)
+    return pc.replace_with_mask(texts, has_exponent, others)
 
 
 def _text(value: Value) -> str:

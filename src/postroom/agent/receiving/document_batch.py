@@ -150,10 +150,9 @@ class DocumentBatch(PublishBatch):
         table = table.take(self._kept) if len(self._kept) < len(documents.chunk_of) else table
         bodies = table["body"].to_pylist()
         inline = np.fromiter((body is not None for body in bodies), dtype=bool, count=len(bodies))
-        names = documents.body_names(self._kept)
-        kinds = list(zip(names, documents.content_types(self._kept), strict=True))
-        for kind in dict.fromkeys(kinds):
-            chosen = np.flatnonzero(inline & np.fromiter((one == kind for one in kinds), bool, len(kinds)))
+        kinds, kind_of = documents.kinds(self._kept)
+        for number, kind in enumerate(kinds):
+            chosen = np.flatnonzero(inline & (kind_of == number))
             held = bodies if len(chosen) == len(bodies) else [bodies[position] for position in chosen.tolist()]
             self._copy_parts(connection, self._part_ids[chosen], held, *kind)
         for position in np.flatnonzero(~inline).tolist():
@@ -166,13 +165,16 @@ class DocumentBatch(PublishBatch):
         columns = {key: column.take(pa.array(self._kept)) for key, column in documents.columns.items()}
         contexts = stored_contexts(shared, columns, len(self._kept))
         originators = batch_originators(shared, columns, self._routing.login)
+        names = [name for name, _ in kinds]
         if originators is None and len(set(names)) == 1 and not self._shared_parts:
             write_spool(connection, (UUID, self._message_ids), (UUID, self._part_ids), constant(names[0]), contexts)
             return
         message_ids, body_ids = map(bytes, self._message_ids), list(map(bytes, self._part_ids))
         part_ids = map(documents.part_ids, self._kept.tolist(), body_ids)
         write_spool_rows(
-            connection, zip(message_ids, part_ids, body_ids, names, contexts, strict=True), originators=originators
+            connection,
+            zip(message_ids, part_ids, body_ids, [names[kind] for kind in kind_of.tolist()], contexts, strict=True),
+            originators=originators,
         )
 
     @property

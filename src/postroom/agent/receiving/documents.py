@@ -82,20 +82,25 @@ class Documents:
         chunk = self.chunks[int(self.chunk_of[row])]
         return cut(chunk.source, offset, length)
 
-    def content_types(self, rows: npt.NDArray[np.int64]) -> list[str]:
-        """The content type of some rows: it may be another one for each interchange, and that of its map for each
-        document that was mapped."""
-        by_chunk = [chunk.decoded.content_type if chunk.decoded else self.content_type for chunk in self.chunks]
-        found = [by_chunk[chunk] for chunk in self.chunk_of[rows].tolist()]
+    def kinds(self, rows: npt.NDArray[np.int64]) -> tuple[list[tuple[str, str]], npt.NDArray[np.int64]]:
+        """The names and content types of body parts, and which of them each of some rows has. They may differ between
+        interchanges; a document that was mapped has the content type of its map."""
+        of_chunks = [
+            (one.decoded.body_name, one.decoded.content_type) if one.decoded else (BODY_NAME, self.content_type)
+            for one in self.chunks
+        ]
+        kinds = list(dict.fromkeys(of_chunks))
+        kind_of = np.array([kinds.index(one) for one in of_chunks], dtype=np.int64)[self.chunk_of[rows]]
         if self.table is None or "content_type" not in self.table.column_names:
-            return found
-        own = self.table["content_type"].take(pa.array(rows)).to_pylist()
-        return [mapped or shared for mapped, shared in zip(own, found, strict=True)]
-
-    def body_names(self, rows: npt.NDArray[np.int64]) -> list[str]:
-        """What the body parts of some rows are called."""
-        by_chunk = [chunk.decoded.body_name if chunk.decoded else BODY_NAME for chunk in self.chunks]
-        return [by_chunk[chunk] for chunk in self.chunk_of[rows].tolist()]
+            return kinds, kind_of
+        mapped = self.table["content_type"].take(pa.array(rows)).to_pylist()
+        own = [
+            (kinds[kind][0], content_type or kinds[kind][1])
+            for kind, content_type in zip(kind_of.tolist(), mapped, strict=True)
+        ]
+        kinds = list(dict.fromkeys(own))
+        number_of = {kind: number for number, kind in enumerate(kinds)}
+        return kinds, np.array([number_of[one] for one in own], dtype=np.int64)
 
     def part_ids(self, row: int, body: bytes) -> list[bytes]:
         """The ids of all parts of a document, in order; ``body`` is that of its body part."""
@@ -107,13 +112,9 @@ class Documents:
 
     def document(self, row: int, part_id: uuid.UUID) -> Part:
         """The body part that a document becomes."""
-        rows = np.array([row])
-        return Part(
-            name=self.body_names(rows)[0],
-            body=self.body(row),
-            content_type=self.content_types(rows)[0],
-            part_id=part_id,
-        )
+        kinds, [kind] = self.kinds(np.array([row]))
+        name, content_type = kinds[kind]
+        return Part(name=name, body=self.body(row), content_type=content_type, part_id=part_id)
 
     def clone(self, row: int, part_id: uuid.UUID) -> tuple[Part, ...]:
         """All parts of a document, with ids of their own."""
