@@ -16,9 +16,10 @@ from bench.messagebox import MeasuredBox
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
-from postroom.messagebox import copying, writing
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.writing import PARTS, QUEUE, SPOOL
+from postroom.messagebox.storage import copy_format as copying
+from postroom.messagebox.storage import writing
+from postroom.messagebox.storage.writing import PARTS, QUEUE, SPOOL
 
 _RECEIPT = "INSERT INTO receipts (unit, chunk, outcome) VALUES (%s, 0, %s::jsonb)"
 

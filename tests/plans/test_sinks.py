@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.messagebox.sink_batches import SinkQueue
+from postroom.messagebox.streams.sink_batches import SinkQueue
 from tests.support.box import Box
 from tests.support.databases import Databases
 from tests.support.plans import reads

@@ -24,8 +24,8 @@ from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import host_named
 from postroom.messagebox.connection import connect
-from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
-from postroom.messagebox.throttling import store_thresholds
+from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
+from postroom.messagebox.streams.throttling import store_thresholds
 from postroom.operations.deployment.apply import apply
 from postroom.spark.login import Login
 from postroom.spark.pipeline_once import PipelineOnce

@@ -17,7 +17,7 @@ import pytest
 
 from postroom.adapters import SparkSink
 from postroom.messagebox.check import check
-from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
+from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
 from postroom.spark.login import Login
 from postroom.spark.sinks import files
 from postroom.spark.sinks.drain import Drain

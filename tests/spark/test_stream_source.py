@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 from postroom import Throttling
 from postroom.errors import Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.throttling import store_thresholds
+from postroom.messagebox.streams.throttling import store_thresholds
 from postroom.spark.intake import claim as claims
 from postroom.spark.intake.claim import Claim
 from postroom.spark.login import Login

@@ -13,10 +13,10 @@ from postroom.hosts import ServiceContext
 from postroom.hosts.dequeue.outcomes import Outcome, Verdict
 from postroom.hosts.dequeue.thread_connections import ThreadConnections
 from postroom.message import Message
-from postroom.messagebox.bodies import message_of
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import ClaimedMessage
 from postroom.messagebox.service_subscriptions import SubscribingService, SubscriptionState, Unconsumed
+from postroom.messagebox.storage.stored_messages import message_of
 from postroom.properties import Property
 
 SERVICE = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")

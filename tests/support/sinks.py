@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 
 from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.message import Message
-from postroom.messagebox.sink_batches import SinkBatch
+from postroom.messagebox.streams.sink_batches import SinkBatch
 from postroom.spark.login import Login
 from postroom.spark.sinks.drain import Drain
 from postroom.spark.sinks.files import LocalTarget

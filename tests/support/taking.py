@@ -6,9 +6,9 @@ import uuid
 
 from postroom.agent.resuming import ResumedInbound
 from postroom.message import Bytes, Message, Part
-from postroom.messagebox.bodies import message_of
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, StoredPart
+from postroom.messagebox.storage.stored_messages import message_of
 from postroom.operations.instances.changes import resume
 from tests.support.box import Box
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from postroom import Application, Throttling
 from postroom.errors import DefinitionError, DefinitionRefused
-from postroom.messagebox.throttling import Load, throttle_for
+from postroom.messagebox.streams.throttling import Load, throttle_for
 
 COUNTS = st.integers(0, 10**9)
 

@@ -23,7 +23,7 @@ from postroom.message import Context, Message
 from postroom.messagebox.configuration import ReceiveLocation, host_named, receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
-from postroom.messagebox.writing import Task
+from postroom.messagebox.storage.writing import Task
 from postroom.system_properties import BTS
 
 #: Deletes the claimed row, in the transaction that it is given; raises if the claim was taken over.

@@ -26,7 +26,7 @@ from postroom.filters.expression import Filter, Operator
 from postroom.filters.text import format_filter
 from postroom.messagebox.configuration import Host, ServiceClass
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.stored_values import to_stored, value_key
+from postroom.messagebox.storage.stored_values import to_stored, value_key
 from postroom.properties import Property
 
 _MOST_IN_A_CONVOY = 3

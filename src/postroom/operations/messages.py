@@ -16,7 +16,7 @@ from postroom.errors import NotFound, StateError
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.messagebox.stored_context import name_originator
+from postroom.messagebox.storage.stored_context import name_originator
 from postroom.operations.instances.listing import Instance, InstanceQuery, list_instances
 from postroom.operations.redaction import discreet_context, sensitive_keys
 from postroom.system_properties import BTS, ErrorReport

@@ -8,8 +8,8 @@ from postroom.adapters.file.folder import make_folder
 from postroom.errors import DefinitionError
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.running_locations import LocationState
 from postroom.messagebox.statements import statement
+from postroom.messagebox.streams.running_locations import LocationState
 from postroom.spark.intake.location_lock import LOCATION_LOCK, lock_number
 
 

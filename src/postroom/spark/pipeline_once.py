@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from postroom.clock import system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError, StateError, Unavailable
 from postroom.messagebox.configuration import Host, ReceiveLocation
-from postroom.messagebox.running_sinks import sinks_are_served
+from postroom.messagebox.streams.running_sinks import sinks_are_served
 from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.once import Watcher, receive_once
 from postroom.spark.bulk.row_stream import start_row_stream

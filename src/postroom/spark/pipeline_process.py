@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from postroom.errors import Unavailable
 from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.throttling import Throttle, read_throttle
+from postroom.messagebox.streams.throttling import Throttle, read_throttle
 from postroom.spark.login import Login
 from postroom.spark.reasons import reason_of
 from postroom.spark.receive.running_location import RunningLocation

@@ -11,7 +11,7 @@ import pytest
 
 from postroom import Throttling, pipelines
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.throttling import PATIENCE, Pace, store_thresholds
+from postroom.messagebox.streams.throttling import PATIENCE, Pace, store_thresholds
 from postroom.spark import executor
 from postroom.spark.intake.claim import Claim
 from postroom.spark.intake.claims import Claimer

@@ -18,7 +18,7 @@ from postroom.adapters import SparkSink
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import StateError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.running_locations import LocationReport
+from postroom.messagebox.streams.running_locations import LocationReport
 from postroom.operations.ports.receive_locations import LocationListing, list_locations
 from postroom.operations.ports.sinks import list_sinks
 from postroom.spark import pipeline_once, pipeline_process, serving

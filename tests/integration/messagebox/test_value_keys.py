@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from postroom.agent.routing.correlation import correlation_hash
-from postroom.messagebox.stored_values import from_value_key, to_stored, value_key
+from postroom.messagebox.storage.stored_values import from_value_key, to_stored, value_key
 from postroom.values import Value, check_value, type_of
 from tests.support.box import Box
 

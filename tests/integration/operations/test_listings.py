@@ -17,8 +17,8 @@ from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import PortState, receive_locations
 from postroom.messagebox.connection import connect
-from postroom.messagebox.running_locations import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.service_subscriptions import SubscriptionState
+from postroom.messagebox.streams.running_locations import LocationProgress, LocationReport, LocationState
 from postroom.operations.hosts import host_instances, list_hosts
 from postroom.operations.instances.changes import resume, terminate
 from postroom.operations.instances.listing import InstanceQuery, list_instances

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from postroom.messagebox.connection import connect
-from postroom.messagebox.running_locations import LocationProgress, LocationReport, LocationState
+from postroom.messagebox.streams.running_locations import LocationProgress, LocationReport, LocationState
 from postroom.operations.receiving import make_watched_folders, served_locations, told_of_locations
 from postroom.operations.running.supervisor import Supervisor
 from postroom.spark.intake.claims import Claimer

@@ -14,7 +14,7 @@ from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.queues import HostQueues, Retry, Suspension
-from postroom.messagebox.sink_batches import SinkQueue
+from postroom.messagebox.streams.sink_batches import SinkQueue
 from postroom.operations.instances import changes as instance_changes
 from postroom.operations.ports import send_ports as ports
 from tests.support.box import Box

@@ -12,7 +12,7 @@ import pytest
 from postroom.adapters import AnySink, SparkSink
 from postroom.errors import PostroomError, StateError, Unavailable
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.sink_batches import SinkBatch
+from postroom.messagebox.streams.sink_batches import SinkBatch
 from postroom.spark.login import Login
 from postroom.spark.sinks.files import LocalTarget
 from postroom.spark.sinks.running_sinks import SINK_LOCK, Sinks, sink_lock

@@ -17,7 +17,7 @@ from postroom.maps import Xslt
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Message
 from postroom.messagebox.check import check
-from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
+from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
 from postroom.operations.instances import changes as instance_changes
 from postroom.pipelines.definitions import FORMAT_SECONDS
 from postroom.spark.login import Login

@@ -10,7 +10,7 @@ from postroom.adapters import SparkSink, SparkTable
 from postroom.errors import NotAllowed
 from postroom.messagebox.configuration import send_ports
 from postroom.messagebox.connection import connect
-from postroom.messagebox.running_sinks import SinkReport, sinks_are_served
+from postroom.messagebox.streams.running_sinks import SinkReport, sinks_are_served
 from postroom.operations.describe import in_words
 from postroom.operations.ports.sinks import SinkListing, guarantee_of, list_sinks
 from tests.support.box import Box, Region

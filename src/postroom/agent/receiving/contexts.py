@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroom.message import Context, predicates_to_json
-from postroom.messagebox.stored_values import plain_text
+from postroom.messagebox.storage.stored_values import plain_text
 from postroom.namespaces import is_distinguished
 from postroom.values import Value, value_to_json
 

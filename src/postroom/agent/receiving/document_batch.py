@@ -31,8 +31,8 @@ from postroom.errors import MessageFailure, RoutingFailure
 from postroom.message import Part
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.copying import BIGINT, UUID, constant
-from postroom.messagebox.writing import (
+from postroom.messagebox.storage.copy_format import BIGINT, UUID, constant
+from postroom.messagebox.storage.writing import (
     write_messages,
     write_part,
     write_parts,

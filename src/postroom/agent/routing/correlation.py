@@ -19,7 +19,7 @@ from postroom.filters.columns import Columns, value_type_of_column
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.messagebox.stored_values import from_value_key, value_key
+from postroom.messagebox.storage.stored_values import from_value_key, value_key
 from postroom.properties import Property
 from postroom.values import ValueType, type_of
 

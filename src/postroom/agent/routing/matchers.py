@@ -22,7 +22,7 @@ from postroom.filters.columns import Columns, columns_of
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.messagebox.stored_values import to_stored
+from postroom.messagebox.storage.stored_values import to_stored
 from postroom.values import ValueType
 
 

@@ -24,7 +24,7 @@ from postroom.filters.index import SubscriptionIndex
 from postroom.messagebox.configuration import application_properties
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.messagebox.stored_values import StoredValue, from_stored
+from postroom.messagebox.storage.stored_values import StoredValue, from_stored
 from postroom.properties import Property
 from postroom.values import Value, ValueType
 

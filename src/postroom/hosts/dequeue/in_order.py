@@ -10,7 +10,7 @@ from postroom.hosts.dequeue.service import Service
 from postroom.hosts.dequeue.thread_connections import ThreadConnections
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
-from postroom.messagebox.writing import Task
+from postroom.messagebox.storage.writing import Task
 
 _DONE = (Verdict.COMPLETE, Verdict.SETTLED)
 _REMEMBERED = 10_000

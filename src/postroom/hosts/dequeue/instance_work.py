@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from postroom.hosts.dequeue.work_in_hand import WorkInHand
 from postroom.messagebox.queues import ClaimedMessage
-from postroom.messagebox.writing import Task
+from postroom.messagebox.storage.writing import Task
 
 
 class InstanceWork(WorkInHand):

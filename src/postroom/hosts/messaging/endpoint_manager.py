@@ -17,12 +17,12 @@ from postroom.errors import ClaimLost, PostroomError, ReadInterrupted, Unavailab
 from postroom.hosts.dequeue.outcomes import Outcome, Verdict
 from postroom.hosts.dequeue.thread_connections import ThreadConnections
 from postroom.hosts.messaging.send_ports import OpenSendPort, OpenSendPorts
-from postroom.messagebox.bodies import message_of
 from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, Suspension
-from postroom.messagebox.stored_context import StoredContext
-from postroom.messagebox.writing import Task
+from postroom.messagebox.storage.stored_context import StoredContext
+from postroom.messagebox.storage.stored_messages import message_of
+from postroom.messagebox.storage.writing import Task
 
 _log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from postroom.maps.outbound import map_message
 from postroom.message import Message
 from postroom.messagebox.configuration import SendPort, send_ports
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.stored_context import StoredContext
+from postroom.messagebox.storage.stored_context import StoredContext
 from postroom.system_properties import BTS
 
 #: From what the configuration says of a port's adapter to the adapter, not yet opened.

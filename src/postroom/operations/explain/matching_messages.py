@@ -22,7 +22,7 @@ from postroom.filters.index import SubscriptionIndex
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.messagebox.stored_context import name_originator
+from postroom.messagebox.storage.stored_context import name_originator
 from postroom.operations.redaction import discreet_explanation, sensitive_keys
 from postroom.system_properties import BTS
 from postroom.values import Value

@@ -14,7 +14,7 @@ from postroom.errors import NotFound, nearest
 from postroom.messagebox.configuration import ServiceClass, host_named
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.messagebox.writing import Cause, Task
+from postroom.messagebox.storage.writing import Cause, Task
 
 #: What instances can be counted by.
 GroupedBy = Literal["host", "port", "error", "reason", "adapter", "uri"]

@@ -10,8 +10,8 @@ from typing import Any
 from postroom.errors import DefinitionError
 from postroom.messagebox.configuration import PortState, SendPort, hosts
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.running_sinks import SINKS_SERVED_LOCK, SinkState
 from postroom.messagebox.statements import statement
+from postroom.messagebox.streams.running_sinks import SINKS_SERVED_LOCK, SinkState
 from postroom.operations.ports.send_ports import list_ports
 
 

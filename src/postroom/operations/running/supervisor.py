@@ -22,7 +22,7 @@ from postroom.messagebox.configuration import hosts, receive_locations, send_por
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.embedded.postmaster import Guard
-from postroom.messagebox.running_locations import LocationState
+from postroom.messagebox.streams.running_locations import LocationState
 from postroom.operations.receiving import told_of_locations
 
 _LOOK_SECONDS = 0.2

@@ -14,7 +14,7 @@ from postroom.agent.receiving.receiver import Received
 from postroom.agent.receiving.row_units import RowUnit, receive_rows
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.throttling import Pace
+from postroom.messagebox.streams.throttling import Pace
 from postroom.spark.bulk.reading import rows_pipeline, rows_reader
 from postroom.spark.executor import Executor, drop_executor, executor_for
 from postroom.spark.login import Login

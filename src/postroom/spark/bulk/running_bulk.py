@@ -16,7 +16,7 @@ from postroom.clock import Clock, system_clock
 from postroom.errors import PostroomError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import LazyConnection
-from postroom.messagebox.running_locations import LocationProgress
+from postroom.messagebox.streams.running_locations import LocationProgress
 from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.progress import BulkMeter, BulkProgress
 from postroom.spark.login import Login

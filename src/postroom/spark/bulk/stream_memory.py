@@ -16,7 +16,7 @@ from pathlib import Path
 from postroom.agent.identity import unit_for_partition
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.row_streams import begin_batch, begin_stream, known_stream
+from postroom.messagebox.streams.row_streams import begin_batch, begin_stream, known_stream
 from postroom.spark.login import Login
 
 _log = logging.getLogger(__name__)

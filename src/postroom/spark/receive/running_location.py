@@ -19,8 +19,8 @@ from postroom.clock import Clock, system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, LazyConnection
-from postroom.messagebox.running_locations import LocationProgress, LocationReport, LocationState
-from postroom.messagebox.throttling import Throttle
+from postroom.messagebox.streams.running_locations import LocationProgress, LocationReport, LocationState
+from postroom.messagebox.streams.throttling import Throttle
 from postroom.spark.intake.intake import Intake, is_drained, make_intake
 from postroom.spark.login import Login
 from postroom.spark.reasons import reason_of

@@ -26,8 +26,8 @@ from postroom.maps.port_maps import NO_MAPS
 from postroom.messagebox.configuration import Host, SendPort, send_ports
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import Retry, Suspension
-from postroom.messagebox.running_sinks import SinkReport
-from postroom.messagebox.sink_batches import SinkBatch, SinkQueue
+from postroom.messagebox.streams.running_sinks import SinkReport
+from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
 from postroom.spark.login import Login
 from postroom.spark.reasons import reason_of
 from postroom.spark.sinks.files import FileTarget

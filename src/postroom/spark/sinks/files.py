@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from postroom.clock import system_clock
 from postroom.errors import ClaimLost
-from postroom.messagebox.sink_batches import SinkBatch
+from postroom.messagebox.streams.sink_batches import SinkBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from postroom.adapters import AnySink
 from postroom.errors import MessageBoxUnavailable, PostroomError, StateError
 from postroom.messagebox.configuration import Host, send_ports
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.running_sinks import sinks_are_served
+from postroom.messagebox.streams.running_sinks import sinks_are_served
 from postroom.spark.login import Login
 from postroom.spark.reasons import reason_of
 from postroom.spark.sinks.drain import Drain

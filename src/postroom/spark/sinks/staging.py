@@ -23,7 +23,7 @@ import pyarrow as pa
 from postroom.adapters import SparkTable
 from postroom.errors import DeliveryRefused
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.sink_batches import SinkBatch
+from postroom.messagebox.streams.sink_batches import SinkBatch
 from postroom.spark.sinks.jdbc import Database, DatabaseError, JdbcTable, Target
 from postroom.spark.sinks.merge import SEQ, TASK
 from postroom.spark.sinks.task import SinkTask

@@ -20,10 +20,10 @@ from postroom.errors import ClaimLost, DeliveryRefused, MessageFailure
 from postroom.maps.outbound import map_message
 from postroom.maps.port_maps import NO_MAPS, PortMaps
 from postroom.message import Message
-from postroom.messagebox.bodies import message_of
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, StoredPart, Suspension
-from postroom.messagebox.sink_batches import SinkMessage, SinkQueue
+from postroom.messagebox.storage.stored_messages import message_of
+from postroom.messagebox.streams.sink_batches import SinkMessage, SinkQueue
 from postroom.pipelines.definitions import FORMAT_SECONDS
 from postroom.spark.login import Login
 from postroom.spark.poison_messages import GRACE, attempt_alone, guard_worker, worker_death

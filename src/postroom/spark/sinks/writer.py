@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.errors import DefinitionError
-from postroom.messagebox.sink_batches import SinkBatch
+from postroom.messagebox.streams.sink_batches import SinkBatch
 from postroom.spark.session import has_died, without_pandas_warning
 from postroom.spark.sinks.files import FileTarget, HadoopTarget, LocalTarget
 from postroom.spark.sinks.rows import RowFormat

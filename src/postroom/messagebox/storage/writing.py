@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from postroom.message import FRAGMENT_SIZE, Body, Message, Part
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.copying import (
+from postroom.messagebox.storage.copy_format import (
     INTEGER,
     UUID,
     Column,

@@ -11,7 +11,7 @@ from typing import Protocol
 from postroom.errors import MessageGone
 from postroom.message import CHUNK_SIZE, FRAGMENT_SIZE, Body, Bytes, Message, Part, create_stored_message
 from postroom.messagebox.queues import ClaimedMessage, StoredPart
-from postroom.messagebox.stored_context import StoredContext
+from postroom.messagebox.storage.stored_context import StoredContext
 
 _NOTHING: Mapping[str, str | int] = MappingProxyType({})
 _FRAGMENTS_AT_A_TIME = max(1, CHUNK_SIZE // FRAGMENT_SIZE)

@@ -1,0 +1,1 @@
+"""What the MessageBox stores about running streams: locations, sinks, row streams, throttling."""
