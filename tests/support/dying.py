@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 #: What is imported once, for all of them.
-_DYING = ("tests.integration.claims.dies", "tests.integration.inbox.dies")
+_DYING = ("tests.integration.claims.dies", "tests.integration.messagebox.inbox.dies")
 
 
 def die(*_: object, **__: object) -> None:

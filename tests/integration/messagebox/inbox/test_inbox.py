@@ -30,7 +30,7 @@ from postroom.spark.receive.sources import Inbox
 from postroom.spark.receive.stream_source import NumberedReader, StreamSettings
 from postroom.spark.receive.task import ReceiveTask
 from postroom.system_properties import BTS
-from tests.integration.inbox.conftest import Connect, HandOver, rows_of, waiting
+from tests.integration.messagebox.inbox.conftest import Connect, HandOver, rows_of, waiting
 from tests.support.box import PROMOTE, Box
 from tests.support.inbox_location import add_inbox_location
 from tests.support.load import set_load

@@ -11,8 +11,8 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.intake.inbox_numbering import InboxNumbering
 from postroom.spark.receive.task import ReceiveTask
-from tests.integration.inbox.conftest import Connect, waiting
-from tests.integration.inbox.dies import CONTENTS, POINTS, main
+from tests.integration.messagebox.inbox.conftest import Connect, waiting
+from tests.integration.messagebox.inbox.dies import CONTENTS, POINTS, main
 from tests.support.box import Box
 from tests.support.dying import run_and_die
 from tests.support.waiting import wait_until
