@@ -59,12 +59,12 @@ def test_a_checkpoint_that_is_not_there_is_missed(
     elsewhere = memory_in(box, location, tmp_path / "another home")
     with pytest.raises(StateError, match=r"its checkpoint is not in .*another home") as caught:
         elsewhere.begin()
-    assert "postroom location begin-anew topic" in caught.value.hint
+    assert "postroom location restart-stream topic" in caught.value.hint
     assert not elsewhere.folder.exists()
     before = known(box)
 
-    locations.begin_anew(box.connection, "topic")
-    with pytest.raises(StateError, match="begins anew"):
+    locations.restart_stream(box.connection, "topic")
+    with pytest.raises(StateError, match="is restarted"):
         memory.begin_batch(0, 1)  # a process that is still at it
     elsewhere.begin()
     assert elsewhere.checkpoint_id == known(box) != before
@@ -72,19 +72,19 @@ def test_a_checkpoint_that_is_not_there_is_missed(
         memory.begin()
 
 
-def test_a_stream_that_is_to_begin_anew_keeps_what_it_has_read_before(box: Box, memory: StreamMemory) -> None:
+def test_a_restarted_stream_keeps_its_old_checkpoint(box: Box, memory: StreamMemory) -> None:
     memory.begin()
     before = known(box)
-    locations.begin_anew(box.connection, "topic")
+    locations.restart_stream(box.connection, "topic")
     memory.begin()
     assert memory.checkpoint_id == known(box) != before
     [kept] = memory.folder.parent.glob(f"{memory.folder.name}.*")
     assert str(before) in (kept / "checkpoint" / "metadata").read_text()
 
 
-def test_only_a_stream_that_has_begun_begins_anew(box: Box, location: ReceiveLocation) -> None:
-    with pytest.raises(StateError, match="has no stream that has begun"):
-        locations.begin_anew(box.connection, "topic")
+def test_only_a_started_stream_can_be_restarted(box: Box, location: ReceiveLocation) -> None:
+    with pytest.raises(StateError, match="has no stream that was started"):
+        locations.restart_stream(box.connection, "topic")
 
 
 def test_a_checkpoint_that_nobody_has_written_down_is(box: Box, memory: StreamMemory) -> None:

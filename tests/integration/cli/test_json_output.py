@@ -21,7 +21,7 @@ OTHERS = {
     "init",
     "up",
     "host run",
-    "location begin-anew",
+    "location restart-stream",
     "pipeline run",
     "message body",
     "message save",

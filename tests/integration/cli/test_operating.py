@@ -252,11 +252,11 @@ def test_a_location_is_disabled_and_enabled(applied: Run) -> None:
     assert applied("location", "enable", "nowhere").code == ExitCode.NOT_FOUND
 
 
-def test_only_a_stream_begins_anew(applied: Run) -> None:
-    assert applied("location", "begin-anew", "nowhere").code == ExitCode.NOT_FOUND
-    refused = applied("location", "begin-anew", "drop")
+def test_only_a_stream_can_be_restarted(applied: Run) -> None:
+    assert applied("location", "restart-stream", "nowhere").code == ExitCode.NOT_FOUND
+    refused = applied("location", "restart-stream", "drop")
     assert refused.code == ExitCode.STATE
-    assert "has no stream that has begun" in refused.err
+    assert "has no stream that was started" in refused.err
 
 
 def test_check_names_what_is_wrong_and_fails(suspended: Run, database: str) -> None:

@@ -86,22 +86,22 @@ def disable(options: CommandOptions, names: tuple[str, ...]) -> None:
     _change(options, names, receive_locations.disable, "disabled")
 
 
-@location.command("begin-anew")
+@location.command("restart-stream")
 @_NAMES
 @common_options
 @pass_options
-def begin_anew(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Let streams of rows (Kafka and the like) begin where their options say, because their checkpoint is lost.
+def restart_stream(options: CommandOptions, names: tuple[str, ...]) -> None:
+    """Restart streams of rows, such as Kafka topics, from their options after their checkpoint was lost.
 
-    Rows that were read before may be published again, and others never. What is found of the old checkpoint is kept.
+    Rows may be published again or be missing. The rest of the old checkpoint is kept.
 
     \b
     Example:
-      postroom location begin-anew orders-topic
+      postroom location restart-stream orders-topic
     """
     from postroom.operations.ports import receive_locations
 
-    _change(options, names, receive_locations.begin_anew, "begins anew")
+    _change(options, names, receive_locations.restart_stream, "restarts")
 
 
 @location.command()

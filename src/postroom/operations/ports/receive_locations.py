@@ -111,16 +111,17 @@ def schedule(connection: Connection, name: str, when: Schedule | None) -> None:
     transaction(connection, work)
 
 
-def begin_anew(connection: Connection, name: str) -> None:
-    """The stream of rows of this location begins where its options say, when it is next started or reads its next
-    batch. Which rows were read before is forgotten; their receipts are not found again."""
+def restart_stream(connection: Connection, name: str) -> None:
+    """Let the stream of rows of a location start from its options, at its next start or its next batch.
+
+    It gets a new checkpoint, so the receipts of rows that were read before do not apply."""
 
     def work(connection: Connection) -> None:
         _enabled(connection, name)
         requested = connection.execute(statement("queries/request_stream_restart"), (name,))
         if not requested.rowcount:
             raise StateError(
-                f"Receive location {name!r} has no stream that has begun.",
+                f"Receive location {name!r} has no stream that was started.",
                 hint="Only a location over a source with offsets, such as Kafka, has one.",
             )
 

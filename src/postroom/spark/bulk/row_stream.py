@@ -77,7 +77,7 @@ def _begun(file: Path) -> Reading:
         raise StateError(
             f"{file} cannot be read.",
             why=f"It says how the batch is to be read that was begun and not finished. {error}",
-            hint="Put it back from a copy; or have the stream begin anew: postroom location begin-anew.",
+            hint="Restore it from a copy, or restart the stream: postroom location restart-stream NAME.",
         ) from error
 
 

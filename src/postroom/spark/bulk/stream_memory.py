@@ -73,7 +73,7 @@ class StreamMemory:
                 known = begin_batch(connection, self.location.location_id, checkpoint_id, batch, units)
         if known is None:
             raise StateError(
-                f"The stream of {self.location.name} goes on elsewhere, or begins anew.",
+                f"The stream of {self.location.name} runs in another place, or is restarted.",
                 hint="It has to be started again.",
             )
         if known.batch > batch:
@@ -94,8 +94,8 @@ class StreamMemory:
     @property
     def _hint(self) -> str:
         return (
-            "Start it with the home folder that it was begun in, or bring that checkpoint back; or have it begin where"
-            f" its options say: postroom location begin-anew {self.location.name}."
+            "Start it with its original home folder, or restore that checkpoint. To restart it from its options:"
+            f" postroom location restart-stream {self.location.name}."
         )
 
     def _make(self) -> uuid.UUID:
@@ -111,11 +111,11 @@ class StreamMemory:
         return checkpoint_id
 
     def _put_aside(self) -> None:
-        """What an operator wants to begin anew is kept: it says which rows were read."""
+        """Keep the folder of a stream that an operator restarts: it says which rows were read."""
         if self.folder.exists():
             kept = self.folder.with_name(f"{self.folder.name}.{uuid.uuid4()}")
             self.folder.rename(kept)
-            _log.warning("%s begins anew; what it has read before is in %s", self.location.name, kept)
+            _log.warning("%s is restarted; its old checkpoint is in %s", self.location.name, kept)
 
 
 _WHY = "Without it nobody knows which rows were read: some would be lost, or published twice."
