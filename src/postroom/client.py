@@ -27,10 +27,10 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.errors import BadValue, MessageBoxUnavailable, NotFound, StateError, Unavailable
 from postroom.message import Body, Context, Message, Part
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
-from postroom.operations.hosts import publishing_host
-from postroom.operations.opening import open_messagebox
-from postroom.operations.ports.addressing import directed_to
-from postroom.operations.properties import deployed_properties, property_named
+from postroom.messagebox.migrate import connect_to_messagebox
+from postroom.operations.hosts import get_publishing_host
+from postroom.operations.ports.addressing import direct_context
+from postroom.operations.properties import find_property, read_deployed_properties
 from postroom.properties import Property
 from postroom.values import type_of
 
@@ -81,9 +81,9 @@ class Client:
         self._lock = threading.Lock()
         self._routing = RoutingTable()
         self._known: Mapping[str, Property] = {}
-        self._connection = open_messagebox(url, application_name=_NAME)
+        self._connection = connect_to_messagebox(url, application_name=_NAME)
         try:
-            self._host = publishing_host(self._connection, host)
+            self._host = get_publishing_host(self._connection, host)
         except BaseException:
             self._connection.close()
             raise
@@ -133,7 +133,7 @@ class Client:
     def directed_to(self, name: str, context: Context | None = None) -> Context:
         """Return the context with the properties that direct a message to the send port or send port group ``name``."""
         with self._open_connection():
-            return directed_to(self._connection, name, Context() if context is None else context)
+            return direct_context(self._connection, name, Context() if context is None else context)
 
     def publish_many(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
         """Publish all of these messages or none of them.
@@ -197,22 +197,22 @@ class Client:
     def _find_property(self, name: str) -> Property:
         """Return a deployed property. Read the deployed properties again if it is not known yet."""
         try:
-            return property_named(name, self._known.values())
+            return find_property(name, self._known.values())
         except NotFound:
             try:
-                deployed = deployed_properties(self._connection)
+                deployed = read_deployed_properties(self._connection)
             except MessageBoxUnavailable:
                 if not self._connection.closed:
                     raise
                 self._reconnect()  # reading can be repeated
-                deployed = deployed_properties(self._connection)
+                deployed = read_deployed_properties(self._connection)
             self._known = {prop.key: prop for prop in deployed}
-            return property_named(name, self._known.values())
+            return find_property(name, self._known.values())
 
     def _reconnect(self) -> None:
         if self._server is not None:
             self._server.start()  # it may have crashed
-        self._connection = open_messagebox(self._url, application_name=_NAME)
+        self._connection = connect_to_messagebox(self._url, application_name=_NAME)
         self._agent = MessageAgent(self._connection, self._host, self._routing)
 
     def __enter__(self) -> Self:

@@ -42,7 +42,7 @@ def test_a_message_goes_only_to_hosts_that_show_what_it_asks_for(house: House) -
     [report] = house.suspended("not-resumable")
     house.run("instance", "terminate", report["instance_id"])
     explained = house.run("explain", str(secret.message_id))
-    assert "may not receive it: host H2 does not show Security.Thumbprint = 'T'" in explained
+    assert "may not receive it: host H2 lacks Security.Thumbprint = 'T'" in explained
     house.start_host("H1")
     house.start_host("H2")
     assert sorted(house.wait_for_files("out/1", 2)) == [b"open", b"secret"]

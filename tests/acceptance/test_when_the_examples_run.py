@@ -12,7 +12,7 @@ import pytest
 from postroom.application.definition import ApplicationDefinition
 from postroom.application.loading.load import load
 from postroom.messagebox.connection import connect
-from postroom.operations.demo import EXAMPLES, DemoResult, example_folder, example_steps, keep_running, run_steps
+from postroom.operations.demo import EXAMPLES, DemoResult, get_example_folder, load_steps, run_in_thread, run_steps
 from postroom.operations.deployment.apply import apply
 from postroom.operations.running.supervisor import SparkOptions, Supervisor
 from tests.support.databases import Databases
@@ -22,7 +22,7 @@ from tests.support.waiting import PATIENCE
 
 def run_example(name: str, definition: ApplicationDefinition, url: str, home: Path) -> DemoResult:
     with connect(url, application_name="postroom demo") as connection:
-        return run_steps(connection, definition, example_steps(name), home, lambda *_: None, patience=PATIENCE)
+        return run_steps(connection, definition, load_steps(name), home, lambda *_: None, patience=PATIENCE)
 
 
 def free_port() -> int:
@@ -37,12 +37,12 @@ def results(databases: Databases) -> Iterator[dict[str, DemoResult]]:
         patch.setenv("PORT", str(free_port()))
         home = folder / "a home with spaces"
         home.mkdir()
-        definitions = {name: load(example_folder(name) / "app.py") for name in EXAMPLES}
+        definitions = {name: load(get_example_folder(name) / "app.py") for name in EXAMPLES}
         with connect(url) as connection:
             for definition in definitions.values():
                 apply(connection, definition, home=home)
         spark = SparkOptions(master="local[2]")
-        with keep_running(Supervisor(url, home, spark=spark)), ThreadPoolExecutor(len(EXAMPLES)) as pool:
+        with run_in_thread(Supervisor(url, home, spark=spark)), ThreadPoolExecutor(len(EXAMPLES)) as pool:
             running = {name: pool.submit(run_example, name, definitions[name], url, home) for name in EXAMPLES}
             try:
                 yield {name: one.result() for name, one in running.items()}

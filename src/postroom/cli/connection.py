@@ -16,14 +16,13 @@ if TYPE_CHECKING:
 @contextmanager
 def open_messagebox(options: CommandOptions, *, create: bool = False) -> Iterator[Connection]:
     """Connect to the MessageBox that the options name. With ``create``, create or upgrade it first."""
-    from postroom.messagebox.migrate import migrate
-    from postroom.operations.opening import open_messagebox
+    from postroom.messagebox.migrate import connect_to_messagebox, migrate
 
     with options.messagebox(create=create) as url:
         with _add_source_of_address(options):
             if create:
                 migrate(url)
-            messagebox = open_messagebox(url, application_name="postroom command line")
+            messagebox = connect_to_messagebox(url, application_name="postroom command line")
         with messagebox as connection:
             yield connection
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from postroom.message import Body
 
 
-def body_of(path: Path) -> Body:
+def open_body(path: Path) -> Body:
     """The content of a file, which stays there. What has no size before it is read (a pipe, a device) is read."""
     from postroom.message import Bytes, FileSlice
 

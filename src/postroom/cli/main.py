@@ -12,8 +12,8 @@ import click
 import postroom
 from postroom.cli.command_groups import LazyCommand, LazyGroup
 from postroom.cli.exit_codes import ExitCode, exit_code
-from postroom.cli.options import CommandOptions, asked_output, chosen_output, common_options
-from postroom.cli.output import show_error, show_usage_error
+from postroom.cli.options import CommandOptions, common_options, get_output, guess_output
+from postroom.cli.rendering.output import show_error, show_usage_error
 from postroom.errors import PostroomError
 
 COMMANDS: dict[str, LazyCommand] = {
@@ -103,12 +103,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 code = exit_code(error)
                 if code is ExitCode.BUG:
                     raise
-                show_error(error, chosen_output(context))
+                show_error(error, get_output(context))
                 return code
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.UsageError as error:
-        show_usage_error(error, asked_output(given))
+        show_usage_error(error, guess_output(given))
         return error.exit_code
     except click.ClickException as error:
         error.show()

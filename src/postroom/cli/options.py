@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import click
 
-from postroom.cli.output import Format
+from postroom.cli.rendering.output import Format
 from postroom.errors import NotFound
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -76,12 +76,12 @@ def common_options(command: Command) -> Command:
     return command
 
 
-def chosen_output(context: click.Context) -> Format:
+def get_output(context: click.Context) -> Format:
     """The form of the output that was chosen in this context or in one nested in it, also after that has ended."""
     return Format(context.meta.get(_OUTPUT, Format.TABLE))
 
 
-def asked_output(arguments: Sequence[str]) -> Format:
+def guess_output(arguments: Sequence[str]) -> Format:
     """The form of the output that a command line asks for, as far as one can tell that could not be understood."""
     asked = Format.TABLE
     for one, following in zip(arguments, [*arguments[1:], ""], strict=True):
@@ -99,7 +99,7 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
         context.meta[_OUTPUT] = context.obj.output
 
 
-_OUTPUT = "postroom.cli.output"
+_OUTPUT = "postroom.cli.rendering.output"
 _OPTIONS = (
     click.option(
         "--home",

@@ -36,6 +36,22 @@ def migrate(url: str) -> None:
                 _apply_procedures_and_grants(connection)
 
 
+def connect_to_messagebox(url: str, *, application_name: str = "postroom") -> Connection:
+    """Connects to the MessageBox at ``url``; StateError if there is none in it, or one of another version."""
+    connection = connect(url, application_name=application_name)
+    try:
+        if not is_current(connection):
+            raise StateError(
+                "The database has no MessageBox that this version of Postroom can work with.",
+                why="Nothing was ever applied to it, or it was made by an older version.",
+                hint="Run 'postroom apply APP', which makes or upgrades it.",
+            )
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 def create_host(connection: Connection, name: str, *, is_default: bool = False) -> int:
     """A host with its role, its queues and its procedures; inside the caller's transaction. Returns its id."""
     connection.execute("SELECT change_routing()")

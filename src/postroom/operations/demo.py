@@ -84,17 +84,17 @@ class DemoResult:
 Show = Callable[[str, Figures], None]
 
 
-def example_folder(name: str) -> Path:
+def get_example_folder(name: str) -> Path:
     """The folder of an example, wherever Postroom is installed."""
     return Path(str(files("postroom"))) / "examples" / name
 
 
-def example_steps(name: str) -> list[Step]:
+def load_steps(name: str) -> list[Step]:
     return list(import_module(f"postroom.examples.{name}.demo").steps())
 
 
 @contextmanager
-def keep_running(supervisor: Supervisor) -> Iterator[None]:
+def run_in_thread(supervisor: Supervisor) -> Iterator[None]:
     """Run a supervisor in a thread of its own, and end it."""
     stop = threading.Event()
     failed: list[BaseException] = []

@@ -14,11 +14,11 @@ from postroom.messagebox.configuration import Host, application_properties, host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.namespaces import dotted_name, split_key
-from postroom.operations.redaction import HIDDEN, sensitive_keys
+from postroom.operations.redaction import HIDDEN, read_sensitive_keys
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShownProperty:
+class HostProperty:
     """An application property of a host, in text as messages' predicates are compared with it."""
 
     property: str
@@ -41,7 +41,7 @@ class HostListing:
     running_instances: int
     locations: int
     send_ports: int
-    properties: tuple[ShownProperty, ...] = ()
+    properties: tuple[HostProperty, ...] = ()
     """What it can show for itself; values of sensitive properties are hidden."""
 
 
@@ -59,7 +59,7 @@ class HostInstanceListing:
 def list_hosts(connection: Connection) -> list[HostListing]:
     """Every host, by name."""
     shown = application_properties(connection)
-    hidden = sensitive_keys(connection)
+    hidden = read_sensitive_keys(connection)
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(statement("queries/list_hosts")).fetchall()
     return [
@@ -69,9 +69,9 @@ def list_hosts(connection: Connection) -> list[HostListing]:
     ]
 
 
-def _properties(shown: ApplicationProperties, hidden: Collection[str]) -> Iterator[ShownProperty]:
+def _properties(shown: ApplicationProperties, hidden: Collection[str]) -> Iterator[HostProperty]:
     for key, text in sorted(shown):
-        yield ShownProperty(property=dotted_name(*split_key(key)), value=HIDDEN if key in hidden else text)
+        yield HostProperty(property=dotted_name(*split_key(key)), value=HIDDEN if key in hidden else text)
 
 
 def host_instances(connection: Connection, name: str) -> list[HostInstanceListing]:
@@ -85,7 +85,7 @@ def host_instances(connection: Connection, name: str) -> list[HostInstanceListin
         ).fetchall()
 
 
-def publishing_host(connection: Connection, name: str | None) -> Host:
+def get_publishing_host(connection: Connection, name: str | None) -> Host:
     """The host of that name, or the default one: on whose behalf somebody from outside publishes."""
     if name is not None:
         return host_named(connection, name)

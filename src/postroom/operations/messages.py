@@ -18,7 +18,7 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_context import name_originator
 from postroom.operations.instances.listing import Instance, InstanceQuery, list_instances
-from postroom.operations.redaction import discreet_context, sensitive_keys
+from postroom.operations.redaction import read_sensitive_keys, redact_context
 from postroom.system_properties import BTS, ErrorReport
 
 _PIECES_AT_A_TIME = 10
@@ -78,7 +78,7 @@ def list_messages(
         return cursor.execute(statement("queries/list_messages"), conditions).fetchall()
 
 
-def message_with_id(connection: Connection, message_id: uuid.UUID) -> StoredMessage:
+def get_message(connection: Connection, message_id: uuid.UUID) -> StoredMessage:
     """The message, or NotFound."""
     row = connection.execute(statement("queries/read_message"), (message_id,)).fetchone()
     if row is None:
@@ -109,7 +109,7 @@ def message_with_id(connection: Connection, message_id: uuid.UUID) -> StoredMess
     )
 
 
-def message_meant_by(connection: Connection, some_id: uuid.UUID) -> uuid.UUID:
+def resolve_message_id(connection: Connection, some_id: uuid.UUID) -> uuid.UUID:
     """The id of a message is meant as it is; that of an instance means its message. NotFound if it is neither."""
     for query in (
         "SELECT message_id FROM spool WHERE message_id = %s",
@@ -126,12 +126,12 @@ def message_meant_by(connection: Connection, some_id: uuid.UUID) -> uuid.UUID:
     )
 
 
-def referring_instances(connection: Connection, message_id: uuid.UUID) -> list[Instance]:
+def list_referring_instances(connection: Connection, message_id: uuid.UUID) -> list[Instance]:
     """The instances that have this message; it is kept as long as there are any."""
     return list_instances(connection, InstanceQuery(message_id=message_id))
 
 
-def part_named(message: StoredMessage, name: str | None) -> StoredPart:
+def find_part(message: StoredMessage, name: str | None) -> StoredPart:
     """The part of that name, or the body part; NotFound that lists those there are."""
     for part in message.parts:
         if part.is_body if name is None else part.name == name:
@@ -152,7 +152,7 @@ def read_part(connection: Connection, part: StoredPart) -> Iterator[bytes]:
 
 def save_message(connection: Connection, message_id: uuid.UUID, folder: Path) -> list[Path]:
     """Context and parts as files in ``folder``/<message id>; returns their paths. Nothing is ever overwritten."""
-    message = message_with_id(connection, message_id)
+    message = get_message(connection, message_id)
     target = folder / str(message_id)
     try:
         target.mkdir(parents=True)
@@ -164,7 +164,7 @@ def save_message(connection: Connection, message_id: uuid.UUID, folder: Path) ->
         raise StateError(f"{target} cannot be made.", why=f"{error.strerror}.", hint="Choose another folder.") from None
     saved = [target / "context.json"]
     # The stored form, indented: promoted and written properties by key, values that tell their types.
-    stored = json.loads(discreet_context(message.context, sensitive_keys(connection)).to_json())
+    stored = json.loads(redact_context(message.context, read_sensitive_keys(connection)).to_json())
     saved[0].write_text(json.dumps(stored, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     for number, part in enumerate(message.parts, 1):
         path = target / file_name(part, number)

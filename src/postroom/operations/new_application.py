@@ -7,22 +7,22 @@ import shutil
 from pathlib import Path
 
 from postroom.errors import NotFound, StateError, nearest
-from postroom.operations.demo import EXAMPLES, example_folder
+from postroom.operations.demo import EXAMPLES, get_example_folder
 
 #: What belongs to the demo of an example, not to the application.
 _LEFT_OUT = ("demo.py", "__pycache__")
 
 
-def example_named(name: str) -> Path:
+def find_example(name: str) -> Path:
     """The folder of an example; NotFound if there is none of that name."""
     if name not in EXAMPLES:
         raise NotFound(f"There is no example {name!r}.", hint=nearest(name, EXAMPLES, "The examples are"))
-    return example_folder(name)
+    return get_example_folder(name)
 
 
 def write_application(folder: Path, example: str) -> list[Path]:
     """Copy an example into a new folder, as an application with the folder's name. Returns the files written."""
-    source = example_named(example)
+    source = find_example(example)
     if folder.exists() and any(folder.iterdir()):
         raise StateError(f"{folder} is not empty.", hint="Name a folder that does not exist yet.")
     name = folder.absolute().name

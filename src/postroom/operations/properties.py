@@ -13,13 +13,13 @@ from postroom.properties import Property
 from postroom.values import ValueType, value_from_text
 
 
-def deployed_properties(connection: Connection) -> list[Property]:
+def read_deployed_properties(connection: Connection) -> list[Property]:
     """Every property that filters may name."""
     rows = connection.execute("SELECT key, value_type FROM properties ORDER BY key")
     return [Property.from_key(key, ValueType(value_type)) for key, value_type in rows]
 
 
-def property_named(name: str, properties: Iterable[Property]) -> Property:
+def find_property(name: str, properties: Iterable[Property]) -> Property:
     """The property that is written ``Orders.Region``, or ``Region`` where that is clear; else NotFound."""
     known = list(properties)
     for spelled in (format_property, bare_name):
@@ -40,7 +40,7 @@ def property_named(name: str, properties: Iterable[Property]) -> Property:
     )
 
 
-def context_of(
+def parse_context(
     promoted: Sequence[str], written: Sequence[str], properties: Sequence[Property], required: Sequence[str] = ()
 ) -> Context:
     """A context from what stands on a command line: ``Orders.Region=EU``; ``required`` is asked of its receivers."""
@@ -68,7 +68,7 @@ def _assignment(text: str, properties: Sequence[Property]) -> tuple[Property, st
     name, equals, value = text.partition("=")
     if not equals:
         raise BadValue(f"{text!r} gives no value.", hint="Write PROPERTY=VALUE, such as Orders.Region=EU.")
-    prop = property_named(name.strip(), properties)
+    prop = find_property(name.strip(), properties)
     try:
         value_from_text(prop.value_type, value)
     except BadValue as error:

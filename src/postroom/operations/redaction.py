@@ -31,16 +31,16 @@ def is_secret(name: str) -> bool:
     return _SECRET.search(name) is not None
 
 
-def discreet(adapter: Mapping[str, Any]) -> dict[str, Any]:
+def redact_adapter(adapter: Mapping[str, Any]) -> dict[str, Any]:
     """A stored adapter as it may be shown to anybody."""
-    return {key: _discreet(key, value) for key, value in adapter.items()}
+    return {key: _redact_setting(key, value) for key, value in adapter.items()}
 
 
-def _discreet(key: str, value: Any) -> Any:
+def _redact_setting(key: str, value: Any) -> Any:
     if key == "headers" and isinstance(value, Mapping):
         return dict.fromkeys(value, HIDDEN)
     if key == "options" and isinstance(value, Mapping):
-        return {name: HIDDEN if is_secret(name) else _discreet("url", text) for name, text in value.items()}
+        return {name: HIDDEN if is_secret(name) else _redact_setting("url", text) for name, text in value.items()}
     if key in ("proxy", "url") and isinstance(value, str):
         without_login = _LOGIN_OF_JDBC.sub(rf"\1{HIDDEN}@", _LOGIN.sub(f"//{HIDDEN}@", value))
         return _IN_URL.sub(rf"\1{HIDDEN}", without_login)
@@ -50,12 +50,12 @@ def _discreet(key: str, value: Any) -> Any:
     return value
 
 
-def sensitive_keys(connection: Connection) -> frozenset[str]:
+def read_sensitive_keys(connection: Connection) -> frozenset[str]:
     """The keys of the properties whose values are never shown."""
     return frozenset(key for (key,) in connection.execute("SELECT key FROM properties WHERE sensitive"))
 
 
-def discreet_context(context: Context, sensitive: Collection[str]) -> Context:
+def redact_context(context: Context, sensitive: Collection[str]) -> Context:
     """A context as it may be shown: the properties are there, and the values of sensitive ones are not."""
     if not sensitive:
         return context
@@ -63,46 +63,46 @@ def discreet_context(context: Context, sensitive: Collection[str]) -> Context:
     def shown(values: Mapping[str, Any]) -> dict[str, Any]:
         return {key: HIDDEN if key in sensitive else value for key, value in values.items()}
 
-    predicates = discreet_required(context.predicates, sensitive)
+    predicates = redact_predicates(context.predicates, sensitive)
     return Context(shown(context.promoted), shown(context.written), frozenset(predicates))
 
 
-def discreet_required(predicates: Iterable[MessagePredicate], sensitive: Collection[str]) -> list[MessagePredicate]:
+def redact_predicates(predicates: Iterable[MessagePredicate], sensitive: Collection[str]) -> list[MessagePredicate]:
     """What a message asks of its receivers, as it may be shown."""
     return [(key, HIDDEN if key in sensitive else value) for key, value in predicates]
 
 
-def discreet_filter(filter: Filter, sensitive: Collection[str]) -> Filter:
+def redact_filter(filter: Filter, sensitive: Collection[str]) -> Filter:
     """The filter of an instance as it may be shown: what it waits for came with a message."""
-    return Filter(tuple(tuple(_discreet_predicate(one, sensitive) for one in group) for group in filter.groups))
+    return Filter(tuple(tuple(_redact_predicate(one, sensitive) for one in group) for group in filter.groups))
 
 
-def hidden_filter(keys: Iterable[str]) -> Filter:
+def build_hidden_filter(keys: Iterable[str]) -> Filter:
     """The filter of an instance for those who may not see what it waits for, only by which properties."""
     return Filter((tuple(Predicate(_of_text(key), Operator.EQ, HIDDEN) for key in keys),))
 
 
-def may_see_values(connection: Connection) -> bool:
+def can_read_correlation_values(connection: Connection) -> bool:
     """May the login see what instances wait for? Operators may not (SEC-13)."""
     row = connection.execute("SELECT has_column_privilege('subscriptions', 'correlation_values', 'SELECT')").fetchone()
     return row is not None and bool(row[0])
 
 
-def discreet_explanation(explanation: Explanation, sensitive: Collection[str], *, waiting: bool = False) -> Explanation:
+def redact_explanation(explanation: Explanation, sensitive: Collection[str], *, waiting: bool = False) -> Explanation:
     """An explanation as it may be shown: what a sensitive property met is not told, only whether it did. Nor is, where
     an instance is ``waiting``, what it wants; elsewhere that is configuration."""
 
     def shown(one: PredicateExplanation) -> PredicateExplanation:
         if one.predicate.property.key not in sensitive:
             return one
-        wanted = _discreet_predicate(one.predicate, sensitive) if waiting else one.predicate
+        wanted = _redact_predicate(one.predicate, sensitive) if waiting else one.predicate
         return replace(one, predicate=wanted, met=None if one.met is None else HIDDEN)
 
     groups = tuple(replace(group, predicates=tuple(map(shown, group.predicates))) for group in explanation.groups)
     return replace(explanation, groups=groups)
 
 
-def _discreet_predicate(one: Predicate, sensitive: Collection[str]) -> Predicate:
+def _redact_predicate(one: Predicate, sensitive: Collection[str]) -> Predicate:
     if one.property.key not in sensitive or one.value is None:
         return one
     return Predicate(_of_text(one.property.key), one.operator, HIDDEN)

@@ -17,8 +17,13 @@ from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.service_subscriptions import SubscriptionState
 from postroom.messagebox.statements import statement
-from postroom.operations.properties import deployed_properties
-from postroom.operations.redaction import discreet_filter, hidden_filter, may_see_values, sensitive_keys
+from postroom.operations.properties import read_deployed_properties
+from postroom.operations.redaction import (
+    build_hidden_filter,
+    can_read_correlation_values,
+    read_sensitive_keys,
+    redact_filter,
+)
 from postroom.properties import Property
 
 SubscriptionType = Literal["activation", "instance"]
@@ -79,7 +84,7 @@ def list_subscriptions(
     return _read(connection, group=service, **conditions)
 
 
-def subscription_called(connection: Connection, called: str) -> Subscription:
+def find_subscription(connection: Connection, called: str) -> Subscription:
     """The one with that id, or of the service of that name; NotFound if there is none. What a service is activated by
     goes before what its instances wait for."""
     found = _read(connection, id=int(called)) if called.isdecimal() and int(called) < _MOST else []
@@ -107,9 +112,9 @@ def _whose(one: Subscription, called: str) -> str:
     return f" ({one.service_name})" if one.group == called else f" (through {one.group})"
 
 
-def filters_of(connection: Connection, subscriptions: list[Subscription]) -> dict[int, Filter]:
+def read_subscription_filters(connection: Connection, subscriptions: list[Subscription]) -> dict[int, Filter]:
     """The filters that are matched, from the stored predicates, by subscription id."""
-    properties = {prop.key: prop for prop in deployed_properties(connection)}
+    properties = {prop.key: prop for prop in read_deployed_properties(connection)}
     activations = [one.subscription_id for one in subscriptions if one.instance_id is None]
     waiting = [one.subscription_id for one in subscriptions if one.instance_id is not None]
     stored = read_filters(connection, activations, properties) | read_waiting(connection, waiting, properties)
@@ -120,18 +125,20 @@ def filters_of(connection: Connection, subscriptions: list[Subscription]) -> dic
     }
 
 
-def shown_filters(connection: Connection, subscriptions: list[Subscription]) -> dict[int, Filter]:
+def read_redacted_filters(connection: Connection, subscriptions: list[Subscription]) -> dict[int, Filter]:
     """The same as they may be shown. What an instance waits for came with a message: values of sensitive properties are
     hidden (SEC-14), and all values from those who may not read messages (SEC-13)."""
     waiting = [one for one in subscriptions if one.instance_id is not None]
-    shown = filters_of(connection, [one for one in subscriptions if one.instance_id is None])
-    if waiting and may_see_values(connection):
-        hidden = sensitive_keys(connection)
-        shown |= {key: discreet_filter(filter, hidden) for key, filter in filters_of(connection, waiting).items()}
+    shown = read_subscription_filters(connection, [one for one in subscriptions if one.instance_id is None])
+    if waiting and can_read_correlation_values(connection):
+        hidden = read_sensitive_keys(connection)
+        shown |= {
+            key: redact_filter(filter, hidden) for key, filter in read_subscription_filters(connection, waiting).items()
+        }
     elif waiting:
         ids = [one.subscription_id for one in waiting]
         for subscription_id, keys in connection.execute(statement("queries/read_correlation_properties"), (ids,)):
-            shown[subscription_id] = hidden_filter(keys)
+            shown[subscription_id] = build_hidden_filter(keys)
     return shown
 
 
@@ -148,7 +155,7 @@ def as_written(stored: Filter, text: str, properties: Iterable[Property]) -> Fil
 def _read(connection: Connection, **conditions: Any) -> list[Subscription]:
     parameters = dict.fromkeys(("id", "activation", "service", "group", "instance", "limit")) | conditions
     found = [_subscription(row) for row in connection.execute(statement("queries/list_subscriptions"), parameters)]
-    shown = shown_filters(connection, [one for one in found if one.instance_id is not None])
+    shown = read_redacted_filters(connection, [one for one in found if one.instance_id is not None])
     return [
         replace(one, filter=format_filter(shown[one.subscription_id])) if one.subscription_id in shown else one
         for one in found

@@ -19,7 +19,7 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.jobs import run_all_jobs_once
 from postroom.operations.instances.advice import advice
 from postroom.operations.instances.changes import resume
-from postroom.operations.instances.listing import instance_with_id
+from postroom.operations.instances.listing import get_instance
 from postroom.operations.ports import send_ports as ports
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
@@ -118,7 +118,7 @@ def test_the_report_is_named_by_the_error_message_and_goes_with_no_instance(box:
     assert row is not None
     [error] = queued(box, "Errors")
     assert (str(row[0]), *row[1:]) == (error.context[ErrorReport.RoutingFailureReportID], False, 64, None)
-    assert "went on as an error message" in (advice(instance_with_id(box.connection, row[0])) or "")
+    assert "went on as an error message" in (advice(get_instance(box.connection, row[0])) or "")
     with pytest.raises(StateError) as refused:
         resume(box.connection, row[0])
     assert "went on as an error message" in refused.value.hint

@@ -21,7 +21,7 @@ OTHERS = {
     "init",
     "up",
     "host run",
-    "location restart-stream",
+    "location reset-stream",
     "pipeline run",
     "message body",
     "message save",

@@ -253,8 +253,8 @@ def test_a_location_is_disabled_and_enabled(applied: Run) -> None:
 
 
 def test_only_a_stream_can_be_restarted(applied: Run) -> None:
-    assert applied("location", "restart-stream", "nowhere").code == ExitCode.NOT_FOUND
-    refused = applied("location", "restart-stream", "drop")
+    assert applied("location", "reset-stream", "nowhere").code == ExitCode.NOT_FOUND
+    refused = applied("location", "reset-stream", "drop")
     assert refused.code == ExitCode.STATE
     assert "has no stream that was started" in refused.err
 

@@ -113,7 +113,7 @@ A message with these properties
     ✗ Orders.Total >= 10000    is 50
     ✓ Orders.Region != 'TEST'  is 'EU'
   or
-    ✗ Orders.Priority == 1     is not there
+    ✗ Orders.Priority == 1     is missing
 """
     )
 
@@ -199,7 +199,7 @@ def test_a_port_that_is_not_enlisted_is_tried_by_its_filter(applied: Run) -> Non
 def test_long_values_and_large_contexts_are_cut(applied: Run) -> None:
     long = "x" * 5_000
     shown = applied("explain", "-p", "Region=EU", "-w", f"BTS.SourceParty={long}")
-    assert "… (5,002 characters)  (written, not routed by)" in shown.out
+    assert "… (5,002 characters)  (written, not used for routing)" in shown.out
     assert max(map(len, shown.out.splitlines())) < 300
     [explained] = applied("explain", "-w", f"BTS.SourceParty={long}", "-o", "json").json
     [row] = explained["context"]
@@ -212,11 +212,8 @@ def test_what_is_asked_of_receivers_is_compared_with_their_hosts(applied: Run, a
     app.write_text(app.read_text() + 'app.host("Secure", properties={Property("Security.Thumbprint", str): "U"})\n')
     assert applied("apply", app).code == ExitCode.OK
     shown = applied("explain", "-p", "Region=EU", "--require", "Security.Thumbprint=T")
-    assert "  asks of its receivers: Security.Thumbprint = 'T'\n" in shown.out
-    assert (
-        "○ Europe  may not receive it: host Main does not show Security.Thumbprint = 'T'  (started on Main)"
-        in shown.out
-    )
+    assert "  requires of its receivers: Security.Thumbprint = 'T'\n" in shown.out
+    assert "○ Europe  may not receive it: host Main lacks Security.Thumbprint = 'T'  (started on Main)" in shown.out
     [explained] = applied("explain", "-p", "Region=EU", "-r", "Security.Thumbprint=T", "-o", "json").json
     assert explained["accepted"] is False
     assert explained["counts"] == {"may not receive it": 1, "misses it": 2}
@@ -232,12 +229,12 @@ def test_a_subscription_says_what_it_would_match(applied: Run, order: Path) -> N
     [first] = applied("publish", order, "-p", "Region=EU", "-p", "Total=1", "-o", "json").json
     [second] = applied("publish", order, "-p", "Priority=1", "-w", "Region=EU", "-o", "json").json
     shown = applied("subscription", "explain", "Europe")
-    assert (shown.code, shown.out.splitlines()[0]) == (0, "1 of the 2 messages that were looked at would match.")
+    assert (shown.code, shown.out.splitlines()[0]) == (0, "1 of the 2 messages that were compared would match.")
     assert first["message_id"] in shown.out
     assert second["message_id"] not in shown.out
     found = applied("subscription", "explain", "--filter", "exists(Priority)", "-o", "json").json
     assert [one["message_id"] for one in found["messages"]] == [second["message_id"]]
     none = applied("subscription", "explain", "--filter", "Region == 'ASIA'")
-    assert "0 of the 2 messages that were looked at would match.\nThe nearest:" in none.out
+    assert "0 of the 2 messages that were compared would match.\nThe nearest:" in none.out
     assert "Orders.Region == 'ASIA' fails: the property is written ('EU') but not promoted" in none.out
     assert applied("subscription", "explain", "nobody").code == ExitCode.NOT_FOUND

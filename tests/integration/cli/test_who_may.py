@@ -141,7 +141,7 @@ def test_operators_explain_without_the_instances_that_wait_and_are_told_so(as_lo
     said = as_login("olga", *asked)
     assert said.code in (ExitCode.OK, ExitCode.FAILED), said
     assert "Collector" not in said.out
-    assert "Instances may wait for it, too" in said.out
+    assert "Instances may also wait for it" in said.out
     assert as_login("olga", *asked, "-o", "json").json[0]["waiting_instances_unseen"] is True
     assert (
         as_login("olga", "explain", "--property", "Orders.Total=1", "-o", "json").json[0]["waiting_instances_unseen"]

@@ -19,7 +19,7 @@ from postroom.messagebox.service_subscriptions import ServiceSubscriptions, Subs
 from postroom.operations.ports import groups
 from postroom.operations.ports import send_ports as ports
 from postroom.operations.roles import grant_role, list_roles, revoke_role
-from postroom.operations.subscriptions import filters_of, list_subscriptions
+from postroom.operations.subscriptions import list_subscriptions, read_subscription_filters
 from tests.support.box import Box, Region
 from tests.support.lanes import waits_for_a_lock
 from tests.support.waiting import wait_until
@@ -192,7 +192,9 @@ def test_only_administrators_read_what_an_instance_waits_for(box: Box, logins: d
     assert seen == {ADMINISTRATOR}
     for login in PEOPLE:
         [port] = list_subscriptions(logins[login], subscription_type="activation")
-        assert format_filter(filters_of(logins[login], [port])[port.subscription_id]).endswith("Orders.Region == 'EU'")
+        assert format_filter(read_subscription_filters(logins[login], [port])[port.subscription_id]).endswith(
+            "Orders.Region == 'EU'"
+        )
     shown = {
         login: one.filter for login in PEOPLE for one in list_subscriptions(logins[login], subscription_type="instance")
     }

@@ -9,7 +9,7 @@ from postroom.agent.direct.message_agent import MessageAgent
 from postroom.errors import NotFound
 from postroom.message import Context, Message
 from postroom.messagebox.connection import connect
-from postroom.operations.ports.addressing import directed_to
+from postroom.operations.ports.addressing import direct_context
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region
 
@@ -35,7 +35,7 @@ def test_what_is_promoted_and_who_gets_it(
     directed: Box, name: str, promoted: set[object], subscribers: tuple[str, ...]
 ) -> None:
     """The port's own filter does not restrict it (SUB-13), and others get it as well (SUB-11)."""
-    context = directed_to(directed.connection, name, Context().promote(Region, "EU"))
+    context = direct_context(directed.connection, name, Context().promote(Region, "EU"))
     assert {prop for prop in context if context.is_promoted(prop)} == {Region, *promoted}
     [published] = directed.agent().publish([Message(context=context)])
     assert published.subscribers == subscribers
@@ -43,18 +43,18 @@ def test_what_is_promoted_and_who_gets_it(
 
 def test_an_address_is_promoted_if_it_is_there_and_short_enough(directed: Box) -> None:
     context = Context().write(BTS.OutboundTransportLocation, "file:out/a").write(BTS.OutboundTransportType, "FILE")
-    context = directed_to(directed.connection, "Anywhere", context)
+    context = direct_context(directed.connection, "Anywhere", context)
     assert context.is_promoted(BTS.OutboundTransportLocation)
     assert context.is_promoted(BTS.OutboundTransportType)
     long = Context().write(BTS.OutboundTransportLocation, "https://example.com/" + "a" * 300)
-    long = directed_to(directed.connection, "Anywhere", long)
+    long = direct_context(directed.connection, "Anywhere", long)
     assert not long.is_promoted(BTS.OutboundTransportLocation)
     assert str(long[BTS.OutboundTransportLocation]).endswith("a")
 
 
 def test_a_name_that_is_not_there_is_said_with_those_that_are(directed: Box) -> None:
     with pytest.raises(NotFound) as caught:
-        directed_to(directed.connection, "Nobody", Context())
+        direct_context(directed.connection, "Nobody", Context())
     assert caught.value.hint == "There are: Anywhere, Everyone, Greedy, Static."
 
 
@@ -63,8 +63,8 @@ def test_a_host_directs_to_ports_of_other_hosts_and_to_groups(directed: Box, nam
     """It may publish, so it may say for whom; how the others are configured it does not learn."""
     other = directed.add_host("Other")
     with connect(directed.url, user=other.role_name) as host:
-        context = directed_to(host, name, Context().promote(Region, "EU"))
-        assert context == directed_to(directed.connection, name, Context().promote(Region, "EU"))
+        context = direct_context(host, name, Context().promote(Region, "EU"))
+        assert context == direct_context(directed.connection, name, Context().promote(Region, "EU"))
         [published] = MessageAgent(host, other).publish([Message(context=context)])
         assert name in (*published.subscribers, "Everyone")
         assert host.execute("SELECT count(*) FROM send_ports").fetchone() == (0,)

@@ -24,7 +24,7 @@ from postroom.operations.explain.explanation import (
     explain_message,
 )
 from postroom.operations.ports import send_ports as ports
-from postroom.operations.properties import context_of, deployed_properties, property_named
+from postroom.operations.properties import find_property, parse_context, read_deployed_properties
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
 from tests.support.box import PROMOTE, Box, Priority, Region, Total
@@ -99,8 +99,8 @@ def test_a_file_is_read_as_its_location_would_read_it(box: Box, tmp_path: Path) 
     assert (bad.title, first.title, second.title) == tuple(f"orders.jsonl, document {n}" for n in (2, 1, 3))
     assert verdicts(first) == [("Europe", Verdict.RECEIVES), ("Inbound", Verdict.RECEIVES)]
     assert verdicts(second) == [("Inbound", Verdict.RECEIVES), ("Europe", Verdict.MISSES)]
-    with_extra = list(explain_file(box.connection, path, location="drop", extra=Context().promote(Region, "EU")))
-    assert verdicts(with_extra[2])[0] == ("Europe", Verdict.RECEIVES)
+    changed = list(explain_file(box.connection, path, location="drop", extra=Context().promote(Region, "EU")))
+    assert verdicts(changed[2])[0] == ("Europe", Verdict.RECEIVES)
     assert box.count("spool") == box.count("suspended_queue") == box.count("receipts") == 0
 
 
@@ -128,7 +128,7 @@ def test_of_very_many_subscribers_all_are_counted_and_the_nearest_are_kept(box: 
         box.add_port(f"Bound{number}", "Region == 'R7'", state="bound")
     nearest = box.one("SELECT service_name FROM subscriptions WHERE id = %s", 7)
     context = Context().promote(Region, "R7").promote(Total, Decimal(99))
-    explained = explain_context(box.connection, context, title="", limits=Limits(takers=2, misses=4))
+    explained = explain_context(box.connection, context, title="", limits=Limits(receivers=2, misses=4))
     assert explained.counts == {Verdict.RECEIVES: 1, Verdict.NOT_ENLISTED: 3, Verdict.MISSES: 5_000}
     assert verdicts(explained)[:4] == [
         ("Hit", Verdict.RECEIVES),
@@ -272,25 +272,25 @@ def test_a_message_that_is_gone_is_said_to_be(box: Box) -> None:
 
 
 def test_properties_by_the_names_that_people_write(box: Box) -> None:
-    known = deployed_properties(box.connection)
-    assert property_named("Orders.Region", known) == property_named("Region", known) == Region
-    assert property_named("BTS.MessageType", known) == BTS.MessageType
+    known = read_deployed_properties(box.connection)
+    assert find_property("Orders.Region", known) == find_property("Region", known) == Region
+    assert find_property("BTS.MessageType", known) == BTS.MessageType
     with pytest.raises(NotFound, match=r"Orders\.Region"):
-        property_named("Orders.Regoin", known)
+        find_property("Orders.Regoin", known)
     twice = [Region, Property("Other.Region", str)]
     with pytest.raises(DefinitionError, match=r"Orders\.Region or Other\.Region"):
-        property_named("Region", twice)
+        find_property("Region", twice)
 
 
 def test_values_by_their_type(box: Box) -> None:
-    known = deployed_properties(box.connection)
-    context = context_of(["Orders.Total=12.50", "Region=a=b"], ["Priority=3"], known)
+    known = read_deployed_properties(box.connection)
+    context = parse_context(["Orders.Total=12.50", "Region=a=b"], ["Priority=3"], known)
     assert dict(context.promoted) == {Total.key: Decimal("12.50"), Region.key: "a=b"}
     assert dict(context.written) == {Priority.key: 3}
     with pytest.raises(DefinitionError, match=r"Orders.Total.*not a decimal number"):
-        context_of(["Orders.Total=much"], [], known)
+        parse_context(["Orders.Total=much"], [], known)
     with pytest.raises(DefinitionError, match="gives no value"):
-        context_of(["Orders.Total"], [], known)
+        parse_context(["Orders.Total"], [], known)
 
 
 def test_of_a_port_that_routes_failures_the_error_message_is_explained_too(box: Box, tmp_path: Path) -> None:

@@ -30,10 +30,10 @@ from postroom.operations.instances.listing import (
     InstanceState,
     count_instances,
     count_queues,
-    instance_with_id,
+    get_instance,
     list_instances,
 )
-from postroom.operations.messages import message_with_id, part_named, read_part
+from postroom.operations.messages import find_part, get_message, read_part
 from postroom.operations.ports import send_ports
 from tests.support.box import PROMOTE, Box, Region, Total, interchange
 from tests.support.waiting import PATIENCE
@@ -108,7 +108,7 @@ def test_every_state_has_its_code_and_its_reason(box: Box) -> None:
 
 
 def test_a_failure_keeps_all_that_an_operator_asks_for(box: Box) -> None:
-    instance = instance_with_id(box.connection, suspended_by_failure(box, order()))
+    instance = get_instance(box.connection, suspended_by_failure(box, order()))
     assert (instance.error_code, instance.reason) == ("DELIVERY", "Disk full.")
     assert (instance.adapter, instance.uri, instance.host) == ("file", "file:///out", "Default")
     assert instance.suspended_at is not None
@@ -160,13 +160,13 @@ def test_instances_can_be_narrowed_down(box: Box) -> None:
 
 def test_a_resumed_instance_goes_back_under_its_number_and_its_host_is_woken(box: Box) -> None:
     instance_id = suspended_by_failure(box, order())
-    before = instance_with_id(box.connection, instance_id)
+    before = get_instance(box.connection, instance_id)
     with connect(box.url) as listening:
         listening.execute(f"LISTEN {channel_of('Default')}")
         resume(box.connection, instance_id)
         [notice] = listening.notifies(timeout=PATIENCE, stop_after=1)
         assert notice.channel == channel_of("Default")
-    after = instance_with_id(box.connection, instance_id)
+    after = get_instance(box.connection, instance_id)
     assert (after.state, after.seq, after.attempt, after.error_code) == (
         InstanceState.READY_TO_RUN,
         before.seq,
@@ -210,7 +210,7 @@ def test_what_a_host_works_on_is_left_alone(box: Box) -> None:
         with pytest.raises(StateError, match="active"):
             operation(box.connection, active)
     assert terminate_all(box.connection, EVERYTHING) == suspend_all(box.connection, EVERYTHING) == 0
-    assert instance_with_id(box.connection, active).state is InstanceState.ACTIVE
+    assert get_instance(box.connection, active).state is InstanceState.ACTIVE
 
 
 def test_an_operator_puts_an_instance_aside_and_takes_it_up_again(box: Box) -> None:
@@ -218,7 +218,7 @@ def test_an_operator_puts_an_instance_aside_and_takes_it_up_again(box: Box) -> N
     box.agent().publish([order()])
     instance_id = only(box)
     suspend(box.connection, instance_id)
-    suspended = instance_with_id(box.connection, instance_id)
+    suspended = get_instance(box.connection, instance_id)
     assert (suspended.state, suspended.error_code) == (InstanceState.SUSPENDED, "OPERATOR")
     with pytest.raises(StateError):
         suspend(box.connection, instance_id)
@@ -262,8 +262,8 @@ def test_resume_all_leaves_alone_what_cannot_be_resumed(box: Box) -> None:
 
 
 def body_of(box: Box, message_id: uuid.UUID) -> bytes:
-    message = message_with_id(box.connection, message_id)
-    return b"".join(read_part(box.connection, part_named(message, None)))
+    message = get_message(box.connection, message_id)
+    return b"".join(read_part(box.connection, find_part(message, None)))
 
 
 @pytest.mark.parametrize("size", [10, FRAGMENT_SIZE * 3 + 7], ids=["small", "large"])
@@ -278,10 +278,10 @@ def test_a_mended_instance_gets_a_message_of_its_own(box: Box, size: int) -> Non
     good = b"x" * size
     resume(box.connection, instance_id, body=good)
 
-    mended = instance_with_id(box.connection, instance_id)
+    mended = get_instance(box.connection, instance_id)
     assert mended.state is InstanceState.READY_TO_RUN
     assert mended.message_id != published.message_id
-    message = message_with_id(box.connection, mended.message_id)
+    message = get_message(box.connection, mended.message_id)
     assert dict(message.context.promoted) == dict(published.context.promoted)
     assert [(part.name, part.content_type, part.is_body) for part in message.parts] == [
         ("body", "application/json", True),
@@ -298,14 +298,14 @@ def test_a_message_that_nobody_else_has_goes_when_its_instance_is_mended(box: Bo
     published = order()
     instance_id = suspended_by_failure(box, published)
     resume(box.connection, instance_id, body=b"good")
-    mended = instance_with_id(box.connection, instance_id)
+    mended = get_instance(box.connection, instance_id)
     assert references(box) == {published.message_id: 0, mended.message_id: 1}
 
 
 def test_a_message_without_a_body_can_get_one(box: Box) -> None:
     instance_id = suspended_by_failure(box, Message(context=Context().promote(Region, "EU")))
     resume(box.connection, instance_id, body=b"now there is one")
-    assert body_of(box, instance_with_id(box.connection, instance_id).message_id) == b"now there is one"
+    assert body_of(box, get_instance(box.connection, instance_id).message_id) == b"now there is one"
 
 
 def test_an_instance_that_cannot_be_resumed_is_not_mended_either(box: Box) -> None:
@@ -315,7 +315,7 @@ def test_an_instance_that_cannot_be_resumed_is_not_mended_either(box: Box) -> No
     with pytest.raises(StateError, match="ready to run"):
         resume(box.connection, only(box), body=b"other")
     assert (references(box), references(box, "part"), box.count("parts"), box.count("spool")) == before
-    assert instance_with_id(box.connection, only(box)).message_id == published.message_id
+    assert get_instance(box.connection, only(box)).message_id == published.message_id
 
 
 def test_queues_are_counted_per_host_with_the_age_of_the_oldest(box: Box) -> None:

@@ -17,11 +17,11 @@ from postroom.operations.instances.listing import (
     InstanceQuery,
     InstanceState,
     count_instances,
-    instance_with_id,
+    get_instance,
     list_instances,
 )
-from postroom.operations.messages import referring_instances
-from postroom.operations.subscriptions import filters_of, list_subscriptions, subscription_called
+from postroom.operations.messages import list_referring_instances
+from postroom.operations.subscriptions import find_subscription, list_subscriptions, read_subscription_filters
 from tests.support.box import Box, Priority, Region
 
 SERVICE = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")
@@ -55,14 +55,14 @@ def test_an_instance_is_listed_once_with_the_number_of_its_messages(box: Box, me
         ("Port", 1, messages[5].message_id),
     ]
     assert len(list_instances(box.connection, InstanceQuery(limit=2))) == 2
-    assert instance_with_id(box.connection, k.instance_id) == k
+    assert get_instance(box.connection, k.instance_id) == k
     [counted, _] = count_instances(box.connection, InstanceQuery(), "port")
     assert (counted.value, counted.count) == ("Collector", 2)
 
 
 def test_every_message_knows_the_instance_that_it_joined(box: Box, messages: list[Message]) -> None:
     for joined in (messages[0], messages[2], messages[4]):
-        [instance] = referring_instances(box.connection, joined.message_id)
+        [instance] = list_referring_instances(box.connection, joined.message_id)
         assert (instance.message_id, instance.messages) == (joined.message_id, 3)
 
 
@@ -99,7 +99,7 @@ def test_an_instance_that_is_worked_on_is_left_alone_as_a_whole(box: Box, messag
     for operation in (suspend, terminate):
         with pytest.raises(StateError, match="active"):
             operation(box.connection, k.instance_id)
-    assert instance_with_id(box.connection, k.instance_id).messages == 3
+    assert get_instance(box.connection, k.instance_id).messages == 3
     assert terminate_all(box.connection, InstanceQuery(port="Collector")) == 1
     assert box.count("convoy_set_instances") == 1
 
@@ -145,9 +145,9 @@ def test_subscriptions_of_both_types_are_listed_with_all_that_operators_see(
     [one] = list_subscriptions(box.connection, instance_id=instances[1])
     assert (one.type, one.state, one.request_response) == ("instance", SubscriptionState.STARTED, True)
     assert one.filter == "Orders.Region == 'K' and Orders.Priority == 1"
-    assert format_filter(filters_of(box.connection, [one])[one.subscription_id]) == one.filter
-    assert subscription_called(box.connection, str(one.subscription_id)) == one
-    assert subscription_called(box.connection, "Collector") == activations[0]
+    assert format_filter(read_subscription_filters(box.connection, [one])[one.subscription_id]) == one.filter
+    assert find_subscription(box.connection, str(one.subscription_id)) == one
+    assert find_subscription(box.connection, "Collector") == activations[0]
 
 
 def test_a_service_with_very_many_waiting_instances_does_not_list_them_all(box: Box) -> None:
@@ -155,4 +155,4 @@ def test_a_service_with_very_many_waiting_instances_does_not_list_them_all(box: 
     for _ in range(30):
         waiting.wait(box.connection, SERVICE, uuid.uuid4(), Region == "K")
     with pytest.raises(DefinitionError, match="has more than 10 subscriptions"):
-        subscription_called(box.connection, "Collector")
+        find_subscription(box.connection, "Collector")

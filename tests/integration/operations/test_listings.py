@@ -24,16 +24,16 @@ from postroom.operations.instances.changes import resume, terminate
 from postroom.operations.instances.listing import InstanceQuery, list_instances
 from postroom.operations.jobs import check, list_jobs, run_jobs
 from postroom.operations.messages import (
+    find_part,
+    get_message,
     list_messages,
-    message_with_id,
-    part_named,
+    list_referring_instances,
     read_part,
-    referring_instances,
     save_message,
 )
 from postroom.operations.ports import receive_locations as locations
 from postroom.operations.ports import send_ports as ports
-from postroom.operations.subscriptions import filters_of, list_subscriptions, subscription_called
+from postroom.operations.subscriptions import find_subscription, list_subscriptions, read_subscription_filters
 from postroom.spark.intake.location_lock import LocationLock
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region, Total
@@ -82,7 +82,7 @@ def test_subscriptions_have_every_field_that_operators_see(box: Box) -> None:
     assert europe.filter.endswith("or Orders.Region == 'EU' or Orders.Total >= 10")
     assert europe.filter.startswith("BTS.SPTransportID == ")
     assert audit.state is SubscriptionState.STOPPED
-    assert format_filter(filters_of(box.connection, [europe])[europe.subscription_id]) == europe.filter
+    assert format_filter(read_subscription_filters(box.connection, [europe])[europe.subscription_id]) == europe.filter
 
 
 def test_subscriptions_can_be_narrowed_down(box: Box) -> None:
@@ -95,13 +95,13 @@ def test_subscriptions_can_be_narrowed_down(box: Box) -> None:
     assert names(service="Europe") == ["Europe"]
     assert names(subscription_type="activation", limit=1) == ["7"]
     assert names(subscription_type="instance") == names(instance_id=uuid.uuid4()) == []
-    europe = subscription_called(box.connection, "Europe")
-    assert subscription_called(box.connection, str(europe.subscription_id)) == europe
-    assert subscription_called(box.connection, "7").service_name == "7"
+    europe = find_subscription(box.connection, "Europe")
+    assert find_subscription(box.connection, str(europe.subscription_id)) == europe
+    assert find_subscription(box.connection, "7").service_name == "7"
     ports.unenlist(box.connection, "Europe")
     for called in ("Europe", str(europe.subscription_id), "9" * 30):
         with pytest.raises(NotFound):
-            subscription_called(box.connection, called)
+            find_subscription(box.connection, called)
 
 
 def test_a_name_that_several_subscriptions_share_is_not_enough(box: Box) -> None:
@@ -109,7 +109,7 @@ def test_a_name_that_several_subscriptions_share_is_not_enough(box: Box) -> None
     box.connection.execute("UPDATE send_ports SET state = 1")
     ports.enlist(box.connection, "Europe")
     with pytest.raises(DefinitionError, match="has 2 subscriptions"):
-        subscription_called(box.connection, "Europe")
+        find_subscription(box.connection, "Europe")
 
 
 def test_a_message_shows_all_but_its_content(box: Box) -> None:
@@ -126,14 +126,14 @@ def test_a_message_shows_all_but_its_content(box: Box) -> None:
     )
     assert listed.published_by == "postgres"
     assert list_messages(box.connection, message_type="invoice") == list_messages(box.connection, limit=0) == []
-    stored = message_with_id(box.connection, message.message_id)
+    stored = get_message(box.connection, message.message_id)
     from_me = message.context.write(BTS.OriginatorSID, "postgres").write(BTS.OriginatorPID, "Guest")
     assert dict(stored.context.promoted) == dict(message.context.promoted)
     assert dict(stored.context.written) == dict(from_me.written)
     body, other = stored.parts
     assert (body.name, body.size, body.is_body) == ("body", len(LARGE), True)
     assert (other.name, other.content_type, other.charset, other.is_body) == ("note", "text/plain", "utf-8", False)
-    (referring,) = referring_instances(box.connection, message.message_id)
+    (referring,) = list_referring_instances(box.connection, message.message_id)
     assert referring.service == "Europe"
 
 
@@ -160,12 +160,12 @@ def test_a_large_part_is_read_in_pieces(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     message = Message.of(LARGE, promoted={Region: "EU"})
     box.agent().publish([message])
-    stored = message_with_id(box.connection, message.message_id)
-    pieces = list(read_part(box.connection, part_named(stored, None)))
+    stored = get_message(box.connection, message.message_id)
+    pieces = list(read_part(box.connection, find_part(stored, None)))
     assert b"".join(pieces) == LARGE
     assert max(map(len, pieces)) == FRAGMENT_SIZE
     with pytest.raises(NotFound, match="no part 'other'"):
-        part_named(stored, "other")
+        find_part(stored, "other")
 
 
 def test_locations_are_enabled_and_disabled(box: Box) -> None:

@@ -9,7 +9,7 @@ import pytest
 from postroom.filters.evaluate import matches
 from postroom.message import Context, Message
 from postroom.operations.explain import matching_messages as module
-from postroom.operations.explain.matching_messages import matched_messages
+from postroom.operations.explain.matching_messages import find_matching_messages
 from postroom.properties import Property
 from tests.support.box import Box, Priority, Region, Total
 
@@ -30,22 +30,22 @@ def stored(box: Box, monkeypatch: pytest.MonkeyPatch) -> list[Message]:
 def test_the_latest_matches_of_all_come_first(box: Box, stored: list[Message]) -> None:
     filter = (Region == "EU") & (Total >= 2) | (Total == 0)
     wanted = [message.message_id for message in stored if matches(filter, message.context.promoted)]
-    found = matched_messages(box.connection, filter, limit=3)
-    assert (found.looked_at, found.matching) == (10, 5)
+    found = find_matching_messages(box.connection, filter, limit=3)
+    assert (found.scanned, found.matching) == (10, 5)
     assert [one.message_id for one in found.messages] == wanted[:3]
     assert all(one.explanation.holds for one in found.messages)
     assert found.nearest == []
-    everything = matched_messages(box.connection, filter, limit=100)
+    everything = find_matching_messages(box.connection, filter, limit=100)
     assert [one.message_id for one in everything.messages] == wanted
 
 
 def test_only_the_latest_are_looked_at_if_that_is_asked_for(box: Box, stored: list[Message]) -> None:
-    found = matched_messages(box.connection, Region == "EU", among=4)
-    assert (found.looked_at, found.matching) == (4, 2)
+    found = find_matching_messages(box.connection, Region == "EU", among=4)
+    assert (found.scanned, found.matching) == (4, 2)
 
 
 def test_the_nearest_are_told_where_nothing_matches(box: Box, stored: list[Message]) -> None:
-    found = matched_messages(box.connection, (Region == "EU") & (Priority == 1) & (Total == 3), misses=2)
+    found = find_matching_messages(box.connection, (Region == "EU") & (Priority == 1) & (Total == 3), misses=2)
     assert (found.matching, found.messages) == (0, [])
     nearest = next(message for message in stored if message.context[Total] == 3)
     assert found.nearest[0].message_id == nearest.message_id
@@ -54,21 +54,21 @@ def test_the_nearest_are_told_where_nothing_matches(box: Box, stored: list[Messa
 
 def test_a_value_of_another_type_is_a_miss_like_any_other(box: Box, stored: list[Message]) -> None:
     other = Property("Orders.Region", int)
-    found = matched_messages(box.connection, other == 1)
+    found = find_matching_messages(box.connection, other == 1)
     assert found.matching == 0
     assert "of type str and not int" in found.nearest[0].explanation.nearest.predicates[0].words
 
 
 def test_an_empty_messagebox_matches_nothing(box: Box) -> None:
-    found = matched_messages(box.connection, Region == "EU")
-    assert (found.looked_at, found.matching, found.nearest) == (0, 0, [])
+    found = find_matching_messages(box.connection, Region == "EU")
+    assert (found.scanned, found.matching, found.nearest) == (0, 0, [])
 
 
 def test_a_message_that_only_writes_the_property_is_near(box: Box) -> None:
     box.add_port("All", "exists(Total)")
     message = Message(context=Context().promote(Total, Decimal(1)).write(Region, "EU"))
     box.agent().publish([message])
-    [nearest] = matched_messages(box.connection, Region == "EU").nearest
+    [nearest] = find_matching_messages(box.connection, Region == "EU").nearest
     assert "written ('EU') but not promoted" in nearest.explanation.nearest.predicates[0].words
 
 
@@ -81,5 +81,5 @@ def test_a_message_that_the_host_may_not_receive_is_marked(box: Box) -> None:
     box.agent().publish([Message(context=Context().promote(Region, "EU").require(thumbprint, "T"))])
     shown = frozenset({(thumbprint.key, "T")})
     for given, authorised in ((None, True), (shown, True), (frozenset(), False)):
-        [one] = matched_messages(box.connection, Region == "EU", shown=given).messages
+        [one] = find_matching_messages(box.connection, Region == "EU", shown=given).messages
         assert one.authorised is authorised

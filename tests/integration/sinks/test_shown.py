@@ -11,8 +11,8 @@ from postroom.errors import NotAllowed
 from postroom.messagebox.configuration import send_ports
 from postroom.messagebox.connection import connect
 from postroom.messagebox.streams.running_sinks import SinkReport, sinks_are_served
-from postroom.operations.describe import in_words
-from postroom.operations.ports.sinks import SinkListing, guarantee_of, list_sinks
+from postroom.operations.describe import describe_value
+from postroom.operations.ports.sinks import SinkListing, get_guarantee, list_sinks
 from tests.support.box import Box, Region
 from tests.support.sinks import add_sink, drain_of, port_of, publish, written
 from tests.support.waiting import wait_until
@@ -88,10 +88,10 @@ def test_only_sinks_have_a_guarantee(box: Box) -> None:
     add_sink(box, SparkTable("jdbc:derby:x", "orders"))
     box.add_port("Europe", "exists(Orders.Region)")
     ports = {port.name: port for port in send_ports(box.connection)}
-    assert guarantee_of(ports["Lake"]) == "exactly once: rows are merged by message_id"
-    assert guarantee_of(ports["Europe"]) == ""
+    assert get_guarantee(ports["Lake"]) == "exactly once: rows are merged by message_id"
+    assert get_guarantee(ports["Europe"]) == ""
 
 
 def test_columns_are_shown_in_words() -> None:
     stored = SparkSink("parquet", "lake", columns={"region": Region}).model_dump(mode="json")
-    assert in_words(stored["columns"]) == "region (Orders.Region, str)"
+    assert describe_value(stored["columns"]) == "region (Orders.Region, str)"

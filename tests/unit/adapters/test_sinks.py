@@ -12,7 +12,7 @@ from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.adapters.kinds import load_port_adapter
 from postroom.adapters.sink.columns import parsed_names
 from postroom.errors import DefinitionError, DefinitionRefused, StateError
-from postroom.operations.redaction import discreet
+from postroom.operations.redaction import redact_adapter
 from postroom.properties import DistinguishedField
 
 Region = Property("Orders.Region", str)
@@ -121,7 +121,7 @@ def test_addresses_tell_no_secret(tmp_path: Path) -> None:
     assert SparkSink("parquet", "out").address(tmp_path) == (tmp_path / "out").as_uri()
     assert SparkSink("parquet", "s3a://bucket/lake/").address(tmp_path) == "s3a://bucket/lake"
     assert SparkSink("kafka").address(tmp_path) == "spark:kafka"
-    assert discreet(table.model_dump(mode="json"))["url"] == "postgresql://(hidden)@db:5432/x?password=(hidden)"
+    assert redact_adapter(table.model_dump(mode="json"))["url"] == "postgresql://(hidden)@db:5432/x?password=(hidden)"
     options = SparkSink(
         "jdbc",
         options={
@@ -131,7 +131,7 @@ def test_addresses_tell_no_secret(tmp_path: Path) -> None:
             "kafka.sasl.jaas.config": 'x required password="p";',
         },
     )
-    assert discreet(options.model_dump(mode="json"))["options"] == {
+    assert redact_adapter(options.model_dump(mode="json"))["options"] == {
         "url": "jdbc:x://(hidden)@db",
         "Password": "(hidden)",
         "dbtable": "t",
@@ -159,7 +159,7 @@ def test_nor_do_those_of_jdbc(url: str, address: str, shown: str, tmp_path: Path
     table = SparkTable(url, "orders")
     assert table.problems() == []
     assert table.address(tmp_path) == f"{address}#orders"
-    assert discreet(table.model_dump(mode="json"))["url"] == shown
+    assert redact_adapter(table.model_dump(mode="json"))["url"] == shown
 
 
 def test_columns_name_known_properties() -> None:

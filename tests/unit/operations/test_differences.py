@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from postroom.operations.deployment.differences import differences_between
+from postroom.operations.deployment.differences import find_differences
 from postroom.values import ValueType
 
 
 def said(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, str, str]]:
-    found = differences_between({"pipeline": after}, {"pipeline": before})
+    found = find_differences({"pipeline": after}, {"pipeline": before})
     return [(one.field, one.before, one.after) for one in found]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom.errors import BadValue
-from postroom.operations.properties import context_of
+from postroom.operations.properties import parse_context
 from postroom.properties import Property
 
 Region = Property("Orders.Region", str)
@@ -16,5 +16,5 @@ Region = Property("Orders.Region", str)
 )
 def test_a_property_is_given_once(promoted: tuple[str, ...], written: tuple[str, ...]) -> None:
     with pytest.raises(BadValue, match=r"Orders\.Region is given twice"):
-        context_of(promoted, written, [Region])
-    assert context_of(promoted[:1], (), [Region])[Region] == "EU"
+        parse_context(promoted, written, [Region])
+    assert parse_context(promoted[:1], (), [Region])[Region] == "EU"

@@ -11,7 +11,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.output import Format, show_rows, to_json
+from postroom.cli.rendering.output import Format, show_rows, to_json
 
 if TYPE_CHECKING:
     from postroom.application.definition import ApplicationDefinition
@@ -44,7 +44,7 @@ def plan(options: CommandOptions, app: Path, everything: bool) -> None:
         with open_messagebox(options) as connection:
             planned = deployment.plan(connection, definition, home=options.home.absolute())
     else:
-        planned = deployment.plan_for_new(definition, home=options.home.absolute())
+        planned = deployment.plan_first_deployment(definition, home=options.home.absolute())
     _show(planned, options.output, everything=everything, done=False)
     if planned.problems:
         raise DefinitionRefused(f"The application {definition.name!r}", planned.problems)
@@ -116,7 +116,7 @@ def _loaded(options: CommandOptions, app: Path) -> ApplicationDefinition:
     if loaded.definition is not None and options.has_messagebox:
         # If the MessageBox cannot be asked, that is told when the rest is mended.
         with suppress(PostroomError), open_messagebox(options) as connection:
-            further = deployment.further_problems(connection, loaded.definition, home=options.home.absolute())
+            further = deployment.find_deployment_problems(connection, loaded.definition, home=options.home.absolute())
     raise loaded.refusal(further)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.output import Format, to_json
+from postroom.cli.rendering.output import Format, to_json
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -41,12 +41,12 @@ def demo(options: CommandOptions, name: str, keep: bool) -> None:
     from postroom.errors import StateError
     from postroom.messagebox.connection import connect
     from postroom.messagebox.embedded import EmbeddedServer, server_folder
-    from postroom.operations.demo import example_steps, keep_running, run_steps
-    from postroom.operations.new_application import example_named
+    from postroom.operations.demo import load_steps, run_in_thread, run_steps
+    from postroom.operations.new_application import find_example
     from postroom.operations.running.supervisor import SparkOptions
     from postroom.operations.running.up import deploy_and_supervise
 
-    app = example_named(name) / "app.py"
+    app = find_example(name) / "app.py"
     home = (options.home if options.home != Path() else Path("demo-home")).absolute()
     if (home / ".postroom").exists():
         raise StateError(
@@ -62,10 +62,10 @@ def demo(options: CommandOptions, name: str, keep: bool) -> None:
         with (
             deploy_and_supervise(definition, home, database=None, spark=spark, say=live.say) as supervisor,
             live,
-            keep_running(supervisor),
+            run_in_thread(supervisor),
             connect(supervisor.url, application_name="postroom demo") as connection,
         ):
-            result = run_steps(connection, definition, example_steps(name), home, live.show)
+            result = run_steps(connection, definition, load_steps(name), home, live.show)
     finally:
         if not keep:
             EmbeddedServer(server_folder(home)).destroy()

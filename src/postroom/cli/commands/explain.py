@@ -9,7 +9,7 @@ import click
 
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.output import Format, to_json
+from postroom.cli.rendering.output import Format, to_json
 
 
 @click.command()
@@ -64,16 +64,17 @@ def explain(
       postroom explain --file order.json --location drop
       postroom explain --property Orders.Region=EU --property Orders.Total=12000
     """
-    from postroom.cli.verdicts import as_plain, show_explanation
+    from postroom.cli.rendering.explanation_json import explanation_to_json
+    from postroom.cli.rendering.explanation_text import show_explanation
     from postroom.operations.explain.explanation import (
         Limits,
+        describe_ignored_file,
         explain_context,
         explain_file,
         explain_message,
-        not_taken,
     )
-    from postroom.operations.messages import message_meant_by
-    from postroom.operations.properties import context_of, deployed_properties
+    from postroom.operations.messages import resolve_message_id
+    from postroom.operations.properties import parse_context, read_deployed_properties
 
     if message_id is not None and file is not None:
         raise click.UsageError("Give the id of a message or --file, not both.")
@@ -81,16 +82,16 @@ def explain(
         raise click.UsageError("Give the id of a message, --file or --property.")
     left_there = ""
     with open_messagebox(options) as connection:
-        extra = context_of(properties, written, deployed_properties(connection), require)
-        limits = Limits(takers=limit, misses=nearest)
+        extra = parse_context(properties, written, read_deployed_properties(connection), require)
+        limits = Limits(receivers=limit, misses=nearest)
         if message_id is not None:
-            meant = message_meant_by(connection, message_id)
+            meant = resolve_message_id(connection, message_id)
             explained = explain_message(connection, meant, extra=extra, documents=documents + 1, limits=limits)
         elif file is not None:
             explained = explain_file(
                 connection, file, location=location, extra=extra, documents=documents + 1, limits=limits
             )
-            left_there = not_taken(connection, file, location)
+            left_there = describe_ignored_file(connection, file, location)
         else:
             explained = [explain_context(connection, extra, title="A message with these properties", limits=limits)]
     # The error message about a document is none itself.
@@ -98,7 +99,7 @@ def explain(
     more = len(begins) > documents
     explained = explained[: begins[documents]] if more else explained
     if options.output is Format.JSON:
-        click.echo(to_json([as_plain(one) for one in explained]))
+        click.echo(to_json([explanation_to_json(one) for one in explained]))
         return
     if left_there:
         click.echo(left_there, err=True)

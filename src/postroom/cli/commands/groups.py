@@ -10,7 +10,7 @@ from postroom.cli.command_groups import CommandGroup
 from postroom.cli.commands.ports import change_states
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.output import Format, show_record, show_rows, to_json
+from postroom.cli.rendering.output import Format, show_record, show_rows, to_json
 
 if TYPE_CHECKING:
     from postroom.messagebox.configuration import SendPortGroup
@@ -64,10 +64,10 @@ def show(options: CommandOptions, name: str) -> None:
     Example:
       postroom group show Everyone
     """
-    from postroom.operations.ports.groups import group_named
+    from postroom.operations.ports.groups import get_group
 
     with open_messagebox(options) as connection:
-        found = group_named(connection, name)
+        found = get_group(connection, name)
     members = [
         {
             "member": one.port_name,

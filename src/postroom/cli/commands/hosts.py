@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.command_groups import CommandGroup
-from postroom.cli.commands.host_run import run
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.output import Format, show_record, show_rows, to_json
+from postroom.cli.rendering.output import Format, show_record, show_rows, to_json
 
 if TYPE_CHECKING:
     from postroom.operations.hosts import HostListing
@@ -26,7 +25,35 @@ def host() -> None:
     """
 
 
-host.add_command(run)
+@host.command()
+@click.argument("name")
+@common_options
+@pass_options
+def run(options: CommandOptions, name: str) -> None:
+    """Run an instance of a host until Ctrl-C. Several of them, on one machine or on many, share its work.
+
+    \b
+    Example:
+      postroom host run Main --home ./orders-home
+    """
+    import logging
+
+    from postroom.hosts import run_host
+    from postroom.messagebox.configuration import host_named
+    from postroom.messagebox.connection import connect
+    from postroom.messagebox.permission import require_host
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    with options.messagebox() as url:
+        with connect(url) as connection:
+            host = host_named(connection, name)
+            require_host(connection, host)
+        name = host.name
+        click.echo(f"Host {name} works; Ctrl-C ends it.")
+        # On a server of one's own the URL says who logs in; the embedded one trusts everybody on the machine.
+        instance = run_host(url, name, options.home.absolute(), as_role=options.database is None)
+        counts = ", ".join(f"{what} {count}" for what, count in sorted(instance.counts.items()))
+        click.echo(f"Host {name} has ended: {counts or 'nothing to do'}.")
 
 
 @host.command("list")
@@ -66,7 +93,7 @@ def show(options: CommandOptions, name: str) -> None:
     with open_messagebox(options) as connection:
         instances = [asdict(one) for one in host_instances(connection, name)]
         (listing,) = (one for one in list_hosts(connection) if one.name.lower() == name.lower())
-        queues = {one.state.words: one.count for one in count_queues(connection) if one.host == listing.name}
+        queues = {one.state.label: one.count for one in count_queues(connection) if one.host == listing.name}
     if options.output is Format.JSON:
         click.echo(to_json({**_row(listing, options.output), "instances": instances, "queues": queues}))
         return

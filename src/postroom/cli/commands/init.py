@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.output import Format, to_json
+from postroom.cli.rendering.output import Format, to_json
 
 
 @click.command()

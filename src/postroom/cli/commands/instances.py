@@ -13,11 +13,11 @@ from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.exit_codes import ExitCode
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.output import Format, show_record, show_rows, tell_of_more, to_json
+from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows, to_json
 
 if TYPE_CHECKING:
     from postroom.messagebox.connection import Connection
-    from postroom.operations.instances.listing import GroupedBy, Instance, InstanceQuery
+    from postroom.operations.instances.listing import GroupBy, Instance, InstanceQuery
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -73,7 +73,7 @@ def instance() -> None:
 )
 @common_options
 @pass_options
-def list_(options: CommandOptions, /, limit: int, group_by: GroupedBy | None, **conditions: Any) -> None:
+def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **conditions: Any) -> None:
     """List the instances, the latest first, or count them.
 
     \b
@@ -89,7 +89,7 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupedBy | None, **
             counts = [
                 {
                     group_by: one.value,
-                    "state": one.state.words,
+                    "state": one.state.label,
                     "count": one.count,
                     "oldest": one.oldest,
                     "newest": one.newest,
@@ -104,7 +104,7 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupedBy | None, **
     if any(one.messages > 1 for one in found):
         columns.insert(4, "messages")
     show_rows([_row(one, options.output) for one in found[:limit]], columns, options.output, empty="No instances.")
-    tell_of_more(len(found), limit, options.output)
+    report_truncation(len(found), limit, options.output)
 
 
 @instance.command()
@@ -119,10 +119,10 @@ def show(options: CommandOptions, instance_id: uuid.UUID) -> None:
       postroom instance show 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
     """
     from postroom.operations.instances.advice import advice
-    from postroom.operations.instances.listing import instance_with_id
+    from postroom.operations.instances.listing import get_instance
 
     with open_messagebox(options) as connection:
-        found = instance_with_id(connection, instance_id)
+        found = get_instance(connection, instance_id)
     row = {**_row(found, options.output), "what_to_do": advice(found)}
     if options.output is Format.TABLE:
         # The reason is the description's first line; what does not apply is left out.
@@ -164,12 +164,12 @@ def resume(
       postroom instance resume 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000 --body mended.json
       postroom instance resume --all --port Europe --error DELIVERY
     """
-    from postroom.cli.files import body_of
+    from postroom.cli.files import open_body
     from postroom.operations.instances import changes as instance_changes
 
     if body is not None and len(ids) != 1:
         raise click.UsageError("--body mends one instance: give one id.")
-    content = None if body is None else body_of(body)
+    content = None if body is None else open_body(body)
     if content is not None and not content.size and not allow_empty:
         raise click.UsageError(f"{body} is empty, and would replace the body; if that is meant, add --allow-empty.")
 
@@ -295,10 +295,10 @@ def _row(instance: Instance, output: Format) -> dict[str, Any]:
 
     return {
         **asdict(instance),
-        "service": instance.called if output is Format.TABLE else instance.service,
+        "service": instance.display_name if output is Format.TABLE else instance.service,
         # The queues count what was tried again; people, and receivers, count from the first.
         "attempt": instance.attempt + 1,
-        "state": instance.state.words,
+        "state": instance.state.label,
         "service_class": instance.service_class.name.lower(),
         "task": instance.task.name.lower(),
         "cause": None if instance.cause is None else instance.cause.name.lower().replace("_", " "),

@@ -7,7 +7,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.output import show_rows
+from postroom.cli.rendering.output import show_rows
 
 
 @click.group(cls=CommandGroup)

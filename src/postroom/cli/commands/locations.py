@@ -9,7 +9,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.output import show_rows, tell_below
+from postroom.cli.rendering.output import show_paragraphs, show_rows
 from postroom.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def list_(options: CommandOptions) -> None:
     columns = ["location", "port", "application", "host", "enabled", "schedule", "opens"]
     columns += ["waiting", "suspended", "pipeline", "uri"]
     show_rows(rows, columns, options.output, empty="No receive locations. Apply an application: postroom apply APP")
-    tell_below([(one.location, problem) for one in listed for problem in one.problems], options.output)
+    show_paragraphs([(one.location, problem) for one in listed for problem in one.problems], options.output)
 
 
 @location.command()
@@ -86,22 +86,22 @@ def disable(options: CommandOptions, names: tuple[str, ...]) -> None:
     _change(options, names, receive_locations.disable, "disabled")
 
 
-@location.command("restart-stream")
+@location.command("reset-stream")
 @_NAMES
 @common_options
 @pass_options
-def restart_stream(options: CommandOptions, names: tuple[str, ...]) -> None:
+def reset_stream(options: CommandOptions, names: tuple[str, ...]) -> None:
     """Restart streams of rows, such as Kafka topics, from their options after their checkpoint was lost.
 
     Rows may be published again or be missing. The rest of the old checkpoint is kept.
 
     \b
     Example:
-      postroom location restart-stream orders-topic
+      postroom location reset-stream orders-topic
     """
     from postroom.operations.ports import receive_locations
 
-    _change(options, names, receive_locations.restart_stream, "restarts")
+    _change(options, names, receive_locations.reset_stream, "reset")
 
 
 @location.command()

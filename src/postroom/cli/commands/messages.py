@@ -10,7 +10,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.output import Format, show_record, show_rows, tell_of_more, to_json
+from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows, to_json
 
 _ID = click.argument("message_id", type=click.UUID)
 
@@ -48,7 +48,7 @@ def list_(options: CommandOptions, message_type: str | None, limit: int) -> None
     columns = ["message_id", "published_at", "message_type", "failed_at", "parts", "size", "published_by"]
     empty = "The spool is empty." if message_type is None else f"No message in the spool has the type {message_type!r}."
     show_rows(rows[:limit], columns, options.output, empty=empty)
-    tell_of_more(len(rows), limit, options.output)
+    report_truncation(len(rows), limit, options.output)
 
 
 @message.command()
@@ -64,29 +64,29 @@ def show(options: CommandOptions, message_id: uuid.UUID) -> None:
     """
     from dataclasses import asdict
 
-    from postroom.cli.verdicts import context_rows
+    from postroom.cli.rendering.explanation_json import context_to_json
     from postroom.namespaces import dotted_name, split_key
-    from postroom.operations.messages import message_meant_by, message_with_id, referring_instances
-    from postroom.operations.redaction import discreet_context, sensitive_keys
+    from postroom.operations.messages import get_message, list_referring_instances, resolve_message_id
+    from postroom.operations.redaction import read_sensitive_keys, redact_context
     from postroom.values import value_to_text
 
     with open_messagebox(options) as connection:
-        found = message_with_id(connection, message_meant_by(connection, message_id))
-        instances = referring_instances(connection, found.message_id)
-        shown = discreet_context(found.context, sensitive_keys(connection))
+        found = get_message(connection, resolve_message_id(connection, message_id))
+        instances = list_referring_instances(connection, found.message_id)
+        shown = redact_context(found.context, read_sensitive_keys(connection))
     record = {
         "message_id": found.message_id,
         "published_at": found.published_at,
         "published_by": found.published_by,
     }
-    context = context_rows(shown)
+    context = context_to_json(shown)
     predicates = [{"property": dotted_name(*split_key(key)), "value": value} for key, value in sorted(shown.predicates)]
     parts = [asdict(part) for part in found.parts]
     referring = [
         {
             "instance_id": one.instance_id,
-            "state": one.state.words,
-            "service": one.called if options.output is Format.TABLE else one.service,
+            "state": one.state.label,
+            "service": one.display_name if options.output is Format.TABLE else one.service,
             "reason": one.reason,
         }
         for one in instances
@@ -124,11 +124,11 @@ def body(options: CommandOptions, message_id: uuid.UUID, part: str | None) -> No
     """
     import sys
 
-    from postroom.operations.messages import message_meant_by, message_with_id, part_named, read_part
+    from postroom.operations.messages import find_part, get_message, read_part, resolve_message_id
 
     with open_messagebox(options) as connection:
-        found = message_with_id(connection, message_meant_by(connection, message_id))
-        for piece in read_part(connection, part_named(found, part)):
+        found = get_message(connection, resolve_message_id(connection, message_id))
+        for piece in read_part(connection, find_part(found, part)):
             sys.stdout.buffer.write(piece)
     sys.stdout.buffer.flush()
 
@@ -152,9 +152,9 @@ def save(options: CommandOptions, message_id: uuid.UUID, folder: Path) -> None:
     Example:
       postroom message save 01985c1e-7f0a-8c8e-b5d1-4a2f3c000000 --to ./saved
     """
-    from postroom.operations.messages import message_meant_by, save_message
+    from postroom.operations.messages import resolve_message_id, save_message
 
     with open_messagebox(options) as connection:
-        paths = save_message(connection, message_meant_by(connection, message_id), folder)
+        paths = save_message(connection, resolve_message_id(connection, message_id), folder)
     rows = [{"file": path, "bytes": path.stat().st_size} for path in paths]
     show_rows(rows, ["file", "bytes"], options.output)

@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.output import Format, show_rows, tell_below
+from postroom.cli.rendering.output import Format, show_paragraphs, show_rows
 from postroom.cli.spark_options import spark_options
 
 
@@ -40,7 +40,7 @@ def run(options: CommandOptions, host: str, master: str | None, settings: dict[s
     """
     import logging
 
-    from postroom.cli.bulk_bar import bulk_bar
+    from postroom.cli.rendering.bulk_progress import show_bulk_progress
     from postroom.messagebox.configuration import host_named
     from postroom.messagebox.connection import connect
     from postroom.messagebox.permission import require_host
@@ -53,7 +53,7 @@ def run(options: CommandOptions, host: str, master: str | None, settings: dict[s
             require_host(connection, served)
         host = served.name
         click.echo(f"Spark starts for the receive locations and sinks of {host}; Ctrl-C ends it.")
-        with bulk_bar() as watcher:
+        with show_bulk_progress() as watcher:
             counts = run_pipeline(
                 url,
                 host,
@@ -98,9 +98,9 @@ def show(options: CommandOptions) -> None:
     columns = ["location", "host", "state", "waiting", "oldest", "published", "rate", "suspended"]
     show_rows(locations, columns, options.output, empty="No receive locations.")
     said = [(row.location, f"{row.state}: {row.reason}") for row in located if row.reason]
-    tell_below(said + [(row.location, problem) for row in located for problem in row.problems], options.output)
+    show_paragraphs(said + [(row.location, problem) for row in located for problem in row.problems], options.output)
     if sinks:
         click.echo()
         columns = ["sink", "host", "state", "waiting", "retrying", "last_batch_at", "written", "suspended"]
         show_rows(sinks, columns, options.output)
-        tell_below([(row.sink, f"{row.state}: {row.reason}") for row in sunk if row.reason], options.output)
+        show_paragraphs([(row.sink, f"{row.state}: {row.reason}") for row in sunk if row.reason], options.output)

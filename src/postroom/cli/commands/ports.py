@@ -9,7 +9,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.output import Format, show_record, show_rows
+from postroom.cli.rendering.output import Format, show_record, show_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,19 +63,19 @@ def show(options: CommandOptions, name: str) -> None:
     Example:
       postroom port show Europe
     """
-    from postroom.operations.describe import in_words
-    from postroom.operations.ports.send_ports import list_ports, port_named
-    from postroom.operations.ports.sinks import guarantee_of
+    from postroom.operations.describe import describe_value
+    from postroom.operations.ports.send_ports import get_send_port, list_ports
+    from postroom.operations.ports.sinks import get_guarantee
 
     with open_messagebox(options) as connection:
-        port_id = port_named(connection, name).port_id
+        port_id = get_send_port(connection, name).port_id
         (found,) = (one for one in list_ports(connection) if one.port.port_id == port_id)
     row = _row(found)
     if found.port.adapter_type.is_sink:
-        row["guarantee"] = guarantee_of(found.port)
+        row["guarantee"] = get_guarantee(found.port)
     if options.output is Format.TABLE:
         row |= {
-            f"adapter {key}": in_words(value) if isinstance(value, dict | list) else value
+            f"adapter {key}": describe_value(value) if isinstance(value, dict | list) else value
             for key, value in row.pop("adapter").items()
         }
     show_record(row, options.output)
@@ -166,8 +166,8 @@ def change_states(
 
 
 def _row(listing: PortListing) -> dict[str, Any]:
-    from postroom.operations.ports.send_ports import shown_maps
-    from postroom.operations.redaction import discreet
+    from postroom.operations.ports.send_ports import describe_maps
+    from postroom.operations.redaction import redact_adapter
 
     port = listing.port
     return {
@@ -177,9 +177,9 @@ def _row(listing: PortListing) -> dict[str, Any]:
         "host": listing.host,
         "filter": port.filter,
         "priority": port.priority,
-        "adapter": discreet(port.adapter_json),
+        "adapter": redact_adapter(port.adapter_json),
         "uri": port.uri,
-        "maps": shown_maps(port.maps_json),
+        "maps": describe_maps(port.maps_json),
         "retry_count": port.retry_count,
         "retry_interval_seconds": port.retry_interval.total_seconds(),
         "route_failures": port.route_failures,

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from postroom.cli.connection import open_messagebox
-from postroom.cli.files import body_of
+from postroom.cli.files import open_body
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.output import show_rows
+from postroom.cli.rendering.output import show_rows
 
 
 @click.command()
@@ -52,19 +52,19 @@ def publish(
     from postroom.agent.direct.message_agent import MessageAgent
     from postroom.errors import PublishFailed
     from postroom.message import Body, Bytes, Message, Part
-    from postroom.operations.hosts import publishing_host
-    from postroom.operations.ports.addressing import directed_to, why_out_of_reach
-    from postroom.operations.properties import context_of, deployed_properties
+    from postroom.operations.hosts import get_publishing_host
+    from postroom.operations.ports.addressing import describe_unreachable, direct_context
+    from postroom.operations.properties import parse_context, read_deployed_properties
 
     def body(file: str) -> Body:
         if file == "-":
             return Bytes(sys.stdin.buffer.read())
-        return body_of(Path(file))
+        return open_body(Path(file))
 
     with open_messagebox(options) as connection:
-        context = context_of(promote, write, deployed_properties(connection), require)
+        context = parse_context(promote, write, read_deployed_properties(connection), require)
         if to is not None:
-            context = directed_to(connection, to, context)
+            context = direct_context(connection, to, context)
         messages = [
             Message(
                 context=context,
@@ -77,7 +77,7 @@ def publish(
             )
             for file in files
         ]
-        agent = MessageAgent(connection, publishing_host(connection, host))
+        agent = MessageAgent(connection, get_publishing_host(connection, host))
         try:
             published = agent.publish(messages, key=key)
         except PublishFailed as error:
@@ -87,7 +87,7 @@ def publish(
             ]
             show_rows(failed, ["file", "failure"], options.output)
             error.why = ""  # it stands in the table, by file
-            error.hint = (to and why_out_of_reach(connection, to)) or error.hint
+            error.hint = (to and describe_unreachable(connection, to)) or error.hint
             raise
     rows = [
         {

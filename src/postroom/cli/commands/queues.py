@@ -7,7 +7,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.output import show_rows
+from postroom.cli.rendering.output import format_duration, show_rows
 
 
 @click.group(cls=CommandGroup)
@@ -31,14 +31,13 @@ def list_(options: CommandOptions, everything: bool) -> None:
     Example:
       postroom queue list -o json
     """
-    from postroom.cli.durations import format_duration
     from postroom.operations.instances.listing import count_queues
 
     with open_messagebox(options) as connection:
         rows = [
             {
                 "host": one.host,
-                "state": one.state.words,
+                "state": one.state.label,
                 "count": one.count,
                 "oldest": one.oldest,
                 "age": format_duration(one.age),

@@ -10,7 +10,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.output import Format, show_record, show_rows, tell_of_more, to_json
+from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows, to_json
 
 if TYPE_CHECKING:
     from postroom.operations.subscriptions import Subscription
@@ -58,7 +58,7 @@ def list_(
     if any(one.instance_id is not None for one in found[:limit]):
         columns.insert(4, "instance_id")
     show_rows([_row(one) for one in found[:limit]], columns, options.output, empty="No subscriptions.")
-    tell_of_more(len(found), limit, options.output)
+    report_truncation(len(found), limit, options.output)
 
 
 @subscription.command()
@@ -73,11 +73,11 @@ def show(options: CommandOptions, subscription: str) -> None:
       postroom subscription show Europe
     """
     from postroom.filters.text import format_property
-    from postroom.operations.subscriptions import shown_filters, subscription_called
+    from postroom.operations.subscriptions import find_subscription, read_redacted_filters
 
     with open_messagebox(options) as connection:
-        found = subscription_called(connection, subscription)
-        filter = shown_filters(connection, [found])[found.subscription_id]
+        found = find_subscription(connection, subscription)
+        filter = read_redacted_filters(connection, [found])[found.subscription_id]
     expression = [
         {
             "group": number,
@@ -127,37 +127,38 @@ def test(
       postroom subscription test --filter "Region == 'EU' and Total >= 10000" -p Region=EU -p Total=12000
     """
     from postroom.cli.exit_codes import ExitCode
-    from postroom.cli.verdicts import filter_as_plain, show_groups, show_subscriber, subscriber_as_plain, tell_filter
+    from postroom.cli.rendering.explanation_json import filter_to_json, subscriber_to_json
+    from postroom.cli.rendering.explanation_text import show_filter_result, show_groups, show_subscriber
     from postroom.filters.explain import explain
     from postroom.filters.text import format_filter, parse
-    from postroom.operations.explain.explanation import discreet_subscriber
-    from postroom.operations.explain.subscribers import subscriber_called
-    from postroom.operations.properties import context_of, deployed_properties
-    from postroom.operations.redaction import sensitive_keys
+    from postroom.operations.explain.explanation import explain_subscriber_redacted
+    from postroom.operations.explain.subscribers import find_subscriber
+    from postroom.operations.properties import parse_context, read_deployed_properties
+    from postroom.operations.redaction import read_sensitive_keys
 
     _one_of(subscription, text)
     with open_messagebox(options) as connection:
-        known = deployed_properties(connection)
-        context = context_of(properties, written, known, require)
-        found = None if subscription is None else subscriber_called(connection, subscription, known)
+        known = read_deployed_properties(connection)
+        context = parse_context(properties, written, known, require)
+        found = None if subscription is None else find_subscriber(connection, subscription, known)
         # What the caller has just typed may be shown; what an instance waits for may not.
-        hidden = sensitive_keys(connection) if found is not None and found.waiting else frozenset()
+        hidden = read_sensitive_keys(connection) if found is not None and found.waiting else frozenset()
     if found is not None:
-        explained = discreet_subscriber(found, context, hidden)
+        explained = explain_subscriber_redacted(found, context, hidden)
         explanation = explained.explanation
         met = explanation.holds and not explained.unmet
-        plain = subscriber_as_plain(explained)
+        plain = subscriber_to_json(explained)
     else:
         filter = parse(text or "", known)
         explanation = explain(filter, context.promoted, context.written)
         met = explanation.holds
-        plain = {"filter": format_filter(filter), "matches": explanation.holds, **filter_as_plain(explanation)}
+        plain = {"filter": format_filter(filter), "matches": explanation.holds, **filter_to_json(explanation)}
     if options.output is Format.JSON:
         click.echo(to_json(plain))
     elif found is not None:
         show_subscriber(explained)
     else:
-        tell_filter(explanation)
+        show_filter_result(explanation)
         show_groups(explanation)
     if not met:
         raise click.exceptions.Exit(ExitCode.FAILED)
@@ -187,26 +188,26 @@ def explain(options: CommandOptions, subscription: str | None, text: str | None,
       postroom subscription explain BigOrders
       postroom subscription explain --filter "Region == 'EU' and Total >= 10000" --limit 5
     """
-    from postroom.cli.matches import matched_as_plain, show_matched
+    from postroom.cli.rendering.matching_messages import matches_to_json, show_matches
     from postroom.filters.text import format_filter, parse
-    from postroom.operations.explain.matching_messages import matched_messages
-    from postroom.operations.explain.subscribers import subscriber_called
-    from postroom.operations.properties import deployed_properties
-    from postroom.operations.redaction import discreet_filter, sensitive_keys
+    from postroom.operations.explain.matching_messages import find_matching_messages
+    from postroom.operations.explain.subscribers import find_subscriber
+    from postroom.operations.properties import read_deployed_properties
+    from postroom.operations.redaction import read_sensitive_keys, redact_filter
 
     _one_of(subscription, text)
     with open_messagebox(options) as connection:
-        known = deployed_properties(connection)
-        subscriber = None if subscription is None else subscriber_called(connection, subscription, known)
+        known = read_deployed_properties(connection)
+        subscriber = None if subscription is None else find_subscriber(connection, subscription, known)
         filter = parse(text or "", known) if subscriber is None else subscriber.filter
         shown = None if subscriber is None else subscriber.shown
         waiting = subscriber is not None and subscriber.waiting
-        found = matched_messages(connection, filter, limit=limit, among=among, shown=shown, waiting=waiting)
-        told = discreet_filter(filter, sensitive_keys(connection)) if waiting else filter
+        found = find_matching_messages(connection, filter, limit=limit, among=among, shown=shown, waiting=waiting)
+        told = redact_filter(filter, read_sensitive_keys(connection)) if waiting else filter
     if options.output is Format.JSON:
-        click.echo(to_json({"filter": format_filter(told), **matched_as_plain(found)}))
+        click.echo(to_json({"filter": format_filter(told), **matches_to_json(found)}))
     else:
-        show_matched(found)
+        show_matches(found)
 
 
 def _one_of(subscription: str | None, text: str | None) -> None:

@@ -9,7 +9,7 @@ import click
 
 import postroom
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.output import show_record
+from postroom.cli.rendering.output import show_record
 from postroom.errors import Unavailable
 
 

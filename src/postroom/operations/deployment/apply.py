@@ -39,24 +39,24 @@ from postroom.messagebox.streams.throttling import store_thresholds
 from postroom.messagebox.subscriptions import deploy_property
 from postroom.operations.deployment.compare import (
     compare,
-    host_statements,
-    leaving_locations,
-    problems_of_part,
-    removal_problems,
+    find_problems,
+    find_removal_problems,
+    find_removed_locations,
+    resolve_host_settings,
 )
 from postroom.operations.deployment.compare_groups import group_fields
 from postroom.operations.deployment.declared_fields import location_fields, send_port_fields
-from postroom.operations.deployment.deployed import Deployed, nothing_deployed, read_deployed
+from postroom.operations.deployment.deployed import Deployed, create_empty_deployment, read_deployed
 from postroom.operations.deployment.plan import Action, Kind, Plan
 from postroom.operations.ports.enlistment import (
     add_member,
     enlist_group,
     enlist_port,
     remove_member,
+    resubscribe_group,
+    resubscribe_port,
     start_group,
     start_port,
-    subscribe_again,
-    subscribe_group_again,
     unenlist_group,
     unenlist_port,
 )
@@ -69,17 +69,17 @@ _IDS = uuid.UUID("6f1d8a4e-30a5-4c1c-9d43-6f6a2b7a9d10")
 _SUBSCRIBED = {"host", "filter", "priority"}
 
 
-def plan_for_new(definition: ApplicationDefinition, *, home: Path) -> Plan:
+def plan_first_deployment(definition: ApplicationDefinition, *, home: Path) -> Plan:
     """What ``apply`` would do where there is no MessageBox yet."""
-    return compare(definition, nothing_deployed(), home)
+    return compare(definition, create_empty_deployment(), home)
 
 
-def further_problems(connection: Connection, part: ApplicationDefinition, *, home: Path) -> tuple[Problem, ...]:
+def find_deployment_problems(connection: Connection, part: ApplicationDefinition, *, home: Path) -> tuple[Problem, ...]:
     """What only the MessageBox knows against the sound ``part`` of an application that has problems of its own."""
 
     def work(connection: Connection) -> tuple[Problem, ...]:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        return problems_of_part(part, read_deployed(connection, part.name), home)
+        return find_problems(part, read_deployed(connection, part.name), home)
 
     return transaction(connection, work)
 
@@ -122,7 +122,7 @@ def _taken_in_since(
 ) -> tuple[Problem, ...]:
     """Keeps locations that go from taking in anything more, and counts again what they have. Whoever takes in for them
     at this moment is not waited for: no message is published meanwhile."""
-    leaving = leaving_locations(definition, deployed)
+    leaving = find_removed_locations(definition, deployed)
     if not leaving:
         return ()
     busy: dict[str, int] = {}
@@ -133,7 +133,7 @@ def _taken_in_since(
         except LockTimeout:
             busy[name] = 1
     counted: dict[str, int] = dict(connection.execute(statement("queries/unfinished_files")).fetchall())
-    return tuple(removal_problems(definition, replace(deployed, unfinished_files=busy | counted)))
+    return tuple(find_removal_problems(definition, replace(deployed, unfinished_files=busy | counted)))
 
 
 class _Deployment:
@@ -173,7 +173,7 @@ class _Deployment:
         known = {host.name.lower(): host for host in hosts(self._connection)}
         for step in self._plan.of(Kind.HOST, Action.CREATE, Action.CHANGE):
             host = known[step.name.lower()]
-            trusted, properties, throttling = host_statements(self._definition, self._deployed, host.name)
+            trusted, properties, throttling = resolve_host_settings(self._definition, self._deployed, host.name)
             if trusted is not host.trusted:
                 self._connection.execute("SELECT set_trust(%s::smallint, %s)", (host.host_id, trusted))
             self._store_application_properties(host.host_id, properties)
@@ -266,7 +266,7 @@ class _Deployment:
             if changed[port.name].action is Action.CREATE:
                 self._bring_up(stored, port)
             elif _SUBSCRIBED & {difference.field for difference in changed[port.name].differences}:
-                subscribe_again(self._connection, stored)
+                resubscribe_port(self._connection, stored)
 
     def _store_send_port(self, port: SendPortDefinition) -> SendPort:
         fields = send_port_fields(port, self._home)
@@ -312,7 +312,7 @@ class _Deployment:
                 if declared.state == "started":
                     start_group(self._connection, group)
             elif "filter" in {difference.field for difference in step.differences}:
-                subscribe_group_again(self._connection, group)
+                resubscribe_group(self._connection, group)
 
     def _store_group(self, declared: SendPortGroupDefinition) -> SendPortGroup:
         fields = group_fields(declared)

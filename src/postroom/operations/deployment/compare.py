@@ -20,18 +20,18 @@ from postroom.errors import Problem
 from postroom.filters.authorisation import NOTHING_TO_SHOW, ApplicationProperties
 from postroom.filters.text import format_filter
 from postroom.namespaces import dotted_name, split_key
-from postroom.operations.deployment.compare_groups import group_problems, group_steps
+from postroom.operations.deployment.compare_groups import find_group_problems, plan_groups
 from postroom.operations.deployment.declared_fields import (
     AUTHENTICATION,
     ROUTE_FAILURES,
-    deployed_location,
-    deployed_send_port,
+    deployed_location_fields,
+    deployed_send_port_fields,
     location_fields,
     receive_port_fields,
     send_port_fields,
 )
 from postroom.operations.deployment.deployed import Deployed
-from postroom.operations.deployment.differences import differences_between
+from postroom.operations.deployment.differences import find_differences
 from postroom.operations.deployment.plan import Action, Difference, Kind, Plan, Step
 from postroom.system_properties import SYSTEM_PROPERTIES
 from postroom.values import ValueType
@@ -43,7 +43,7 @@ ALL_SYSTEM_PROPERTIES = "system properties"
 _SINK = "a Spark sink"
 
 
-def problems_of_part(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> tuple[Problem, ...]:
+def find_problems(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> tuple[Problem, ...]:
     """What of the deployment stands in the way of an application, as far as a part of it tells: what is not in it may
     be declared all the same."""
     return (
@@ -52,7 +52,7 @@ def problems_of_part(definition: ApplicationDefinition, deployed: Deployed, home
         *_type_problems(definition, deployed),
         *_authentication_problems(definition, deployed),
         *_kind_problems(definition, deployed),
-        *group_problems(definition, deployed),
+        *find_group_problems(definition, deployed),
     )
 
 
@@ -67,9 +67,9 @@ def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path) -
             *_receive_ports(definition, deployed),
             *_locations(definition, deployed, home),
             *_send_ports(definition, deployed, home),
-            *group_steps(definition, deployed),
+            *plan_groups(definition, deployed),
         ),
-        problems=(*problems_of_part(definition, deployed, home), *removal_problems(definition, deployed)),
+        problems=(*find_problems(definition, deployed, home), *find_removal_problems(definition, deployed)),
     )
 
 
@@ -101,15 +101,15 @@ def _type_problems(definition: ApplicationDefinition, deployed: Deployed) -> Ite
                 )
 
 
-def leaving_locations(definition: ApplicationDefinition, deployed: Deployed) -> dict[str, str | None]:
+def find_removed_locations(definition: ApplicationDefinition, deployed: Deployed) -> dict[str, str | None]:
     """The locations that are not declared any more, or with an adapter of another kind: that one."""
     kept = {location.name: location.adapter.kind for port in definition.receive_ports for location in port.locations}
     return {name: kept.get(name) for name, one in deployed.locations.items() if one.adapter_kind != kept.get(name)}
 
 
-def removal_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
+def find_removal_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
     """What a location has taken in, its own pipeline has to finish."""
-    for name, new_kind in leaving_locations(definition, deployed).items():
+    for name, new_kind in find_removed_locations(definition, deployed).items():
         count = deployed.unfinished_files.get(name, 0)
         if count:
             what = "removed" if new_kind is None else f"of the kind {new_kind!r}"
@@ -144,7 +144,7 @@ def _authentication_problems(definition: ApplicationDefinition, deployed: Deploy
     """Of what a host that is not trusted receives nobody is believed to stand for: all of it would fail."""
     for port in definition.receive_ports:
         for location in port.locations if port.authentication != "none" else ():
-            trusted, *_ = host_statements(definition, deployed, location.host)
+            trusted, *_ = resolve_host_settings(definition, deployed, location.host)
             if not trusted:
                 yield location.place.problem(
                     f"location {location.name!r}: the receive port {port.name!r} requires authentication, but the host "
@@ -170,7 +170,7 @@ def _application(definition: ApplicationDefinition, deployed: Deployed) -> Step:
 def _hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
     for name in dict.fromkeys((DEFAULT_HOST, *(host.name for host in definition.hosts))):
         known = deployed.hosts.get(name.lower())
-        trusted, properties, throttling = host_statements(definition, deployed, name)
+        trusted, properties, throttling = resolve_host_settings(definition, deployed, name)
         before = (False, NOTHING_TO_SHOW, Throttling())
         if known is not None:
             shows = deployed.application_properties.get(known.host_id, NOTHING_TO_SHOW)
@@ -188,7 +188,7 @@ def _hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[St
         yield Step(kind=Kind.HOST, name=known.name if known else name, action=action, differences=differences)
 
 
-def host_statements(
+def resolve_host_settings(
     definition: ApplicationDefinition, deployed: Deployed, name: str
 ) -> tuple[bool, ApplicationProperties, Throttling]:
     """Is the host trusted, what can it show, and how much may wait? What this application says, or else another one."""
@@ -244,7 +244,7 @@ def _receive_ports(definition: ApplicationDefinition, deployed: Deployed) -> Ite
             yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
         stored = {ROUTE_FAILURES: known.route_failures, AUTHENTICATION: known.authentication}
-        differences = differences_between(receive_port_fields(port), stored)
+        differences = find_differences(receive_port_fields(port), stored)
         action = Action.CHANGE if differences else Action.KEEP
         yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=action, differences=differences)
 
@@ -259,8 +259,8 @@ def _locations(definition: ApplicationDefinition, deployed: Deployed, home: Path
             state = "enabled" if location.enabled else "disabled"
             yield Step(kind=Kind.LOCATION, name=name, action=Action.CREATE, note=state)
             continue
-        differences = differences_between(
-            location_fields(port, location, home), deployed_location(known, deployed.host_name(known.host_id))
+        differences = find_differences(
+            location_fields(port, location, home), deployed_location_fields(known, deployed.host_name(known.host_id))
         )
         kept = "enabled" if known.enabled else "disabled"
         yield Step(
@@ -288,8 +288,8 @@ def _send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Pat
             note = "; ".join(filter(None, new))
             yield Step(kind=Kind.SEND_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
-        differences = differences_between(
-            send_port_fields(port, home), deployed_send_port(known, deployed.host_name(known.host_id))
+        differences = find_differences(
+            send_port_fields(port, home), deployed_send_port_fields(known, deployed.host_name(known.host_id))
         )
         kept = known.state.name.lower()
         notes = [f"stays {kept}"] if kept != port.state else []

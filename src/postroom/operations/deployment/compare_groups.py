@@ -13,7 +13,7 @@ from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.plan import Action, Difference, Kind, Step
 
 
-def group_steps(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
+def plan_groups(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
     """What happens to each group."""
     declared = {group.name for group in definition.send_port_groups}
     for name in sorted(deployed.send_port_groups.keys() - declared):
@@ -63,7 +63,7 @@ def _text(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def group_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
+def find_group_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
     """What the states of groups and ports do not allow now (SPT-11, SPT-12)."""
     states = {port.name: _state_after(port.name, port.state, deployed) for port in definition.send_ports}
     for group in definition.send_port_groups:

@@ -35,7 +35,7 @@ def location_fields(port: ReceivePortDefinition, location: ReceiveLocationDefini
     }
 
 
-def deployed_location(location: ReceiveLocation, host: str) -> dict[str, Any]:
+def deployed_location_fields(location: ReceiveLocation, host: str) -> dict[str, Any]:
     """The same of one that is deployed."""
     return {
         "receive port": location.port_name,
@@ -64,7 +64,7 @@ def send_port_fields(port: SendPortDefinition, home: Path) -> dict[str, Any]:
     }
 
 
-def deployed_send_port(port: SendPort, host: str) -> dict[str, Any]:
+def deployed_send_port_fields(port: SendPort, host: str) -> dict[str, Any]:
     """The same of one that is deployed."""
     return {
         "host": host,

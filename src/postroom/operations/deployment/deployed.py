@@ -21,7 +21,7 @@ from postroom.messagebox.configuration import (
 )
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.operations.redaction import sensitive_keys
+from postroom.operations.redaction import read_sensitive_keys
 from postroom.values import ValueType
 
 
@@ -58,7 +58,7 @@ class Deployed:
         return next(host.name for host in self.hosts.values() if host.host_id == host_id)
 
 
-def nothing_deployed() -> Deployed:
+def create_empty_deployment() -> Deployed:
     """Where there is no MessageBox yet."""
     return Deployed(
         hosts={},
@@ -94,7 +94,7 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
             key: ValueType(value_type)
             for key, value_type in connection.execute("SELECT key, value_type FROM properties")
         },
-        sensitive=sensitive_keys(connection),
+        sensitive=read_sensitive_keys(connection),
         definition=definitions.get(application),
         others=tuple(
             ApplicationDefinition.from_stored(stored) for name, stored in definitions.items() if name != application

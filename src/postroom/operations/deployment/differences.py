@@ -6,11 +6,11 @@ from typing import Any
 
 from postroom.namespaces import dotted_name, split_key
 from postroom.operations.deployment.plan import Difference
-from postroom.operations.describe import in_words, type_in_words
-from postroom.operations.redaction import discreet
+from postroom.operations.describe import describe_value, format_type
+from postroom.operations.redaction import redact_adapter
 
 
-def differences_between(declared: dict[str, Any], deployed: dict[str, Any]) -> tuple[Difference, ...]:
+def find_differences(declared: dict[str, Any], deployed: dict[str, Any]) -> tuple[Difference, ...]:
     """The fields that differ, with both values in words; of a definition, its own fields."""
     found = []
     for field, after in declared.items():
@@ -20,12 +20,12 @@ def differences_between(declared: dict[str, Any], deployed: dict[str, Any]) -> t
             if before.lower() != after.lower():
                 found.append(Difference(field=field, before=before, after=after))
         elif isinstance(after, dict):
-            old, new = discreet(before), discreet(after)
+            old, new = redact_adapter(before), redact_adapter(after)
             for key in sorted(after.keys() | before.keys()):
                 if before.get(key) != after.get(key):
                     found += _inner_differences(f"{field} {key}", old.get(key), new.get(key))
         elif before != after:
-            found.append(Difference(field=field, before=in_words(before), after=in_words(after)))
+            found.append(Difference(field=field, before=describe_value(before), after=describe_value(after)))
     return tuple(found)
 
 
@@ -36,11 +36,11 @@ def _inner_differences(field: str, before: object, after: object) -> list[Differ
     old, new = _parts(before), _parts(after)
     if old is not None and new is not None and old != new:
         return [
-            Difference(field=f"{field} {key}", before=in_words(old.get(key)), after=in_words(new.get(key)))
+            Difference(field=f"{field} {key}", before=describe_value(old.get(key)), after=describe_value(new.get(key)))
             for key in [*new, *(key for key in old if key not in new)]
             if old.get(key) != new.get(key)
         ]
-    return [Difference(field=field, before=in_words(before), after=in_words(after))]
+    return [Difference(field=field, before=describe_value(before), after=describe_value(after))]
 
 
 def _parts(value: Any) -> dict[str, object] | None:
@@ -50,7 +50,7 @@ def _parts(value: Any) -> dict[str, object] | None:
             return value
         case [{"property": _, "type": _, "path": _}, *_]:
             return {
-                dotted_name(*split_key(one["property"])): f"{one['path']!r} as {type_in_words(one['type'])}"
+                dotted_name(*split_key(one["property"])): f"{one['path']!r} as {format_type(one['type'])}"
                 for one in value
             }
         case []:

@@ -1,6 +1,6 @@
 """What a receive location would make of something: its documents, as messages that nobody has published.
 
-for given in documents_of(connection, where, as_if_found(where, path), path.name, Context()):
+for given in read_candidates(connection, where, build_interchange(where, path), path.name, Context()):
     given.context, given.failure
 """
 
@@ -33,7 +33,7 @@ from postroom.system_properties import BTS, FILE
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class Candidate:
     """A message that is not there: what it would be called, its context, and why it would not be published."""
 
     title: str
@@ -43,7 +43,7 @@ class Given:
     """Its failure leaves nothing behind: nobody stands for it, and its receive port drops that."""
 
 
-def location_for(connection: Connection, name: str | None) -> ReceiveLocation:
+def find_location(connection: Connection, name: str | None) -> ReceiveLocation:
     """The receive location of that name, or the only one."""
     known = receive_locations(connection)
     found = [one for one in known if name is None or one.name == name]
@@ -59,7 +59,7 @@ def location_for(connection: Connection, name: str | None) -> ReceiveLocation:
     raise NotFound(f"{what}.", hint=f"The receive locations are: {names}.")
 
 
-def as_if_found(where: ReceiveLocation, path: Path) -> Interchange:
+def build_interchange(where: ReceiveLocation, path: Path) -> Interchange:
     """A file from anywhere as if it stood in the location's folder."""
     try:
         body = FileSlice(path=path, length=path.stat().st_size)
@@ -72,9 +72,9 @@ def as_if_found(where: ReceiveLocation, path: Path) -> Interchange:
     return Interchange(interchange_id=uuid.uuid4(), body=body, context=context)
 
 
-def documents_of(
+def read_candidates(
     connection: Connection, where: ReceiveLocation, interchange: Interchange, name: str, extra: Context
-) -> Iterator[Given]:
+) -> Iterator[Candidate]:
     """Every document, also those that would not be published. ``extra`` is added to every context, in place of what the
     pipeline promotes."""
     login = _login_of(connection, where)
@@ -87,20 +87,20 @@ def documents_of(
         else:
             chunk = authenticate(where, chunk, login)
         if chunk.refusal is not None:
-            yield Given(title=name, context=stamped, failure=chunk.refusal)
+            yield Candidate(title=name, context=stamped, failure=chunk.refusal)
         for bad in chunk.failures:
-            yield Given(title=f"{name}, document {bad.number}", context=stamped, failure=bad.failure)
+            yield Candidate(title=f"{name}, document {bad.number}", context=stamped, failure=bad.failure)
         columns = value_columns(chunk.documents)
         for row in range(chunk.rows):
             context = snapshot(stamped, columns, row)
             title = f"{name}, document {context[BTS.InterchangeSequenceNumber]}"
             if dropped[row]:
-                yield Given(title=title, context=context, failure=authentication_failure(where), is_dropped=True)
+                yield Candidate(title=title, context=context, failure=authentication_failure(where), is_dropped=True)
             else:
-                yield Given(title=title, context=with_extra(context, extra))
+                yield Candidate(title=title, context=add_properties(context, extra))
 
 
-def error_message(where: ReceiveLocation, about: Given) -> Given:
+def build_error_message(where: ReceiveLocation, about: Candidate) -> Candidate:
     """The error message about what failed, or about what nobody receives, as its receive port would publish it."""
     message_type = type_in(about.context)
     failure = about.failure or routing_failure(message_type)
@@ -116,10 +116,10 @@ def error_message(where: ReceiveLocation, about: Given) -> Given:
         message_type=message_type,
         report_id=uuid.uuid4() if about.failure is None else None,
     )
-    return Given(title=f"The error message about {about.title}", context=error.context(about.context))
+    return Candidate(title=f"The error message about {about.title}", context=error.context(about.context))
 
 
-def with_extra(context: Context, extra: Context) -> Context:
+def add_properties(context: Context, extra: Context) -> Context:
     """The context with more, or other, properties."""
     given = {**extra.promoted, **extra.written}
     promoted = {key: value for key, value in context.promoted.items() if key not in given}

@@ -25,19 +25,19 @@ from postroom.message import Context
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.operations.explain.candidates import (
-    Given,
-    as_if_found,
-    documents_of,
-    error_message,
-    location_for,
-    with_extra,
+    Candidate,
+    add_properties,
+    build_error_message,
+    build_interchange,
+    find_location,
+    read_candidates,
 )
-from postroom.operations.explain.instance_subscribers import waiting_instances
-from postroom.operations.explain.subscribers import Startable, Subscriber, all_subscribers, is_directed
+from postroom.operations.explain.instance_subscribers import find_waiting_instances
+from postroom.operations.explain.subscribers import Startable, Subscriber, is_directed, read_subscribers
 from postroom.operations.explain.unread_messages import unread
-from postroom.operations.messages import StoredMessage, message_with_id
-from postroom.operations.properties import deployed_properties
-from postroom.operations.redaction import discreet_context, discreet_explanation, discreet_required, sensitive_keys
+from postroom.operations.messages import StoredMessage, get_message
+from postroom.operations.properties import read_deployed_properties
+from postroom.operations.redaction import read_sensitive_keys, redact_context, redact_explanation, redact_predicates
 from postroom.system_properties import ErrorReport
 
 
@@ -66,11 +66,11 @@ _TAKEN = (Verdict.RECEIVES, Verdict.SUSPENDS)
 class Limits:
     """How many subscribers an explanation keeps: of each kind that takes the message, and of those that miss it."""
 
-    takers: int = 100
+    receivers: int = 100
     misses: int = 20
 
     def of(self, verdict: Verdict) -> int:
-        return self.misses if verdict is Verdict.MISSES else self.takers
+        return self.misses if verdict is Verdict.MISSES else self.receivers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ class MessageExplanation:
     """What becomes of it, if it is not published, or nobody takes it."""
     is_error: bool = False
     """It is the error message about the one before it."""
-    unseen: bool = False
+    has_unreadable_instances: bool = False
     """Instances may wait for it, and the login may not see for what they wait."""
 
     @property
@@ -128,16 +128,16 @@ def explain_message(
     One that was suspended before its pipeline had read it has no properties of its own yet: it is read as it would be
     if it were resumed now, and gives the first ``documents`` that come of it. ``extra`` says what would happen if it
     were in the context, too."""
-    message = message_with_id(connection, message_id)
+    message = get_message(connection, message_id)
     pending = unread(connection, message)
     if pending is None:
-        context = with_extra(message.context, extra or Context())
+        context = add_properties(message.context, extra or Context())
         return [explain_context(connection, context, title=_title(message), limits=limits)]
     if pending.location is None:
-        shown = discreet_context(message.context, sensitive_keys(connection))
+        shown = redact_context(message.context, read_sensitive_keys(connection))
         return [MessageExplanation(title=_title(message), context=shown, failure=pending.nowhere)]
     title = f"{_title(message)}, as {pending.location.name} reads it now"
-    found = documents_of(connection, pending.location, pending.interchange, title, extra or Context())
+    found = read_candidates(connection, pending.location, pending.interchange, title, extra or Context())
     return _followed(connection, list(islice(found, documents)), pending.location, limits or Limits())
 
 
@@ -145,7 +145,7 @@ def explain_context(
     connection: Connection, context: Context, *, title: str, limits: Limits | None = None
 ) -> MessageExplanation:
     """A message that has this context."""
-    [explained] = _explained(connection, [Given(title=title, context=context)], limits or Limits())
+    [explained] = _explained(connection, [Candidate(title=title, context=context)], limits or Limits())
     return explained
 
 
@@ -161,14 +161,14 @@ def explain_file(
     """What a receive location would make of a file: its messages, or why one cannot be read; the first ``documents``.
 
     Nothing is published. ``extra`` is added to every context, in place of what the pipeline promotes."""
-    where = location_for(connection, location)
-    found = documents_of(connection, where, as_if_found(where, path), path.name, extra or Context())
+    where = find_location(connection, location)
+    found = read_candidates(connection, where, build_interchange(where, path), path.name, extra or Context())
     return _followed(connection, list(islice(found, documents)), where, limits or Limits())
 
 
-def not_taken(connection: Connection, path: Path, location: str | None = None) -> str:
+def describe_ignored_file(connection: Connection, path: Path, location: str | None = None) -> str:
     """Why a receive location would leave a file of this name where it is; empty if it would not."""
-    where = location_for(connection, location)
+    where = find_location(connection, location)
     watched = where.adapter.watched_folder
     if watched is None or watched.takes(path.name):
         return ""
@@ -201,7 +201,7 @@ def _title(message: StoredMessage) -> str:
 
 
 def _followed(
-    connection: Connection, given: Sequence[Given], where: ReceiveLocation, limits: Limits
+    connection: Connection, given: Sequence[Candidate], where: ReceiveLocation, limits: Limits
 ) -> list[MessageExplanation]:
     """What a location takes in, each with what becomes of it. What fails, and what nobody receives, is dropped,
     suspended, or followed by the error message about it: if its receive port routes failures and somebody receives
@@ -210,7 +210,7 @@ def _followed(
     failed = [number for number, one in enumerate(explained) if not one.accepted and not given[number].is_dropped]
     errors: dict[int, MessageExplanation] = {}
     if where.route_failures and failed:
-        about = [error_message(where, given[number]) for number in failed]
+        about = [build_error_message(where, given[number]) for number in failed]
         errors = dict(zip(failed, _explained(connection, about, limits), strict=True))
     followed: list[MessageExplanation] = []
     for number, one in enumerate(explained):
@@ -223,49 +223,51 @@ def _followed(
     return followed
 
 
-def _explained(connection: Connection, given: Sequence[Given], limits: Limits) -> list[MessageExplanation]:
+def _explained(connection: Connection, given: Sequence[Candidate], limits: Limits) -> list[MessageExplanation]:
     """All messages in one pass over the subscribers. What is said in words is said of those that are kept."""
     nearest = [_Nearest(one.context, limits) for one in given]
-    properties = deployed_properties(connection)
-    unseen: set[int] = set()
+    properties = read_deployed_properties(connection)
+    unreadable: set[int] = set()
     if any(one.failure is None for one in given):
-        for batch in all_subscribers(connection, properties):
+        for batch in read_subscribers(connection, properties):
             for subscriber in batch:
                 for each, one in zip(nearest, given, strict=True):
                     if one.failure is None:
                         each.consider(subscriber)
-        waiting = waiting_instances(connection, [one.context for one in given], properties)
+        waiting = find_waiting_instances(connection, [one.context for one in given], properties)
         for number, (each, one, instances) in enumerate(zip(nearest, given, waiting, strict=True)):
             if one.failure is None and instances is None:
-                unseen.add(number)
+                unreadable.add(number)
             for subscriber in instances or () if one.failure is None else ():
                 each.consider(subscriber)
-    hidden = sensitive_keys(connection)
+    hidden = read_sensitive_keys(connection)
     return [
         MessageExplanation(
             title=one.title,
-            context=discreet_context(one.context, hidden),
+            context=redact_context(one.context, hidden),
             subscribers=tuple(
-                discreet_subscriber(subscriber.as_written(properties), one.context, hidden)
+                explain_subscriber_redacted(subscriber.as_written(properties), one.context, hidden)
                 for subscriber in each.kept()
             ),
             counts=each.counts,
             failure=one.failure,
-            unseen=number in unseen,
+            has_unreadable_instances=number in unreadable,
         )
         for number, (each, one) in enumerate(zip(nearest, given, strict=True))
     ]
 
 
-def discreet_subscriber(subscriber: Subscriber, context: Context, hidden: frozenset[str]) -> SubscriberExplanation:
+def explain_subscriber_redacted(
+    subscriber: Subscriber, context: Context, hidden: frozenset[str]
+) -> SubscriberExplanation:
     """One subscriber alone, as it may be shown; ``hidden`` are the keys of sensitive properties."""
     one = explain_subscriber(subscriber, context)
     if not hidden:
         return one
     return replace(
         one,
-        explanation=discreet_explanation(one.explanation, hidden, waiting=subscriber.waiting),
-        unmet=tuple(discreet_required(one.unmet, hidden)),
+        explanation=redact_explanation(one.explanation, hidden, waiting=subscriber.waiting),
+        unmet=tuple(redact_predicates(one.unmet, hidden)),
     )
 
 

@@ -15,11 +15,11 @@ from postroom.message import Context
 from postroom.messagebox.configuration import application_properties, hosts
 from postroom.messagebox.connection import Connection
 from postroom.operations.explain.subscribers import Subscriber
-from postroom.operations.redaction import may_see_values
+from postroom.operations.redaction import can_read_correlation_values
 from postroom.properties import Property
 
 
-def waiting_instances(
+def find_waiting_instances(
     connection: Connection, contexts: Sequence[Context], properties: Sequence[Property]
 ) -> list[list[Subscriber] | None]:
     """For each message the instance subscriptions that it meets. None where there may be some and the login may not see
@@ -32,9 +32,9 @@ def waiting_instances(
     for row, context in enumerate(contexts):
         for correlation in correlations_in(context.promoted, 1, known):
             wanted[correlation].append(row)
-    if wanted and not may_see_values(connection):
-        unseen = {row for rows in wanted.values() for row in rows}
-        return [None if row in unseen else [] for row in range(len(contexts))]
+    if wanted and not can_read_correlation_values(connection):
+        unreadable = {row for rows in wanted.values() for row in rows}
+        return [None if row in unreadable else [] for row in range(len(contexts))]
     waiting = find_waiting(connection, wanted)
     if not waiting:
         return [*found]

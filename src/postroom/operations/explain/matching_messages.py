@@ -1,6 +1,6 @@
 """What a filter would match among the messages that are in the MessageBox now, the latest first.
 
-    matched_messages(connection, Region == "EU", limit=20).messages[0].message_id
+    find_matching_messages(connection, Region == "EU", limit=20).messages[0].message_id
 
 The messages go through the index in batches, so that neither many of them nor a large filter fill the memory.
 """
@@ -23,7 +23,7 @@ from postroom.message import Context
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_context import name_originator
-from postroom.operations.redaction import discreet_explanation, sensitive_keys
+from postroom.operations.redaction import read_sensitive_keys, redact_explanation
 from postroom.system_properties import BTS
 from postroom.values import Value
 
@@ -43,16 +43,16 @@ class ComparedMessage:
 
 
 @dataclass(kw_only=True)
-class MatchedMessages:
+class MatchingMessages:
     """Of the messages that were looked at, how many match; the latest that do; and if none does, the nearest."""
 
-    looked_at: int = 0
+    scanned: int = 0
     matching: int = 0
     messages: list[ComparedMessage] = field(default_factory=list)
     nearest: list[ComparedMessage] = field(default_factory=list)
 
 
-def matched_messages(
+def find_matching_messages(
     connection: Connection,
     filter: Filter,
     *,
@@ -61,25 +61,25 @@ def matched_messages(
     misses: int = 3,
     shown: ApplicationProperties | None = None,
     waiting: bool = False,
-) -> MatchedMessages:
+) -> MatchingMessages:
     """The ``limit`` latest matches ``among`` so many messages, the latest (None: all); ``misses`` if there is none.
 
     ``shown`` is what the subscriber's host can show to be authorised; without it no host is asked. If the filter is
     that of a ``waiting`` instance, its sensitive values are not shown either."""
 
     def compared(one: _Stored) -> ComparedMessage:
-        return _compared(one, filter, shown, lambda explained: discreet_explanation(explained, hidden, waiting=waiting))
+        return _compared(one, filter, shown, lambda explained: redact_explanation(explained, hidden, waiting=waiting))
 
     index = SubscriptionIndex()
     index.add(1, filter)
     properties = {each.property.key: each.property for group in filter.groups for each in group}
-    hidden = sensitive_keys(connection)
-    found = MatchedMessages()
+    hidden = read_sensitive_keys(connection)
+    found = MatchingMessages()
     nearest: list[tuple[float, _Stored]] = []
     for batch in _latest(connection, among):
         columns = _columns(properties, [one.context.promoted for one in batch])
         rows = index.match(columns, len(batch))[0].tolist()
-        found.looked_at += len(batch)
+        found.scanned += len(batch)
         found.matching += len(rows)
         for row in rows[: limit - len(found.messages)]:
             found.messages.append(compared(batch[row]))
@@ -130,13 +130,13 @@ def _compared(
     one: _Stored,
     filter: Filter,
     shown: ApplicationProperties | None,
-    discreet: Callable[[Explanation], Explanation],
+    redact_adapter: Callable[[Explanation], Explanation],
 ) -> ComparedMessage:
     message_type = one.context.get(BTS.MessageType)
     return ComparedMessage(
         message_id=one.message_id,
         published_at=one.published_at,
         message_type=None if message_type is None else str(message_type),
-        explanation=discreet(explain(filter, one.context.promoted, one.context.written)),
+        explanation=redact_adapter(explain(filter, one.context.promoted, one.context.written)),
         authorised=shown is None or may_receive(one.context.predicates, shown),
     )

@@ -29,8 +29,8 @@ from postroom.messagebox.configuration import (
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.service_subscriptions import SubscriptionState
 from postroom.messagebox.statements import statement
-from postroom.operations.ports.enlistment import group_filter, subscription_filter
-from postroom.operations.subscriptions import as_written, filters_of, subscription_called
+from postroom.operations.ports.enlistment import build_group_filter, build_port_filter
+from postroom.operations.subscriptions import as_written, find_subscription, read_subscription_filters
 from postroom.properties import Property
 from postroom.system_properties import BTS
 
@@ -84,7 +84,7 @@ def is_directed(context: Context) -> bool:
     return not _DIRECTS.isdisjoint(context.promoted) or not _DIRECTS.isdisjoint(context.written)
 
 
-def all_subscribers(connection: Connection, properties: list[Property]) -> Iterator[list[Subscriber]]:
+def read_subscribers(connection: Connection, properties: list[Property]) -> Iterator[list[Subscriber]]:
     """Everybody, in batches."""
     by_key = {prop.key: prop for prop in properties}
     ports = _Ports(connection, properties)
@@ -116,11 +116,11 @@ def all_subscribers(connection: Connection, properties: list[Property]) -> Itera
         yield batch
 
 
-def subscriber_called(connection: Connection, called: str, properties: list[Property]) -> Subscriber:
+def find_subscriber(connection: Connection, called: str, properties: list[Property]) -> Subscriber:
     """The subscription with that id, or of the service of that name; or the send port, enlisted or not."""
     ports = _Ports(connection, properties)
     try:
-        found = subscription_called(connection, called)
+        found = find_subscription(connection, called)
     except NotFound:
         for subscriber in ports.unenlisted():
             if subscriber.name == called:
@@ -131,7 +131,7 @@ def subscriber_called(connection: Connection, called: str, properties: list[Prop
         state=found.state.name.lower(),
         host=found.host,
         subscription_id=found.subscription_id,
-        filter=filters_of(connection, [found])[found.subscription_id],
+        filter=read_subscription_filters(connection, [found])[found.subscription_id],
         not_started=()
         if found.state is SubscriptionState.STARTED
         else ports.not_started(found.service_id, found.group),
@@ -169,9 +169,9 @@ class _Ports:
         """The ports that have no subscription, and the members of groups that have none through them."""
         for port in self._ports.values():
             if port.state is PortState.BOUND:
-                yield self._subscriber(port, None, subscription_filter(port, self._properties))
+                yield self._subscriber(port, None, build_port_filter(port, self._properties))
         for group in self._groups.values():
-            filter = group_filter(group, self._properties)
+            filter = build_group_filter(group, self._properties)
             for member in group.members:
                 if member.subscription_id is None and member.port_id in self._ports:
                     yield self._subscriber(self._ports[member.port_id], group, filter)

@@ -13,11 +13,11 @@ from postroom.messagebox.configuration import ReceiveLocation, receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.writing import Task
-from postroom.operations.messages import StoredMessage, StoredPart, read_part, referring_instances
+from postroom.operations.messages import StoredMessage, StoredPart, list_referring_instances, read_part
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unread:
+class UnreadMessage:
     """A stored message that begins with its receive pipeline when it is resumed."""
 
     location: ReceiveLocation | None
@@ -33,13 +33,13 @@ class Unread:
         )
 
 
-def unread(connection: Connection, message: StoredMessage) -> Unread | None:
+def unread(connection: Connection, message: StoredMessage) -> UnreadMessage | None:
     """The message as its location would take it up again; None if it was read, and has the context that is stored."""
-    for instance in referring_instances(connection, message.message_id):
+    for instance in list_referring_instances(connection, message.message_id):
         if instance.task is Task.RECEIVE:
             known = (one for one in receive_locations(connection) if one.location_id == instance.service_id)
             interchange = resumed_interchange(_whole(connection, message), _stored_context(connection, message))
-            return Unread(location=next(known, None), interchange=interchange)
+            return UnreadMessage(location=next(known, None), interchange=interchange)
     return None
 
 

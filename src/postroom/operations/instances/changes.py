@@ -22,7 +22,7 @@ from postroom.operations.instances.listing import (
     Instance,
     InstanceQuery,
     InstanceState,
-    instance_with_id,
+    get_instance,
     iterate_batches,
 )
 
@@ -43,7 +43,7 @@ def resume(connection: Connection, instance_id: uuid.UUID, *, body: bytes | Body
             _mend(connection, instance_id, Bytes(body) if isinstance(body, bytes) else body)
         hosts = _resume(connection, [instance_id])
         if not hosts:
-            raise _refusal(instance_with_id(connection, instance_id), "resumed")
+            raise _refusal(get_instance(connection, instance_id), "resumed")
         return list(hosts.values())
 
     WakeUp(connection).send(transaction(connection, work))
@@ -63,7 +63,7 @@ def resume_all(connection: Connection, query: InstanceQuery) -> int:
 def suspend(connection: Connection, instance_id: uuid.UUID) -> None:
     """An instance that is ready to run, or waits for its next attempt, is put aside until it is resumed."""
     if not _call(connection, "suspend_instances", [instance_id]):
-        raise _refusal(instance_with_id(connection, instance_id), "suspended")
+        raise _refusal(get_instance(connection, instance_id), "suspended")
 
 
 def suspend_all(connection: Connection, query: InstanceQuery) -> int:
@@ -75,7 +75,7 @@ def suspend_all(connection: Connection, query: InstanceQuery) -> int:
 def terminate(connection: Connection, instance_id: uuid.UUID) -> None:
     """The instance is deleted, with its subscriptions, and its messages too, unless somebody else refers to them."""
     if not _call(connection, "terminate_instances", [instance_id]):
-        raise _refusal(instance_with_id(connection, instance_id), "terminated")
+        raise _refusal(get_instance(connection, instance_id), "terminated")
 
 
 def terminate_all(connection: Connection, query: InstanceQuery) -> int:
@@ -103,7 +103,7 @@ def _call(connection: Connection, procedure: str, ids: list[uuid.UUID]) -> int:
 def _mend(connection: Connection, instance_id: uuid.UUID, body: Body) -> None:
     rows = connection.execute(statement("queries/read_suspended_body"), (instance_id,)).fetchall()
     if not rows:
-        raise _refusal(instance_with_id(connection, instance_id), "mended")
+        raise _refusal(get_instance(connection, instance_id), "mended")
     if len(rows) > 1:
         raise StateError(
             f"Instance {instance_id} cannot be mended: {len(rows)} messages are suspended in it.",
@@ -123,7 +123,7 @@ def _mend(connection: Connection, instance_id: uuid.UUID, body: Body) -> None:
 
 def _refusal(instance: Instance, done: str) -> StateError:
     """Why an instance that is there cannot be resumed, suspended, terminated or mended."""
-    what = f"Instance {instance.instance_id} cannot be {done}: it is {instance.state.words}."
+    what = f"Instance {instance.instance_id} cannot be {done}: it is {instance.state.label}."
     match instance.state:
         case InstanceState.ACTIVE:
             return StateError(

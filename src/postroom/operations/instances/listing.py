@@ -17,7 +17,7 @@ from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.writing import Cause, Task
 
 #: What instances can be counted by.
-GroupedBy = Literal["host", "port", "error", "reason", "adapter", "uri"]
+GroupBy = Literal["host", "port", "error", "reason", "adapter", "uri"]
 
 #: Why an instance can be suspended: the codes of failures, and those of states that no error is raised for. See
 #: docs/reference/errors.md.
@@ -38,11 +38,11 @@ class InstanceState(IntEnum):
     SUSPENDED_NOT_RESUMABLE = 32
 
     @property
-    def words(self) -> str:
-        return _STATES[self]
+    def label(self) -> str:
+        return _LABELS[self]
 
 
-_STATES = {
+_LABELS = {
     InstanceState.READY_TO_RUN: "ready to run",
     InstanceState.ACTIVE: "active",
     InstanceState.SUSPENDED: "suspended",
@@ -85,7 +85,7 @@ class Instance:
     """How many messages it has in the queues. What is said of the message here is said of the first of them."""
 
     @property
-    def called(self) -> str:
+    def display_name(self) -> str:
         """What it belongs to, for people: a routing failure report belongs to nothing."""
         report = self.cause is Cause.ROUTING_FAILURE_REPORT
         return self.service or ("routing failure report" if report else "")
@@ -150,7 +150,7 @@ def list_instances(connection: Connection, query: InstanceQuery) -> list[Instanc
     return _read(connection, query.parameters())
 
 
-def instance_with_id(connection: Connection, instance_id: uuid.UUID) -> Instance:
+def get_instance(connection: Connection, instance_id: uuid.UUID) -> Instance:
     """Return the instance. Raise NotFound if there is none with that id."""
     found = _read(connection, InstanceQuery(limit=1).parameters() | {"ids": [instance_id]})
     if not found:
@@ -162,7 +162,7 @@ def instance_with_id(connection: Connection, instance_id: uuid.UUID) -> Instance
     return found[0]
 
 
-def count_instances(connection: Connection, query: InstanceQuery, by: GroupedBy) -> list[InstanceCount]:
+def count_instances(connection: Connection, query: InstanceQuery, by: GroupBy) -> list[InstanceCount]:
     """Count the instances that match the query, the largest group first."""
     rows = connection.execute(statement("queries/count_instances"), query.parameters() | {"by": by})
     return [

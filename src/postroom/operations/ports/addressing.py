@@ -1,6 +1,6 @@
 """Directing a message: the properties that name a send port or a send port group, by its name (CTX-21).
 
-    context = directed_to(connection, "Everyone", message.context)
+    context = direct_context(connection, "Everyone", message.context)
 
 A message that is directed to somebody still reaches everybody else whose filter it meets (SUB-11).
 """
@@ -28,7 +28,7 @@ class _Addressee(NamedTuple):
     members_enlisted: bool
 
 
-def directed_to(connection: Connection, name: str, context: Context) -> Context:
+def direct_context(connection: Connection, name: str, context: Context) -> Context:
     """The context with what directs it to the send port or the send port group of that name, or NotFound.
 
     An address and a transport type that the message carries are promoted, as far as they are short enough for that."""
@@ -45,7 +45,7 @@ def directed_to(connection: Connection, name: str, context: Context) -> Context:
     return _with_address_promoted(context)
 
 
-def why_out_of_reach(connection: Connection, name: str) -> str | None:
+def describe_unreachable(connection: Connection, name: str) -> str | None:
     """Why nothing can be directed to a send port or group now: it is not enlisted, or no member of it is."""
     addressee = _addressees(connection).get(name)
     if addressee is None or (addressee.is_enlisted and addressee.members_enlisted):

@@ -26,14 +26,14 @@ from postroom.messagebox.configuration import (
 )
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.subscriptions import create_subscription
-from postroom.operations.properties import deployed_properties
+from postroom.operations.properties import read_deployed_properties
 from postroom.properties import Property
 from postroom.system_properties import BTS
 
 _STARTED, _STOPPED = 1, 2
 
 
-def subscription_filter(port: SendPort, properties: list[Property]) -> Filter:
+def build_port_filter(port: SendPort, properties: list[Property]) -> Filter:
     """What an enlisted port subscribes to: messages that name its transport, and what its filter says (SUB-08, 09).
 
     A dynamic port has no transport of its own, and is named itself (SUB-10)."""
@@ -43,7 +43,7 @@ def subscription_filter(port: SendPort, properties: list[Property]) -> Filter:
     return _directed_or(directed, port.filter, properties)
 
 
-def group_filter(group: SendPortGroup, properties: list[Property]) -> Filter:
+def build_group_filter(group: SendPortGroup, properties: list[Property]) -> Filter:
     """What the members of an enlisted group subscribe to: messages that name it, and what its filter says (FLT-04)."""
     return _directed_or(_names(BTS.SPGroupID, group.group_id), group.filter, properties)
 
@@ -61,7 +61,7 @@ def _directed_or(directed: Filter, text: str | None, properties: list[Property])
 
 def enlist_port(connection: Connection, port: SendPort) -> SendPort:
     """Its subscriptions, stopped. A filter whose values do not fit its properties is refused here (PRED-10)."""
-    subscription_id = _subscribe(connection, port, subscription_filter(port, deployed_properties(connection)))
+    subscription_id = _subscribe(connection, port, build_port_filter(port, read_deployed_properties(connection)))
     for group in send_port_groups(connection, member=port.port_id):
         if group.is_enlisted:
             subscribe_member(connection, group, port)
@@ -93,7 +93,7 @@ def unenlist_port(connection: Connection, port: SendPort) -> SendPort:
     return _port_now(connection, port, PortState.BOUND, None)
 
 
-def subscribe_again(connection: Connection, port: SendPort) -> SendPort:
+def resubscribe_port(connection: Connection, port: SendPort) -> SendPort:
     """Other subscriptions in place of the present ones, in the same state: the filter, priority or host is another.
 
     What is queued or suspended for the port stays where it is (FLT-10)."""
@@ -105,7 +105,7 @@ def subscribe_again(connection: Connection, port: SendPort) -> SendPort:
     return again
 
 
-def host_of(connection: Connection, port: SendPort) -> Host:
+def get_port_host(connection: Connection, port: SendPort) -> Host:
     return next(host for host in hosts(connection) if host.host_id == port.host_id)
 
 
@@ -149,7 +149,7 @@ def unenlist_group(connection: Connection, group: SendPortGroup) -> SendPortGrou
     return _group_now(connection, group, PortState.BOUND)
 
 
-def subscribe_group_again(connection: Connection, group: SendPortGroup) -> SendPortGroup:
+def resubscribe_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
     """Other subscriptions for the members in place of the present ones: the group's filter is another."""
     if not group.is_enlisted:
         return group
@@ -179,7 +179,7 @@ def remove_member(connection: Connection, group: SendPortGroup, port_id: uuid.UU
 
 def subscribe_member(connection: Connection, group: SendPortGroup, port: SendPort) -> None:
     """The subscription of an enlisted port through an enlisted group, started if both are."""
-    filter = group_filter(group, deployed_properties(connection))
+    filter = build_group_filter(group, read_deployed_properties(connection))
     subscription_id = _subscribe(connection, port, filter, group=group)
     if group.state is PortState.STARTED and port.state is PortState.STARTED:
         _set_state(connection, [subscription_id], _STARTED)
@@ -221,7 +221,7 @@ def _read_group(connection: Connection, group_id: uuid.UUID) -> SendPortGroup:
 def _subscribe(connection: Connection, port: SendPort, filter: Filter, *, group: SendPortGroup | None = None) -> int:
     return create_subscription(
         connection,
-        host_of(connection, port),
+        get_port_host(connection, port),
         service_class=ServiceClass.SPARK_SINKS if port.adapter_type.is_sink else ServiceClass.MESSAGING_IN_PROCESS,
         service_id=port.port_id,
         service_name=port.name,

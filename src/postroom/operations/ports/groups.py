@@ -14,7 +14,7 @@ from postroom.errors import NotFound, StateError, nearest
 from postroom.messagebox.configuration import SendPortGroup, hosts, send_port_groups
 from postroom.messagebox.connection import Connection, transaction
 from postroom.operations.ports.enlistment import enlist_group, start_group, stop_group, unenlist_group
-from postroom.operations.ports.states import StateChange, refuse_unless_allowed
+from postroom.operations.ports.states import StateChange, check_transition
 
 
 def list_groups(connection: Connection, *, application: str | None = None) -> list[SendPortGroup]:
@@ -22,7 +22,7 @@ def list_groups(connection: Connection, *, application: str | None = None) -> li
     return [one for one in send_port_groups(connection) if application in (None, one.application)]
 
 
-def group_named(connection: Connection, name: str) -> SendPortGroup:
+def get_group(connection: Connection, name: str) -> SendPortGroup:
     """The send port group of that name, or NotFound that lists those there are."""
     groups = send_port_groups(connection)
     for group in groups:
@@ -64,8 +64,8 @@ def _change(connection: Connection, name: str, operation: str, step: _Step) -> S
     def work(connection: Connection) -> StateChange:
         nonlocal resumed
         connection.execute("SELECT change_routing()")
-        group = group_named(connection, name)
-        refuse_unless_allowed(operation, f"Send port group {name!r}", group.state)
+        group = get_group(connection, name)
+        check_transition(operation, f"Send port group {name!r}", group.state)
         after, resumed = step(connection, group)
         return StateChange(name=name, before=group.state, after=after.state, resumed=sum(resumed.values()))
 

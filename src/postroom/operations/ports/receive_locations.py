@@ -6,17 +6,20 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from psycopg.rows import dict_row
 
+from postroom.adapters.file.folder import make_folder
 from postroom.application import Schedule
 from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError, NotFound, StateError, nearest
-from postroom.messagebox.configuration import read_schedule, receive_locations, stored_schedule
+from postroom.messagebox.configuration import ReceiveLocation, read_schedule, receive_locations, stored_schedule
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.statements import statement
-from postroom.operations.receiving import served_locations
+from postroom.messagebox.streams.running_locations import LocationState
+from postroom.spark.intake.location_lock import LOCATION_LOCK, lock_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +75,7 @@ def list_locations(connection: Connection, *, clock: Clock = system_clock) -> li
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(statement("queries/list_receive_locations")).fetchall()
     listed = [LocationListing(**{**row, "schedule": read_schedule(row["schedule"])}) for row in rows]
-    served = {location.location_id for location in served_locations(connection)}
+    served = {location.location_id for location in list_served_locations(connection)}
     return [one if one.location_id in served else _not_served(one, clock()) for one in listed]
 
 
@@ -82,6 +85,47 @@ def _not_served(listing: LocationListing, now: datetime) -> LocationListing:
     if listing.enabled and listing.schedule is not None and not listing.schedule.is_open(now):
         state = "outside its schedule"
     return replace(listing, state=state, since=None, reason=None, published=0, rate=0.0, remaining=None)
+
+
+def list_served_locations(connection: Connection) -> list[ReceiveLocation]:
+    """Those for which a process takes in files now: it holds the location's lock."""
+    held = {lock for (lock,) in connection.execute(statement("queries/held_locks"), (LOCATION_LOCK,))}
+    return [one for one in receive_locations(connection) if lock_number(one.location_id) % (1 << 32) in held]
+
+
+def describe_running_locations(connection: Connection) -> dict[str, tuple[LocationState, str]]:
+    """What the processes that serve locations say of them, by name, with words for people; nothing of one that only
+    starts."""
+    said = connection.execute("SELECT location_id, state, reason FROM management.running_locations")
+    known = {location_id: (LocationState(state), reason) for location_id, state, reason in said}
+    told: dict[str, tuple[LocationState, str]] = {}
+    for location in list_served_locations(connection):
+        state, reason = known.get(location.location_id, (LocationState.STARTING, None))
+        if state is LocationState.RECEIVING:
+            told[location.name] = state, f"receiving {location.uri}"
+        elif state is not LocationState.STARTING:
+            told[location.name] = state, reason or state.value
+    return told
+
+
+def create_watched_folders(connection: Connection, home: Path) -> list[str]:
+    """The folders that locations watch, so that files can be dropped before anybody looks.
+
+    Returns what cannot be made, in words: that is a matter of its location, which goes on trying."""
+    problems = []
+    for location in receive_locations(connection):
+        try:
+            watched = location.adapter.watched_folder
+        except DefinitionError as error:
+            problems.append(f"{error.what} {error.why}")
+            continue
+        if watched is not None:
+            folder = watched.folder(home)
+            try:
+                make_folder(folder)
+            except OSError as error:
+                problems.append(f"{location.name}: {folder} cannot be made: {error.strerror or error}")
+    return problems
 
 
 def enable(connection: Connection, name: str) -> None:
@@ -111,7 +155,7 @@ def schedule(connection: Connection, name: str, when: Schedule | None) -> None:
     transaction(connection, work)
 
 
-def restart_stream(connection: Connection, name: str) -> None:
+def reset_stream(connection: Connection, name: str) -> None:
     """Let the stream of rows of a location start from its options, at its next start or its next batch.
 
     It gets a new checkpoint, so the receipts of rows that were read before do not apply."""

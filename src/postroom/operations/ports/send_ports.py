@@ -14,9 +14,9 @@ from postroom.errors import NotFound, StateError, nearest
 from postroom.messagebox.configuration import PortState, SendPort, send_port_groups, send_ports
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.statements import statement
-from postroom.operations.describe import in_words
-from postroom.operations.ports.enlistment import enlist_port, host_of, start_port, stop_port, unenlist_port
-from postroom.operations.ports.states import StateChange, refuse_unless_allowed
+from postroom.operations.describe import describe_value
+from postroom.operations.ports.enlistment import enlist_port, get_port_host, start_port, stop_port, unenlist_port
+from postroom.operations.ports.states import StateChange, check_transition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +53,9 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
     ]
 
 
-def shown_maps(stored: Mapping[str, Any]) -> list[str]:
+def describe_maps(stored: Mapping[str, Any]) -> list[str]:
     """The maps of a port in words: which message type becomes which, by what."""
-    return [in_words(one) for one in stored.get("maps", ())]
+    return [describe_value(one) for one in stored.get("maps", ())]
 
 
 def enlist(connection: Connection, name: str) -> StateChange:
@@ -67,7 +67,7 @@ def start(connection: Connection, name: str) -> StateChange:
     """The port's matches are served; what was suspended because it was stopped is taken up again, in order."""
     change = _change(connection, name, "start", _start)
     if change.resumed:
-        WakeUp(connection).send([host_of(connection, port_named(connection, name)).name])
+        WakeUp(connection).send([get_port_host(connection, get_send_port(connection, name)).name])
     return change
 
 
@@ -81,7 +81,7 @@ def unenlist(connection: Connection, name: str) -> StateChange:
     return _change(connection, name, "unenlist", _unenlist)
 
 
-def port_named(connection: Connection, name: str) -> SendPort:
+def get_send_port(connection: Connection, name: str) -> SendPort:
     """The send port of that name, or NotFound that lists those there are."""
     ports = send_ports(connection)
     for port in ports:
@@ -100,8 +100,8 @@ _Step = Callable[[Connection, SendPort], tuple[SendPort, int]]
 def _change(connection: Connection, name: str, operation: str, step: _Step) -> StateChange:
     def work(connection: Connection) -> StateChange:
         connection.execute("SELECT change_routing()")
-        port = port_named(connection, name)
-        refuse_unless_allowed(operation, f"Port {name!r}", port.state)
+        port = get_send_port(connection, name)
+        check_transition(operation, f"Port {name!r}", port.state)
         after, resumed = step(connection, port)
         return StateChange(name=port.name, before=port.state, after=after.state, resumed=resumed)
 

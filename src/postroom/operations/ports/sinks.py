@@ -82,14 +82,14 @@ def list_sinks(connection: Connection) -> list[SinkListing]:
                 written=written,
                 last_batch_at=last_batch_at,
                 reason=reason,
-                guarantee=guarantee_of(one.port),
+                guarantee=get_guarantee(one.port),
                 uri=one.port.uri,
             )
         )
     return found
 
 
-def guarantee_of(port: SendPort) -> str | None:
+def get_guarantee(port: SendPort) -> str | None:
     """Return what a sink promises of every message, or None for those who may not see its settings."""
     try:
         return port.adapter.guarantee

@@ -29,7 +29,7 @@ class StateChange:
     resumed: int = 0
 
 
-def refuse_unless_allowed(operation: str, what: str, state: PortState) -> None:
+def check_transition(operation: str, what: str, state: PortState) -> None:
     """StateError if something in this state cannot do that; ``what`` is how it is called: ``Port 'Europe'``."""
     if operation not in _FROM[state]:
         hint = ", ".join(f"'{other}'" for other in _FROM[state])

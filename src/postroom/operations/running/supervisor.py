@@ -23,7 +23,7 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.embedded.postmaster import Guard
 from postroom.messagebox.streams.running_locations import LocationState
-from postroom.operations.receiving import told_of_locations
+from postroom.operations.ports.receive_locations import describe_running_locations
 
 _LOOK_SECONDS = 0.2
 _LOOK_FOR_HOSTS_SECONDS = 5.0
@@ -190,7 +190,7 @@ class Supervisor:
         self._look_at_locations = time.monotonic() + _LOOK_AT_LOCATIONS_SECONDS
         try:
             with connect(self.url, application_name="postroom up") as connection:
-                told = told_of_locations(connection)
+                told = describe_running_locations(connection)
         except Unavailable:
             return  # told by those who look after it
         for name, (state, words) in sorted(told.items()):

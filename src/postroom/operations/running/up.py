@@ -14,7 +14,7 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import migrate
 from postroom.operations.deployment.apply import apply
-from postroom.operations.receiving import make_watched_folders
+from postroom.operations.ports.receive_locations import create_watched_folders
 from postroom.operations.running.supervisor import Say, SparkOptions, Supervisor
 
 
@@ -43,7 +43,7 @@ def _apply(
     migrate(url)
     with connect(url, application_name="postroom apply") as connection:
         apply(connection, definition, home=home)
-        for problem in make_watched_folders(connection, home):
+        for problem in create_watched_folders(connection, home):
             say(problem)
     say(f"Application {definition.name} is deployed")
     return Supervisor(url, home, server=server, spark=spark, say=say)

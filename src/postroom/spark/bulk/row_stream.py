@@ -77,7 +77,7 @@ def _begun(file: Path) -> Reading:
         raise StateError(
             f"{file} cannot be read.",
             why=f"It says how the batch is to be read that was begun and not finished. {error}",
-            hint="Restore it from a copy, or restart the stream: postroom location restart-stream NAME.",
+            hint="Restore it from a copy, or restart the stream: postroom location reset-stream NAME.",
         ) from error
 
 

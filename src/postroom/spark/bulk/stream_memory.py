@@ -95,7 +95,7 @@ class StreamMemory:
     def _hint(self) -> str:
         return (
             "Start it with its original home folder, or restore that checkpoint. To restart it from its options:"
-            f" postroom location restart-stream {self.location.name}."
+            f" postroom location reset-stream {self.location.name}."
         )
 
     def _make(self) -> uuid.UUID:

@@ -15,7 +15,7 @@ from postroom.message import FRAGMENT_SIZE, Bytes, Message, Part
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
 from postroom.messagebox.jobs import run_all_jobs_once
-from postroom.operations.messages import message_with_id, part_named, read_part
+from postroom.operations.messages import find_part, get_message, read_part
 from postroom.pipelines import components
 from tests.support.box import PROMOTE, Box, Region, interchange
 from tests.support.taking import take
@@ -85,14 +85,14 @@ def test_a_document_that_nobody_wants_is_suspended_with_all_its_parts(box: Box) 
     [received] = box.receive(location, mail(NOWHERE, EU))
     assert (received.published, received.suspended) == (1, 1)
     message_id = box.one("SELECT message_id FROM suspended_queue WHERE service_class <> 64")
-    message = message_with_id(box.connection, message_id)
+    message = get_message(box.connection, message_id)
     assert [(part.name, part.is_body) for part in message.parts] == [
         ("part-1", False),
         ("orders.json", True),
         ("map.png", False),
     ]
-    assert b"".join(read_part(box.connection, part_named(message, "map.png"))) == PICTURE
-    assert b"".join(read_part(box.connection, part_named(message, None))) == NOWHERE
+    assert b"".join(read_part(box.connection, find_part(message, "map.png"))) == PICTURE
+    assert b"".join(read_part(box.connection, find_part(message, None))) == NOWHERE
     assert check(box.connection) == []
 
 

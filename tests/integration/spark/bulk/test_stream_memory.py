@@ -59,11 +59,11 @@ def test_a_checkpoint_that_is_not_there_is_missed(
     elsewhere = memory_in(box, location, tmp_path / "another home")
     with pytest.raises(StateError, match=r"its checkpoint is not in .*another home") as caught:
         elsewhere.begin()
-    assert "postroom location restart-stream topic" in caught.value.hint
+    assert "postroom location reset-stream topic" in caught.value.hint
     assert not elsewhere.folder.exists()
     before = known(box)
 
-    locations.restart_stream(box.connection, "topic")
+    locations.reset_stream(box.connection, "topic")
     with pytest.raises(StateError, match="is restarted"):
         memory.begin_batch(0, 1)  # a process that is still at it
     elsewhere.begin()
@@ -75,7 +75,7 @@ def test_a_checkpoint_that_is_not_there_is_missed(
 def test_a_restarted_stream_keeps_its_old_checkpoint(box: Box, memory: StreamMemory) -> None:
     memory.begin()
     before = known(box)
-    locations.restart_stream(box.connection, "topic")
+    locations.reset_stream(box.connection, "topic")
     memory.begin()
     assert memory.checkpoint_id == known(box) != before
     [kept] = memory.folder.parent.glob(f"{memory.folder.name}.*")
@@ -84,7 +84,7 @@ def test_a_restarted_stream_keeps_its_old_checkpoint(box: Box, memory: StreamMem
 
 def test_only_a_started_stream_can_be_restarted(box: Box, location: ReceiveLocation) -> None:
     with pytest.raises(StateError, match="has no stream that was started"):
-        locations.restart_stream(box.connection, "topic")
+        locations.reset_stream(box.connection, "topic")
 
 
 def test_a_checkpoint_that_nobody_has_written_down_is(box: Box, memory: StreamMemory) -> None:

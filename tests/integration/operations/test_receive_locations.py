@@ -7,7 +7,11 @@ from pathlib import Path
 
 from postroom.messagebox.connection import connect
 from postroom.messagebox.streams.running_locations import LocationProgress, LocationReport, LocationState
-from postroom.operations.receiving import make_watched_folders, served_locations, told_of_locations
+from postroom.operations.ports.receive_locations import (
+    create_watched_folders,
+    describe_running_locations,
+    list_served_locations,
+)
 from postroom.operations.running.supervisor import Supervisor
 from postroom.spark.intake.claims import Claimer
 from tests.support.box import Box
@@ -17,20 +21,20 @@ from tests.support.file_location import add_file_location
 def test_a_location_is_served_while_somebody_claims_for_it(box: Box, tmp_path: Path) -> None:
     location = add_file_location(box, tmp_path / "in")
     add_file_location(box, tmp_path / "other", name="other")
-    assert served_locations(box.connection) == []
+    assert list_served_locations(box.connection) == []
     with connect(box.url) as connection:
         claimer = Claimer(connection, location, tmp_path)
         assert claimer.scan().active
-        assert served_locations(box.connection) == [location]
+        assert list_served_locations(box.connection) == [location]
         claimer.release()
-        assert served_locations(box.connection) == []
+        assert list_served_locations(box.connection) == []
 
 
 def test_the_folders_are_there_before_anybody_looks(box: Box, tmp_path: Path) -> None:
     add_file_location(box, tmp_path / "deep" / "in")
     (tmp_path / "file").touch()
     add_file_location(box, tmp_path / "file" / "in", name="other")
-    [problem] = make_watched_folders(box.connection, tmp_path)
+    [problem] = create_watched_folders(box.connection, tmp_path)
     assert (tmp_path / "deep" / "in").is_dir()
     assert problem == f"other: {tmp_path / 'file' / 'in'} cannot be made: Not a directory"
 
@@ -39,7 +43,7 @@ def test_a_location_that_cannot_be_read_keeps_no_other_folder_from_being_made(bo
     box.add_location(name="broken", port="BrokenIn")
     box.connection.execute('UPDATE receive_locations SET adapter = \'{"kind": "carrier pigeon"}\'')
     add_file_location(box, tmp_path / "in")
-    [problem] = make_watched_folders(box.connection, tmp_path)
+    [problem] = create_watched_folders(box.connection, tmp_path)
     assert (tmp_path / "in").is_dir()
     assert problem.startswith("The stored definition of the receive location 'broken' cannot be read.")
 
@@ -64,7 +68,7 @@ def test_the_supervisor_says_when_files_are_taken_in_and_when_it_stops(box: Box,
 
     with connect(box.url) as connection:
         Claimer(connection, location, tmp_path).scan()
-        assert told_of_locations(box.connection) == {}  # it only starts
+        assert describe_running_locations(box.connection) == {}  # it only starts
         report.tell(connection, LocationProgress(location_id=of))
         OnlyLooking(box.url, tmp_path, say=say).run(stop)
     assert said == [f"drop: receiving {location.uri}", "drop: No room.", "Stopping: pipelines, then hosts"]

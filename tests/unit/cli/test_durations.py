@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from postroom.cli.durations import format_duration
+from postroom.cli.rendering.output import format_duration
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def bulk_bar(stream: TextIO | None = None) -> Iterator[Watcher | None]:
+def show_bulk_progress(stream: TextIO | None = None) -> Iterator[Watcher | None]:
     """Draws what it is told of, a line for each location; None where nobody looks, and the log tells instead."""
     stream = stream or sys.stdout
     if not stream.isatty():

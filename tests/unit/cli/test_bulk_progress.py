@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from postroom.cli.bulk_bar import bulk_bar
+from postroom.cli.rendering.bulk_progress import show_bulk_progress
 from postroom.spark.bulk.progress import BulkProgress
 
 
@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
 
 def test_people_see_rows_rate_and_what_is_left() -> None:
     screen = Terminal()
-    with bulk_bar(screen) as show:
+    with show_bulk_progress(screen) as show:
         assert show is not None
         for left in (750, 0):
             show(
@@ -30,5 +30,5 @@ def test_people_see_rows_rate_and_what_is_left() -> None:
 
 
 def test_a_file_gets_no_bar() -> None:
-    with bulk_bar(io.StringIO()) as show:
+    with show_bulk_progress(io.StringIO()) as show:
         assert show is None

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,7 @@ def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output:
     _write(table)
 
 
-def tell_below(rows: Sequence[tuple[str, str]], output: Format) -> None:
+def show_paragraphs(rows: Sequence[tuple[str, str]], output: Format) -> None:
     """For people, after a table: what is too long for one, a paragraph for each name, no wider than the terminal."""
     if output is not Format.TABLE or not rows:
         return
@@ -61,7 +61,7 @@ def tell_below(rows: Sequence[tuple[str, str]], output: Format) -> None:
         click.echo(textwrap.fill(f"{name}: {text}", width, subsequent_indent="  ", break_on_hyphens=False))
 
 
-def tell_of_more(found: int, limit: int, output: Format) -> None:
+def report_truncation(found: int, limit: int, output: Format) -> None:
     """For people, after a listing that was asked for one row more than its limit: that it has not shown all."""
     if found > limit and output is Format.TABLE:
         click.echo(f"There are more than {limit}; narrow them down, or give a higher --limit.", err=True)
@@ -124,6 +124,20 @@ def to_text(value: Any) -> str:
     if isinstance(value, list | tuple | set | frozenset):
         return ", ".join(map(to_text, value))
     return str(_plain(value))
+
+
+def format_duration(age: timedelta | None) -> str:
+    """``2 d 3 h``, ``5 min``, ``0.4 s``: two units at most, the larger ones."""
+    if age is None:
+        return ""
+    seconds = max(age.total_seconds(), 0.0)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    days, hours, minutes = whole // 86_400, whole // 3_600 % 24, whole // 60 % 60
+    units = [(days, "d"), (hours, "h"), (minutes, "min"), (whole % 60, "s")]
+    first = next(number for number, (count, _) in enumerate(units) if count)
+    return " ".join(f"{count} {unit}" for count, unit in units[first : first + 2] if count)
 
 
 def _is_number(value: object) -> bool:

@@ -10,19 +10,19 @@ import pytest
 from postroom.application.loading.load import load
 from postroom.cli.exit_codes import ExitCode
 from postroom.cli.main import main
-from postroom.operations.demo import EXAMPLES, example_folder, example_steps
+from postroom.operations.demo import EXAMPLES, get_example_folder, load_steps
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_folder_examples_has_every_example_and_no_other() -> None:
     assert sorted(path.name for path in (ROOT / "examples").iterdir() if path.name != "__pycache__") == sorted(EXAMPLES)
-    assert (ROOT / "examples" / "orders").samefile(example_folder("orders"))
+    assert (ROOT / "examples" / "orders").samefile(get_example_folder("orders"))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_has_a_short_readme_that_names_its_demo(name: str) -> None:
-    lines = (example_folder(name) / "README.md").read_text(encoding="utf-8").splitlines()
+    lines = (get_example_folder(name) / "README.md").read_text(encoding="utf-8").splitlines()
     assert lines[0].startswith("# ")
     assert f"    postroom demo {name}" in lines
     assert len(lines) <= 15
@@ -30,7 +30,7 @@ def test_an_example_has_a_short_readme_that_names_its_demo(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_demo_expects_something_in_each_of_its_folders(name: str) -> None:
-    for step in example_steps(name):
+    for step in load_steps(name):
         assert step.outputs
         assert all(contents.total() > 0 for contents in step.outputs.values())
 
@@ -45,7 +45,7 @@ def test_init_writes_an_application_with_the_name_of_the_folder(
     assert {"app.py", "README.md"} <= written
     assert written == {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert not any("demo" in one or "__pycache__" in one for one in written)
-    before, after = load(example_folder(name) / "app.py"), load(folder / "app.py")
+    before, after = load(get_example_folder(name) / "app.py"), load(folder / "app.py")
     assert (before.name, after.name) == (name, "my shop")
     assert [port.name for port in after.send_ports] == [port.name for port in before.send_ports]
 

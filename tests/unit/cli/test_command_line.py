@@ -21,7 +21,7 @@ from postroom.cli.command_groups import LazyCommand
 from postroom.cli.exit_codes import ExitCode
 from postroom.cli.main import COMMANDS, cli, main
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.output import Format, show_rows
+from postroom.cli.rendering.output import Format, show_rows
 from postroom.errors import BadFilter, NotFound, PostroomError, RoutingFailure, StateError, Unavailable
 
 HEAVY = {"pyspark", "pyarrow", "numpy", "pandas", "pydantic", "psycopg", "rich", "psutil", "lxml", "urllib3"}

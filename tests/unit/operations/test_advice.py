@@ -16,7 +16,7 @@ from postroom.operations.instances.advice import advice
 from postroom.operations.instances.listing import Instance, InstanceState
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
-ERRORS = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
+ERRORS = Path(__file__).parents[3] / "docs" / "reference" / "errors.md"
 
 
 def instance(**changes: object) -> Instance:
