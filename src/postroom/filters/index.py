@@ -21,8 +21,8 @@ import numpy as np
 from postroom.errors import NotFound
 from postroom.filters.columns import Columns
 from postroom.filters.expression import Filter
-from postroom.filters.matching.ranked import encode_text_columns
-from postroom.filters.matching.rows import Int64, Rows, build_rows, concatenate_rows
+from postroom.filters.matching.ranks import Int64, encode_text_columns
+from postroom.filters.matching.rows import Rows, build_rows, concatenate_rows
 from postroom.filters.matching.segment import Segment
 from postroom.values import Value
 

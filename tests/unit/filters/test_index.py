@@ -18,7 +18,7 @@ from postroom.filters.columns import columns_of
 from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.filters.index import SubscriptionIndex
-from postroom.filters.matching import paths
+from postroom.filters.matching import first_pass
 from postroom.properties import Property
 from postroom.values import Value
 
@@ -271,9 +271,9 @@ def random_order(random: random.Random) -> dict[str, Value]:
     }
 
 
-@pytest.mark.parametrize("at_once", [paths.PAIRS_AT_ONCE, 100])
+@pytest.mark.parametrize("at_once", [first_pass.PAIRS_AT_ONCE, 100])
 def test_two_equalities_make_one_key_where_many_share_the_first(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr(paths, "PAIRS_AT_ONCE", at_once)
+    monkeypatch.setattr(first_pass, "PAIRS_AT_ONCE", at_once)
     chance = random.Random(1)
     filters = {
         id: (Region == f"R{chance.randrange(4)}")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from postroom.filters.matching.constants import MISSING, UNBOUNDED
-from postroom.filters.matching.rows import BITWISE_AND, INTERVAL, NOT_EQUAL, Bool, Int8, Int32, Int64, Rows, Slot
+from postroom.filters.matching.ranks import MISSING, UNBOUNDED, Bool, Int8, Int32, Int64, Slot, changes
+from postroom.filters.matching.rows import BITWISE_AND, INTERVAL, NOT_EQUAL, Rows
 from postroom.values import ValueType
 
 Float64 = npt.NDArray[np.float64]
@@ -103,13 +103,6 @@ def _intersect_intervals(rows: Rows) -> tuple[Int32, Int8, Int32, Int32, Int32, 
         np.concatenate((high, rows.high[other])),
         np.concatenate((np.zeros(len(first), np.int64), rows.operand[other])),
     )
-
-
-def changes(values: Int8 | Int32 | Int64) -> Bool:
-    """Return True where a value differs from the previous one. The first always does."""
-    changed = np.ones(len(values), np.bool_)
-    changed[1:] = values[1:] != values[:-1]
-    return changed
 
 
 def _distinct(kind: Int8, slot: Int32, low: Int32, high: Int32, operand: Int64) -> tuple[Predicates, Int32]:

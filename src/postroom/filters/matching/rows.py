@@ -9,28 +9,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from postroom.filters.expression import Filter, Operator
-from postroom.filters.matching.constants import UNBOUNDED, Constants, Positions, build_constants, merge_constants
+from postroom.filters.matching.ranks import (
+    UNBOUNDED,
+    Bool,
+    Int8,
+    Int32,
+    Int64,
+    Positions,
+    Slot,
+    build_constants,
+    merge_constants,
+)
 from postroom.values import Value, ValueType
-
-Int8 = npt.NDArray[np.int8]
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 #: The kinds of rows. All comparisons except the last two are intervals of ranks.
 INTERVAL, NOT_EQUAL, BITWISE_AND = 0, 1, 2
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Slot:
-    """A property that predicates of a segment compare, with all its constants."""
-
-    key: str
-    value_type: ValueType
-    constants: Constants
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

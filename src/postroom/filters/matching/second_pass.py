@@ -6,11 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from postroom.filters.matching.constants import MISSING
+from postroom.filters.matching.first_pass import Path
 from postroom.filters.matching.groups import Groups, Predicates
-from postroom.filters.matching.paths import Path
-from postroom.filters.matching.ranked import RankedBatch
-from postroom.filters.matching.rows import Bool, Int8, Int32, Int64
+from postroom.filters.matching.ranks import MISSING, Bool, Int8, Int32, Int64, RankedBatch
 
 
 class SecondPass:

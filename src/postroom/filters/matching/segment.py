@@ -8,11 +8,10 @@ from copy import copy
 import numpy as np
 
 from postroom.filters.columns import Columns
-from postroom.filters.matching.first_pass import build_paths
-from postroom.filters.matching.groups import build_groups, changes
-from postroom.filters.matching.paths import Path
-from postroom.filters.matching.ranked import RankedBatch, rank_batch
-from postroom.filters.matching.rows import Bool, Int32, Int64, Rows, Slot
+from postroom.filters.matching.first_pass import Path, build_paths
+from postroom.filters.matching.groups import build_groups
+from postroom.filters.matching.ranks import Bool, Int32, Int64, RankedBatch, Slot, changes, rank_batch
+from postroom.filters.matching.rows import Rows
 from postroom.filters.matching.second_pass import SecondPass
 from postroom.values import Value
 

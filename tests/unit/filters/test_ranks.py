@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from postroom.filters.matching.ranked import RankedBatch
+from postroom.filters.matching.ranks import RankedBatch
 
 
 def test_messages_that_look_alike_become_one() -> None:
