@@ -288,3 +288,28 @@ def test_an_acknowledgement_that_nobody_wants_leaves_no_trace(box: Box, warm: bo
     [told] = box.agent(warm=warm).publish([Message.of(b"n" * size, promoted={BTS.AckType: "NACK"})])
     assert told.subscribers == ("Told",)
     assert check(box.connection) == []
+
+
+@pytest.mark.parametrize("repeats", [1, 20])
+def test_few_and_many_messages_are_published_alike(box: Box, warm: bool, repeats: int) -> None:
+    """A few are inserted by calls, many are copied: routed, suspended at a stopped port, dropped, kept, in parts."""
+    box.add_port("Europe", "Region == 'EU'")
+    box.add_port("Stopped", "Region == 'EU'", state="stopped")
+    agent = box.agent(warm=warm)
+
+    def messages() -> list[Message]:
+        part = Part(name="attachment", body=Bytes(b"a" * 3 * FRAGMENT_SIZE))
+        return [
+            order(),
+            Message.of(b"b" * 2 * FRAGMENT_SIZE, promoted={Region: "EU"}, parts=[part]),
+            Message.of(b"ack", promoted={BTS.AckType: "ACK"}),
+            Message.of(None, promoted={Region: "EU"}),
+        ]
+
+    published = agent.publish([message for _ in range(repeats) for message in messages()])
+    expected: list[tuple[str, ...]] = [("Europe", "Stopped"), ("Europe", "Stopped"), (), ("Europe", "Stopped")]
+    assert [one.subscribers for one in published] == expected * repeats
+    assert (box.queued(), box.suspended()) == ({"Europe": 3 * repeats}, [("PORT_STOPPED", True)] * 3 * repeats)
+    assert (box.count("spool"), box.count("parts"), box.count("fragments")) == (3 * repeats, 3 * repeats, 5 * repeats)
+    assert box.one("SELECT count(DISTINCT instance_id) FROM instances") == 6 * repeats
+    assert check(box.connection) == []
