@@ -20,8 +20,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 _HEAD = """\
 # Command line
 
-`postroom NOUN VERB`; frequent actions have a verb alone. Every command has `--help` with an example. This page is
-generated from the commands by `python -m tests.support.cli_reference`.
+Most commands have the form `postroom NOUN VERB`, such as `postroom port list`. Frequent actions are a single verb, such
+as `postroom up`. Every command has `--help` with an example. This page is generated from the commands by
+`python -m tests.support.cli_reference`.
+
+## Commands
+
+{commands}
 
 ## Options of every command
 
@@ -49,6 +54,7 @@ def reference() -> str:
     exit_codes = inspect.getdoc(ExitCode) or ""
     rows = re.findall(r"^ *(\d+)  ([A-Z_]+) +(.+)$", exit_codes, re.MULTILINE)
     head = _HEAD.format(
+        commands=_overview(),
         common=_table(_common()),
         exit_codes="\n".join(
             [
@@ -59,6 +65,18 @@ def reference() -> str:
         ),
     )
     return "\n".join([head, *_commands(cli, ())])
+
+
+def _overview() -> str:
+    context = click.Context(cli)
+    rows = ["| command | verbs | purpose |", "|---|---|---|"]
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        verbs = command.list_commands(click.Context(command)) if isinstance(command, click.Group) else []
+        cells = ", ".join(f"[`{verb}`](#postroom-{name}-{verb})" for verb in verbs)
+        rows.append(f"| [`{name}`](#postroom-{name}) | {cells} | {command.get_short_help_str(limit=200)} |")
+    return "\n".join(rows)
 
 
 def _commands(group: click.Group, words: tuple[str, ...]) -> Iterator[str]:

@@ -18,32 +18,31 @@ from postroom.errors import PostroomError
 
 COMMANDS: dict[str, LazyCommand] = {
     "demo": LazyCommand(
-        "postroom.cli.commands.demo:demo", "Run an example application, show what arrives where, and check it."
+        "postroom.cli.commands.demo:demo",
+        "Run an example application, show where its messages arrive, and check the result.",
     ),
     "init": LazyCommand("postroom.cli.commands.init:init", "Write a new application into a folder, ready to run."),
     "up": LazyCommand(
         "postroom.cli.commands.up:up",
-        "Deploy an application and run it until Ctrl-C: database, pipelines and hosts, each restarted after a crash.",
+        "Deploy an application and run it until Ctrl-C: database, pipelines and hosts.",
     ),
-    "plan": LazyCommand(
-        "postroom.cli.commands.applications:plan", "Show what applying an application would change, and change nothing."
-    ),
+    "plan": LazyCommand("postroom.cli.commands.applications:plan", "Show what applying an application would change."),
     "apply": LazyCommand(
         "postroom.cli.commands.applications:apply",
-        "Bring the MessageBox to what an application declares: all of it, or nothing.",
+        "Deploy an application: all of it or nothing.",
     ),
     "publish": LazyCommand(
         "postroom.cli.commands.publish:publish",
-        "Publish each file as one message, all of them or none; - is standard input.",
+        "Publish each file as one message, all of them or none.",
     ),
     "explain": LazyCommand(
         "postroom.cli.commands.explain:explain",
-        "Show where a message goes and why: every subscriber, the nearest misses first.",
+        "Show which subscribers receive a message, and why.",
     ),
-    "host": LazyCommand("postroom.cli.commands.hosts:host", "Run hosts, and look at them."),
+    "host": LazyCommand("postroom.cli.commands.hosts:host", "Run and inspect hosts."),
     "pipeline": LazyCommand(
         "postroom.cli.commands.pipeline:pipeline",
-        "Run the receive locations and sinks of a host on Spark, and look at them.",
+        "Run and inspect the receive locations and sinks of a host, on Spark.",
     ),
     "port": LazyCommand("postroom.cli.commands.ports:port", "List, enlist, start, stop and unenlist send ports."),
     "group": LazyCommand(
@@ -53,24 +52,22 @@ COMMANDS: dict[str, LazyCommand] = {
         "postroom.cli.commands.locations:location", "List, enable, disable and schedule receive locations."
     ),
     "subscription": LazyCommand(
-        "postroom.cli.commands.subscriptions:subscription", "Look at subscriptions, and try messages against them."
+        "postroom.cli.commands.subscriptions:subscription", "List subscriptions and test messages against them."
     ),
     "instance": LazyCommand(
         "postroom.cli.commands.instances:instance", "List, resume, suspend and terminate service instances."
     ),
-    "message": LazyCommand("postroom.cli.commands.messages:message", "Look at stored messages, and save them."),
-    "queue": LazyCommand("postroom.cli.commands.queues:queue", "Look at the queues of the hosts."),
-    "jobs": LazyCommand("postroom.cli.commands.jobs:jobs", "Look at the housekeeping jobs, and run them."),
+    "message": LazyCommand("postroom.cli.commands.messages:message", "Show and save stored messages."),
+    "queue": LazyCommand("postroom.cli.commands.queues:queue", "Show the queues of the hosts."),
+    "jobs": LazyCommand("postroom.cli.commands.jobs:jobs", "List and run the housekeeping jobs."),
     "check": LazyCommand(
-        "postroom.cli.commands.jobs:check", "Verify what must always hold in a MessageBox, and name what violates it."
+        "postroom.cli.commands.jobs:check", "Verify the invariants of the MessageBox and list violations."
     ),
-    "role": LazyCommand("postroom.cli.commands.roles:role", "See who may do what, and give logins their roles."),
-    "application": LazyCommand(
-        "postroom.cli.commands.applications:application", "Look at the applications that were applied."
-    ),
+    "role": LazyCommand("postroom.cli.commands.roles:role", "List, grant and revoke roles."),
+    "application": LazyCommand("postroom.cli.commands.applications:application", "List the deployed applications."),
     "version": LazyCommand(
         "postroom.cli.commands.version:version",
-        "Show the versions of Postroom and of what it runs on: Python, Spark, the embedded PostgreSQL, and Java.",
+        "Show the versions of Postroom, Python, Spark, the embedded PostgreSQL and Java.",
     ),
 }
 

@@ -32,7 +32,7 @@ _OPTIONS = (
         "--master",
         metavar="MASTER",
         envvar="POSTROOM_MASTER",
-        help="Where Spark runs, as for spark-submit.  [env: POSTROOM_MASTER; default: local[*]]",
+        help="Spark master, as for spark-submit.  [env: POSTROOM_MASTER; default: local[*]]",
     ),
     click.option(
         "--conf",
@@ -40,6 +40,6 @@ _OPTIONS = (
         metavar="KEY=VALUE",
         multiple=True,
         callback=_settings,
-        help="A setting of Spark, as for spark-submit; may be repeated.",
+        help="Spark setting, as for spark-submit; may be repeated.",
     ),
 )

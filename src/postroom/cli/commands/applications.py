@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from postroom.operations.deployment.plan import Difference, Plan, Step
 
 _APP = click.argument("app", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-_ALL = click.option("--all", "everything", is_flag=True, help="Show what stays as it is, too.")
+_ALL = click.option("--all", "everything", is_flag=True, help="Also show what does not change.")
 
 
 @click.command()
@@ -28,9 +28,9 @@ _ALL = click.option("--all", "everything", is_flag=True, help="Show what stays a
 @common_options
 @pass_options
 def plan(options: CommandOptions, app: Path, everything: bool) -> None:
-    """Show what applying an application would change, and change nothing.
+    """Show what applying an application would change. Changes nothing.
 
-    Every problem is listed, with the file and the line where it was written. Where no MessageBox is yet, all is new.
+    All problems are listed together, with file and line. If there is no MessageBox yet, everything is new.
 
     \b
     Example:
@@ -56,10 +56,10 @@ def plan(options: CommandOptions, app: Path, everything: bool) -> None:
 @common_options
 @pass_options
 def apply(options: CommandOptions, app: Path, everything: bool) -> None:
-    """Bring the MessageBox to what an application declares: all of it, or nothing.
+    """Deploy an application: all of it or nothing.
 
-    Ports that exist keep their state, and locations stay enabled or disabled. A MessageBox that is not there yet, or is
-    of an older version, is made or upgraded first.
+    Existing ports keep their state, and locations stay enabled or disabled. The MessageBox is created if it does not
+    exist, and upgraded if it has an older version.
 
     \b
     Example:
@@ -75,7 +75,7 @@ def apply(options: CommandOptions, app: Path, everything: bool) -> None:
 
 @click.group(cls=CommandGroup)
 def application() -> None:
-    """Look at the applications that were applied.
+    """List the deployed applications.
 
     \b
     Example:

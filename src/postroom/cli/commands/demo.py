@@ -21,14 +21,14 @@ _SECONDS_BETWEEN_LINES = 2.0
 
 @click.command()
 @click.argument("name", default="orders", metavar="[NAME]")
-@click.option("--keep", is_flag=True, help="Keep the home folder, to look around in it afterwards.")
+@click.option("--keep", is_flag=True, help="Keep the home folder, to inspect it afterwards.")
 @common_options
 @pass_options
 def demo(options: CommandOptions, name: str, keep: bool) -> None:
-    """Run an example application, show what arrives where, and check it.
+    """Run an example application, show where its messages arrive, and check the result.
 
-    The examples are orders (the default), envelope, http, bulk, component and failures. 'postroom init' writes one of
-    them into a folder, to read and to change.
+    The examples are orders (the default), envelope, http, bulk, component and failures. 'postroom init' copies one of
+    them into a folder.
 
     \b
     Examples:

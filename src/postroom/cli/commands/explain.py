@@ -17,24 +17,41 @@ from postroom.cli.rendering.output import Format, to_json
 @click.option(
     "--file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file, read as a receive location would read it.",
+    help="Explain a file, read as a receive location would read it.",
 )
-@click.option("--location", metavar="NAME", help="Which receive location.  [default: the only one]")
+@click.option("--location", metavar="NAME", help="The receive location that reads the file.  [default: the only one]")
 @click.option("-p", "--property", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A promoted property.")
 @click.option("-w", "--written", multiple=True, metavar="PROPERTY=VALUE", help="A written property.")
-@click.option("-r", "--require", multiple=True, metavar="PROPERTY=VALUE", help="Asked of the hosts that receive it.")
 @click.option(
-    "--nearest", type=click.IntRange(min=0), default=20, show_default=True, help="Show so many misses, the nearest."
+    "-r",
+    "--require",
+    multiple=True,
+    metavar="PROPERTY=VALUE",
+    help="A message predicate: only hosts with this property receive the message.",
 )
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Show so many that take it, at most."
+    "--nearest",
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=20,
+    show_default=True,
+    help="Maximum number of misses to show, the nearest first.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=100,
+    show_default=True,
+    help="Maximum number of matching subscribers to show.",
 )
 @click.option(
     "--documents",
     type=click.IntRange(min=1),
+    metavar="N",
     default=10,
     show_default=True,
-    help="Explain so many documents of one file or message, at most.",
+    help="Maximum number of documents to explain, if one file or message contains several.",
 )
 @common_options
 @pass_options
@@ -50,13 +67,12 @@ def explain(
     limit: int,
     documents: int,
 ) -> None:
-    """Show where a message goes and why: every subscriber, the nearest misses first.
+    """Show which subscribers receive a message, and why.
 
-    Each predicate is true or false, with the value that it met. All subscribers are compared and counted; the nearest
-    are shown. The message is a stored one (its id, or that of one of its instances), one that a receive location would
-    make of a file, or one that has just the given properties. A stored one that was suspended before it was read is
-    read as its location would read it now. Given properties are added to those of a message or a file, to see what
-    would happen. Nothing is published.
+    The message is a stored message (MESSAGE_ID is its id or the id of one of its instances), a file as a receive
+    location would read it, or a set of properties. Properties are added to those of a message or a file. A message that
+    was suspended before its pipeline had read it is read now. All subscribers are compared and counted, and each
+    predicate is shown with the value that it was compared with, the nearest misses first. Nothing is published.
 
     \b
     Examples:

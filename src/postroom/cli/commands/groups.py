@@ -22,8 +22,8 @@ _NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def group() -> None:
     """List, enlist, start, stop and unenlist send port groups.
 
-    A group and its members have states of their own: what comes through a group is sent while both are started. Members
-    are declared in the application, and come and go when it is applied.
+    A group and its members have separate states: a message that comes through a group is sent while both are started.
+    The application declares the members.
 
     \b
     Example:
@@ -32,7 +32,7 @@ def group() -> None:
 
 
 @group.command("list")
-@click.option("--application", metavar="NAME", help="Only the groups of one application.")
+@click.option("--application", metavar="NAME", help="Only groups of this application.")
 @common_options
 @pass_options
 def list_(options: CommandOptions, application: str | None) -> None:
@@ -58,7 +58,7 @@ def list_(options: CommandOptions, application: str | None) -> None:
 @common_options
 @pass_options
 def show(options: CommandOptions, name: str) -> None:
-    """Show all about one send port group, and what becomes of messages that come through it.
+    """Show a send port group, its members, and what happens to messages that come through it.
 
     \b
     Example:
@@ -91,7 +91,7 @@ def show(options: CommandOptions, name: str) -> None:
 @common_options
 @pass_options
 def enlist(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Give the members of bound groups subscriptions; what matches is kept, suspended, until the group is started.
+    """Create the subscriptions of bound groups. Matching messages are suspended until the group is started.
 
     \b
     Example:
@@ -107,7 +107,7 @@ def enlist(options: CommandOptions, names: tuple[str, ...]) -> None:
 @common_options
 @pass_options
 def start(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Start groups: what comes through them is sent by the members that are started, beginning with what was kept.
+    """Start groups. Started members send what comes through the group, suspended messages first.
 
     \b
     Example:
@@ -123,7 +123,7 @@ def start(options: CommandOptions, names: tuple[str, ...]) -> None:
 @common_options
 @pass_options
 def stop(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Stop groups: what comes through them is kept, suspended. Their members go on with what they get by themselves.
+    """Stop groups. Messages that come through the group are suspended. Members still send what they receive directly.
 
     \b
     Example:
@@ -139,7 +139,7 @@ def stop(options: CommandOptions, names: tuple[str, ...]) -> None:
 @common_options
 @pass_options
 def unenlist(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Take the subscriptions through groups away; instances stay.
+    """Remove the subscriptions of groups. Existing instances stay.
 
     \b
     Example:

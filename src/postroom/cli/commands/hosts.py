@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def host() -> None:
-    """Run hosts, and look at them.
+    """Run and inspect hosts.
 
     \b
     Example:
@@ -30,7 +30,7 @@ def host() -> None:
 @common_options
 @pass_options
 def run(options: CommandOptions, name: str) -> None:
-    """Run an instance of a host until Ctrl-C. Several of them, on one machine or on many, share its work.
+    """Run an instance of a host until Ctrl-C. Several instances, on one or more machines, share the work.
 
     \b
     Example:
@@ -60,7 +60,7 @@ def run(options: CommandOptions, name: str) -> None:
 @common_options
 @pass_options
 def list_(options: CommandOptions) -> None:
-    """List the hosts, with how many processes run for each.
+    """List the hosts, with the number of running processes of each.
 
     \b
     Example:
@@ -79,7 +79,7 @@ def list_(options: CommandOptions) -> None:
 @common_options
 @pass_options
 def show(options: CommandOptions, name: str) -> None:
-    """Show a host: whether it is trusted, what it can show for itself, the processes that run for it, and its queues.
+    """Show a host: its trust, application properties, running processes and queues.
 
     \b
     Example:

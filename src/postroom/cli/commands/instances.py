@@ -30,20 +30,30 @@ _STATES = {
     "not-resumable": ("SUSPENDED_NOT_RESUMABLE",),
 }
 _IDS = click.argument("ids", nargs=-1, type=click.UUID, metavar="[ID]...")
-_ALL = click.option("--all", "everything", is_flag=True, help="Every instance that meets the conditions below.")
-_YES = click.option("--yes", is_flag=True, help="Do not ask whether --all is meant.")
+_ALL = click.option("--all", "everything", is_flag=True, help="All instances that match the options below.")
+_YES = click.option("--yes", is_flag=True, help="Skip the confirmation.")
 
 
 def _conditions(command: Command) -> Command:
     """The options that say which instances."""
     for option in reversed(
         (
-            click.option("--state", "states", multiple=True, type=click.Choice(list(_STATES)), help="In this state."),
-            click.option("--host", metavar="NAME", help="Of this host."),
-            click.option("--port", metavar="NAME", help="Of this send port, group, receive port or location."),
-            click.option("--error", metavar="CODE", help="With this error code, such as DELIVERY."),
-            click.option("--message", type=click.UUID, help="That refer to this message."),
-            click.option("--interchange", type=click.UUID, help="Whose messages came of this interchange."),
+            click.option(
+                "--state",
+                "states",
+                multiple=True,
+                type=click.Choice(list(_STATES)),
+                help="Only instances in this state; may be repeated.",
+            ),
+            click.option("--host", metavar="NAME", help="Only instances of this host."),
+            click.option(
+                "--port", metavar="NAME", help="Only instances of this send port, group, receive port or location."
+            ),
+            click.option("--error", metavar="CODE", help="Only instances with this error code, such as DELIVERY."),
+            click.option("--message", type=click.UUID, help="Only instances that refer to this message."),
+            click.option(
+                "--interchange", type=click.UUID, help="Only instances whose messages belong to this interchange."
+            ),
         )
     ):
         command = option(command)
@@ -54,8 +64,8 @@ def _conditions(command: Command) -> Command:
 def instance() -> None:
     """List, resume, suspend and terminate service instances.
 
-    An instance is a message on its way to one subscriber, or one that came in and could not go on. Several messages may
-    have joined one instance, that of a convoy, or one that subscribed itself.
+    An instance is a message on its way to one subscriber, or a received message that could not be published. An
+    instance of a convoy, or one with its own subscription, can have several messages.
 
     \b
     Example:
@@ -65,16 +75,18 @@ def instance() -> None:
 
 @instance.command("list")
 @_conditions
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", default=50, show_default=True, help="Maximum number of rows."
+)
 @click.option(
     "--group-by",
     type=click.Choice(["host", "port", "error", "reason", "adapter", "uri"]),
-    help="Count them by this, instead.",
+    help="Count the instances by this column instead of listing them.",
 )
 @common_options
 @pass_options
 def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **conditions: Any) -> None:
-    """List the instances, the latest first, or count them.
+    """List the instances, the latest first, or count them by a column.
 
     \b
     Examples:
@@ -112,7 +124,7 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
 @common_options
 @pass_options
 def show(options: CommandOptions, instance_id: uuid.UUID) -> None:
-    """Show all about one instance, why it is suspended, and what to do.
+    """Show an instance, why it is suspended, and what to do.
 
     \b
     Example:
@@ -135,9 +147,9 @@ def show(options: CommandOptions, instance_id: uuid.UUID) -> None:
 @click.option(
     "--body",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Mend the one instance first: this file in place of the body of its message.",
+    help="Replace the body of the message by this file. Needs exactly one instance.",
 )
-@click.option("--allow-empty", is_flag=True, help="Take an empty file for the body, too.")
+@click.option("--allow-empty", is_flag=True, help="Accept an empty file as the body.")
 @_ALL
 @_conditions
 @_YES
@@ -153,15 +165,15 @@ def resume(
     yes: bool,
     **conditions: Any,
 ) -> None:
-    """Take suspended instances up again, even if their port is stopped.
+    """Resume suspended instances, even if their port is stopped.
 
-    A message that cannot be read fails again as long as its content is the same. Save it, mend it and resume it with
-    the mended file. What it was before is gone then, unless another instance refers to it.
+    A message that cannot be read fails again unless its content or its pipeline was corrected. Save its body, correct
+    it, and resume the instance with --body. The original is then deleted, unless another instance refers to it.
 
     \b
     Examples:
       postroom instance resume 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
-      postroom instance resume 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000 --body mended.json
+      postroom instance resume 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000 --body fixed.json
       postroom instance resume --all --port Europe --error DELIVERY
     """
     from postroom.cli.files import open_body
@@ -190,7 +202,7 @@ def resume(
 def suspend(
     options: CommandOptions, /, ids: tuple[uuid.UUID, ...], everything: bool, yes: bool, **conditions: Any
 ) -> None:
-    """Put instances aside that are ready to run or wait for their next attempt, until they are resumed.
+    """Suspend instances that are ready to run or wait for a retry, until they are resumed.
 
     \b
     Example:
@@ -213,7 +225,7 @@ def suspend(
 def terminate(
     options: CommandOptions, /, ids: tuple[uuid.UUID, ...], everything: bool, yes: bool, **conditions: Any
 ) -> None:
-    """Delete instances for good, and their messages, unless others refer to them.
+    """Delete instances. Their messages are deleted too, unless other instances refer to them.
 
     \b
     Examples:

@@ -12,9 +12,9 @@ from postroom.cli.rendering.output import show_rows
 
 @click.group(cls=CommandGroup)
 def jobs() -> None:
-    """Look at the housekeeping jobs, and run them.
+    """List and run the housekeeping jobs.
 
-    They run inside the hosts by themselves, one at a time.
+    Hosts run the jobs by themselves, one at a time.
 
     \b
     Example:
@@ -26,7 +26,7 @@ def jobs() -> None:
 @common_options
 @pass_options
 def list_(options: CommandOptions) -> None:
-    """List the jobs, with what each did last.
+    """List the jobs, with the result of the last run of each.
 
     \b
     Example:
@@ -47,7 +47,7 @@ def list_(options: CommandOptions) -> None:
 @common_options
 @pass_options
 def run(options: CommandOptions) -> None:
-    """Run every job once, now.
+    """Run all jobs once, now.
 
     \b
     Example:
@@ -74,9 +74,9 @@ def run(options: CommandOptions) -> None:
 @common_options
 @pass_options
 def check(options: CommandOptions) -> None:
-    """Verify what must always hold in a MessageBox, and name what violates it.
+    """Verify the invariants of the MessageBox and list violations.
 
-    The exit code is 1 if anything does.
+    The exit code is 1 if there are violations.
 
     \b
     Example:

@@ -36,7 +36,7 @@ def location() -> None:
 @common_options
 @pass_options
 def list_(options: CommandOptions) -> None:
-    """List the receive locations, with what they have in hand.
+    """List the receive locations, with the number of files and requests that they have not published yet.
 
     \b
     Example:
@@ -59,7 +59,7 @@ def list_(options: CommandOptions) -> None:
 @common_options
 @pass_options
 def enable(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Let locations take in messages.
+    """Enable locations.
 
     \b
     Example:
@@ -75,7 +75,7 @@ def enable(options: CommandOptions, names: tuple[str, ...]) -> None:
 @common_options
 @pass_options
 def disable(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Let locations take in nothing more; what they have taken already goes its way.
+    """Disable locations. What they have already received is still published.
 
     \b
     Example:
@@ -91,7 +91,7 @@ def disable(options: CommandOptions, names: tuple[str, ...]) -> None:
 @common_options
 @pass_options
 def reset_stream(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Restart streams of rows, such as Kafka topics, from their options after their checkpoint was lost.
+    """Restart row streams, such as Kafka topics, from their options after their checkpoint was lost.
 
     Rows may be published again or be missing. The rest of the old checkpoint is kept.
 
@@ -106,22 +106,24 @@ def reset_stream(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 @location.command()
 @_NAMES
-@click.option("--window", metavar="HH:MM-HH:MM", help="The time of day; one that ends earlier goes over midnight.")
-@click.option("--zone", default="UTC", show_default=True, help="The time zone that days and times are of.")
-@click.option("--from", "start", metavar="DAY", help="The first day, like 2026-01-31.")
-@click.option("--until", "stop", metavar="DAY", help="The last day.")
-@click.option("--every-days", type=int, metavar="N", help="Every N days, from the first on.")
-@click.option("--weekdays", metavar="DAYS", help="Like mon,wed,fri.")
-@click.option("--month-days", metavar="DAYS", help="Like 1,15,last.")
-@click.option("--month-weekdays", metavar="DAYS", help="Like 'first mon,last fri'.")
-@click.option("--months", metavar="MONTHS", help="Like 1,4,7,10: only in these.")
-@click.option("--always", is_flag=True, help="No schedule any more.")
+@click.option(
+    "--window", metavar="HH:MM-HH:MM", help="Time of day. A window that ends before it starts spans midnight."
+)
+@click.option("--zone", metavar="ZONE", default="UTC", show_default=True, help="Time zone of the days and times.")
+@click.option("--from", "start", metavar="DAY", help="First day, such as 2026-01-31.")
+@click.option("--until", "stop", metavar="DAY", help="Last day.")
+@click.option("--every-days", type=int, metavar="N", help="Every N days, counted from the first day.")
+@click.option("--weekdays", metavar="DAYS", help="Days of the week, such as mon,wed,fri.")
+@click.option("--month-days", metavar="DAYS", help="Days of the month, such as 1,15,last.")
+@click.option("--month-weekdays", metavar="DAYS", help="Weekdays of the month, such as 'first mon,last fri'.")
+@click.option("--months", metavar="MONTHS", help="Only in these months, such as 1,4,7,10.")
+@click.option("--always", is_flag=True, help="Remove the schedule.")
 @common_options
 @pass_options
 def schedule(options: CommandOptions, /, names: tuple[str, ...], always: bool, **said: str | int | None) -> None:
-    """Say when locations take in messages, while they run; without options, show it.
+    """Set the schedule of locations. Without options, show it.
 
-    A schedule that an application declares comes back when it is applied again.
+    The change takes effect at once. If the application declares a schedule, applying it again restores that schedule.
 
     \b
     Examples:

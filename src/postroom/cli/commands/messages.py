@@ -17,9 +17,9 @@ _ID = click.argument("message_id", type=click.UUID)
 
 @click.group(cls=CommandGroup)
 def message() -> None:
-    """Look at stored messages, and save them.
+    """Show and save stored messages.
 
-    The commands take the id of an instance, too, and mean its message.
+    MESSAGE_ID may also be the id of an instance: the command then uses its message.
 
     \b
     Example:
@@ -29,7 +29,9 @@ def message() -> None:
 
 @message.command("list")
 @click.option("--type", "message_type", metavar="TYPE", help="Only messages with this BTS.MessageType.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", default=50, show_default=True, help="Maximum number of rows."
+)
 @common_options
 @pass_options
 def list_(options: CommandOptions, message_type: str | None, limit: int) -> None:
@@ -56,7 +58,7 @@ def list_(options: CommandOptions, message_type: str | None, limit: int) -> None
 @common_options
 @pass_options
 def show(options: CommandOptions, message_id: uuid.UUID) -> None:
-    """Show a message: its context with what is promoted, what it asks of receivers, its parts, and who refers to it.
+    """Show a message: its properties, message predicates, parts, and the instances that refer to it.
 
     \b
     Example:
@@ -112,11 +114,11 @@ def show(options: CommandOptions, message_id: uuid.UUID) -> None:
 
 @message.command()
 @_ID
-@click.option("--part", metavar="NAME", help="Another part than the body.")
+@click.option("--part", metavar="NAME", help="Name of another part, instead of the body.")
 @common_options
 @pass_options
 def body(options: CommandOptions, message_id: uuid.UUID, part: str | None) -> None:
-    """Write the body of a message to standard output, as it is.
+    """Write the body of a message to standard output, unchanged.
 
     \b
     Example:
@@ -141,12 +143,12 @@ def body(options: CommandOptions, message_id: uuid.UUID, part: str | None) -> No
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
     metavar="DIR",
-    help="Where to.  [default: the current folder]",
+    help="Target folder.  [default: the current folder]",
 )
 @common_options
 @pass_options
 def save(options: CommandOptions, message_id: uuid.UUID, folder: Path) -> None:
-    """Save context and parts of a message as files, in a folder that has the message's id as its name.
+    """Save the context and the parts of a message as files, in a folder named after the message id.
 
     \b
     Example:

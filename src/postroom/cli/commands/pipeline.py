@@ -14,7 +14,7 @@ from postroom.cli.spark_options import spark_options
 
 @click.group(cls=CommandGroup)
 def pipeline() -> None:
-    """Run the receive locations and sinks of a host on Spark, and look at them.
+    """Run and inspect the receive locations and sinks of a host, on Spark.
 
     \b
     Example:
@@ -25,14 +25,14 @@ def pipeline() -> None:
 @pipeline.command()
 @click.argument("host")
 @spark_options
-@click.option("--once", is_flag=True, help="Take in what is there now, write what waits for sinks, and end.")
+@click.option("--once", is_flag=True, help="Receive what is there now, write what waits for sinks, and exit.")
 @common_options
 @pass_options
 def run(options: CommandOptions, host: str, master: str | None, settings: dict[str, str], once: bool) -> None:
     """Run the receive locations and sinks of a host until Ctrl-C.
 
-    With --once the exit code is 0 if all that was there is published and written, and 5 if not: files were quarantined,
-    a sink could not be written, or another process serves one of them.
+    With --once the exit code is 0 if everything was published and written. It is 5 if files were quarantined, a
+    location had to stop, a sink could not be written, or another process serves a location or a sink.
 
     \b
     Example:
@@ -77,8 +77,7 @@ def _in_words(counts: Mapping[str, int]) -> str:
 @common_options
 @pass_options
 def show(options: CommandOptions) -> None:
-    """Show how each receive location and each sink is getting on: whether it runs, what waits, how fast it is, what
-    slows it down.
+    """Show the state, backlog and rate of each receive location and sink, and what slows it down.
 
     \b
     Example:

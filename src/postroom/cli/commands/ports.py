@@ -32,11 +32,11 @@ def port() -> None:
 
 
 @port.command("list")
-@click.option("--application", metavar="NAME", help="Only the ports of one application.")
+@click.option("--application", metavar="NAME", help="Only ports of this application.")
 @common_options
 @pass_options
 def list_(options: CommandOptions, application: str | None) -> None:
-    """List the send ports, with what stands in the queues for them.
+    """List the send ports, with the number of messages in their queues.
 
     \b
     Example:
@@ -57,7 +57,7 @@ def list_(options: CommandOptions, application: str | None) -> None:
 @common_options
 @pass_options
 def show(options: CommandOptions, name: str) -> None:
-    """Show all about one send port.
+    """Show the configuration and state of a send port.
 
     \b
     Example:
@@ -86,7 +86,7 @@ def show(options: CommandOptions, name: str) -> None:
 @common_options
 @pass_options
 def enlist(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Give bound ports a subscription; what matches it is kept, suspended, until the port is started.
+    """Create the subscriptions of bound ports. Matching messages are suspended until the port is started.
 
     \b
     Example:
@@ -102,7 +102,7 @@ def enlist(options: CommandOptions, names: tuple[str, ...]) -> None:
 @common_options
 @pass_options
 def start(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Start ports: what matches is sent, beginning with what was kept because they were stopped.
+    """Start ports. Messages that were suspended because the port was stopped are resumed first.
 
     \b
     Example:
@@ -118,7 +118,7 @@ def start(options: CommandOptions, names: tuple[str, ...]) -> None:
 @common_options
 @pass_options
 def stop(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Stop ports: what matches from now on is kept, suspended. What is queued already is still sent.
+    """Stop ports. New matching messages are suspended. Queued messages are still sent.
 
     \b
     Example:
@@ -134,7 +134,7 @@ def stop(options: CommandOptions, names: tuple[str, ...]) -> None:
 @common_options
 @pass_options
 def unenlist(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Take the subscriptions of ports away; their instances stay.
+    """Remove the subscriptions of ports. Existing instances stay.
 
     \b
     Example:

@@ -14,15 +14,21 @@ from postroom.cli.rendering.output import show_rows
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("-p", "--promote", multiple=True, metavar="PROPERTY=VALUE", help="A property that is routed by.")
-@click.option("-w", "--write", multiple=True, metavar="PROPERTY=VALUE", help="A property that is only carried along.")
+@click.option("-p", "--promote", multiple=True, metavar="PROPERTY=VALUE", help="A promoted property, used for routing.")
 @click.option(
-    "-r", "--require", multiple=True, metavar="PROPERTY=VALUE", help="What a host has to show for itself to receive it."
+    "-w", "--write", multiple=True, metavar="PROPERTY=VALUE", help="A written property, not used for routing."
 )
-@click.option("--to", metavar="NAME", help="Direct it to this send port or send port group.")
-@click.option("--key", metavar="KEY", help="The name of this publish: under one key nothing is published twice.")
-@click.option("--content-type", metavar="TYPE", help="What the files are.  [default: by their names]")
-@click.option("--host", metavar="HOST", help="The host on whose behalf to publish.  [default: the default host]")
+@click.option(
+    "-r",
+    "--require",
+    multiple=True,
+    metavar="PROPERTY=VALUE",
+    help="A message predicate: only hosts with this property receive the message.",
+)
+@click.option("--to", metavar="NAME", help="Direct the messages to this send port or send port group.")
+@click.option("--key", metavar="KEY", help="Idempotency key. A repeated publish with the same key publishes nothing.")
+@click.option("--content-type", metavar="TYPE", help="Media type of the files.  [default: by their names]")
+@click.option("--host", metavar="HOST", help="Publish for this host.  [default: the default host]")
 @common_options
 @pass_options
 def publish(
@@ -36,11 +42,12 @@ def publish(
     content_type: str | None,
     host: str | None,
 ) -> None:
-    """Publish each file as one message, all of them or none; - is standard input.
+    """Publish each file as one message, all of them or none. The file name - is standard input.
 
-    No receive pipeline looks into the files. A message that is directed to somebody also reaches everybody else whose
-    filter it meets. Messages that nobody subscribes to are refused, and leave only a report behind; promote
-    BTS.SuspendMessageOnRoutingFailure=true to have them kept, suspended.
+    No receive pipeline reads the files: name the properties for routing with --promote. A message that is directed with
+    --to also goes to all other subscribers whose filter matches. If a message has no subscriber, nothing is published,
+    and a routing failure report is stored. Promote BTS.SuspendMessageOnRoutingFailure=true to suspend such messages
+    instead.
 
     \b
     Example:

@@ -12,7 +12,7 @@ from postroom.cli.rendering.output import format_duration, show_rows
 
 @click.group(cls=CommandGroup)
 def queue() -> None:
-    """Look at the queues of the hosts.
+    """Show the queues of the hosts.
 
     \b
     Example:
@@ -21,11 +21,11 @@ def queue() -> None:
 
 
 @queue.command("list")
-@click.option("--all", "everything", is_flag=True, help="Show empty queues, too.")
+@click.option("--all", "everything", is_flag=True, help="Also show empty queues.")
 @common_options
 @pass_options
 def list_(options: CommandOptions, everything: bool) -> None:
-    """Count what stands in each host's queues, and say how long the oldest has waited.
+    """Count the messages in the queues of each host, with the age of the oldest.
 
     \b
     Example:

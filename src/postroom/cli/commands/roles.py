@@ -15,11 +15,11 @@ _LOGIN = click.argument("login", metavar="LOGIN")
 
 @click.group(cls=CommandGroup)
 def role() -> None:
-    """See who may do what, and give logins their roles.
+    """List, grant and revoke roles.
 
-    Administrators may do everything but upgrade the MessageBox and make hosts, which its owner does. Operators start,
-    stop, resume and terminate; they see neither bodies nor properties of messages. The role of a host is what its
-    processes log in with.
+    Administrators may do everything except upgrade the MessageBox and create hosts, which only its owner may do.
+    Operators start, stop, resume and terminate. They cannot read bodies and properties of messages. The processes of a
+    host log in with the role of the host.
 
     \b
     Example:
@@ -31,7 +31,7 @@ def role() -> None:
 @common_options
 @pass_options
 def list_(options: CommandOptions) -> None:
-    """List the roles, and the logins that have them.
+    """List the roles and their logins.
 
     \b
     Example:
@@ -52,9 +52,9 @@ def list_(options: CommandOptions) -> None:
 @common_options
 @pass_options
 def grant(options: CommandOptions, role: str, login: str) -> None:
-    """Give a login of the PostgreSQL server a role: administrators, operators, or host:NAME.
+    """Grant a role to a login of the PostgreSQL server. ROLE is administrators, operators or host:NAME.
 
-    A login cannot run both a trusted host and one that is not.
+    A login cannot run both a trusted and an untrusted host.
 
     \b
     Example:
@@ -73,7 +73,7 @@ def grant(options: CommandOptions, role: str, login: str) -> None:
 @common_options
 @pass_options
 def revoke(options: CommandOptions, role: str, login: str) -> None:
-    """Take a role away from a login. Connections that are open lose it at once.
+    """Revoke a role from a login. Open connections lose it at once.
 
     \b
     Example:

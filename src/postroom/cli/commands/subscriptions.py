@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def subscription() -> None:
-    """Look at subscriptions, and try messages against them.
+    """List subscriptions and test messages against them.
 
     \b
     Example:
@@ -27,12 +27,14 @@ def subscription() -> None:
 
 
 @subscription.command("list")
-@click.option("--type", "type_", type=click.Choice(["activation", "instance"]), help="Only of this type.")
+@click.option("--type", "type_", type=click.Choice(["activation", "instance"]), help="Only subscriptions of this type.")
 @click.option(
-    "--service", metavar="NAME", help="Only of the service of this name, such as a send port, or through this group."
+    "--service", metavar="NAME", help="Only subscriptions of this service (such as a send port) or through this group."
 )
-@click.option("--instance", type=click.UUID, help="Only of this service instance.")
-@click.option("--limit", type=click.IntRange(min=1), default=200, show_default=True, help="At most so many.")
+@click.option("--instance", type=click.UUID, help="Only subscriptions of this service instance.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", default=200, show_default=True, help="Maximum number of rows."
+)
 @common_options
 @pass_options
 def list_(
@@ -66,7 +68,7 @@ def list_(
 @common_options
 @pass_options
 def show(options: CommandOptions, subscription: str) -> None:
-    """Show all about one subscription, given by its id or by the name of its service.
+    """Show a subscription and its filter. SUBSCRIPTION is its id or the name of its service.
 
     \b
     Example:
@@ -97,7 +99,7 @@ def show(options: CommandOptions, subscription: str) -> None:
 
 
 _WHICH = click.argument("subscription", required=False)
-_FILTER = click.option("--filter", "text", metavar="TEXT", help="A filter of its own, in place of a subscription's.")
+_FILTER = click.option("--filter", "text", metavar="TEXT", help="Use this filter instead of a subscription.")
 
 
 @subscription.command()
@@ -105,7 +107,13 @@ _FILTER = click.option("--filter", "text", metavar="TEXT", help="A filter of its
 @_FILTER
 @click.option("-p", "--property", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A promoted property.")
 @click.option("-w", "--written", multiple=True, metavar="PROPERTY=VALUE", help="A written property.")
-@click.option("-r", "--require", multiple=True, metavar="PROPERTY=VALUE", help="Asked of the host that receives it.")
+@click.option(
+    "-r",
+    "--require",
+    multiple=True,
+    metavar="PROPERTY=VALUE",
+    help="A message predicate: only hosts with this property receive the message.",
+)
 @common_options
 @pass_options
 def test(
@@ -116,10 +124,10 @@ def test(
     written: tuple[str, ...],
     require: tuple[str, ...],
 ) -> None:
-    """Try a subscription, or a filter, against a message with the given properties.
+    """Test whether a subscription or a filter matches a message with the given properties.
 
-    The exit code is 0 if the message meets it and 1 if it does not, or if the host may not receive it. A send port that
-    is not enlisted is tried by the filter that it would have.
+    The exit code is 0 if it matches, and 1 if it does not match or the host may not receive the message. For a send
+    port that is not enlisted, the filter that it would have is tested.
 
     \b
     Examples:
@@ -167,21 +175,29 @@ def test(
 @subscription.command()
 @_WHICH
 @_FILTER
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Show so many, at most.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=20,
+    show_default=True,
+    help="Maximum number of messages to show.",
+)
 @click.option(
     "--among",
     type=click.IntRange(min=1),
+    metavar="N",
     default=100_000,
     show_default=True,
-    help="Look at so many messages, the latest.",
+    help="Maximum number of messages to search, the latest first.",
 )
 @common_options
 @pass_options
 def explain(options: CommandOptions, subscription: str | None, text: str | None, limit: int, among: int) -> None:
-    """Show which messages in the MessageBox a subscription, or a filter, would match now; the latest first.
+    """Show which stored messages a subscription or a filter matches, the latest first.
 
-    If it matches none, the nearest are shown, with what each fails by. Messages that were published before a
-    subscription was made do not go to it for that: this is to see whether the filter says what is meant.
+    Use it to test a filter. If no message matches, the nearest ones are shown with the predicates that fail. Nothing is
+    routed: a subscription receives only messages that are published after it was created.
 
     \b
     Examples:

@@ -16,7 +16,7 @@ from postroom.cli.spark_options import spark_options
 @common_options
 @pass_options
 def up(options: CommandOptions, app: Path, master: str | None, settings: dict[str, str]) -> None:
-    """Deploy an application and run it until Ctrl-C: database, pipelines and hosts, each restarted after a crash.
+    """Deploy an application and run it until Ctrl-C: database, pipelines and hosts. Crashed processes are restarted.
 
     \b
     Example:

@@ -17,7 +17,7 @@ from postroom.errors import Unavailable
 @common_options
 @pass_options
 def version(options: CommandOptions) -> None:
-    """Show the versions of Postroom and of what it runs on: Python, Spark, the embedded PostgreSQL, and Java.
+    """Show the versions of Postroom, Python, Spark, the embedded PostgreSQL and Java.
 
     \b
     Example:
