@@ -15,7 +15,7 @@ from bench.streaming import write_claims
 from postroom import adapters, pipelines
 from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.once import receive_once
-from postroom.spark.intake import claim
+from postroom.spark.intake import file_claims
 from postroom.spark.login import Login
 from postroom.spark.session import open_session
 from postroom.spark.settings import for_bulk
@@ -40,7 +40,7 @@ def measure() -> Result:
         login = Login(url=box.url, user=box.host.role_name)
 
         def bulk() -> float:
-            claim.complete(box.connection, write_claims(box, [content]))
+            file_claims.number_claims(box.connection, write_claims(box, [content]))
             files = BulkFiles(session, box.location, login=login, home=box.home, paced=False)
             elapsed = seconds(lambda: receive_once(files, login=login, stopping=threading.Event()))
             assert box.one("SELECT count(*) FROM spool") == _ROWS

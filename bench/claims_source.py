@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark.intake import claim as claims
-from postroom.spark.intake.claim import Claim
+from postroom.spark.intake import file_claims
+from postroom.spark.intake.file_claims import FileClaim
 from postroom.spark.login import Login
 from postroom.spark.receive.stream_source import StreamSettings, stream_source
 
@@ -24,7 +24,7 @@ _SCHEMA = "interchange_id string, name string, path string, size long, modified_
 def load_claims(session: SparkSession, login: Login, location: ReceiveLocation) -> DataFrame:
     """Return a streaming data frame of the claimed files."""
     settings = StreamSettings(
-        rows=claims,
+        rows=file_claims,
         login=login,
         location_id=location.location_id,
         partitions=2,
@@ -36,10 +36,10 @@ def load_claims(session: SparkSession, login: Login, location: ReceiveLocation) 
     return session.readStream.format(source.name()).load()
 
 
-def read_claims(batch: pa.RecordBatch) -> list[Claim]:
+def read_claims(batch: pa.RecordBatch) -> list[FileClaim]:
     """Return the claims in a batch of their rows."""
     return [
-        Claim(
+        FileClaim(
             interchange_id=uuid.UUID(row["interchange_id"]),
             name=row["name"],
             path=Path(row["path"]),
@@ -50,7 +50,7 @@ def read_claims(batch: pa.RecordBatch) -> list[Claim]:
     ]
 
 
-def _to_rows(found: Sequence[Claim]) -> Iterator[pa.RecordBatch]:
+def _to_rows(found: Sequence[FileClaim]) -> Iterator[pa.RecordBatch]:
     names = [column.split()[0] for column in _SCHEMA.split(", ")]
     types = (pa.string(), pa.string(), pa.string(), pa.int64(), pa.int64())
     rows = [(str(claim.interchange_id), claim.name, str(claim.path), claim.size, claim.modified_ns) for claim in found]

@@ -28,13 +28,13 @@ from bench.ratios import Result, in_turn, ratio_of
 from postroom import adapters
 from postroom.messagebox.configuration import host_named, receive_locations
 from postroom.messagebox.connection import connect
-from postroom.spark.intake.claims import Claimer
+from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.java import find_java
 from postroom.spark.login import Login
 
 _MESSAGES = 15
 _PATIENCE_SECONDS = 300.0
-_LOOK_EVERY = timedelta(milliseconds=100)
+_SCAN_INTERVAL = timedelta(milliseconds=100)
 
 
 def measure() -> Result:
@@ -123,11 +123,11 @@ def _serve(url: str, host: str, home: Path) -> None:
     rows = load_claims(session, login, location).mapInArrow(_Pass(login, home), "name string")
     query = rows.writeStream.format("noop").option("checkpointLocation", str(home / "plain")).start()
     with login.connect("claims") as connection:
-        claimer = Claimer(connection, location, home)
+        claimer = FileClaimer(connection, location, home)
         (home / "ready").touch()
         while query.isActive:
             claimer.scan()
-            threading.Event().wait(max(claimer.next_look(_LOOK_EVERY).total_seconds(), 0.02))
+            threading.Event().wait(max(claimer.next_scan_in(_SCAN_INTERVAL).total_seconds(), 0.02))
 
     raise RuntimeError(f"the query has ended: {query.exception()}")
 

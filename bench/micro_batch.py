@@ -26,7 +26,7 @@ from bench.ratios import Result, ratio_of
 from bench.streaming import write_claims
 from postroom.messagebox.configuration import host_named, receive_locations
 from postroom.messagebox.connection import connect
-from postroom.spark.intake import claim
+from postroom.spark.intake import file_claims
 from postroom.spark.java import find_java
 from postroom.spark.login import Login
 
@@ -76,7 +76,7 @@ def _batches(box: MeasuredBox, process: subprocess.Popen[str]) -> _Steps:
     """Some batches of one file each, one after the other; the median of each step in milliseconds."""
     content = [json_lines(1)[0]]
     for _ in range(_BATCHES):
-        claim.complete(box.connection, write_claims(box, content))
+        file_claims.number_claims(box.connection, write_claims(box, content))
         started = time.monotonic()
         while box.one("SELECT count(*) FROM file_claims"):
             if time.monotonic() - started > _PATIENCE_SECONDS:

@@ -13,7 +13,7 @@ from bench.ratios import Result, in_turn, ratio_of, seconds
 from postroom.agent.receiving.interchange import Interchange
 from postroom.message import Bytes
 from postroom.regular_files import inode_of
-from postroom.spark.intake import claim
+from postroom.spark.intake import file_claims
 from postroom.spark.login import Login
 from postroom.spark.receive.stream import start_stream
 from postroom.spark.session import open_session
@@ -56,7 +56,7 @@ def stream(box: MeasuredBox, contents: Sequence[bytes], messages: int) -> float:
     """Messages a second, from the moment that the files are claimed until every message is in its queues, committed."""
     settled = write_claims(box, contents)
     started = time.perf_counter()
-    claim.complete(box.connection, settled)
+    file_claims.number_claims(box.connection, settled)
     while box.one("SELECT count(*) FROM receipts WHERE (outcome->>'done')::boolean") != len(contents):
         if time.perf_counter() - started > _PATIENCE_SECONDS:
             raise TimeoutError("the stream did not publish the files in time")
@@ -69,7 +69,7 @@ def stream(box: MeasuredBox, contents: Sequence[bytes], messages: int) -> float:
     return messages / elapsed
 
 
-def write_claims(box: MeasuredBox, contents: Sequence[bytes]) -> list[claim.Settled]:
+def write_claims(box: MeasuredBox, contents: Sequence[bytes]) -> list[file_claims.SettledFile]:
     """Files as a location has claimed them: all that is left is to number them."""
     folder = box.home / "in" / ".postroom"
     folder.mkdir(exist_ok=True)
@@ -79,9 +79,11 @@ def write_claims(box: MeasuredBox, contents: Sequence[bytes]) -> list[claim.Sett
         path = folder / str(interchange_id)
         path.write_bytes(content)
         files.append((interchange_id, f"{number}.jsonl", path))
-    claim.begin(box.connection, box.location.location_id, files)
+    file_claims.insert_file_claims(box.connection, box.location.location_id, files)
     return [
-        claim.Settled(interchange_id=one, size=status.st_size, modified_ns=status.st_mtime_ns, inode=inode_of(status))
+        file_claims.SettledFile(
+            interchange_id=one, size=status.st_size, modified_ns=status.st_mtime_ns, inode=inode_of(status)
+        )
         for one, status in ((one, path.stat()) for one, _, path in files)
     ]
 

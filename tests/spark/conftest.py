@@ -9,7 +9,7 @@ import pytest
 
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
-from postroom.spark.intake.claims import Claimer
+from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.login import Login
 from tests.support.box import Box
 from tests.support.folders import open_folder
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 StartStream = Callable[..., "StreamingQuery"]
-Claim = Callable[[ReceiveLocation], int]
+ClaimFiles = Callable[[ReceiveLocation], int]
 
 
 @pytest.fixture(scope="session")
@@ -49,15 +49,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def claim(login: Login, tmp_path: Path) -> Iterator[Claim]:
+def claim(login: Login, tmp_path: Path) -> Iterator[ClaimFiles]:
     """Claim the files in the folder of a location, once."""
     with ExitStack() as stack:
-        claimers: dict[str, Claimer] = {}
+        claimers: dict[str, FileClaimer] = {}
 
         def claim_now(location: ReceiveLocation) -> int:
             if location.name not in claimers:
                 connection = stack.enter_context(connect(login.url, user=login.user))
-                claimers[location.name] = Claimer(connection, location, tmp_path)
+                claimers[location.name] = FileClaimer(connection, location, tmp_path)
             return claimers[location.name].scan().claimed
 
         yield claim_now

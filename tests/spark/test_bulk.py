@@ -20,7 +20,7 @@ from postroom.operations.ports.receive_locations import list_locations
 from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.once import receive_once
 from postroom.spark.login import Login
-from tests.spark.conftest import Claim
+from tests.spark.conftest import ClaimFiles
 from tests.support.box import PROMOTE, Box, Region
 from tests.support.bulk_location import add_bulk_location
 
@@ -38,7 +38,7 @@ def small_splits(session: SparkSession) -> Iterator[None]:
 
 
 @pytest.fixture
-def receive(session: SparkSession, login: Login, tmp_path: Path, claim: Claim) -> Receive:
+def receive(session: SparkSession, login: Login, tmp_path: Path, claim: ClaimFiles) -> Receive:
     """Claims what is there, and publishes it to its end."""
 
     def receive_now(location: ReceiveLocation) -> Any:

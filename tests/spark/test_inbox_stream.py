@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from pathlib import Path
 
 from postroom import pipelines
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.connection import connect
-from postroom.spark.intake.inbox_numbering import InboxNumbering
+from postroom.spark.intake.intake import InboxNumbering
 from postroom.spark.login import Login
 from tests.spark.conftest import StartStream
 from tests.support.box import Box
@@ -24,7 +23,7 @@ def test_interchanges_handed_over_while_the_stream_runs_are_published_once(
     location = add_inbox_location(box, pipeline=pipelines.PassThrough())
     bodies = [b"first", b"second", bytes(3 * FRAGMENT_SIZE)]
     with connect(login.url, user=login.user) as connection, connect(login.url, user=login.user) as other:
-        numbering = InboxNumbering(connection, location, Path())
+        numbering = InboxNumbering(connection, location)
 
         def published(count: int) -> bool:
             assert query.isActive, query.exception()

@@ -8,7 +8,7 @@ import pytest
 
 from postroom.message import FRAGMENT_SIZE
 from postroom.pipelines import Csv, Delimited, FlatFile, Receive, ReceivePipeline, Xml
-from tests.spark.conftest import Claim, StartStream
+from tests.spark.conftest import ClaimFiles, StartStream
 from tests.support.batch_again import keep_claims
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
@@ -47,7 +47,7 @@ FROM spool JOIN parts p ON p.part_id = body_part_id
     ids=["a format", "components"],
 )
 def test_large_documents_created_by_the_pipeline_are_published_once(
-    box: Box, folder: Path, claim: Claim, start_stream: StartStream, pipeline: ReceivePipeline, names: list[str]
+    box: Box, folder: Path, claim: ClaimFiles, start_stream: StartStream, pipeline: ReceivePipeline, names: list[str]
 ) -> None:
     box.add_port("Everything", "BTS.ReceivePortName == 'dropIn'")
     location = add_file_location(box, folder, pipeline=pipeline)

@@ -7,7 +7,7 @@ from runpy import run_path
 
 from postroom import pipelines
 from postroom.pipelines import Receive
-from tests.spark.conftest import Claim, StartStream
+from tests.spark.conftest import ClaimFiles, StartStream
 from tests.support.box import PROMOTE, Box
 from tests.support.file_location import add_file_location
 from tests.support.waiting import wait_until
@@ -26,7 +26,7 @@ POISON = b'{"region": "EU", "text": "%s!"}' % (b"a" * 60)
 
 
 def test_a_file_that_hangs_its_worker_is_suspended_and_the_stream_continues(
-    box: Box, folder: Path, claim: Claim, start_stream: StartStream, tmp_path: Path
+    box: Box, folder: Path, claim: ClaimFiles, start_stream: StartStream, tmp_path: Path
 ) -> None:
     """The watchdog kills three workers: the first attempt, and MAX_ATTEMPTS alone. Then the file is suspended."""
     box.add_port("Europe", "Region == 'EU'")

@@ -12,7 +12,7 @@ import pytest
 
 from postroom import pipelines
 from postroom.message import FRAGMENT_SIZE
-from tests.spark.conftest import Claim, StartStream
+from tests.spark.conftest import ClaimFiles, StartStream
 from tests.support.batch_again import keep_claims
 from tests.support.box import PROMOTE, Box
 from tests.support.file_location import add_file_location
@@ -43,7 +43,7 @@ def files(folder: Path) -> Iterator[list[Path]]:
 
 
 def test_several_tasks_publish_files_and_remove_them(
-    box: Box, folder: Path, claim: Claim, start_stream: StartStream, files: list[Path]
+    box: Box, folder: Path, claim: ClaimFiles, start_stream: StartStream, files: list[Path]
 ) -> None:
     box.add_port("Europe", "Region == 'EU'")
     location = add_file_location(box, folder)
@@ -63,7 +63,7 @@ def test_several_tasks_publish_files_and_remove_them(
 
 
 def test_one_task_publishes_an_ordered_location_in_order(
-    box: Box, folder: Path, claim: Claim, start_stream: StartStream
+    box: Box, folder: Path, claim: ClaimFiles, start_stream: StartStream
 ) -> None:
     box.add_port("Europe", "Region == 'EU'")
     location = add_file_location(box, folder, order="name")
@@ -80,7 +80,7 @@ def _bodies_as_queued(box: Box) -> list[bytes]:
 
 
 def test_five_files_with_the_same_name_are_five_messages(
-    box: Box, folder: Path, claim: Claim, start_stream: StartStream
+    box: Box, folder: Path, claim: ClaimFiles, start_stream: StartStream
 ) -> None:
     box.add_port("Europe", "Region == 'EU'")
     location = add_file_location(box, folder)
@@ -92,7 +92,9 @@ def test_five_files_with_the_same_name_are_five_messages(
     assert sorted(body for (body,) in box.connection.execute("SELECT body FROM parts")) == [order(n) for n in range(5)]
 
 
-def test_a_large_body_travels_by_reference(box: Box, folder: Path, claim: Claim, start_stream: StartStream) -> None:
+def test_a_large_body_travels_by_reference(
+    box: Box, folder: Path, claim: ClaimFiles, start_stream: StartStream
+) -> None:
     box.add_port("Everything", "BTS.ReceivePortName == 'dropIn'")
     location = add_file_location(box, folder, pipeline=pipelines.PassThrough())
     content = bytes(range(256)) * (40 * FRAGMENT_SIZE // 256)
@@ -105,7 +107,9 @@ def test_a_large_body_travels_by_reference(box: Box, folder: Path, claim: Claim,
     assert b"".join(body for (body,) in fragments) == content
 
 
-def test_workers_split_an_array_of_documents(box: Box, folder: Path, claim: Claim, start_stream: StartStream) -> None:
+def test_workers_split_an_array_of_documents(
+    box: Box, folder: Path, claim: ClaimFiles, start_stream: StartStream
+) -> None:
     box.add_port("Europe", "Region == 'EU'")
     location = add_file_location(box, folder, pipeline=pipelines.Json(promote=PROMOTE, split="orders"))
     large = b'{"region": "EU", "text": "%s"}' % (b"x" * FRAGMENT_SIZE)
@@ -136,7 +140,7 @@ def has_region(message: Message) -> None:
 
 
 def test_custom_components_run_in_the_workers(
-    box: Box, folder: Path, tmp_path: Path, claim: Claim, start_stream: StartStream
+    box: Box, folder: Path, tmp_path: Path, claim: ClaimFiles, start_stream: StartStream
 ) -> None:
     """The workers get them with the definition."""
     path = tmp_path / "own_components.py"
@@ -158,7 +162,7 @@ def test_custom_components_run_in_the_workers(
 
 @pytest.mark.parametrize("routed", [False, True])
 def test_bad_files_are_suspended_or_routed_and_counted_in_the_tally(
-    box: Box, folder: Path, claim: Claim, start_stream: StartStream, routed: bool
+    box: Box, folder: Path, claim: ClaimFiles, start_stream: StartStream, routed: bool
 ) -> None:
     box.add_port("Europe", "Region == 'EU'")
     box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'")
@@ -178,7 +182,7 @@ def test_bad_files_are_suspended_or_routed_and_counted_in_the_tally(
 
 
 def test_workers_keep_their_connections_and_learn_of_new_subscriptions(
-    box: Box, folder: Path, claim: Claim, start_stream: StartStream
+    box: Box, folder: Path, claim: ClaimFiles, start_stream: StartStream
 ) -> None:
     sessions = "SELECT array_agg(pid ORDER BY pid) FROM pg_stat_activity WHERE application_name = 'postroom receive'"
     box.add_port("Europe", "Region == 'EU'")
@@ -197,7 +201,7 @@ def test_workers_keep_their_connections_and_learn_of_new_subscriptions(
 
 
 def test_a_repeated_batch_publishes_nothing_twice(
-    box: Box, folder: Path, claim: Claim, start_stream: StartStream
+    box: Box, folder: Path, claim: ClaimFiles, start_stream: StartStream
 ) -> None:
     box.add_port("Europe", "Region == 'EU'")
     location = add_file_location(box, folder)
@@ -217,7 +221,7 @@ def test_a_repeated_batch_publishes_nothing_twice(
 
 
 def test_nothing_is_lost_or_repeated_when_the_database_drops_all_sessions(
-    box: Box, folder: Path, claim: Claim, start_stream: StartStream
+    box: Box, folder: Path, claim: ClaimFiles, start_stream: StartStream
 ) -> None:
     box.add_port("Europe", "Region == 'EU'")
     location = add_file_location(box, folder)
@@ -260,7 +264,7 @@ def check(message: Message) -> None:
 
 
 def test_a_file_that_kills_its_worker_is_suspended_and_the_stream_continues(
-    box: Box, folder: Path, claim: Claim, start_stream: StartStream, tmp_path: Path
+    box: Box, folder: Path, claim: ClaimFiles, start_stream: StartStream, tmp_path: Path
 ) -> None:
     """As a crash in a C library does, or an out-of-memory kill."""
     box.add_port("Europe", "Region == 'EU'")

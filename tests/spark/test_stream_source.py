@@ -13,18 +13,18 @@ from postroom import Throttling
 from postroom.errors import Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.streams.throttling import store_thresholds
-from postroom.spark.intake import claim as claims
-from postroom.spark.intake.claim import Claim
+from postroom.spark.intake import file_claims
+from postroom.spark.intake.file_claims import FileClaim
 from postroom.spark.login import Login
 from postroom.spark.receive.stream_source import NumberedReader, RowsPartition, StreamSettings, balance
-from tests.spark.conftest import Claim as ClaimNow
+from tests.spark.conftest import ClaimFiles
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 from tests.support.load import set_load
 
 
-def file_of(size: int) -> Claim:
-    return Claim(interchange_id=uuid.uuid4(), name="f", path=Path("/f"), size=size, modified_ns=0)
+def file_of(size: int) -> FileClaim:
+    return FileClaim(interchange_id=uuid.uuid4(), name="f", path=Path("/f"), size=size, modified_ns=0)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def reader_of(
     login: Login, location: ReceiveLocation, *, partitions: int = 2, max_rows: int = 2, host_id: int | None = None
 ) -> NumberedReader:
     settings = StreamSettings(
-        rows=claims,
+        rows=file_claims,
         login=login,
         location_id=location.location_id,
         partitions=partitions,
@@ -74,7 +74,7 @@ def names(partitions: object) -> list[str]:
 
 
 def test_a_batch_has_at_most_max_rows_files_and_the_next_one_continues(
-    login: Login, location: ReceiveLocation, folder: Path, claim: ClaimNow
+    login: Login, location: ReceiveLocation, folder: Path, claim: ClaimFiles
 ) -> None:
     reader = reader_of(login, location)
     start = reader.latestOffset(reader.initialOffset(), ReadMaxFiles(2))
@@ -93,7 +93,7 @@ def test_a_batch_has_at_most_max_rows_files_and_the_next_one_continues(
 
 
 def test_available_now_leaves_files_that_are_claimed_later(
-    login: Login, location: ReceiveLocation, folder: Path, claim: ClaimNow
+    login: Login, location: ReceiveLocation, folder: Path, claim: ClaimFiles
 ) -> None:
     reader = reader_of(login, location)
     (folder / "a").write_bytes(b"{}")
@@ -109,7 +109,7 @@ def test_available_now_leaves_files_that_are_claimed_later(
 
 
 def test_claims_of_another_location_are_not_read(
-    box: Box, login: Login, location: ReceiveLocation, folder: Path, claim: ClaimNow
+    box: Box, login: Login, location: ReceiveLocation, folder: Path, claim: ClaimFiles
 ) -> None:
     other = add_file_location(box, folder / "other", name="other")
     (folder / "other").mkdir()
@@ -129,7 +129,7 @@ def test_the_offset_stays_while_the_messagebox_cannot_be_reached(location: Recei
 
 
 def test_a_lost_connection_is_opened_again(
-    box: Box, login: Login, location: ReceiveLocation, folder: Path, claim: ClaimNow
+    box: Box, login: Login, location: ReceiveLocation, folder: Path, claim: ClaimFiles
 ) -> None:
     reader = reader_of(login, location)
     start = reader.latestOffset(reader.initialOffset(), ReadMaxFiles(2))
@@ -144,7 +144,7 @@ def test_a_lost_connection_is_opened_again(
 
 
 def test_an_idle_stream_keeps_its_workers_warm(
-    login: Login, location: ReceiveLocation, folder: Path, claim: ClaimNow, monkeypatch: pytest.MonkeyPatch
+    login: Login, location: ReceiveLocation, folder: Path, claim: ClaimFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
@@ -171,7 +171,7 @@ def test_throttled_batches_are_small_and_delayed(
     login: Login,
     location: ReceiveLocation,
     folder: Path,
-    claim: ClaimNow,
+    claim: ClaimFiles,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1000.0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import Fault, MessageBoxUnavailable, StateError
-from postroom.spark.intake.claim import Claim, not_received
+from postroom.spark.intake.file_claims import FileClaim, format_problem
 from postroom.spark.reasons import fault_of, reason_of
 
 CALLING = "An error occurred while calling o98.collectToPython.\n: "
@@ -87,9 +87,9 @@ def test_an_error_that_cannot_even_say_what_it_is_has_a_reason() -> None:
 
 def test_a_file_that_is_put_aside_is_told_by_the_name_that_it_came_with() -> None:
     path = Path("/in/drop box/.postroom/id~a.csv")
-    claim = Claim(interchange_id=uuid.uuid4(), name="a.csv", path=path, size=1, modified_ns=1)
+    claim = FileClaim(interchange_id=uuid.uuid4(), name="a.csv", path=path, size=1, modified_ns=1)
     for said in (path, f"file:{path}", path.as_uri(), path.as_uri().replace("file://", "file:")):
-        assert not_received(claim, f"{said} is not a Parquet file.") == (
+        assert format_problem(claim, f"{said} is not a Parquet file.") == (
             f"could not be received: a.csv is not a Parquet file. It is kept as {path}."
         )
 

@@ -12,7 +12,7 @@ import pytest
 import postroom
 
 SOURCES = Path(postroom.__file__).parent
-PACKAGES = ("messagebox", "operations")
+PACKAGES = ("messagebox", "operations", "spark/bulk", "spark/intake", "spark/receive")
 
 _STATEMENT = re.compile(r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH|MERGE INTO|CREATE|ALTER|DROP)\s")
 _NOT_INLINE = re.compile(r"\b(JOIN|UNION|EXCEPT|INTERSECT|ON CONFLICT|WITH|CASE|GROUP BY|USING)\b|(?<!^)\bSELECT\b")

@@ -18,7 +18,7 @@ from postroom.messagebox.streams.running_sinks import sinks_are_served
 from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.once import Watcher, receive_once
 from postroom.spark.bulk.row_stream import start_row_stream
-from postroom.spark.intake import claim as claims
+from postroom.spark.intake import file_claims
 from postroom.spark.intake.intake import make_intake
 from postroom.spark.intake.intake_once import receive_all
 from postroom.spark.login import Login
@@ -97,7 +97,7 @@ class PipelineOnce:
 
     def _quarantined_files(self, location: ReceiveLocation) -> list[PostroomError]:
         with self._login.connect("claims") as connection:
-            left = claims.quarantined_files(connection, location.location_id)
+            left = file_claims.read_quarantined_files(connection, location.location_id)
         if not left:
             return []
         names = ", ".join(name for name, _ in left[:_MAX_NAMES]) + (", …" if len(left) > _MAX_NAMES else "")

@@ -32,7 +32,7 @@ from postroom.operations.ports import receive_locations as locations
 from postroom.pipelines.components import key_hash
 from postroom.pipelines.documents.spool import Spool
 from postroom.spark.executor import drop_executor
-from postroom.spark.intake.inbox_numbering import InboxNumbering
+from postroom.spark.intake.intake import InboxNumbering
 from postroom.spark.login import Login
 from postroom.spark.receive.sources import Inbox
 from postroom.spark.receive.task import ReceiveTask
@@ -78,7 +78,7 @@ def publish(box: Box, location: ReceiveLocation) -> None:
     """What the stream of the location does."""
     login = Login(url=box.url, user=box.host().role_name)
     with connect(box.url, user=login.user) as connection:
-        InboxNumbering(connection, location, Path()).scan()
+        InboxNumbering(connection, location).scan()
     rows = inbox.between(box.connection, location.location_id, 0, 1 << 60)
     ReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows)
     drop_executor(login)

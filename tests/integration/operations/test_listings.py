@@ -234,7 +234,7 @@ def test_a_location_says_how_it_is_getting_on(box: Box) -> None:
     assert listed() == ("not running", None, 0, 0.0)
     with connect(box.url, user=box.host().role_name) as connection:
         lock = LocationLock(connection, location.location_id)
-        assert lock.is_held()
+        assert lock.acquire()
         assert listed() == ("starting", None, 0, 0.0)
         progress = LocationProgress(
             location_id=location.location_id, state=LocationState.THROTTLED, reason="Too much.", rows=7, rate=1.5

@@ -13,7 +13,7 @@ from postroom.operations.ports.receive_locations import (
     list_served_locations,
 )
 from postroom.operations.running.supervisor import Supervisor
-from postroom.spark.intake.claims import Claimer
+from postroom.spark.intake.file_claimer import FileClaimer
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 
@@ -23,7 +23,7 @@ def test_a_location_is_served_while_somebody_claims_for_it(box: Box, tmp_path: P
     add_file_location(box, tmp_path / "other", name="other")
     assert list_served_locations(box.connection) == []
     with connect(box.url) as connection:
-        claimer = Claimer(connection, location, tmp_path)
+        claimer = FileClaimer(connection, location, tmp_path)
         assert claimer.scan().active
         assert list_served_locations(box.connection) == [location]
         claimer.release()
@@ -67,7 +67,7 @@ def test_the_supervisor_says_when_files_are_taken_in_and_when_it_stops(box: Box,
             return []
 
     with connect(box.url) as connection:
-        Claimer(connection, location, tmp_path).scan()
+        FileClaimer(connection, location, tmp_path).scan()
         assert describe_running_locations(box.connection) == {}  # it only starts
         report.tell(connection, LocationProgress(location_id=of))
         OnlyLooking(box.url, tmp_path, say=say).run(stop)

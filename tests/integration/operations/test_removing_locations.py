@@ -20,8 +20,8 @@ from postroom.messagebox.configuration import hosts, receive_locations
 from postroom.messagebox.connection import Connection, connect
 from postroom.operations.deployment import apply as deployment
 from postroom.operations.deployment.compare import compare
-from postroom.spark.intake import claim as claims
-from postroom.spark.intake.claim import ClaimState
+from postroom.spark.intake import file_claims
+from postroom.spark.intake.file_claims import FileClaimState
 from tests.support.deploying import deploy
 from tests.support.waiting import wait_until
 
@@ -52,7 +52,9 @@ def take_in(connection: Connection, kind: str) -> TakeIn:
 
     def take(other: Connection) -> None:
         if kind == "file":
-            claims.begin(other, location.location_id, [(uuid.uuid4(), "a.json", Path("/in/.postroom/x/a.json"))])
+            file_claims.insert_file_claims(
+                other, location.location_id, [(uuid.uuid4(), "a.json", Path("/in/.postroom/x/a.json"))]
+            )
         else:
             inbox.hand_over(other, location.location_id, uuid.uuid4(), Context(), [b"{}"])
 
@@ -128,14 +130,14 @@ def test_what_comes_after_the_removal_is_refused(connection: Connection, other: 
 @pytest.mark.parametrize(
     ("state", "path", "keeps"),
     [
-        (ClaimState.PUBLISHED, "/in/.postroom/x/a.json", True),
-        (ClaimState.PUBLISHED, "/in/.postroom/kept/a.json", False),
-        (ClaimState.MISSING, "/in/.postroom/x/a.json", False),
-        (ClaimState.FAILED, "/in/.postroom/x/a.json", True),
+        (FileClaimState.PUBLISHED, "/in/.postroom/x/a.json", True),
+        (FileClaimState.PUBLISHED, "/in/.postroom/kept/a.json", False),
+        (FileClaimState.MISSING, "/in/.postroom/x/a.json", False),
+        (FileClaimState.FAILED, "/in/.postroom/x/a.json", True),
     ],
 )
 def test_what_is_put_aside_keeps_the_location_and_what_is_done_with_goes(
-    connection: Connection, other: Connection, take_in: TakeIn, state: ClaimState, path: str, keeps: bool
+    connection: Connection, other: Connection, take_in: TakeIn, state: FileClaimState, path: str, keeps: bool
 ) -> None:
     take_in(other)
     connection.execute("UPDATE file_claims SET state = %s, path = %s", (int(state), path))
@@ -164,4 +166,4 @@ def test_check_reports_intake_without_a_location_and_a_new_declaration_continues
     assert count(other) == 1
     assert find_violations(connection) == []
     if kind == "file":
-        claims.settle_all_again(other, receive_locations(connection)[0].location_id)
+        file_claims.reset_all_claims(other, receive_locations(connection)[0].location_id)

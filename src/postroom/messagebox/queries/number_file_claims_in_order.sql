@@ -1,7 +1,8 @@
--- Claims of an ordered location that have settled get their numbers: those that had one before by their places, then new
--- ones in the order given. What stands behind a claim that has a place and has not settled gets none; nothing passes it.
--- The caller holds the lock of the location's order (7004), taken by a statement before this one: what was taken back
--- until then is seen here. Indexes: file_claims by location and number, primary key. Locks: the rows.
+-- Number the claims of settled files of an ordered location: first those that had a number before, by their places, then
+-- new ones in the given order. A claim that comes after an unsettled claim with a place gets no number, so that it does
+-- not overtake that one. The caller has locked the order of the location (7004) by an earlier statement, so that this
+-- one sees every claim that was reset until then. Indexes: file_claims by location and number, primary key.
+-- Locks: the rows.
 WITH given AS (
     SELECT c.interchange_id, c.place, file.size, file.modified_ns, file.inode, file.turn
       FROM unnest(%(ids)s::uuid[], %(sizes)s::bigint[], %(times)s::bigint[], %(inodes)s::bigint[])

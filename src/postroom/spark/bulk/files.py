@@ -23,9 +23,9 @@ from postroom.spark.bulk.counting import RowCounts
 from postroom.spark.bulk.reading import Reading, read_files, rows_pipeline, rows_reader, session_for
 from postroom.spark.bulk.task import TALLY_SCHEMA, BulkTask
 from postroom.spark.bulk.undecoded import TextEncoding
-from postroom.spark.intake import claim as claims
-from postroom.spark.intake.claim import Claim, ClaimState
-from postroom.spark.intake.finishing import finish, is_unchanged
+from postroom.spark.intake import file_claims
+from postroom.spark.intake.file_claims import FileClaim, FileClaimState
+from postroom.spark.intake.published_files import finish_files, is_unchanged
 from postroom.spark.login import Login
 from postroom.spark.reasons import fault_of, reason_of
 
@@ -88,12 +88,12 @@ class BulkFiles:
 
     # -- choosing ----------------------------------------------------------------------------------------------
 
-    def _next_group(self, connection: Connection) -> list[Claim]:
+    def _next_group(self, connection: Connection) -> list[FileClaim]:
         """Files that are read alike: those that one job was begun with, or new ones."""
-        waiting = self._ready(connection, claims.between(connection, self.location.location_id, 0, 2**63 - 1))
+        waiting = self._ready(connection, file_claims.between(connection, self.location.location_id, 0, 2**63 - 1))
         if not waiting:
             return []
-        group: list[Claim] = []
+        group: list[FileClaim] = []
         size = 0
         for claim in waiting:
             if _plan(claim) == _plan(waiting[0]) and (not group or size + claim.size <= _MOST_BYTES):
@@ -101,7 +101,7 @@ class BulkFiles:
                 size += claim.size
         return group[:_MOST_FILES]
 
-    def _ready(self, connection: Connection, given: Sequence[Claim]) -> list[Claim]:
+    def _ready(self, connection: Connection, given: Sequence[FileClaim]) -> list[FileClaim]:
         """Those that are what was claimed, and are not published to the end."""
         done = self._done(connection, given)
         self._finish(connection, [claim for claim in given if claim.interchange_id in done])
@@ -113,30 +113,33 @@ class BulkFiles:
                 unchanged = is_unchanged(claim)
             except FileNotFoundError:
                 self._hold(
-                    connection, claim, ClaimState.MISSING, "was taken away by somebody else before it was published."
+                    connection,
+                    claim,
+                    FileClaimState.MISSING,
+                    "was removed by another process before it was published.",
                 )
                 continue
             if claim.reading is None and not unchanged:
-                claims.settle_again(connection, [claim.interchange_id])
+                file_claims.reset_claims(connection, [claim.interchange_id])
             elif claim.reading is not None and not (unchanged and _is_what_was_begun(claim)):
                 # What was published of it cannot be told any more from what is new.
                 problem = f"was written to after a part of it was published. It is kept as {claim.path}."
-                self._hold(connection, claim, ClaimState.FAILED, problem)
+                self._hold(connection, claim, FileClaimState.FAILED, problem)
             else:
                 ready.append(claim)
         return ready
 
-    def _done(self, connection: Connection, given: Sequence[Claim]) -> set[uuid.UUID]:
+    def _done(self, connection: Connection, given: Sequence[FileClaim]) -> set[uuid.UUID]:
         ids = [claim.interchange_id for claim in given]
         return {one for one, progress in read_progress(connection, ids).items() if progress.done} if ids else set()
 
-    def _hold(self, connection: Connection, claim: Claim, state: ClaimState, problem: str) -> None:
-        claims.hold(connection, claim, state, problem)
+    def _hold(self, connection: Connection, claim: FileClaim, state: FileClaimState, problem: str) -> None:
+        file_claims.store_problem(connection, claim, state, problem)
         _log.warning("%s: %s %s", self.location.name, claim.name, problem)
 
     # -- publishing --------------------------------------------------------------------------------------------
 
-    def _publish(self, connection: Connection, group: Sequence[Claim]) -> None:
+    def _publish(self, connection: Connection, group: Sequence[FileClaim]) -> None:
         self._rows.begin(connection, [claim.interchange_id for claim in group])
         try:
             tallies = self._run(group)
@@ -151,19 +154,21 @@ class BulkFiles:
                 for claim in group:
                     self._publish(connection, [claim])
                 return
-            self._hold(connection, group[0], ClaimState.FAILED, claims.not_received(group[0], reason_of(error)))
+            self._hold(
+                connection, group[0], FileClaimState.FAILED, file_claims.format_problem(group[0], reason_of(error))
+            )
             return
         if tallies is not None:
             self._settle(connection, group, tallies)
 
-    def _begin(self, connection: Connection, group: Sequence[Claim]) -> list[Claim]:
+    def _begin(self, connection: Connection, group: Sequence[FileClaim]) -> list[FileClaim]:
         """The files with how they are read, from now on and for good."""
         if group[0].reading is not None:
             return list(group)
         reading = Reading.begin(self._session, self.location, group)
-        return claims.fix_reading(connection, group, reading.stored())
+        return file_claims.store_read_plan(connection, group, reading.stored())
 
-    def _run(self, group: Sequence[Claim]) -> list[Row] | None:
+    def _run(self, group: Sequence[FileClaim]) -> list[Row] | None:
         """Run the job to its end. Returns None if nothing was read, because a file is not what was claimed."""
         from postroom.spark.session import without_pandas_warning
 
@@ -197,7 +202,7 @@ class BulkFiles:
         finally:
             context.removeJobTag(self._tag)
 
-    def _settle(self, connection: Connection, group: Sequence[Claim], tallies: Sequence[Row]) -> None:
+    def _settle(self, connection: Connection, group: Sequence[FileClaim], tallies: Sequence[Row]) -> None:
         """Every split is published, or a file has too many bad rows, or the rest of it has to wait."""
         stopped, unfinished = set(), set()
         for tally in tallies:
@@ -214,7 +219,7 @@ class BulkFiles:
             if str(claim.interchange_id) in stopped:
                 self._stop(connection, claim)
 
-    def _mark_done(self, connection: Connection, claim: Claim) -> None:
+    def _mark_done(self, connection: Connection, claim: FileClaim) -> None:
         """The receipt of the whole: whoever finds the file again need not read it."""
         count = self._rows.catch_up(connection, claim.interchange_id, is_done=True)
         if not count:
@@ -226,13 +231,13 @@ class BulkFiles:
         )
         self.counts["files"] += 1
 
-    def _finish(self, connection: Connection, published: Sequence[Claim]) -> None:
-        for problem in finish(connection, published, self._archive):
+    def _finish(self, connection: Connection, published: Sequence[FileClaim]) -> None:
+        for problem in finish_files(connection, published, self._archive):
             _log.warning("%s: %s", self.location.name, problem)
 
-    def _stop(self, connection: Connection, claim: Claim) -> None:
+    def _stop(self, connection: Connection, claim: FileClaim) -> None:
         self._rows.catch_up(connection, claim.interchange_id)
-        why = claims.problem_of(connection, claim.interchange_id)
+        why = file_claims.read_problem(connection, claim.interchange_id)
         if why is None:
             return  # somebody else has the file now
         self.stopped_by = f"{claim.name}: {why}"
@@ -243,10 +248,10 @@ class BulkFiles:
         )
 
 
-def _plan(claim: Claim) -> Mapping[str, Any] | None:
+def _plan(claim: FileClaim) -> Mapping[str, Any] | None:
     return None if claim.reading is None else claim.reading["plan"]
 
 
-def _is_what_was_begun(claim: Claim) -> bool:
+def _is_what_was_begun(claim: FileClaim) -> bool:
     assert claim.reading is not None
     return (claim.reading["size"], claim.reading["modified_ns"]) == (claim.size, claim.modified_ns)

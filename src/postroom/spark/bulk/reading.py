@@ -21,7 +21,7 @@ from postroom.agent.receiving.chunks import CHUNK_BYTES, CHUNK_ROWS
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines import Rows
 from postroom.pipelines.rows.batch import BAD, BODY, value_name
-from postroom.spark.intake.claim import Claim
+from postroom.spark.intake.file_claims import FileClaim
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -62,7 +62,7 @@ class Reading:
         return asdict(self)
 
     @classmethod
-    def begin(cls, session: SparkSession, location: ReceiveLocation, files: Sequence[Claim]) -> Reading:
+    def begin(cls, session: SparkSession, location: ReceiveLocation, files: Sequence[FileClaim]) -> Reading:
         """How files are read that are begun now, together."""
         reader = rows_reader(location)
         conf = session._jsparkSession.sessionState().conf()

@@ -26,7 +26,7 @@ from postroom.properties import Property
 from postroom.spark.bulk.reading import FILE, LENGTH, START, rows_pipeline, rows_reader
 from postroom.spark.bulk.undecoded import TextEncoding, with_undecoded
 from postroom.spark.executor import drop_executor, executor_for, pace_of
-from postroom.spark.intake import claim as claims
+from postroom.spark.intake import file_claims
 from postroom.spark.login import Login
 from postroom.system_properties import BTS
 from postroom.system_properties import FILE as FILE_PROPERTIES
@@ -118,7 +118,7 @@ class BulkTask:
                 pace=pace_of(executor, self.location, paced=self.paced),
             )
             if received.stopped:
-                claims.stop_reading(executor.connection, split.interchange_id, limit.problem)
+                file_claims.stop_reading(executor.connection, split.interchange_id, limit.problem)
             return received
         except BaseException:
             drop_executor(self.login)

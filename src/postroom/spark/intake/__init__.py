@@ -1,1 +1,1 @@
-"""What stands before a stream: files are claimed, handed-over interchanges numbered, by one process at a time."""
+"""The intake of receive locations: one process at a time claims the files, or numbers the rows of the inbox."""

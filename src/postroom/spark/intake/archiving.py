@@ -5,8 +5,8 @@ archive files of the same name at the same time keep both. A file from another f
 
     copy under a temporary name ─► link as marker ─► link as its own name ─► remove the original ─► remove the marker
 
-The marker is a hidden name with the interchange id, and stands for a complete copy. An attempt that finds it after a
-crash continues with that copy, and recognises its own file in the archive by the inode.
+The marker is a hidden file with the interchange id in its name. It means that the copy is complete. An attempt that
+finds it after a crash continues with that copy, and recognises its own file in the archive by the inode.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pathlib import Path, PurePath
 
 from postroom.adapters.file.folder import make_folder, opened_folder, sync_folder, temporary_name
 from postroom.regular_files import open_regular_file
-from postroom.spark.intake.claim import Claim
+from postroom.spark.intake.file_claims import FileClaim
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _COPY_SIZE = 1 << 20
 
 
-def add_to_archive(claim: Claim, archive: Path) -> bool:
+def add_to_archive(claim: FileClaim, archive: Path) -> bool:
     """Add a claimed file to the archive under its own name, or with its interchange id if that name is taken.
 
-    The original stays; the archived file is on disk when this returns. Repeating it adds nothing. Returns True if the
-    file was copied from another file system: call ``remove_marker`` when the original is gone.
+    The original stays. The archived file is on disk when this returns, and a repeated call adds nothing. Return True if
+    the file was copied from another file system: call ``remove_marker`` when the original is gone.
     """
     make_folder(archive)
     with open_regular_file(claim.path, inode=claim.inode) as file:
@@ -45,12 +45,12 @@ def add_to_archive(claim: Claim, archive: Path) -> bool:
     return copied
 
 
-def remove_marker(claim: Claim, archive: Path) -> None:
+def remove_marker(claim: FileClaim, archive: Path) -> None:
     """Remove the marker of a copy whose original is gone."""
     _marker(claim, archive).unlink(missing_ok=True)
 
 
-def _link(file: Path, claim: Claim, archive: Path) -> None:
+def _link(file: Path, claim: FileClaim, archive: Path) -> None:
     """Give a file its name in the archive."""
     for target in (archive / claim.name, archive / _unique_name(claim)):
         try:
@@ -58,11 +58,11 @@ def _link(file: Path, claim: Claim, archive: Path) -> None:
             return
         except FileExistsError:
             if os.path.samestat(target.lstat(), file.lstat()):
-                return  # an earlier attempt has done it
+                return  # an earlier attempt has linked it
     raise FileExistsError(errno.EEXIST, f"{target} exists already")
 
 
-def _link_copy(claim: Claim, archive: Path) -> None:
+def _link_copy(claim: FileClaim, archive: Path) -> None:
     marker = _marker(claim, archive)
     if not marker.exists():
         with opened_folder(archive) as folder, temporary_name(folder) as name:
@@ -79,22 +79,22 @@ def _link_copy(claim: Claim, archive: Path) -> None:
             except OSError as error:
                 if error.errno not in _NO_HARD_LINKS:
                     raise
-                # No other file can have this name, so that replacing it is safe.
+                # No other file has this name, so it is safe to replace it.
                 temporary.replace(archive / _unique_name(claim))
                 return
-        # Another attempt may have archived and removed the original during the copy, and its marker. This raises
-        # FileNotFoundError then, before the file gets a second name.
+        # Another attempt may have archived and removed the original during the copy, and its marker. Then this raises
+        # FileNotFoundError, before the file gets a second name.
         claim.path.lstat()
     _link(marker, claim, archive)
 
 
-def _marker(claim: Claim, archive: Path) -> Path:
+def _marker(claim: FileClaim, archive: Path) -> Path:
     # A name of a temporary file: if a crash leaves it behind, ``remove_left_over`` removes it. The archived file has
-    # a name of its own by then.
+    # its own name by then.
     return archive / f".postroom-{claim.interchange_id}.tmp"
 
 
-def _unique_name(claim: Claim) -> str:
+def _unique_name(claim: FileClaim) -> str:
     name = PurePath(claim.name)
     # A name may have 255 bytes, 37 of which are for the id.
     stem = name.stem.encode()[:160].decode(errors="ignore")

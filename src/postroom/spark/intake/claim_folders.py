@@ -1,8 +1,8 @@
 """The two folders that a file is claimed in: the watched folder, and the private folder that the file is moved to.
 
-Both are held open by descriptors during a scan, so that somebody who renames or replaces one of them cannot redirect
-the files. A location is refused if another account could replace its private folder: Spark's readers open the claimed
-files by their paths, and would follow a symbolic link to any file that this account can read.
+Both are kept open during a scan, so that renaming or replacing one of them cannot redirect the files. A location does
+not start if another account could replace its private folder: Spark's readers open the claimed files by their paths,
+and would follow a symbolic link to any file that this account can read.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ class ClaimFolders:
 
 @contextmanager
 def open_claim_folders(definition: File, home: Path, location_id: uuid.UUID) -> Iterator[ClaimFolders]:
-    """Open the folders of a location; the private one is made if it is missing. Raises Unavailable if another account
-    could replace it, unless the location trusts its senders, and if a rename cannot move files between the two."""
+    """Open the folders of a location, and make the private folder if it is missing. Raise Unavailable if another
+    account could replace it, unless the location trusts its senders, or if a rename cannot move files between them."""
     watched_path, parent_path = definition.folder(home), definition.private_parent(home)
     is_inside = definition.private_folder is None
     with ExitStack() as stack:
         make_folder(watched_path)
-        watched = _hold(stack, os.open(watched_path, _OPEN))
+        watched = _close_later(stack, os.open(watched_path, _OPEN))
         if is_inside:
-            parent = _hold(stack, _open_or_make(parent_path, watched))
+            parent = _close_later(stack, _open_or_make(parent_path, watched))
         else:
             make_folder(parent_path, mode=_MODE)
-            parent = _hold(stack, os.open(parent_path, _OPEN))
-        private = _hold(stack, _open_or_make(parent_path / str(location_id), parent))
+            parent = _close_later(stack, os.open(parent_path, _OPEN))
+        private = _close_later(stack, _open_or_make(parent_path / str(location_id), parent))
         if os.fstat(private).st_dev != os.fstat(watched).st_dev:
             raise Unavailable(
                 f"The private folder {parent_path} is on another file system than {watched_path}.",
@@ -61,17 +61,19 @@ def open_claim_folders(definition: File, home: Path, location_id: uuid.UUID) -> 
             )
         if not definition.trusted_senders:
             if is_inside and not (is_protected(watched) and is_private(parent)):
-                raise _refusal(watched_path, "Others can replace the folder .postroom in it.")
+                raise _unsafe_folder(watched_path, "Other accounts can replace the folder .postroom in it.")
             if not is_inside and not is_protected(parent):
-                raise _refusal(watched_path, f"Others can replace what is in its private folder {parent_path}.")
+                raise _unsafe_folder(
+                    watched_path, f"Other accounts can replace the content of its private folder {parent_path}."
+                )
             if not is_private(private):
-                raise _refusal(watched_path, f"Others can write to {parent_path / str(location_id)}.")
+                raise _unsafe_folder(watched_path, f"Other accounts can write to {parent_path / str(location_id)}.")
         yield ClaimFolders(watched=watched, private=private)
 
 
-def _refusal(watched: Path, why: str) -> Unavailable:
+def _unsafe_folder(watched: Path, why: str) -> Unavailable:
     return Unavailable(
-        f"No files are taken from {watched}.",
+        f"No files are received from {watched}.",
         why=f"{why} They could make Postroom read any file of its account.",
         hint="Make the account of Postroom its owner and set its sticky bit (chmod +t), set private_folder= to a folder"
         " that only this account can write to, or set trusted_senders=True.",
@@ -79,7 +81,7 @@ def _refusal(watched: Path, why: str) -> Unavailable:
 
 
 def _open_or_make(folder: Path, parent: int) -> int:
-    """Open a folder that is in ``parent``, and not one that a symbolic link leads to."""
+    """Open a folder in ``parent``, and make it if it is missing. Do not follow a symbolic link."""
     try:
         return os.open(folder.name, _OPEN | os.O_NOFOLLOW, dir_fd=parent)
     except FileNotFoundError:
@@ -91,11 +93,11 @@ def _open_or_make(folder: Path, parent: int) -> int:
             raise
         raise Unavailable(
             f"{folder} is not a folder.",
-            why="It is where claimed files are kept. Somebody may have put a file or a symbolic link there.",
-            hint="Find out who made it, and remove it.",
+            why="It is the folder for claimed files. Another account may have put a file or a symbolic link there.",
+            hint="Check who has created it, and remove it.",
         ) from error
 
 
-def _hold(stack: ExitStack, descriptor: int) -> int:
+def _close_later(stack: ExitStack, descriptor: int) -> int:
     stack.callback(os.close, descriptor)
     return descriptor

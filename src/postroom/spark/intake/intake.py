@@ -1,4 +1,4 @@
-"""The intake of a receive location: claims files, or numbers the rows of the inbox, for its stream."""
+"""The intake of a receive location: it claims files, or numbers the rows of the inbox, for the stream."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from postroom.errors import DefinitionError
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.spark.intake import claim as claims
-from postroom.spark.intake.claims import Claimer, Scan
-from postroom.spark.intake.inbox_numbering import InboxNumbering
+from postroom.spark.intake import file_claims
+from postroom.spark.intake.file_claimer import FileClaimer, Scan
 from postroom.spark.intake.location_lock import LocationLock
+
+#: Maximum number of rows of the inbox in one transaction.
+_BATCH_SIZE = 5_000
 
 
 class Intake(Protocol):
     """Gives the stream of one location its rows, over one session. Used by one thread."""
 
     def scan(self) -> Scan:
-        """Look for new rows once. The scan is not active while another process serves this location."""
+        """Scan for new rows once. The scan is not active while another process serves this location."""
         ...
 
-    def next_look(self, longest: timedelta) -> timedelta:
-        """Return how long to wait before the next scan can find something, at most ``longest``."""
+    def next_scan_in(self, longest: timedelta) -> timedelta:
+        """Return the time until the next scan can find something, at most ``longest``."""
         ...
 
     def release(self) -> None:
@@ -34,17 +36,44 @@ class Intake(Protocol):
         ...
 
 
+class InboxNumbering:
+    """The intake of the inbox. It numbers the committed rows while it holds the lock of the location."""
+
+    def __init__(self, connection: Connection, location: ReceiveLocation, *, batch_size: int = _BATCH_SIZE) -> None:
+        self._connection = connection
+        self._batch_size = batch_size
+        self._location_id = location.location_id
+        self._lock = LocationLock(connection, location.location_id)
+        self._is_first_scan = True
+
+    def scan(self) -> Scan:
+        """Number new rows. The first scan releases the quarantined rows, too."""
+        if not self._lock.acquire():
+            return Scan(active=False)
+        if self._is_first_scan:
+            inbox.try_again(self._connection, self._location_id)
+            self._is_first_scan = False
+        numbered = inbox.give_numbers(self._connection, self._location_id, self._batch_size)
+        return Scan(active=True, claimed=numbered, more=numbered == self._batch_size)
+
+    def next_scan_in(self, longest: timedelta) -> timedelta:
+        return longest
+
+    def release(self) -> None:
+        self._lock.release()
+
+
 class PassiveIntake:
-    """The intake of a row stream, which Spark reads by its own offsets. It only holds the location's lock, so that one
-    process at a time reads the stream."""
+    """The intake of a row stream, which Spark reads by its own offsets. It only holds the lock of the location, so that
+    one process at a time reads the stream."""
 
     def __init__(self, connection: Connection, location: ReceiveLocation) -> None:
         self._lock = LocationLock(connection, location.location_id)
 
     def scan(self) -> Scan:
-        return Scan(active=self._lock.is_held())
+        return Scan(active=self._lock.acquire())
 
-    def next_look(self, longest: timedelta) -> timedelta:
+    def next_scan_in(self, longest: timedelta) -> timedelta:
         return longest
 
     def release(self) -> None:
@@ -55,29 +84,32 @@ def make_intake(connection: Connection, location: ReceiveLocation, home: Path, c
     """Return the intake for the adapter of a location."""
     if location.adapter.is_row_stream:
         return PassiveIntake(connection, location)
-    return (Claimer if location.adapter.watched_folder else InboxNumbering)(connection, location, home, clock)
+    if location.adapter.watched_folder:
+        return FileClaimer(connection, location, home, clock)
+    return InboxNumbering(connection, location)
 
 
 def location_to_serve(connection: Connection, location: ReceiveLocation, now: datetime) -> ReceiveLocation | None:
     """Return the location as it has to be served now, or None if there is nothing to do for it.
 
     Accepted requests and claimed files are published even if the location was disabled since or is outside its
-    schedule. Then ``enabled`` of the returned location tells whether it may claim new files."""
+    schedule. Then ``enabled`` of the returned location is True if it may claim new files."""
     if location.receives_at(now):
         return location
     try:
-        files = location.adapter.watched_folder is not None
+        is_file_location = location.adapter.watched_folder is not None
     except DefinitionError:
         return None  # an adapter that cannot be loaded is reported when its location is enabled
-    if files:
-        return replace(location, enabled=False) if claims.outstanding(connection, location.location_id) else None
-    # An adapter that is disabled accepts nothing. What is in the inbox it has accepted before.
+    if is_file_location:
+        outstanding = file_claims.count_outstanding(connection, location.location_id)
+        return replace(location, enabled=False) if outstanding else None
+    # A disabled adapter accepts nothing, so it has accepted the rows of the inbox before.
     return replace(location, enabled=True) if inbox.has_rows(connection, location.location_id) else None
 
 
 def is_drained(connection: Connection, location: ReceiveLocation) -> bool:
-    """Whether the stream has published everything that it was given. What is in its source waits there."""
+    """Return True if the stream has published all numbered rows. A row stream keeps its rows in its source."""
     if location.adapter.is_row_stream:
         return True
-    newest = claims.newest if location.adapter.watched_folder else inbox.newest
+    newest = file_claims.newest if location.adapter.watched_folder else inbox.newest
     return newest(connection, location.location_id, 0, 1) == 0

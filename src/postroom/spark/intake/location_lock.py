@@ -1,4 +1,4 @@
-"""One process at a time takes in messages for a receive location: it holds the location's lock on a session."""
+"""The lock of a receive location, so that only one process at a time claims or numbers messages for it."""
 
 from __future__ import annotations
 
@@ -7,52 +7,51 @@ import zlib
 
 from postroom.errors import Unavailable
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
 
-#: The class of the advisory locks of receive locations; the other half stands for the location.
+#: The class of the advisory locks of receive locations. The number of a lock is derived from the location's id.
 LOCATION_LOCK = 7003
 
-#: The class of the advisory locks of the order of ordered locations: for those who number claims, or take them back.
+#: The class of the advisory locks on the order of ordered locations, for processes that number or reset file claims.
 ORDER_LOCK = 7004
 
 
 def lock_number(location_id: uuid.UUID) -> int:
-    """The half of the advisory lock that stands for a location."""
+    """Return the number of the advisory locks of a location."""
     return zlib.crc32(location_id.bytes) - (1 << 31)
 
 
 class LocationLock:
-    """The lock of one location, on one session. Ends with the session, however that ends."""
+    """The lock of a location, on one session. PostgreSQL releases it when the session ends."""
 
     def __init__(self, connection: Connection, location_id: uuid.UUID) -> None:
         self._connection = connection
         self._number = lock_number(location_id)
-        self._held = False
+        self._is_locked = False
 
-    def is_held(self) -> bool:
-        """Takes the lock if it is free. Raises Unavailable if it was held and is gone."""
-        if not self._held:
+    def acquire(self) -> bool:
+        """Acquire the lock if it is free. Return True if this session holds it. Raise Unavailable if the session held
+        it and has lost it."""
+        if not self._is_locked:
             row = self._connection.execute(
                 "SELECT pg_try_advisory_lock(%s, %s)", (LOCATION_LOCK, self._number)
             ).fetchone()
-            self._held = row is not None and bool(row[0])
-            return self._held
-        # A pooler in transaction mode would give every statement another session, none of which has the lock.
+            self._is_locked = row is not None and bool(row[0])
+            return self._is_locked
+        # A pooler in transaction mode would run every statement in another session, and none of them has the lock.
         row = self._connection.execute(
-            "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid = %s::bigint"
-            " AND objsubid = 2 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-            " AND pid = pg_backend_pid() AND granted",
-            (LOCATION_LOCK, self._number % (1 << 32)),
+            statement("queries/is_location_lock_held"), (LOCATION_LOCK, self._number % (1 << 32))
         ).fetchone()
         if row is None:
             raise Unavailable(
-                "The lock on the receive location is gone.",
+                "The lock on the receive location is lost.",
                 why="The connection to the MessageBox has no session of its own.",
-                hint="Give the pipeline a URL that leads to PostgreSQL itself, or to a pool in session mode.",
+                hint="Give the pipeline the URL of PostgreSQL itself, or of a pool in session mode.",
             )
         return True
 
     def release(self) -> None:
-        """Lets another process have it."""
-        if self._held:
-            self._held = False
+        """Release the lock, so that another process can acquire it."""
+        if self._is_locked:
+            self._is_locked = False
             self._connection.execute("SELECT pg_advisory_unlock(%s, %s)", (LOCATION_LOCK, self._number))

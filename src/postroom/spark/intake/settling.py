@@ -1,4 +1,4 @@
-"""When a file is no longer being written: it looked the same for a while."""
+"""Detect when a file is no longer being written: its size, time and inode have stopped changing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from postroom.regular_files import inode_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """What one look at a file shows. ``links`` is the number of its names."""
+class FileStatus:
+    """The status of a file at one moment. ``links`` is the number of its names."""
 
     size: int
     modified_ns: int
@@ -24,7 +24,7 @@ class Look:
     is_regular: bool = True
 
     @classmethod
-    def of(cls, status: os.stat_result) -> Look:
+    def from_stat(cls, status: os.stat_result) -> FileStatus:
         return cls(
             size=status.st_size,
             modified_ns=status.st_mtime_ns,
@@ -34,54 +34,55 @@ class Look:
         )
 
 
-class Settling:
-    """Files under observation. A file has settled when two looks, ``settle`` apart or more, and all between them were
-    the same. One with several names has to look the same for ``several_names``, if that is longer."""
+class SettlingFiles:
+    """Files under observation. A file has settled if its status did not change for the time ``settle``. A file with
+    several names has to stay unchanged for the time ``several_names``, if that is longer."""
 
     def __init__(self, settle: timedelta, clock: Clock, *, several_names: timedelta = timedelta()) -> None:
         self._settle = settle
         self._several_names = several_names
         self._clock = clock
-        self._seen: dict[Path, tuple[Look, datetime]] = {}
+        self._observed: dict[Path, tuple[FileStatus, datetime]] = {}
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._observed)
 
     def __contains__(self, path: Path) -> bool:
-        return path in self._seen
+        return path in self._observed
 
     @property
     def paths(self) -> list[Path]:
-        return list(self._seen)
+        return list(self._observed)
 
-    def has_settled(self, path: Path, look: Look) -> bool:
-        """Takes note of a look, and says whether it was enough."""
+    def has_settled(self, path: Path, status: FileStatus) -> bool:
+        """Record the present status of a file. Return True if the file has settled."""
         now = self._clock()
-        before = self._seen.get(path)
+        before = self._observed.get(path)
         # A clock that was set back starts the wait again.
-        if before is None or before[0] != look or now < before[1]:
-            self._seen[path] = (look, now)
-            return before is None and not self._wait(look)
-        return now - before[1] >= self._wait(look)
+        if before is None or before[0] != status or now < before[1]:
+            self._observed[path] = (status, now)
+            return before is None and not self._wait(status)
+        return now - before[1] >= self._wait(status)
 
-    def watch(self, path: Path, look: Look) -> None:
-        """Begins to observe a file. However short the wait, it takes another look to end it."""
-        self._seen[path] = (look, self._clock())
+    def watch(self, path: Path, status: FileStatus) -> None:
+        """Start to observe a file. It settles at the next call of ``has_settled`` at the earliest, even without a
+        settle time."""
+        self._observed[path] = (status, self._clock())
 
     def drop(self, path: Path) -> None:
-        """The file is no longer of interest."""
-        self._seen.pop(path, None)
+        """Stop observing a file."""
+        self._observed.pop(path, None)
 
     def keep_only(self, paths: Collection[Path]) -> None:
-        """The others are not there any more."""
-        for path in self._seen.keys() - paths:
-            del self._seen[path]
+        """Stop observing all files except these."""
+        for path in self._observed.keys() - paths:
+            del self._observed[path]
 
     def next_in(self, longest: timedelta) -> timedelta:
-        """How long until another file may have settled, at most ``longest``."""
+        """Return the time until another file may have settled, at most ``longest``."""
         now = self._clock()
-        waits = (since + self._wait(look) - now for look, since in self._seen.values())
+        waits = (since + self._wait(status) - now for status, since in self._observed.values())
         return min([longest, *(wait for wait in waits if wait > timedelta())])
 
-    def _wait(self, look: Look) -> timedelta:
-        return max(self._settle, self._several_names) if look.links > 1 else self._settle
+    def _wait(self, status: FileStatus) -> timedelta:
+        return max(self._settle, self._several_names) if status.links > 1 else self._settle

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_LOOK_EVERY = timedelta(milliseconds=100)
-_SHORTEST_LOOK = 0.02
+_SCAN_INTERVAL = timedelta(milliseconds=100)
+_MIN_WAIT_SECONDS = 0.02
 #: Between two looks whether another process has released the location.
 _STANDBY_SECONDS = 1.0
 _QUERY_BACKOFF, _INTAKE_BACKOFF = Backoff(first=0.5, longest=30.0), Backoff(first=0.5, longest=5.0)
@@ -224,7 +224,7 @@ class RunningLocation:
             return _STANDBY_SECONDS
         self._active.set()
         self._report.tell(connection, self._progress())
-        return max(self._intake.next_look(_LOOK_EVERY).total_seconds(), _SHORTEST_LOOK)
+        return max(self._intake.next_scan_in(_SCAN_INTERVAL).total_seconds(), _MIN_WAIT_SECONDS)
 
     def _stop_intake(self) -> None:
         self._intake_loop.stop()

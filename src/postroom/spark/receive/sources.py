@@ -17,9 +17,9 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.inbox import HandedOver, Waiting
-from postroom.spark.intake import claim as claims
-from postroom.spark.intake.claim import Claim, ClaimState
-from postroom.spark.intake.finishing import finish, is_unchanged
+from postroom.spark.intake import file_claims
+from postroom.spark.intake.file_claims import FileClaim, FileClaimState
+from postroom.spark.intake.published_files import finish_files, is_unchanged
 from postroom.spark.login import Login
 from postroom.system_properties import FILE
 
@@ -38,11 +38,11 @@ class ClaimedFiles:
         assert isinstance(self.location.adapter, File)
         return self.location.adapter
 
-    def read(self, connection: Connection, rows: Sequence[Claim]) -> list[Claim]:
+    def read(self, connection: Connection, rows: Sequence[FileClaim]) -> list[FileClaim]:
         """Return the claims whose files have not changed. A file that was written to since has to settle again."""
-        ready: list[Claim] = []
+        ready: list[FileClaim] = []
         changed: list[uuid.UUID] = []
-        gone: list[Claim] = []
+        gone: list[FileClaim] = []
         for claim in rows:
             try:
                 if is_unchanged(claim):
@@ -57,58 +57,58 @@ class ClaimedFiles:
             self._forget(connection, gone)
         return ready
 
-    def _forget(self, connection: Connection, gone: Sequence[Claim]) -> None:
+    def _forget(self, connection: Connection, gone: Sequence[FileClaim]) -> None:
         progress = read_progress(connection, [claim.interchange_id for claim in gone])
-        claims.forget(connection, [one for one, how_far in progress.items() if how_far.done])
+        file_claims.delete_file_claims(connection, [one for one, how_far in progress.items() if how_far.done])
         for claim in gone:
             if not progress[claim.interchange_id].done:
-                problem = "was taken away by somebody else before it was published."
-                claims.hold(connection, claim, ClaimState.MISSING, problem)
+                problem = "was removed by another process before it was published."
+                file_claims.store_problem(connection, claim, FileClaimState.MISSING, problem)
                 _log.warning("%s: %s %s", self.location.name, claim.path, problem)
 
-    def interchange(self, item: Claim) -> Interchange:
+    def interchange(self, item: FileClaim) -> Interchange:
         return Interchange(
             interchange_id=item.interchange_id,
             body=FileSlice(path=item.path, length=item.size, inode=item.inode),
             context=Context().write(FILE.ReceivedFileName, str(self._file.folder(self.home) / item.name)),
         )
 
-    def describe(self, item: Claim) -> str:
+    def describe(self, item: FileClaim) -> str:
         return item.name
 
-    def is_unchanged(self, item: Claim) -> bool:
+    def is_unchanged(self, item: FileClaim) -> bool:
         try:
             return is_unchanged(item)
         except FileNotFoundError:
             return True  # it cannot be suspended either, and its claim is kept with the problem
 
-    def is_waiting(self, row: Claim) -> bool:
+    def is_waiting(self, row: FileClaim) -> bool:
         return row.path.exists()
 
-    def finish(self, connection: Connection, items: Sequence[Claim]) -> None:
-        for problem in finish(connection, items, self._file.archive_folder(self.home)):
+    def finish(self, connection: Connection, items: Sequence[FileClaim]) -> None:
+        for problem in finish_files(connection, items, self._file.archive_folder(self.home)):
             _log.warning("%s", problem)
 
     def give_back(self, connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> None:
         """Have files settle again, and so come again later. In an ordered location all claimed files have to, so that
         they come after these."""
         if self.location.adapter.is_ordered:
-            claims.settle_all_again(connection, self.location.location_id)
+            file_claims.reset_all_claims(connection, self.location.location_id)
         else:
-            claims.settle_again(connection, interchange_ids)
+            file_claims.reset_claims(connection, interchange_ids)
 
-    def quarantine(self, connection: Connection, item: Claim, error: Exception) -> None:
+    def quarantine(self, connection: Connection, item: FileClaim, error: Exception) -> None:
         if self.location.adapter.is_ordered:
             raise error  # nothing may overtake it: the stream is started again, with it
-        problem = claims.not_received(item, f"{type(error).__name__}: {error}")
-        claims.hold(connection, item, ClaimState.FAILED, problem)
+        problem = file_claims.format_problem(item, f"{type(error).__name__}: {error}")
+        file_claims.store_problem(connection, item, FileClaimState.FAILED, problem)
         _log.error("%s: %s %s", self.location.name, item.name, problem)
 
     def record_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> int:
-        return claims.record_attempt(connection, interchange_id)
+        return file_claims.record_attempt(connection, interchange_id)
 
     def undo_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> None:
-        claims.undo_attempt(connection, interchange_id)
+        file_claims.undo_attempt(connection, interchange_id)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark.intake import claim as claims
+from postroom.spark.intake import file_claims
 from postroom.spark.login import Login
 from postroom.spark.poison_messages import GRACE
 from postroom.spark.receive.sources import ClaimedFiles, Inbox
@@ -57,7 +57,7 @@ def start_stream(
     checkpoint = (checkpoints / str(uuid.uuid4())).absolute()
     of_files = location.adapter.watched_folder is not None
     settings = StreamSettings(
-        rows=claims if of_files else inbox,
+        rows=file_claims if of_files else inbox,
         login=login,
         location_id=location.location_id,
         partitions=1 if location.adapter.is_ordered else session.sparkContext.defaultParallelism,

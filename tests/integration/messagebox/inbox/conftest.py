@@ -3,7 +3,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.inbox import Waiting
 from postroom.spark.executor import drop_executor
-from postroom.spark.intake.inbox_numbering import InboxNumbering
+from postroom.spark.intake.intake import InboxNumbering
 from postroom.spark.login import Login
 from postroom.spark.receive.sources import Inbox
 from postroom.spark.receive.task import ReceiveTask
@@ -44,7 +43,7 @@ def connect_as_host(login: Login) -> Iterator[Connect]:
 
 @pytest.fixture
 def numbering(connect_as_host: Connect, location: ReceiveLocation) -> InboxNumbering:
-    return InboxNumbering(connect_as_host(), location, Path())
+    return InboxNumbering(connect_as_host(), location)
 
 
 @pytest.fixture

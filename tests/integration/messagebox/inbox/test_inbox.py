@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.streams.throttling import Pace, store_thresholds
 from postroom.spark import executor
-from postroom.spark.intake.inbox_numbering import InboxNumbering
+from postroom.spark.intake.intake import InboxNumbering
 from postroom.spark.intake.intake_once import receive_all
 from postroom.spark.login import Login
 from postroom.spark.poison_messages import MAX_ATTEMPTS
@@ -41,7 +40,7 @@ def test_a_backlog_is_numbered_in_several_rounds(
 ) -> None:
     for _ in range(5):
         hand_over()
-    numbering = InboxNumbering(connect_as_host(), location, Path(), most=2)
+    numbering = InboxNumbering(connect_as_host(), location, batch_size=2)
     rounds: list[int] = []
 
     def publish() -> None:
@@ -134,7 +133,7 @@ def test_bodies_of_any_size_are_unchanged(box: Box, login: Login, connect_as_hos
     inbox.hand_over(connect_as_host(), location.location_id, one, Context(), pieces)
     assert box.one("SELECT size FROM inbox") == size
     assert box.count("inbox_fragments") == (0 if size <= FRAGMENT_SIZE else -(-size // FRAGMENT_SIZE))
-    InboxNumbering(connect_as_host(), location, Path()).scan()
+    InboxNumbering(connect_as_host(), location).scan()
     [received] = ReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows_of(one))
     assert received.published == 1
     stored = box.one("SELECT body FROM parts")
@@ -197,7 +196,7 @@ def test_an_interchange_that_cannot_be_received_is_quarantined_and_does_not_hold
     box.connection.execute("UPDATE inbox SET context = '{}'")
     numbering.release()
     with connect(box.url) as connection:
-        InboxNumbering(connection, location, Path()).scan()
+        InboxNumbering(connection, location).scan()
     task.receive(waiting(box, location))
     assert box.queued() == {"Everything": 3}
     assert box.count("inbox") == 0
@@ -256,7 +255,7 @@ def test_a_connection_that_breaks_while_a_component_reads_does_not_suspend_the_m
 def test_only_one_process_numbers_the_inbox_of_a_location(
     location: ReceiveLocation, numbering: InboxNumbering, connect_as_host: Connect
 ) -> None:
-    other = InboxNumbering(connect_as_host(), location, Path())
+    other = InboxNumbering(connect_as_host(), location)
     assert numbering.scan().active
     assert not other.scan().active
     numbering.release()

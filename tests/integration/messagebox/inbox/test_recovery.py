@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from postroom.message import Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark.intake.inbox_numbering import InboxNumbering
+from postroom.spark.intake.intake import InboxNumbering
 from postroom.spark.receive.task import ReceiveTask
 from tests.integration.messagebox.inbox.conftest import Connect, waiting
-from tests.integration.messagebox.inbox.dies import CONTENTS, POINTS, main
+from tests.integration.messagebox.inbox.killed_receiver import CONTENTS, POINTS, main
 from tests.support.box import Box
-from tests.support.dying import run_and_die
+from tests.support.killed_process import run_until_killed
 from tests.support.waiting import wait_until
 
 
@@ -22,13 +20,13 @@ from tests.support.waiting import wait_until
 def test_after_a_restart_everything_is_published_once(
     box: Box, location: ReceiveLocation, connect_as_host: Connect, task: ReceiveTask, point: str
 ) -> None:
-    run_and_die(main, box.url, box.host().role_name, location.name, point)
+    run_until_killed(main, box.url, box.host().role_name, location.name, point)
     connection = connect_as_host()
     # A sender without an answer repeats the request with the same idempotency key.
     for interchange_id, content in CONTENTS.items():
         if not inbox.is_known(connection, interchange_id):
             inbox.hand_over(connection, location.location_id, interchange_id, Context(), [content])
-    numbering = InboxNumbering(connect_as_host(), location, Path())
+    numbering = InboxNumbering(connect_as_host(), location)
     wait_until(lambda: numbering.scan().active, what="the end of the killed process's session")
     for _ in range(2):
         task.receive(waiting(box, location))

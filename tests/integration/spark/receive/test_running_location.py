@@ -26,8 +26,8 @@ from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.progress import BulkProgress
 from postroom.spark.bulk.running_bulk import RunningBulk
 from postroom.spark.executor import drop_executor, executor_for
-from postroom.spark.intake import claim as claims
-from postroom.spark.intake.claim import Claim, ClaimState
+from postroom.spark.intake import file_claims
+from postroom.spark.intake.file_claims import FileClaim, FileClaimState
 from postroom.spark.login import Login
 from postroom.spark.once_report import OnceReport
 from postroom.spark.pipeline_once import PipelineOnce
@@ -53,7 +53,7 @@ def login(box: Box) -> Login:
 
 
 class WithoutItsSource(RunningLocation):
-    """Its stream cannot be started."""
+    """A location whose stream cannot be started."""
 
     starts = 0
 
@@ -79,7 +79,7 @@ def test_a_stream_that_cannot_be_started_is_reported_and_retried(box: Box, login
 
         wait_until(lambda: tries() >= 2, what="a second try")
         reason = "the stream cannot be started: Failed to find the data source: kafka."
-        wait_until(lambda: state_of(box, location) == ("failing", reason), what="a report")
+        wait_until(lambda: state_of(box, location) == ("failing", reason), what="the report")
         assert not running.is_starting
         assert running.starts < 4, "it is retried with backoff"
     finally:
@@ -97,7 +97,7 @@ def test_a_folder_that_cannot_be_created_is_reported(box: Box, login: Login, tmp
             state, reason = state_of(box, location) or ("", "")
             return state == "failing" and "the intake failed" in (reason or "") and "Not a directory" in (reason or "")
 
-        wait_until(is_reported, what="a report")
+        wait_until(is_reported, what="the report")
     finally:
         running.stop()
 
@@ -113,8 +113,8 @@ def test_an_unexpected_error_of_the_intake_is_reported_and_retried(
     with monkeypatch.context() as patched:
         patched.setattr("postroom.spark.receive.running_location.make_intake", stumble)
         running.start()
-        told = ("failing", "the intake failed: by nought")
-        wait_until(lambda: state_of(box, location) == told, what="a report")
+        reported = ("failing", "the intake failed: by nought")
+        wait_until(lambda: state_of(box, location) == reported, what="the report")
     try:
         wait_until(lambda: state_of(box, location) == ("starting", None), what="a location without failure")
     finally:
@@ -128,7 +128,7 @@ def test_an_adapter_that_cannot_be_loaded_is_reported(box: Box, login: Login, tm
     process._apply_configuration()
     try:
         process._check_locations()
-        wait_until(lambda: (state_of(box, location) or ("",))[0] == "failing", what="a report")
+        wait_until(lambda: (state_of(box, location) or ("",))[0] == "failing", what="the report")
     finally:
         process._stop_all()
 
@@ -169,7 +169,7 @@ def test_a_batch_that_has_published_everything_is_counted_even_if_it_ends_late(
     monkeypatch.setattr(running_location, "_BATCH_SECONDS", 0.0)
     location = add_file_location(box, tmp_path / "in")
     running = RunningLocation(NO_SESSION, location, login=login, home=tmp_path)
-    if claimed:  # it is not at its end, and not waited for
+    if claimed:  # the batch has not ended, and is not waited for
         box.connection.execute(
             "INSERT INTO file_claims (interchange_id, location_id, name, path, state, number)"
             " VALUES (gen_random_uuid(), %s, 'a', 'a', 2, 1)",
@@ -271,16 +271,20 @@ def test_once_reports_quarantined_files(
     box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     location = add_file_location(box, tmp_path / "in")
-    claim = Claim(interchange_id=uuid.uuid4(), name="a.json", path=tmp_path / "x~a.json", size=1, modified_ns=1)
-    claims.begin(box.connection, location.location_id, [(claim.interchange_id, claim.name, claim.path)])
+    claim = FileClaim(interchange_id=uuid.uuid4(), name="a.json", path=tmp_path / "x~a.json", size=1, modified_ns=1)
+    file_claims.insert_file_claims(
+        box.connection, location.location_id, [(claim.interchange_id, claim.name, claim.path)]
+    )
     process = PipelineOnce(NO_SESSION, box.host(), login=login, home=tmp_path)
     monkeypatch.setattr(process, "_run_once", lambda *_: None)
     assert process.run(threading.Event()).total() == 0
-    claims.hold(box.connection, claim, ClaimState.FAILED, claims.not_received(claim, "It is broken."))
-    with pytest.raises(StateError) as told:
+    file_claims.store_problem(
+        box.connection, claim, FileClaimState.FAILED, file_claims.format_problem(claim, "It is broken.")
+    )
+    with pytest.raises(StateError) as reported:
         process.run(threading.Event())
-    assert told.value.what == "drop: 1 quarantined: a.json."
-    assert told.value.why.startswith("a.json could not be received: It is broken. It is kept as ")
+    assert reported.value.what == "drop: 1 quarantined: a.json."
+    assert reported.value.why.startswith("a.json could not be received: It is broken. It is kept as ")
 
 
 def test_a_run_that_is_stopped_early_raises(box: Box, login: Login, tmp_path: Path) -> None:
@@ -319,15 +323,15 @@ def test_once_reports_its_progress(box: Box, login: Login, tmp_path: Path, monke
     ends = OnceReport.end_round
 
     def end_round(report: OnceReport, counts: Mapping[str, int]) -> None:
-        report._report = LocationReport()  # which would wait for a second
+        report._report = LocationReport()  # a new one reports at once
         ends(report, counts)
         shown.extend(list_locations(box.connection))
 
     monkeypatch.setattr(pipeline_once, "receive_once", receive)
     monkeypatch.setattr(OnceReport, "end_round", end_round)
     PipelineOnce(NO_SESSION, box.host(), login=login, home=tmp_path).run(threading.Event())
-    told = [(one.state, one.published, one.rate, one.remaining) for one in shown]
-    assert told == [("receiving", 0, 0, None), ("receiving", 100, 5, 7)]
+    reported = [(one.state, one.published, one.rate, one.remaining) for one in shown]
+    assert reported == [("receiving", 0, 0, None), ("receiving", 100, 5, 7)]
     assert box.count("management.running_locations") == 0
 
 
@@ -335,7 +339,7 @@ def test_a_worker_that_reconnects_releases_its_old_routing_table(box: Box, login
     before = executor_for(login)
     routing = RoutingTable()
     routing.itself = routing  # type: ignore[attr-defined]
-    gc.freeze()  # as it is with all that the first connection has brought
+    gc.freeze()  # as the executor freezes everything that the first connection has created
     left = weakref.ref(routing)
     del routing
     before.connection.close()

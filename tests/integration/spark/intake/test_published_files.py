@@ -1,4 +1,4 @@
-"""A source file is gone, or archived, only after its messages are committed; and only if it is what was published."""
+"""A source file is removed or archived only after its messages are committed, and only if it has not changed."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, connect
 from postroom.spark.executor import drop_executor
-from postroom.spark.intake import claim as claims
-from postroom.spark.intake.claim import Claim, ClaimState
-from postroom.spark.intake.claims import Claimer
-from postroom.spark.intake.finishing import finish
+from postroom.spark.intake import file_claims
+from postroom.spark.intake.file_claimer import FileClaimer
+from postroom.spark.intake.file_claims import FileClaim, FileClaimState
+from postroom.spark.intake.published_files import finish_files
 from postroom.spark.login import Login
 from postroom.spark.receive.sources import ClaimedFiles
 from postroom.spark.receive.task import ReceiveTask
-from tests.integration.claims.conftest import MakeClaimer, MovedClock
+from tests.integration.spark.intake.conftest import MakeClaimer, MovedClock
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 from tests.support.file_systems import folder_on_another_file_system, refuse_links_into
 from tests.support.waiting import wait_until
 
-Claimed = Callable[[], list[Claim]]
+Claimed = Callable[[], list[FileClaim]]
 ORDER = b'{"region": "EU"}'
 
 
-def claim_all(claimer: Claimer, clock: MovedClock) -> None:
+def claim_all(claimer: FileClaimer, clock: MovedClock) -> None:
     claimer.scan()
     clock.move(3)
     claimer.scan()
@@ -46,8 +46,8 @@ def states(box: Box) -> list[int]:
     return [state for (state,) in box.connection.execute("SELECT state FROM file_claims ORDER BY name")]
 
 
-def test_a_published_file_is_removed_and_forgotten(
-    claimer: Claimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
+def test_a_published_file_and_its_claim_are_removed(
+    claimer: FileClaimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
 ) -> None:
     (folder / "a.json").write_bytes(ORDER)
     claim_all(claimer, clock)
@@ -61,7 +61,7 @@ def test_a_published_file_is_removed_and_forgotten(
 
 
 def test_a_file_that_cannot_be_read_as_a_message_is_suspended_and_removed(
-    claimer: Claimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
+    claimer: FileClaimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
 ) -> None:
     (folder / "a.json").write_bytes(b"{broken")
     claim_all(claimer, clock)
@@ -73,7 +73,7 @@ def test_a_file_that_cannot_be_read_as_a_message_is_suspended_and_removed(
 
 
 def test_a_file_that_grew_before_it_was_read_settles_again(
-    claimer: Claimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
+    claimer: FileClaimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
 ) -> None:
     sender = (folder / "a.json").open("wb")
     sender.write(b'{"region": ')
@@ -92,7 +92,7 @@ def test_a_file_that_grew_before_it_was_read_settles_again(
 
 
 def test_a_file_that_grew_after_it_was_published_is_kept_and_reported(
-    claimer: Claimer,
+    claimer: FileClaimer,
     task: ReceiveTask,
     clock: MovedClock,
     folder: Path,
@@ -121,14 +121,14 @@ def test_a_file_that_grew_after_it_was_published_is_kept_and_reported(
     clock.move(3)
     assert str(kept) in claimer.scan().problems[0]
     assert kept.exists()
-    kept.unlink()  # somebody has seen to it
+    kept.unlink()  # an operator has removed it
     clock.move(3)
     assert claimer.scan().problems == ()
     assert box.count("file_claims") == 0
 
 
-def test_a_file_that_somebody_took_away_is_reported_until_the_next_start(
-    claimer: Claimer,
+def test_a_missing_file_is_reported_until_the_next_start(
+    claimer: FileClaimer,
     make_claimer: MakeClaimer,
     task: ReceiveTask,
     clock: MovedClock,
@@ -143,14 +143,14 @@ def test_a_file_that_somebody_took_away_is_reported_until_the_next_start(
     assert task.receive([claim]) == []
     assert states(box) == [4]
     clock.move(3)
-    assert "is gone" in claimer.scan().problems[0]
+    assert "is missing" in claimer.scan().problems[0]
     claimer.release()
     assert make_claimer().scan().active
     assert box.count("file_claims") == 0
 
 
-def test_a_file_that_was_taken_away_and_is_back_goes_on(
-    claimer: Claimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
+def test_a_missing_file_that_is_restored_is_received(
+    claimer: FileClaimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
 ) -> None:
     (folder / "a.json").write_bytes(ORDER)
     claim_all(claimer, clock)
@@ -166,7 +166,7 @@ def test_a_file_that_was_taken_away_and_is_back_goes_on(
 
 
 def fail_on_poison(patched: pytest.MonkeyPatch, how: str) -> None:
-    """The agent stumbles over one of the files."""
+    """Make the receiver fail for one of the files."""
     real = getattr(Receiver, how)
 
     def stumble(self: Receiver, location: ReceiveLocation, given: Any, *more: Any, **settings: Any) -> object:
@@ -177,8 +177,8 @@ def fail_on_poison(patched: pytest.MonkeyPatch, how: str) -> None:
     patched.setattr(Receiver, how, stumble)
 
 
-def test_one_file_that_cannot_be_received_is_suspended_and_does_not_hold_up_the_others(
-    claimer: Claimer,
+def test_a_file_that_cannot_be_received_is_suspended_and_the_others_are_published(
+    claimer: FileClaimer,
     task: ReceiveTask,
     clock: MovedClock,
     folder: Path,
@@ -201,8 +201,8 @@ def test_one_file_that_cannot_be_received_is_suspended_and_does_not_hold_up_the_
     assert box.connection.execute("SELECT body FROM parts").fetchall() == [(ORDER,)] * 3
 
 
-def test_one_file_that_cannot_even_be_suspended_is_kept_where_it_is(
-    claimer: Claimer,
+def test_a_file_that_cannot_be_suspended_is_quarantined(
+    claimer: FileClaimer,
     make_claimer: MakeClaimer,
     task: ReceiveTask,
     clock: MovedClock,
@@ -245,8 +245,8 @@ def location(box: Box, folder: Path, archive: Path, request: pytest.FixtureReque
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["with links", "on another file system"])
-def test_an_archived_file_never_takes_the_place_of_another(
-    claimer: Claimer,
+def test_an_archived_file_never_replaces_another(
+    claimer: FileClaimer,
     task: ReceiveTask,
     clock: MovedClock,
     folder: Path,
@@ -279,18 +279,18 @@ def other_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
 
 
 @pytest.fixture
-def finish_at_once(box: Box, other_archive: Path) -> Iterator[Callable[[Claim, Claim], None]]:
-    """Finishes two claims at the same time, each in a thread and over a session of its own."""
+def finish_at_once(box: Box, other_archive: Path) -> Iterator[Callable[[FileClaim, FileClaim], None]]:
+    """Finish two claims at the same time, each in its own thread and session."""
     start = Barrier(2)
 
-    def finish_one(connection: Connection, claim: Claim) -> list[str]:
+    def finish_one(connection: Connection, claim: FileClaim) -> list[str]:
         start.wait()
-        return finish(connection, [claim], other_archive)
+        return finish_files(connection, [claim], other_archive)
 
     with ThreadPoolExecutor(2) as threads, ExitStack() as stack:
         connections = [stack.enter_context(connect(box.url, user=box.host().role_name)) for _ in range(2)]
 
-        def finish_both(*both: Claim) -> None:
+        def finish_both(*both: FileClaim) -> None:
             assert list(threads.map(finish_one, connections, both)) == [[], []]
             assert not any(claim.path.exists() for claim in both)
 
@@ -298,7 +298,7 @@ def finish_at_once(box: Box, other_archive: Path) -> Iterator[Callable[[Claim, C
 
 
 def test_two_archived_files_of_one_name_are_both_kept_on_another_file_system(
-    tmp_path: Path, other_archive: Path, finish_at_once: Callable[[Claim, Claim], None]
+    tmp_path: Path, other_archive: Path, finish_at_once: Callable[[FileClaim, FileClaim], None]
 ) -> None:
     for race in range(RACES):
         files = [published_file(tmp_path, name=f"{race}.json", body=b"%d" % number) for number in range(2)]
@@ -309,7 +309,7 @@ def test_two_archived_files_of_one_name_are_both_kept_on_another_file_system(
 
 
 def test_two_attempts_at_one_file_archive_it_once_on_another_file_system(
-    tmp_path: Path, other_archive: Path, finish_at_once: Callable[[Claim, Claim], None]
+    tmp_path: Path, other_archive: Path, finish_at_once: Callable[[FileClaim, FileClaim], None]
 ) -> None:
     for race in range(RACES):
         claim = published_file(tmp_path, name="daily.json", body=b"%d" % race)
@@ -319,7 +319,7 @@ def test_two_attempts_at_one_file_archive_it_once_on_another_file_system(
         archived.unlink()
 
 
-def test_an_archive_without_hard_links_has_the_interchange_id_in_the_names(
+def test_without_hard_links_archived_names_contain_the_interchange_id(
     box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -329,25 +329,25 @@ def test_an_archive_without_hard_links_has_the_interchange_id_in_the_names(
     archive = tmp_path / "archive"
     claims_of_one_name = [published_file(tmp_path, name="daily.json", body=b"%d" % number) for number in range(2)]
     for claim in [*claims_of_one_name, *claims_of_one_name]:
-        assert finish(box.connection, [claim], archive) == []
+        assert finish_files(box.connection, [claim], archive) == []
     assert {path.name: path.read_bytes() for path in archive.iterdir()} == {
         f"daily.{claim.interchange_id}.json": b"%d" % number for number, claim in enumerate(claims_of_one_name)
     }
 
 
-def published_file(tmp_path: Path, *, name: str, body: bytes) -> Claim:
-    """A claimed file whose messages are committed."""
+def published_file(tmp_path: Path, *, name: str, body: bytes) -> FileClaim:
+    """Return the claim of a file whose messages are committed."""
     interchange_id = uuid.uuid4()
     path = tmp_path / f"{interchange_id}~{name}"
     path.write_bytes(body)
     status = path.lstat()
-    return Claim(
+    return FileClaim(
         interchange_id=interchange_id, name=name, path=path, size=status.st_size, modified_ns=status.st_mtime_ns
     )
 
 
 def test_a_file_that_cannot_be_archived_stays_and_is_tried_again(
-    claimer: Claimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, archive: Path, claimed: Claimed
+    claimer: FileClaimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, archive: Path, claimed: Claimed
 ) -> None:
     archive.parent.mkdir()
     archive.write_text("a file where the folder should be")
@@ -359,7 +359,7 @@ def test_a_file_that_cannot_be_archived_stays_and_is_tried_again(
     assert states(box) == [3]
     assert claim.path.exists()
     clock.move(3)
-    assert "cannot be taken away" in claimer.scan().problems[0]
+    assert "cannot be removed" in claimer.scan().problems[0]
     archive.unlink()
     clock.move(3)
     claimer.scan()
@@ -367,7 +367,7 @@ def test_a_file_that_cannot_be_archived_stays_and_is_tried_again(
     assert box.count("file_claims") == 0
 
 
-def test_an_empty_task_warms_the_worker_up(task: ReceiveTask, box: Box) -> None:
+def test_an_empty_task_connects_the_worker(task: ReceiveTask, box: Box) -> None:
     sessions = """SELECT count(*) FROM pg_stat_activity
                    WHERE application_name = 'postroom receive' AND datname = current_database()"""
     assert [tally.num_rows for _ in range(2) for tally in task([])] == [0, 0]
@@ -376,7 +376,7 @@ def test_an_empty_task_warms_the_worker_up(task: ReceiveTask, box: Box) -> None:
     wait_until(lambda: box.one(sessions) == 0, what="no session left over")
 
 
-def test_a_file_without_documents_is_finished_with_and_named_in_the_log(
+def test_a_file_without_documents_is_removed_and_logged(
     make_claimer: MakeClaimer,
     clock: MovedClock,
     folder: Path,
@@ -390,7 +390,7 @@ def test_a_file_without_documents_is_finished_with_and_named_in_the_log(
     login = Login(url=box.url, user=box.host().role_name)
     task = ReceiveTask(source=ClaimedFiles(location=location, home=tmp_path), login=login)
     try:
-        [received] = task.receive(claims.between(box.connection, location.location_id, 0, 1 << 60))
+        [received] = task.receive(file_claims.between(box.connection, location.location_id, 0, 1 << 60))
     finally:
         drop_executor(login)
     assert received.empty
@@ -399,15 +399,15 @@ def test_a_file_without_documents_is_finished_with_and_named_in_the_log(
     assert box.count("file_claims") == 0
 
 
-def test_an_attempt_that_was_given_up_does_not_bring_back_what_another_has_published(
-    claimer: Claimer, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
+def test_an_abandoned_attempt_does_not_reset_a_published_claim(
+    claimer: FileClaimer, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
 ) -> None:
     (folder / "a.json").write_bytes(ORDER)
     claim_all(claimer, clock)
     [claim] = claimed()
-    claims.hold(box.connection, claim, ClaimState.PUBLISHED, "It is kept aside.")
-    claims.hold(box.connection, claim, ClaimState.FAILED, "It could not be received.")
-    claims.hold(box.connection, claim, ClaimState.MISSING, "It is gone.")
-    claims.settle_again(box.connection, [claim.interchange_id])
-    assert states(box) == [ClaimState.PUBLISHED]
+    file_claims.store_problem(box.connection, claim, FileClaimState.PUBLISHED, "It is kept aside.")
+    file_claims.store_problem(box.connection, claim, FileClaimState.FAILED, "It could not be received.")
+    file_claims.store_problem(box.connection, claim, FileClaimState.MISSING, "It is gone.")
+    file_claims.reset_claims(box.connection, [claim.interchange_id])
+    assert states(box) == [FileClaimState.PUBLISHED]
     assert box.one("SELECT problem FROM file_claims") == "It is kept aside."

@@ -1,4 +1,4 @@
-"""A sender who may write to the watched folder cannot make Postroom read another file of its account."""
+"""A sender with write access to the watched folder cannot make Postroom read another file of its account."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import pytest
 
 from postroom.errors import Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark.intake import claim as claims
-from postroom.spark.intake.claim import Claim, ClaimState
-from postroom.spark.intake.claims import Claimer
+from postroom.spark.intake import file_claims
+from postroom.spark.intake.file_claimer import FileClaimer
+from postroom.spark.intake.file_claims import FileClaim, FileClaimState
 from postroom.spark.receive.task import ReceiveTask
-from tests.integration.claims.conftest import MakeClaimer, MovedClock
+from tests.integration.spark.intake.conftest import MakeClaimer, MovedClock
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 from tests.support.file_systems import another_file_system
 
-Claimed = Callable[[], list[Claim]]
+Claimed = Callable[[], list[FileClaim]]
 ORDER = b'{"region": "EU"}'
 SECRET = b'{"region": "the key"}'
 
@@ -60,8 +60,8 @@ def plant_hard_link(path: Path, secret: Path) -> None:
 PLANT = [plant_symlink, plant_dangling_symlink, plant_pipe, plant_folder, plant_hard_link]
 
 
-def run(claimer: Claimer, task: ReceiveTask, clock: MovedClock, claimed: Claimed, times: int = 6) -> None:
-    """What a pipeline does for a while."""
+def run(claimer: FileClaimer, task: ReceiveTask, clock: MovedClock, claimed: Claimed, times: int = 6) -> None:
+    """Scan and receive several times."""
     for _ in range(times):
         claimer.scan()
         clock.move(3)
@@ -73,14 +73,14 @@ def bodies(box: Box) -> list[bytes]:
 
 
 def problems(box: Box) -> dict[str, str]:
-    """The quarantined files, and why."""
-    failed = box.connection.execute("SELECT name, problem FROM file_claims WHERE state = %s", (ClaimState.FAILED,))
+    """Return the problems of the quarantined files by name."""
+    failed = box.connection.execute("SELECT name, problem FROM file_claims WHERE state = %s", (FileClaimState.FAILED,))
     return dict(failed.fetchall())
 
 
 @pytest.mark.parametrize("plant", PLANT)
-def test_what_is_put_into_the_place_of_a_settled_file_is_quarantined(
-    claimer: Claimer,
+def test_anything_that_replaces_a_settled_file_is_quarantined(
+    claimer: FileClaimer,
     make_claimer: MakeClaimer,
     task: ReceiveTask,
     clock: MovedClock,
@@ -95,15 +95,15 @@ def test_what_is_put_into_the_place_of_a_settled_file_is_quarantined(
         (folder / name).write_bytes(ORDER)
     claimer.scan()
     clock.move(3)
-    begin = claims.begin
+    insert = file_claims.insert_file_claims
 
-    def begin_and_replace(*given: Any) -> None:  # between the look and the rename
-        begin(*given)
+    def insert_and_replace(*given: Any) -> None:  # between the check and the rename
+        insert(*given)
         (folder / "a.json").unlink()
         plant(folder / "a.json", secret)
 
     with monkeypatch.context() as patched:
-        patched.setattr(claims, "begin", begin_and_replace)
+        patched.setattr(file_claims, "insert_file_claims", insert_and_replace)
         claimer.scan()
     run(claimer, task, clock, claimed)
     assert bodies(box) == [ORDER]
@@ -119,8 +119,8 @@ def test_what_is_put_into_the_place_of_a_settled_file_is_quarantined(
 
 
 @pytest.mark.parametrize("plant", [plant_symlink, plant_pipe, plant_folder])
-def test_what_is_not_a_regular_file_stays_in_the_watched_folder(
-    claimer: Claimer,
+def test_anything_except_a_regular_file_stays_in_the_watched_folder(
+    claimer: FileClaimer,
     task: ReceiveTask,
     clock: MovedClock,
     folder: Path,
@@ -136,8 +136,8 @@ def test_what_is_not_a_regular_file_stays_in_the_watched_folder(
 
 
 @pytest.mark.parametrize("plant", [plant_symlink, plant_dangling_symlink, plant_pipe, plant_folder])
-def test_what_is_planted_in_a_private_folder_is_not_read(
-    claimer: Claimer,
+def test_a_planted_private_folder_is_not_read(
+    claimer: FileClaimer,
     task: ReceiveTask,
     clock: MovedClock,
     folder: Path,
@@ -159,8 +159,8 @@ def test_what_is_planted_in_a_private_folder_is_not_read(
     assert str(planted) in problem
 
 
-def test_a_symlink_in_the_place_of_a_claimed_file_is_not_read(
-    claimer: Claimer,
+def test_a_symlink_that_replaces_a_claimed_file_is_not_read(
+    claimer: FileClaimer,
     task: ReceiveTask,
     clock: MovedClock,
     folder: Path,
@@ -181,8 +181,8 @@ def test_a_symlink_in_the_place_of_a_claimed_file_is_not_read(
     assert "not a regular file" in problems(box)["a.json"]
 
 
-def test_a_file_in_the_place_of_a_claimed_file_of_the_same_size_and_time_is_noticed(
-    claimer: Claimer, task: ReceiveTask, clock: MovedClock, folder: Path, claimed: Claimed
+def test_a_file_that_replaces_a_claimed_file_with_the_same_size_and_time_is_detected(
+    claimer: FileClaimer, task: ReceiveTask, clock: MovedClock, folder: Path, claimed: Claimed
 ) -> None:
     (folder / "a.json").write_bytes(ORDER)
     claimer.scan()
@@ -197,8 +197,8 @@ def test_a_file_in_the_place_of_a_claimed_file_of_the_same_size_and_time_is_noti
     assert claimed() == []  # it settles again
 
 
-def test_a_hard_link_is_quarantined_after_a_while(
-    claimer: Claimer,
+def test_a_hard_link_is_quarantined_after_its_settle_time(
+    claimer: FileClaimer,
     task: ReceiveTask,
     clock: MovedClock,
     folder: Path,
@@ -214,8 +214,8 @@ def test_a_hard_link_is_quarantined_after_a_while(
     assert "2 names" in problems(box)["a.json"]
 
 
-def test_a_file_whose_sender_removes_the_temporary_name_is_taken(
-    claimer: Claimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
+def test_a_file_is_claimed_after_its_sender_removes_the_temporary_name(
+    claimer: FileClaimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
 ) -> None:
     (folder / ".temporary").write_bytes(ORDER)
     os.link(folder / ".temporary", folder / "a.json")
@@ -225,8 +225,8 @@ def test_a_file_whose_sender_removes_the_temporary_name_is_taken(
     assert bodies(box) == [ORDER]
 
 
-def test_a_file_that_settles_again_may_have_the_name_that_the_archive_gave_it(
-    claimer: Claimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
+def test_a_reset_file_may_have_a_second_name_in_the_archive(
+    claimer: FileClaimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
 ) -> None:
     (folder / "a.json").write_bytes(ORDER)
     claimer.scan()
@@ -234,7 +234,7 @@ def test_a_file_that_settles_again_may_have_the_name_that_the_archive_gave_it(
     claimer.scan()
     [claim] = claimed()
     os.link(claim.path, folder / ".archived")
-    claims.settle_again(box.connection, [claim.interchange_id])
+    file_claims.reset_claims(box.connection, [claim.interchange_id])
     run(claimer, task, clock, claimed)
     assert bodies(box) == [ORDER]
 
@@ -243,36 +243,36 @@ def location_in(box: Box, folder: Path, **settings: Any) -> ReceiveLocation:
     return add_file_location(box, folder, name="open", pattern="*.json", settle=0, **settings)
 
 
-def test_a_folder_that_others_can_write_to_is_refused_unless_it_is_sticky(
+def test_a_folder_that_others_can_write_to_is_rejected_unless_it_is_sticky(
     make_claimer: MakeClaimer, box: Box, folder: Path
 ) -> None:
     claimer = make_claimer(location_in(box, folder))
     (folder / "a.json").write_bytes(ORDER)
     folder.chmod(0o777)
-    with pytest.raises(Unavailable) as refused:
+    with pytest.raises(Unavailable) as raised:
         claimer.scan()
-    assert str(folder) in refused.value.what
+    assert str(folder) in raised.value.what
     for advice in ("chmod +t", "private_folder=", "trusted_senders=True"):
-        assert advice in str(refused.value)
+        assert advice in str(raised.value)
     assert (folder / "a.json").exists()
     folder.chmod(0o1777)
     assert claimer.scan().claimed == 1
 
 
-def test_a_private_folder_that_others_can_write_to_is_refused(
+def test_a_private_folder_that_others_can_write_to_is_rejected(
     make_claimer: MakeClaimer, box: Box, folder: Path
 ) -> None:
     claimer = make_claimer(location_in(box, folder))
     claimer.scan()
-    for one in (claimer.private_folder, claimer.private_folder.parent):
-        one.chmod(0o777)
+    for path in (claimer.private_folder, claimer.private_folder.parent):
+        path.chmod(0o777)
         with pytest.raises(Unavailable, match="trusted_senders"):
             claimer.scan()
-        one.chmod(0o700)
+        path.chmod(0o700)
     assert claimer.scan().active
 
 
-def test_a_private_folder_that_is_a_symlink_is_refused(
+def test_a_private_folder_that_is_a_symlink_is_rejected(
     make_claimer: MakeClaimer, box: Box, folder: Path, tmp_path: Path
 ) -> None:
     claimer = make_claimer(location_in(box, folder))
@@ -291,24 +291,24 @@ def test_trusted_senders_may_write_to_the_folder_and_use_hard_links(
     os.link(secret, folder / "a.json")
     (folder / "b.json").symlink_to(secret)
     assert make_claimer(location).scan().claimed == 1
-    [claim] = claims.between(box.connection, location.location_id, 0, 1 << 60)
+    [claim] = file_claims.between(box.connection, location.location_id, 0, 1 << 60)
     assert (claim.name, claim.inode) == ("a.json", None)
 
 
-def test_the_private_folder_can_be_outside_of_a_folder_that_everybody_can_write_to(
+def test_the_private_folder_can_be_outside_a_world_writable_folder(
     make_claimer: MakeClaimer, box: Box, folder: Path, tmp_path: Path
 ) -> None:
     folder.chmod(0o777)
     location = location_in(box, folder, private_folder=tmp_path / "private" / "files")
     (folder / "a.json").write_bytes(ORDER)
     assert make_claimer(location).scan().claimed == 1
-    [claim] = claims.between(box.connection, location.location_id, 0, 1 << 60)
+    [claim] = file_claims.between(box.connection, location.location_id, 0, 1 << 60)
     assert claim.path.parent == tmp_path / "private" / "files" / str(location.location_id)
     assert (tmp_path / "private" / "files").stat().st_mode & 0o777 == 0o700
     assert not list(folder.iterdir())
 
 
-def test_a_private_folder_outside_that_others_can_write_to_is_refused(
+def test_an_external_private_folder_that_others_can_write_to_is_rejected(
     make_claimer: MakeClaimer, box: Box, folder: Path, tmp_path: Path
 ) -> None:
     private = tmp_path / "private"
@@ -318,26 +318,26 @@ def test_a_private_folder_outside_that_others_can_write_to_is_refused(
         make_claimer(location_in(box, folder, private_folder=private)).scan()
 
 
-def test_a_private_folder_on_another_file_system_is_refused(
+def test_a_private_folder_on_another_file_system_is_rejected(
     make_claimer: MakeClaimer, box: Box, folder: Path, tmp_path: Path
 ) -> None:
     with another_file_system(tmp_path) as private, pytest.raises(Unavailable, match="another file system"):
         make_claimer(location_in(box, folder, private_folder=private)).scan()
 
 
-def test_a_claim_is_finished_where_it_was_made_if_the_private_folder_is_moved(
+def test_a_claimed_file_stays_in_its_folder_when_the_private_folder_changes(
     make_claimer: MakeClaimer, box: Box, folder: Path, tmp_path: Path
 ) -> None:
     location = location_in(box, folder)
     (folder / "a.json").write_bytes(ORDER)
     before = make_claimer(location)
     assert before.scan().claimed == 1
-    [claim] = claims.between(box.connection, location.location_id, 0, 1 << 60)
-    claims.settle_again(box.connection, [claim.interchange_id])
+    [claim] = file_claims.between(box.connection, location.location_id, 0, 1 << 60)
+    file_claims.reset_claims(box.connection, [claim.interchange_id])
     before.release()
     moved = replace(location, adapter_json={**location.adapter_json, "private_folder": str(tmp_path / "private")})
     assert make_claimer(moved).scan().claimed == 1
-    assert claims.between(box.connection, location.location_id, 0, 1 << 60) == [claim]
+    assert file_claims.between(box.connection, location.location_id, 0, 1 << 60) == [claim]
 
 
 def test_a_watched_folder_that_is_replaced_between_two_scans_is_checked_again(
@@ -350,10 +350,10 @@ def test_a_watched_folder_that_is_replaced_between_two_scans_is_checked_again(
     folder.mkdir()
     folder.chmod(0o777)
     (folder / "new.json").write_bytes(ORDER)
-    with pytest.raises(Unavailable, match="No files are taken"):
+    with pytest.raises(Unavailable, match="No files are received"):
         claimer.scan()
     folder.chmod(0o755)
     assert claimer.scan().claimed == 1
     assert (folder.with_name("away") / "old.json").exists()
     shutil.rmtree(folder)
-    assert claimer.scan().active  # it is made again
+    assert claimer.scan().active  # it is created again

@@ -1,4 +1,4 @@
-"""An ordered location: one file after the other, in the order that it states (RCV-25)."""
+"""An ordered location receives one file after the other, by name or by time (RCV-25)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark.intake.claim import Claim
 from postroom.spark.intake.claim_folders import ClaimFolders
-from postroom.spark.intake.claims import Claimer
+from postroom.spark.intake.file_claimer import FileClaimer
+from postroom.spark.intake.file_claims import FileClaim
 from postroom.spark.receive.task import ReceiveTask
-from tests.integration.claims.conftest import MakeClaimer, MovedClock
-from tests.integration.claims.test_claiming import scan_until_settled
+from tests.integration.spark.intake.conftest import MakeClaimer, MovedClock
+from tests.integration.spark.intake.test_file_claimer import scan_until_settled
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 
-Claimed = Callable[[], list[Claim]]
+Claimed = Callable[[], list[FileClaim]]
 
 
 @pytest.fixture
@@ -32,12 +32,12 @@ def drop(folder: Path, *names: str) -> None:
         (folder / f"{name}.json").write_text(f'{{"region": "{name}"}}')
 
 
-def names(found: list[Claim]) -> list[str]:
+def names(found: list[FileClaim]) -> list[str]:
     return [claim.name.removesuffix(".json") for claim in found]
 
 
 def published(box: Box) -> list[str]:
-    """The regions, in the order in which their messages were queued."""
+    """Return the regions in the order in which their messages were queued."""
     rows = box.connection.execute(
         "SELECT context->'promoted'->>k FROM work_queue q JOIN spool USING (message_id),"
         " jsonb_object_keys(context->'promoted') k WHERE k LIKE '%%Region' ORDER BY q.seq"
@@ -45,8 +45,8 @@ def published(box: Box) -> list[str]:
     return [region for (region,) in rows]
 
 
-def test_files_are_claimed_by_name_whatever_their_times(
-    claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed
+def test_files_are_claimed_by_name_and_not_by_time(
+    claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed
 ) -> None:
     drop(folder, "c", "a", "b")
     os.utime(folder / "c.json", (1, 1))
@@ -54,7 +54,7 @@ def test_files_are_claimed_by_name_whatever_their_times(
     assert names(claimed()) == ["a", "b", "c"]
 
 
-def test_files_are_claimed_by_time_whatever_their_names(
+def test_files_are_claimed_by_time_and_not_by_name(
     box: Box, make_claimer: MakeClaimer, clock: MovedClock, tmp_path: Path
 ) -> None:
     folder = tmp_path / "by time"
@@ -68,8 +68,8 @@ def test_files_are_claimed_by_time_whatever_their_names(
     assert rows == [("b.json",), ("c.json",), ("a.json",)]
 
 
-def test_a_file_that_has_not_settled_holds_up_those_after_it(
-    claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed
+def test_a_file_that_has_not_settled_delays_the_files_after_it(
+    claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed
 ) -> None:
     drop(folder, "a", "c")
     claimer.scan()
@@ -82,8 +82,8 @@ def test_a_file_that_has_not_settled_holds_up_those_after_it(
     assert names(claimed()) == ["a", "b", "c"]
 
 
-def test_a_file_that_changes_while_it_is_taken_holds_up_those_after_it(
-    claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+def test_a_file_that_changes_during_the_claim_delays_the_files_after_it(
+    claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drop(folder, "a", "b", "c")
     with (folder / "b.json").open("ab") as writer:
@@ -107,7 +107,7 @@ def test_a_file_that_changes_while_it_is_taken_holds_up_those_after_it(
 
 
 def test_interchanges_are_published_in_order_each_in_its_own_transaction(
-    box: Box, claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed, task: ReceiveTask
+    box: Box, claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed, task: ReceiveTask
 ) -> None:
     drop(folder, *"edcba")
     scan_until_settled(claimer, clock)
@@ -116,15 +116,15 @@ def test_interchanges_are_published_in_order_each_in_its_own_transaction(
     assert box.one("SELECT count(DISTINCT xmin::text) FROM spool") == 5
 
 
-def test_a_file_that_was_written_to_since_comes_again_before_those_after_it(
-    box: Box, claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed, task: ReceiveTask
+def test_a_file_that_changed_after_the_claim_is_received_before_the_files_after_it(
+    box: Box, claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed, task: ReceiveTask
 ) -> None:
     drop(folder, *"abcd")
     scan_until_settled(claimer, clock)
-    given = claimed()
-    given[1].path.write_text('{"region": "b, changed"}')
-    assert len(task.receive(given[:3])) == 1
-    # The fourth was not even of this batch, and waits all the same.
+    claims = claimed()
+    claims[1].path.write_text('{"region": "b, changed"}')
+    assert len(task.receive(claims[:3])) == 1
+    # The fourth file was not in this batch, but it waits, too.
     assert claimed() == []
     drop(folder, "aa")
     for _ in range(3):
@@ -135,20 +135,20 @@ def test_a_file_that_was_written_to_since_comes_again_before_those_after_it(
     assert published(box) == ["a", "b, changed", "c", "d", "aa"]
 
 
-def test_run_twice_nothing_is_published_twice_nor_out_of_order(
-    box: Box, claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed, task: ReceiveTask
+def test_a_repeated_task_publishes_nothing_twice_and_keeps_the_order(
+    box: Box, claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed, task: ReceiveTask
 ) -> None:
     drop(folder, *"abc")
     scan_until_settled(claimer, clock)
-    given = claimed()
-    task.receive(given[:2])
-    task.receive(given)
+    claims = claimed()
+    task.receive(claims[:2])
+    task.receive(claims)
     assert published(box) == list("abc")
     assert box.count("file_claims") == 0
 
 
-def test_what_cannot_be_read_is_suspended_for_good_and_the_next_goes_on(
-    box: Box, claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed, task: ReceiveTask
+def test_an_invalid_file_is_suspended_not_resumable_and_the_next_file_is_published(
+    box: Box, claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed, task: ReceiveTask
 ) -> None:
     drop(folder, "a", "c")
     (folder / "b.json").write_text("{broken")

@@ -1,4 +1,4 @@
-"""While too much waits in the MessageBox, a task ends after a while and its files come again (THR-04, THR-05)."""
+"""While receiving is throttled, a task ends early and its files are received again later (THR-04, THR-05)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from postroom import Throttling, pipelines
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.streams.throttling import PATIENCE, Pace, store_thresholds
 from postroom.spark import executor
-from postroom.spark.intake.claim import Claim
-from postroom.spark.intake.claims import Claimer
+from postroom.spark.intake.file_claimer import FileClaimer
+from postroom.spark.intake.file_claims import FileClaim
 from postroom.spark.receive.task import ReceiveTask
-from tests.integration.claims.conftest import MakeClaimer, MovedClock
-from tests.integration.claims.test_claiming import scan_until_settled
-from tests.integration.claims.test_ordered import published
+from tests.integration.spark.intake.conftest import MakeClaimer, MovedClock
+from tests.integration.spark.intake.test_file_claimer import scan_until_settled
+from tests.integration.spark.intake.test_ordered_locations import published
 from tests.support.box import PROMOTE, Box
 from tests.support.file_location import add_file_location
 from tests.support.load import set_load
 
-Claimed = Callable[[], list[Claim]]
+Claimed = Callable[[], list[FileClaim]]
 
 
-@pytest.fixture(params=[None, "name"], ids=["together", "ordered"])
+@pytest.fixture(params=[None, "name"], ids=["unordered", "ordered"])
 def location(box: Box, folder: Path, request: pytest.FixtureRequest) -> ReceiveLocation:
     box.add_port("Everything", "exists(Region)")
     store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
@@ -35,23 +35,23 @@ def location(box: Box, folder: Path, request: pytest.FixtureRequest) -> ReceiveL
 
 
 @pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long tasks waited; it takes no time. Chunks are small."""
-    pauses: list[float] = []
-    monkeypatch.setattr(executor, "Pace", partial(Pace, sleep=pauses.append))
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the pauses of tasks, which take no time in the test. Chunks are small."""
+    recorded: list[float] = []
+    monkeypatch.setattr(executor, "Pace", partial(Pace, sleep=recorded.append))
     monkeypatch.setattr("postroom.agent.receiving.chunks.CHUNK_ROWS", 10)
     monkeypatch.setattr("postroom.agent.receiving.receiver.CHUNK_ROWS", 10)
-    return pauses
+    return recorded
 
 
-def test_a_file_comes_again_where_it_was_left(
+def test_an_interrupted_file_continues_with_its_next_document(
     box: Box,
-    claimer: Claimer,
+    claimer: FileClaimer,
     clock: MovedClock,
     folder: Path,
     claimed: Claimed,
     task: ReceiveTask,
-    slept: list[float],
+    pauses: list[float],
 ) -> None:
     task = replace(task, paced=True)
     (folder / "a.json").write_text('{"region": "a"}\n' * 25)
@@ -60,8 +60,8 @@ def test_a_file_comes_again_where_it_was_left(
     scan_until_settled(claimer, clock)
     received = task.receive(claimed())
     assert sum(one.published for one in received) == 10
-    assert sum(slept) == pytest.approx(PATIENCE)
-    assert claimed() == [], "the core is free, and the stream has nothing more to do"
+    assert sum(pauses) == pytest.approx(PATIENCE)
+    assert claimed() == [], "the task has ended, and the stream has no claims left"
 
     scan_until_settled(claimer, clock)
     clock.move(2)
@@ -80,17 +80,17 @@ def test_a_file_comes_again_where_it_was_left(
     assert not list(claimer.private_folder.iterdir())
 
 
-def test_once_nothing_is_held_back(
+def test_a_task_of_a_single_run_is_not_throttled(
     box: Box,
     make_claimer: MakeClaimer,
     clock: MovedClock,
     folder: Path,
     claimed: Claimed,
     task: ReceiveTask,
-    slept: list[float],
+    pauses: list[float],
 ) -> None:
     (folder / "a.json").write_text('{"region": "a"}\n' * 25)
     set_load(box, queued=100)
     scan_until_settled(make_claimer(), clock)
     [received] = task.receive(claimed())
-    assert (received.published, received.unfinished, slept) == (25, False, [])
+    assert (received.published, received.unfinished, pauses) == (25, False, [])

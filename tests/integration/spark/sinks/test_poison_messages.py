@@ -25,7 +25,7 @@ from postroom.spark.poison_messages import GRACE, MAX_ATTEMPTS
 from postroom.spark.sinks import drain, task
 from postroom.spark.sinks.rows import RowFormat
 from postroom.spark.sinks.task import SinkPort, SinkTask
-from tests.integration.sinks.test_steps import ids_in, sink_of
+from tests.integration.spark.sinks.test_steps import ids_in, sink_of
 from tests.support.box import Box
 from tests.support.sinks import InProcess, Killed, add_sink, drain_of, port_of, publish, written
 

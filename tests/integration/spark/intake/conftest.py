@@ -10,20 +10,20 @@ import pytest
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
 from postroom.spark.executor import drop_executor
-from postroom.spark.intake import claim as claims
-from postroom.spark.intake.claim import Claim
-from postroom.spark.intake.claims import Claimer
+from postroom.spark.intake import file_claims
+from postroom.spark.intake.file_claimer import FileClaimer
+from postroom.spark.intake.file_claims import FileClaim
 from postroom.spark.login import Login
 from postroom.spark.receive.sources import ClaimedFiles
 from postroom.spark.receive.task import ReceiveTask
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 
-MakeClaimer = Callable[..., Claimer]
+MakeClaimer = Callable[..., FileClaimer]
 
 
 class MovedClock:
-    """A clock that stands still until it is moved."""
+    """A clock that only a test moves."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -56,30 +56,30 @@ def location(box: Box, folder: Path) -> ReceiveLocation:
 
 @pytest.fixture
 def make_claimer(box: Box, location: ReceiveLocation, clock: MovedClock, tmp_path: Path) -> Iterator[MakeClaimer]:
-    """Claimers, each with a session of its own as the host."""
+    """Return a function that makes claimers, each with its own session as the host."""
     with ExitStack() as stack:
 
-        def make(other: ReceiveLocation | None = None, **settings: int) -> Claimer:
+        def make(other: ReceiveLocation | None = None, **settings: int) -> FileClaimer:
             connection = stack.enter_context(connect(box.url, user=box.host().role_name))
-            return Claimer(connection, other or location, tmp_path, clock, **settings)
+            return FileClaimer(connection, other or location, tmp_path, clock, **settings)
 
         yield make
 
 
 @pytest.fixture
-def claimer(make_claimer: MakeClaimer) -> Claimer:
+def claimer(make_claimer: MakeClaimer) -> FileClaimer:
     return make_claimer()
 
 
 @pytest.fixture
 def task(box: Box, location: ReceiveLocation, tmp_path: Path) -> Iterator[ReceiveTask]:
-    """What Spark would run, run here."""
+    """Return the receive task. Tests run it without Spark."""
     login = Login(url=box.url, user=box.host().role_name)
     yield ReceiveTask(source=ClaimedFiles(location=location, home=tmp_path), login=login)
     drop_executor(login)
 
 
 @pytest.fixture
-def claimed(box: Box, location: ReceiveLocation) -> Callable[[], list[Claim]]:
-    """What the stream would be given."""
-    return lambda: claims.between(box.connection, location.location_id, 0, 1 << 60)
+def claimed(box: Box, location: ReceiveLocation) -> Callable[[], list[FileClaim]]:
+    """Return a function that reads the numbered claims, as the stream would."""
+    return lambda: file_claims.between(box.connection, location.location_id, 0, 1 << 60)

@@ -11,22 +11,22 @@ import pytest
 from postroom.agent.receiving.receiver import Receiver
 from postroom.errors import MessageBoxUnavailable
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark.intake import claim as claims
-from postroom.spark.intake.claim import Claim
-from postroom.spark.intake.claims import Claimer
+from postroom.spark.intake import file_claims
+from postroom.spark.intake.file_claimer import FileClaimer
+from postroom.spark.intake.file_claims import FileClaim
 from postroom.spark.poison_messages import MAX_ATTEMPTS
 from postroom.spark.receive.task import ReceiveTask
-from tests.integration.claims.conftest import MovedClock
-from tests.integration.claims.test_claiming import scan_until_settled
+from tests.integration.spark.intake.conftest import MovedClock
+from tests.integration.spark.intake.test_file_claimer import scan_until_settled
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 
-Claimed = Callable[[], list[Claim]]
+Claimed = Callable[[], list[FileClaim]]
 POISON = b'{"region": "poison"}'
 
 
 class WorkerDied(BaseException):
-    """Stands for the end of a process: nothing catches it, and nothing runs after it."""
+    """Simulates the death of a process: no code catches it."""
 
 
 @pytest.fixture(params=[None, "name"], ids=["in any order", "in order"])
@@ -41,16 +41,16 @@ def fail_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException | None
     raised: list[BaseException | None] = [None]
     receive = Receiver.receive
 
-    def poisoned(self: Receiver, location: ReceiveLocation, given: Any, **settings: Any) -> object:
-        if raised[0] is not None and "poison.json" in str(given):
+    def poisoned(self: Receiver, location: ReceiveLocation, interchanges: Any, **settings: Any) -> object:
+        if raised[0] is not None and "poison.json" in str(interchanges):
             raise raised[0]
-        return receive(self, location, given, **settings)
+        return receive(self, location, interchanges, **settings)
 
     monkeypatch.setattr(Receiver, "receive", poisoned)
     return lambda error: raised.__setitem__(0, error)
 
 
-def drop(claimer: Claimer, clock: MovedClock, folder: Path) -> None:
+def drop(claimer: FileClaimer, clock: MovedClock, folder: Path) -> None:
     for name in ("a", "poison", "z"):
         (folder / f"{name}.json").write_text(f'{{"region": "{name}"}}')
     assert scan_until_settled(claimer, clock) == 3
@@ -64,7 +64,7 @@ def attempts_in(box: Box) -> int | None:
 def test_a_poison_file_is_suspended_and_the_others_are_published(
     box: Box,
     location: ReceiveLocation,
-    claimer: Claimer,
+    claimer: FileClaimer,
     clock: MovedClock,
     folder: Path,
     task: ReceiveTask,
@@ -81,7 +81,7 @@ def test_a_poison_file_is_suspended_and_the_others_are_published(
             task.receive(claimed(), isolated=True)
         assert attempts_in(box) == attempt
     received = task.receive(claimed(), isolated=True)
-    assert sum(one.suspended for one in received) == 1
+    assert sum(result.suspended for result in received) == 1
     assert box.queued() == {"Everything": 2}
     # In an ordered location it cannot be resumed: later files were published.
     assert box.suspended() == [("PIPELINE", not location.adapter.is_ordered)]
@@ -95,7 +95,7 @@ def test_a_poison_file_is_suspended_and_the_others_are_published(
 
 def test_an_attempt_that_the_worker_survives_is_not_counted(
     box: Box,
-    claimer: Claimer,
+    claimer: FileClaimer,
     clock: MovedClock,
     folder: Path,
     task: ReceiveTask,
@@ -120,10 +120,10 @@ def test_an_attempt_that_the_worker_survives_is_not_counted(
 
 
 def test_attempts_before_a_restart_of_postgresql_are_not_counted(
-    box: Box, claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed
+    box: Box, claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed
 ) -> None:
     drop(claimer, clock, folder)
     poison = claimed()[1].interchange_id
-    assert [claims.record_attempt(box.connection, poison) for _ in range(MAX_ATTEMPTS)] == [1, 2]
+    assert [file_claims.record_attempt(box.connection, poison) for _ in range(MAX_ATTEMPTS)] == [1, 2]
     box.connection.execute("UPDATE file_claims SET attempts_since = attempts_since - interval '1 hour'")
-    assert [claims.record_attempt(box.connection, poison) for _ in range(MAX_ATTEMPTS)] == [1, 2]
+    assert [file_claims.record_attempt(box.connection, poison) for _ in range(MAX_ATTEMPTS)] == [1, 2]

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 
 from postroom.agent.receiving.receiver import Receiver
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import receive_locations
 from postroom.messagebox.connection import connect
-from postroom.spark.intake.inbox_numbering import InboxNumbering
+from postroom.spark.intake.intake import InboxNumbering
 from postroom.spark.login import Login
 from postroom.spark.receive.sources import Inbox
 from postroom.spark.receive.task import ReceiveTask
-from tests.support.dying import die, then_die
+from tests.support.killed_process import kill_after, kill_self
 
 #: What it hands over, under these ids: a small one and one in fragments.
 SMALL, LARGE = uuid.UUID(int=1 << 120), uuid.UUID(int=2 << 120)
@@ -23,14 +22,14 @@ CONTENTS = {SMALL: b'{"region": "EU"}', LARGE: b'{"region": "EU", "filler": "%s"
 
 #: Where it dies: what is put in the place of what.
 POINTS: dict[str, Callable[[], None]] = {
-    "while the first is handed over": lambda: setattr(inbox, "_fragments", die),
-    "in the middle of a large one": lambda: setattr(inbox, "_insert_fragments", then_die(inbox._insert_fragments)),
-    "after it was handed over": lambda: setattr(inbox, "hand_over", then_die(inbox.hand_over)),
-    "before the numbers": lambda: setattr(inbox, "give_numbers", die),
-    "after the numbers": lambda: setattr(inbox, "give_numbers", then_die(inbox.give_numbers)),
-    "before the publish": lambda: setattr(Receiver, "receive", die),
-    "after the publish": lambda: setattr(inbox, "forget", die),
-    "after the rows are deleted": lambda: setattr(inbox, "forget", then_die(inbox.forget)),
+    "while the first is handed over": lambda: setattr(inbox, "_fragments", kill_self),
+    "in the middle of a large one": lambda: setattr(inbox, "_insert_fragments", kill_after(inbox._insert_fragments)),
+    "after it was handed over": lambda: setattr(inbox, "hand_over", kill_after(inbox.hand_over)),
+    "before the numbers": lambda: setattr(inbox, "give_numbers", kill_self),
+    "after the numbers": lambda: setattr(inbox, "give_numbers", kill_after(inbox.give_numbers)),
+    "before the publish": lambda: setattr(Receiver, "receive", kill_self),
+    "after the publish": lambda: setattr(inbox, "forget", kill_self),
+    "after the rows are deleted": lambda: setattr(inbox, "forget", kill_after(inbox.forget)),
 }
 
 
@@ -40,7 +39,7 @@ def main(url: str, user: str, location_name: str, point: str) -> None:
         POINTS[point]()
         for interchange_id, content in CONTENTS.items():
             inbox.hand_over(connection, location.location_id, interchange_id, Context(), [content])
-        InboxNumbering(connection, location, Path()).scan()
+        InboxNumbering(connection, location).scan()
         login = Login(url=url, user=user)
         rows = inbox.between(connection, location.location_id, 0, 1 << 60)
         ReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows)

@@ -1,4 +1,4 @@
-"""The file location claims files itself: settled ones, whole ones, one claimer at a time (RCV-23)."""
+"""A file location claims settled files, complete files, and with one claimer at a time (RCV-23)."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ import pytest
 from postroom.errors import Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.spark.intake import claim as claims
-from postroom.spark.intake.claim import Claim
+from postroom.spark.intake import file_claims
 from postroom.spark.intake.claim_folders import ClaimFolders
-from postroom.spark.intake.claims import Claimer
+from postroom.spark.intake.file_claimer import FileClaimer
+from postroom.spark.intake.file_claims import FileClaim
 from postroom.spark.intake.location_lock import LOCATION_LOCK
-from tests.integration.claims.conftest import MakeClaimer, MovedClock
+from tests.integration.spark.intake.conftest import MakeClaimer, MovedClock
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 from tests.support.waiting import wait_until
 
-Claimed = Callable[[], list[Claim]]
+Claimed = Callable[[], list[FileClaim]]
 
 
-def scan_until_settled(claimer: Claimer, clock: MovedClock) -> int:
-    """Two looks, a settling time apart."""
+def scan_until_settled(claimer: FileClaimer, clock: MovedClock) -> int:
+    """Scan twice, with the settle time in between."""
     claimer.scan()
     clock.move(1)
     return claimer.scan().claimed
 
 
 def test_a_settled_file_is_claimed_with_its_name_size_and_time(
-    claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed
+    claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed
 ) -> None:
     (folder / "a.json").write_bytes(b"{}")
     status = (folder / "a.json").stat()
@@ -50,8 +50,8 @@ def test_a_settled_file_is_claimed_with_its_name_size_and_time(
     assert not (folder / "a.json").exists()
 
 
-def test_a_file_that_is_still_being_written_is_not_touched(
-    claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed
+def test_a_file_that_is_being_written_is_not_claimed(
+    claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed
 ) -> None:
     with (folder / "slow.json").open("wb") as file:
         for _ in range(5):
@@ -65,8 +65,8 @@ def test_a_file_that_is_still_being_written_is_not_touched(
     assert [claim.size for claim in claimed()] == [25]
 
 
-def test_a_replaced_file_settles_anew_even_if_size_and_time_are_the_same(
-    claimer: Claimer, clock: MovedClock, folder: Path
+def test_a_replaced_file_settles_again_even_if_size_and_time_are_the_same(
+    claimer: FileClaimer, clock: MovedClock, folder: Path
 ) -> None:
     (folder / "a.json").write_bytes(b"old")
     status = (folder / "a.json").stat()
@@ -80,7 +80,7 @@ def test_a_replaced_file_settles_anew_even_if_size_and_time_are_the_same(
     assert claimer.scan().claimed == 1
 
 
-def test_a_clock_that_was_set_back_only_delays(claimer: Claimer, clock: MovedClock, folder: Path) -> None:
+def test_a_clock_that_was_set_back_delays_the_claim(claimer: FileClaimer, clock: MovedClock, folder: Path) -> None:
     (folder / "a.json").write_bytes(b"{}")
     claimer.scan()
     clock.move(-3600)
@@ -89,7 +89,7 @@ def test_a_clock_that_was_set_back_only_delays(claimer: Claimer, clock: MovedClo
     assert claimer.scan().claimed == 1
 
 
-def test_without_a_settling_time_a_file_is_taken_at_the_first_look(
+def test_without_a_settle_time_a_file_is_claimed_by_the_first_scan(
     make_claimer: MakeClaimer, box: Box, folder: Path
 ) -> None:
     location = add_file_location(box, folder / "at once", name="at once", settle=0)
@@ -98,7 +98,7 @@ def test_without_a_settling_time_a_file_is_taken_at_the_first_look(
     assert make_claimer(location).scan().claimed == 1
 
 
-def test_what_is_not_a_file_for_this_location_stays(claimer: Claimer, clock: MovedClock, folder: Path) -> None:
+def test_files_that_do_not_match_are_not_claimed(claimer: FileClaimer, clock: MovedClock, folder: Path) -> None:
     (folder / ".hidden.json").write_bytes(b"{}")
     (folder / "other.xml").write_bytes(b"<a/>")
     (folder / "folder.json").mkdir()
@@ -111,8 +111,8 @@ def test_what_is_not_a_file_for_this_location_stays(claimer: Claimer, clock: Mov
     assert set(folder.iterdir()) - {folder / ".postroom"} == before
 
 
-def test_a_file_that_cannot_be_read_is_reported_and_left(
-    claimer: Claimer, clock: MovedClock, folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_unreadable_file_is_reported_and_not_claimed(
+    claimer: FileClaimer, clock: MovedClock, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "secret.json").write_bytes(b"{}")
     monkeypatch.setattr(os, "access", lambda path, mode, dir_fd: False)  # root may read everything
@@ -124,8 +124,8 @@ def test_a_file_that_cannot_be_read_is_reported_and_left(
 @pytest.mark.parametrize(
     "name", [b"caf\xe9.json", b"x" * 250 + b".json", "Bestellung €.json".encode(), b"a\nb'%s.json"]
 )
-def test_any_name_that_a_file_can_have_is_claimed(
-    claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed, name: bytes
+def test_files_with_unusual_names_are_claimed(
+    claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed, name: bytes
 ) -> None:
     Path(os.fsdecode(os.path.join(os.fsencode(folder), name))).write_bytes(b"{}")  # noqa: PTH118
     assert scan_until_settled(claimer, clock) == 1
@@ -134,8 +134,8 @@ def test_any_name_that_a_file_can_have_is_claimed(
     assert claim.path.read_bytes() == b"{}"
 
 
-def test_one_name_may_come_any_number_of_times(
-    claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed
+def test_files_of_the_same_name_are_claimed_one_after_the_other(
+    claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed
 ) -> None:
     for number in range(5):
         (folder / "daily.json").write_text(f'"{number}"')
@@ -146,7 +146,7 @@ def test_one_name_may_come_any_number_of_times(
     assert len({claim.interchange_id for claim in found}) == 5
 
 
-def test_files_are_numbered_by_age(claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed) -> None:
+def test_files_are_numbered_by_age(claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed) -> None:
     for name, time in (("b.json", 3), ("c.json", 1), ("a.json", 2)):
         (folder / name).write_bytes(b"{}")
         os.utime(folder / name, (time, time))
@@ -154,8 +154,8 @@ def test_files_are_numbered_by_age(claimer: Claimer, clock: MovedClock, folder: 
     assert [claim.name for claim in claimed()] == ["c.json", "a.json", "b.json"]
 
 
-def test_a_file_that_is_appended_to_during_pick_up_settles_again(
-    claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+def test_a_file_that_is_written_to_during_the_claim_settles_again(
+    claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sender = (folder / "a.json").open("ab")
     sender.write(b"first ")
@@ -163,7 +163,7 @@ def test_a_file_that_is_appended_to_during_pick_up_settles_again(
     claimer.scan()
     clock.move(1)
 
-    def append(folders: ClaimFolders) -> None:  # between the rename and the second look
+    def append(folders: ClaimFolders) -> None:  # between the rename and the second check
         sender.write(b"second ")
         sender.flush()
 
@@ -182,60 +182,60 @@ def test_a_file_that_is_appended_to_during_pick_up_settles_again(
     assert [claim.path.read_bytes()[: claim.size] for claim in claimed()] == [b"first second third"]
 
 
-def test_a_file_that_is_replaced_during_pick_up_is_taken_whole(
-    claimer: Claimer, clock: MovedClock, folder: Path, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+def test_a_file_that_is_replaced_during_the_claim_is_received_completely(
+    claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "a.json").write_bytes(b"the old one")
     claimer.scan()
     clock.move(1)
-    begin = claims.begin
+    insert = file_claims.insert_file_claims
 
     def replace(connection: Connection, location_id: uuid.UUID, files: list[tuple[uuid.UUID, str, Path]]) -> None:
-        begin(connection, location_id, files)  # between the look and the rename
+        insert(connection, location_id, files)  # between the first check and the rename
         (folder / ".new").write_bytes(b"the new one, longer")
         (folder / ".new").rename(folder / "a.json")
 
     with monkeypatch.context() as patched:
-        patched.setattr(claims, "begin", replace)
+        patched.setattr(file_claims, "insert_file_claims", replace)
         assert claimer.scan().claimed == 0
     clock.move(1)
     assert claimer.scan().claimed == 1
     assert [(claim.size, claim.path.read_bytes()) for claim in claimed()] == [(19, b"the new one, longer")]
 
 
-def test_a_file_that_vanishes_during_pick_up_leaves_nothing(
-    claimer: Claimer, clock: MovedClock, folder: Path, box: Box, monkeypatch: pytest.MonkeyPatch
+def test_a_file_that_vanishes_during_the_claim_leaves_no_row(
+    claimer: FileClaimer, clock: MovedClock, folder: Path, box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("gone.json", "stays.json"):
         (folder / name).write_bytes(b"{}")
     claimer.scan()
     clock.move(1)
-    begin = claims.begin
+    insert = file_claims.insert_file_claims
 
     def remove(connection: Connection, location_id: uuid.UUID, files: list[tuple[uuid.UUID, str, Path]]) -> None:
-        begin(connection, location_id, files)
+        insert(connection, location_id, files)
         (folder / "gone.json").unlink()
 
-    monkeypatch.setattr(claims, "begin", remove)
+    monkeypatch.setattr(file_claims, "insert_file_claims", remove)
     assert claimer.scan().claimed == 1
     assert box.one("SELECT array_agg(name) FROM file_claims") == ["stays.json"]
 
 
-def test_only_so_many_files_are_claimed_ahead(
+def test_the_number_of_outstanding_files_is_limited(
     make_claimer: MakeClaimer, clock: MovedClock, folder: Path, box: Box
 ) -> None:
     for number in range(7):
         (folder / f"{number}.json").write_bytes(b"{}")
-    claimer = make_claimer(most_outstanding=3)
+    claimer = make_claimer(max_outstanding=3)
     assert scan_until_settled(claimer, clock) == 3
     assert claimer.scan().claimed == 0
     box.connection.execute("DELETE FROM file_claims WHERE name IN (SELECT min(name) FROM file_claims)")
-    assert claimer.scan().claimed == 0  # there may be more room in a moment
+    assert claimer.scan().claimed == 0  # it waits whether more files are published
     assert claimer.scan().claimed == 1
     assert len(list(folder.glob("*.json"))) == 3
 
 
-def test_one_claimer_at_a_time(make_claimer: MakeClaimer, clock: MovedClock, folder: Path) -> None:
+def test_only_one_claimer_at_a_time_is_active(make_claimer: MakeClaimer, clock: MovedClock, folder: Path) -> None:
     first, second = make_claimer(), make_claimer()
     assert first.scan().active
     assert not second.scan().active
@@ -246,17 +246,17 @@ def test_one_claimer_at_a_time(make_claimer: MakeClaimer, clock: MovedClock, fol
     assert not first.scan().active
 
 
-def test_the_claimer_of_a_session_that_ended_is_followed_by_another(
+def test_another_claimer_takes_over_when_a_session_ends(
     make_claimer: MakeClaimer, box: Box, location: ReceiveLocation
 ) -> None:
     first, second = make_claimer(), make_claimer()
     assert first.scan().active
     box.connection.execute("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE classid = %s", (LOCATION_LOCK,))
-    assert wait_until(lambda: second.scan().active, what="the second claimer at work")
+    assert wait_until(lambda: second.scan().active, what="the second claimer to be active")
 
 
-def test_a_claimer_without_its_lock_does_nothing(
-    make_claimer: MakeClaimer, claimer: Claimer, clock: MovedClock, folder: Path
+def test_a_claimer_that_has_lost_its_lock_claims_nothing(
+    make_claimer: MakeClaimer, claimer: FileClaimer, clock: MovedClock, folder: Path
 ) -> None:
     (folder / "a.json").write_bytes(b"{}")
     claimer.scan()

@@ -1,0 +1,67 @@
+"""A process that claims and receives once, and is killed with SIGKILL at a given point."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from postroom.messagebox.configuration import receive_locations
+from postroom.messagebox.connection import connect
+from postroom.spark.intake import archiving, file_claims, published_files
+from postroom.spark.intake.claim_folders import ClaimFolders
+from postroom.spark.intake.file_claimer import FileClaimer
+from postroom.spark.login import Login
+from postroom.spark.receive import sources
+from postroom.spark.receive.sources import ClaimedFiles
+from postroom.spark.receive.task import ReceiveTask
+from tests.support.file_systems import refuse_links_into
+from tests.support.killed_process import kill_after, kill_self
+
+#: The points at which the process is killed, and how each is patched.
+POINTS: dict[str, Callable[[], None]] = {
+    "before the row": lambda: setattr(file_claims, "insert_file_claims", kill_self),
+    "after the row": lambda: setattr(file_claims, "insert_file_claims", kill_after(file_claims.insert_file_claims)),
+    "after the first rename": lambda: setattr(os, "rename", kill_after(os.rename)),
+    "after the renames": lambda: setattr(ClaimFolders, "sync", kill_self),
+    "before the claim is complete": lambda: setattr(file_claims, "number_claims", kill_self),
+    "after the claim is complete": lambda: setattr(file_claims, "number_claims", kill_after(file_claims.number_claims)),
+    "before the publish": lambda: setattr(ReceiveTask, "_publish", kill_self),
+    "after the publish": lambda: setattr(sources, "finish_files", kill_self),
+    "after the first removal": lambda: setattr(Path, "unlink", kill_after(Path.unlink)),
+    "after the removals": lambda: setattr(file_claims, "delete_file_claims", kill_self),
+    "after the claim is deleted": lambda: setattr(
+        file_claims, "delete_file_claims", kill_after(file_claims.delete_file_claims)
+    ),
+    "before the archive has the file": lambda: setattr(os, "link", kill_self),
+    "while the archive and the location have it": lambda: setattr(os, "link", kill_after(os.link)),
+    "before the archive is synced": lambda: setattr(archiving, "sync_folder", kill_self),
+    "after the original of a copy in the archive is removed": lambda: setattr(
+        published_files, "sync_folder", kill_self
+    ),
+    "while the file is copied to the archive": lambda: setattr(shutil, "copyfileobj", _copy_half_and_kill),
+    "after the file is copied to the archive": lambda: setattr(shutil, "copystat", kill_after(shutil.copystat)),
+}
+
+#: The points that are passed only if the archive is on another file system.
+COPY_POINTS = frozenset(point for point in POINTS if "cop" in point)
+
+
+def _copy_half_and_kill(reader: BinaryIO, writer: BinaryIO, *_: object) -> None:
+    writer.write(reader.read(10))
+    writer.flush()
+    kill_self()
+
+
+def main(url: str, user: str, location_name: str, home: str, point: str, foreign_archive: str = "") -> None:
+    if foreign_archive:
+        refuse_links_into(Path(foreign_archive))
+    with connect(url, user=user) as connection:
+        [location] = [found for found in receive_locations(connection) if found.name == location_name]
+        claimer = FileClaimer(connection, location, Path(home))
+        POINTS[point]()
+        claimer.scan()
+        task = ReceiveTask(source=ClaimedFiles(location=location, home=Path(home)), login=Login(url=url, user=user))
+        task.receive(file_claims.between(connection, location.location_id, 0, 1 << 60))
