@@ -10,7 +10,7 @@ from tests.support.house import House
 
 @pytest.fixture
 def house(tmp_path: Path, database: str) -> Iterator[House]:
-    """A fresh home folder and a fresh MessageBox. Afterwards the MessageBox has to be in order (ACC-82)."""
+    """Yield a new home folder with a new MessageBox. `postroom check` has to pass after the test (ACC-82)."""
     with House(tmp_path, database) as opened:
         yield opened
         opened.run("check")

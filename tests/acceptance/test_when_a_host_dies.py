@@ -1,4 +1,4 @@
-"""ACC-33: a host instance is killed with messages in its hands; another one delivers them all."""
+"""ACC-33: a host instance is killed while it delivers messages; another instance delivers all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.waiting import wait_until
 Region = Property("Orders.Region", str)
 
 
-def test_another_instance_takes_over_what_was_in_flight(house: House) -> None:
+def test_another_instance_delivers_the_messages_that_were_in_flight(house: House) -> None:
     with http_receiver() as receiver:
         receiver.behave = Handler.hang
         house.apply(f'app.send_port("Web", adapters.Http("{receiver.url}"), filter=Region == "EU")\n')
@@ -26,4 +26,4 @@ def test_another_instance_takes_over_what_was_in_flight(house: House) -> None:
         house.start_host()
         orders = {f"order {number}".encode() for number in range(20)}
         wait_until(lambda: orders <= {one.body for one in receiver.accepted}, what="all 20 orders")
-        wait_until(lambda: house.ask("instance", "list") == [], what="nothing left to do")
+        wait_until(lambda: house.ask("instance", "list") == [], what="no instances")

@@ -1,4 +1,4 @@
-"""ACC-32, 73, INS-12: what becomes of documents that are bad, that nobody wants, or that nobody stands for."""
+"""ACC-32, 73, INS-12: bad documents, unroutable documents and documents without authenticated originator."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ FIVE = [b'{"region": "EU"}', b'{"region": "MOON"}', b'{"region": "EU"}', b'{"reg
 @pytest.mark.parametrize(
     ("recoverable", "published", "suspended"), [(False, 0, [b"\n".join(FIVE)]), (True, 3, [FIVE[1], FIVE[3]])]
 )
-def test_a_standard_interchange_goes_down_as_a_whole_and_of_a_recoverable_one_what_is_bad(
+def test_a_standard_interchange_is_suspended_whole_and_a_recoverable_interchange_document_by_document(
     house: House, recoverable: bool, published: int, suspended: list[bytes]
 ) -> None:
-    """ACC-32, NRF-16: of five documents nobody wants the second, and the fourth cannot be read."""
+    """ACC-32, NRF-16: of five documents the second is unroutable and the fourth is invalid."""
     house.apply(
         f"""
         lines = pipelines.JsonLines(promote=PROMOTE, recoverable={recoverable})
@@ -28,14 +28,16 @@ def test_a_standard_interchange_goes_down_as_a_whole_and_of_a_recoverable_one_wh
         """
     )
     assert house.receive("drop", b"\n".join(FIVE)).published == published
-    kept = house.suspended("resumable")
-    assert sorted(house.run("message", "body", one["instance_id"]).encode() for one in kept) == sorted(suspended)
+    instances = house.suspended("resumable")
+    assert sorted(house.run("message", "body", one["instance_id"]).encode() for one in instances) == sorted(suspended)
     assert sum(port["waiting"] for port in house.ask("port", "list")) == published
 
 
-@pytest.mark.parametrize(("recoverable", "kept"), [(False, "interchange"), (True, "documents")])
-def test_what_fails_is_kept_as_it_came_or_as_the_component_got_it(house: House, recoverable: bool, kept: str) -> None:
-    """INS-12: an interchange in base64, whose second document nobody wants and whose fourth cannot be read."""
+@pytest.mark.parametrize(("recoverable", "suspended"), [(False, "interchange"), (True, "documents")])
+def test_a_standard_interchange_is_suspended_as_received_and_a_document_as_disassembled(
+    house: House, recoverable: bool, suspended: str
+) -> None:
+    """INS-12: an interchange in base64. Its second document is unroutable and its fourth is invalid."""
     house.apply(
         f"""
         from postroom.pipelines import components
@@ -48,11 +50,11 @@ def test_what_fails_is_kept_as_it_came_or_as_the_component_got_it(house: House, 
     interchange = base64.b64encode(b"\n".join(FIVE))
     house.receive("drop", interchange)
     bodies = {house.run("message", "body", one["instance_id"]).encode() for one in house.suspended("resumable")}
-    assert bodies == ({interchange} if kept == "interchange" else {FIVE[1], FIVE[3]})
+    assert bodies == ({interchange} if suspended == "interchange" else {FIVE[1], FIVE[3]})
 
 
 @pytest.mark.parametrize(("authentication", "suspended"), [("drop", []), ("keep", ["AUTHENTICATION"])])
-def test_a_message_that_nobody_known_stands_for_is_dropped_or_kept(
+def test_a_message_without_authenticated_originator_is_dropped_or_suspended(
     house: House, authentication: str, suspended: list[str]
 ) -> None:
     """ACC-73."""

@@ -1,4 +1,4 @@
-"""RCV-12, 17, 20, 21, SND-01, 03: maps at receive ports and send ports, and what becomes of what they cannot map."""
+"""RCV-12, 17, 20, 21, SND-01, 03: maps of receive ports and send ports, and mapping failures."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ INBOUND = """
     from postroom import maps
     from postroom.pipelines import components
 
-    class Alone(components.Decoder):
+    class SuspendOnMappingFailure(components.Decoder):
         def decode(self, message):
             return message.with_context(message.context.write(BTS.SuspendMessageOnMappingFailure, True))
 
-    class Blocks(components.Disassembler):
+    class Lines(components.Disassembler):
         def disassemble(self, message):
             for line in message.data.splitlines():
                 yield postroom.Message.of(line, promoted={BTS.MessageType: "order"})
@@ -47,8 +47,8 @@ INBOUND = """
 """
 
 
-def test_a_mapped_message_is_routed_by_what_it_is_now(house: House) -> None:
-    """And what the port's map does not know passes as it is."""
+def test_a_mapped_message_is_routed_by_its_new_type_and_properties(house: House) -> None:
+    """A message of another type passes through the port unchanged."""
     write_stylesheet(house)
     house.apply(
         INBOUND
@@ -73,7 +73,7 @@ def test_a_mapped_message_is_routed_by_what_it_is_now(house: House) -> None:
     assert "Orders.Total = 12" in explained
 
 
-def test_a_standard_interchange_fails_with_its_map_and_can_be_resumed_when_that_is_mended(house: House) -> None:
+def test_an_interchange_that_its_map_rejected_can_be_resumed_after_the_map_is_fixed(house: House) -> None:
     write_stylesheet(house)
     declarations = (
         INBOUND
@@ -87,41 +87,41 @@ def test_a_standard_interchange_fails_with_its_map_and_can_be_resumed_when_that_
     content = b"<orders>%b%b</orders>" % (ORDER, BAD)
     received = house.receive("drop", content)
     assert (received.published, received.suspended) == (0, 1)
-    [kept] = house.suspended("resumable")
-    assert kept["error_code"] == "MAP"
-    assert "Document 2: order-to-invoice.xslt: The map failed." in kept["error_description"]
-    assert "an order has a total" in kept["error_description"]
-    assert house.run("message", "body", kept["instance_id"]).encode() == content
+    [suspended] = house.suspended("resumable")
+    assert suspended["error_code"] == "MAP"
+    assert "Document 2: order-to-invoice.xslt: The map failed." in suspended["error_description"]
+    assert "an order has a total" in suspended["error_description"]
+    assert house.run("message", "body", suspended["instance_id"]).encode() == content
     house.start_host()
     write_stylesheet(house, LENIENT)
     house.apply(declarations)
-    house.run("instance", "resume", kept["instance_id"])
+    house.run("instance", "resume", suspended["instance_id"])
     assert sorted(house.wait_for_files("out", 2)) == [b'<?xml version="1.0"?>\n<invoice/>\n', MAPPED]
 
 
 @pytest.mark.parametrize(
     ("decode", "published", "suspended"),
-    [("[]", 0, [b"\n".join([ORDER, BAD, ORDER])]), ("[Alone()]", 2, [BAD])],
+    [("[]", 0, [b"\n".join([ORDER, BAD, ORDER])]), ("[SuspendOnMappingFailure()]", 2, [BAD])],
 )
-def test_of_a_recoverable_interchange_too_unless_a_component_says_otherwise(
+def test_a_mapping_failure_suspends_a_recoverable_interchange_unless_the_document_has_the_flag(
     house: House, decode: str, published: int, suspended: list[bytes]
 ) -> None:
     """RCV-17."""
     write_stylesheet(house)
     house.apply(
-        INBOUND.replace("class Blocks", "import postroom\n\n    class Blocks")
+        INBOUND.replace("class Lines", "import postroom\n\n    class Lines")
         + f"""
-    lines = pipelines.Receive(decode={decode}, disassemble=[Blocks()], recoverable=True)
+    lines = pipelines.Receive(decode={decode}, disassemble=[Lines()], recoverable=True)
     app.receive_port("In", maps=[to_invoice]).location("drop", adapters.File("in"), pipeline=lines)
     app.send_port("Invoices", adapters.Null(), filter=BTS.MessageType == "invoice")
     """
     )
     assert house.receive("drop", b"\n".join([ORDER, BAD, ORDER])).published == published
-    kept = house.suspended("resumable", error="MAP")
-    assert [house.run("message", "body", one["instance_id"]).encode() for one in kept] == suspended
+    instances = house.suspended("resumable", error="MAP")
+    assert [house.run("message", "body", one["instance_id"]).encode() for one in instances] == suspended
 
 
-def test_a_send_port_sends_the_mapped_message_and_suspends_at_once_what_it_cannot_map(house: House) -> None:
+def test_a_send_port_sends_mapped_messages_and_suspends_mapping_failures_without_a_retry(house: House) -> None:
     write_stylesheet(house)
     declarations = """
     from postroom import maps
@@ -142,11 +142,11 @@ def test_a_send_port_sends_the_mapped_message_and_suspends_at_once_what_it_canno
     assert sorted(house.wait_for_files("routed", 2)) == [MAPPED, b"<memo/>"]
     assert sorted(house.wait_for_files("plain", 3)) == sorted([ORDER, BAD, b"<memo/>"])
     assert house.wait_for_files("failed", 1) == [BAD]
-    [kept] = wait_until(lambda: house.suspended("resumable"), what="the suspended instance")
-    assert (kept["error_code"], kept["attempt"]) == ("MAP", 1)
-    assert "order-to-invoice.xslt: The map failed." in kept["error_description"]
+    [suspended] = wait_until(lambda: house.suspended("resumable"), what="the suspended instance")
+    assert (suspended["error_code"], suspended["attempt"]) == ("MAP", 1)
+    assert "order-to-invoice.xslt: The map failed." in suspended["error_description"]
     write_stylesheet(house, LENIENT)
     assert "maps file order-to-invoice.xslt" in house.run("plan", str(house.home / "app.py"))
     house.apply(declarations)
-    house.run("instance", "resume", kept["instance_id"])
+    house.run("instance", "resume", suspended["instance_id"])
     assert b'<?xml version="1.0"?>\n<invoice/>\n' in house.wait_for_files("out", 3)

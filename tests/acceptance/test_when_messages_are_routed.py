@@ -1,4 +1,4 @@
-"""ACC-03 … 09, 11: who receives what."""
+"""ACC-03 … 09, 11: which subscribers receive a message."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def client(house: House) -> Client:
     return house._stack.enter_context(postroom.connect(house.database))
 
 
-def subscribers(client: Client, message: Message) -> tuple[str, ...]:
-    """Who receives it; nobody if the publish is refused."""
+def publish_one(client: Client, message: Message) -> tuple[str, ...]:
+    """Publish the message and return its subscribers, or () if the publish fails."""
     try:
         [published] = client.publish_many([message])
     except PublishFailed:
@@ -40,45 +40,45 @@ def subscribers(client: Client, message: Message) -> tuple[str, ...]:
     return published.subscribers
 
 
-def test_a_port_without_filter_gets_only_what_is_addressed_to_it(house: House, client: Client) -> None:
+def test_a_port_without_filter_receives_only_messages_that_are_addressed_to_it(house: House, client: Client) -> None:
     """ACC-03."""
     [plain] = [port for port in house.ask("port", "list") if port["name"] == "Plain"]
-    assert subscribers(client, Message.of(b"", promoted={BTS.SPTransportID: plain["transport_id"]})) == ("Plain",)
-    assert subscribers(client, Message.of(b"", promoted={A: 5})) == ()
+    assert publish_one(client, Message.of(b"", promoted={BTS.SPTransportID: plain["transport_id"]})) == ("Plain",)
+    assert publish_one(client, Message.of(b"", promoted={A: 5})) == ()
 
 
 def test_an_or_of_and_groups_matches_when_any_group_does(client: Client) -> None:
     """ACC-04."""
     contexts: list[dict[Property, object]] = [{A: 1, B: 2}, {A: 1}, {C: ""}, {A: 1, B: 2, C: "9"}, {}]
-    results = [subscribers(client, Message.of(b"", promoted=context)) for context in contexts]
+    results = [publish_one(client, Message.of(b"", promoted=context)) for context in contexts]
     assert results == [("Mixed",), (), ("Mixed",), ("Mixed",), ()]
 
 
 def test_written_properties_do_not_route(client: Client) -> None:
     """ACC-06, ACC-07."""
-    assert subscribers(client, Message.of(b"", promoted={A: 1, B: 2})) == ("Mixed",)
-    assert subscribers(client, Message.of(b"", written={A: 1, B: 2})) == ()
+    assert publish_one(client, Message.of(b"", promoted={A: 1, B: 2})) == ("Mixed",)
+    assert publish_one(client, Message.of(b"", written={A: 1, B: 2})) == ()
     message = Message.of(b"", promoted={A: 1, B: 2})
-    assert subscribers(client, message.with_context(message.context.write(A, 1))) == ()
-    assert subscribers(client, message.with_context(message.context.promote(A, None))) == ()
+    assert publish_one(client, message.with_context(message.context.write(A, 1))) == ()
+    assert publish_one(client, message.with_context(message.context.promote(A, None))) == ()
 
 
 def test_decimal_text_for_an_int_property_is_rounded(client: Client) -> None:
     """ACC-08."""
-    assert subscribers(client, Message.of(b"", promoted={A: 10})) == ("Rounded",)
-    assert subscribers(client, Message.of(b"", promoted={A: 9})) == ()
+    assert publish_one(client, Message.of(b"", promoted={A: 10})) == ("Rounded",)
+    assert publish_one(client, Message.of(b"", promoted={A: 9})) == ()
 
 
-def test_text_is_compared_letter_by_letter(client: Client) -> None:
+def test_text_is_compared_case_sensitively(client: Client) -> None:
     """ACC-09."""
-    assert subscribers(client, Message.of(b"", promoted={C: "abc"})) == ("Lower", "Mixed")
-    assert subscribers(client, Message.of(b"", promoted={C: "ABC"})) == ("Mixed",)
+    assert publish_one(client, Message.of(b"", promoted={C: "abc"})) == ("Lower", "Mixed")
+    assert publish_one(client, Message.of(b"", promoted={C: "ABC"})) == ("Mixed",)
 
 
-def test_the_properties_of_a_batch_do_not_stay(house: House, client: Client) -> None:
+def test_the_properties_of_a_batch_are_deleted_after_the_publish(house: House, client: Client) -> None:
     """ACC-11, for publishers with an index and without one (the command line)."""
-    subscribers(client, Message.of(b"", promoted={A: 1, B: 2}))
-    subscribers(client, Message.of(b"", promoted={A: 77}))
+    publish_one(client, Message.of(b"", promoted={A: 1, B: 2}))
+    publish_one(client, Message.of(b"", promoted={A: 77}))
     body = house.home / "body"
     body.write_bytes(b"x")
     house.run("publish", str(body), "--promote", "T.C=abc")

@@ -1,4 +1,4 @@
-"""Send port groups, from the application to what arrives: SUB-13, 15, 16; SPT-09, 11, 12; ACC-23."""
+"""Send port groups, from the application to the delivered messages: SUB-13, 15, 16; SPT-09, 11, 12; ACC-23."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ def publish(house: House, body: bytes, region: str | None, *, to: str | None = N
         return client.publish(body, promoted=promoted, to=to).subscribers
 
 
-def nothing_waits(house: House) -> bool:
+def is_everything_sent(house: House) -> bool:
     return not house.ask("instance", "list")
 
 
-def test_every_member_gets_its_own_copy_and_one_that_is_met_twice_gets_two(house: House) -> None:
-    """SUB-15, SUB-16, SUB-13: by the filters of both, and by the name of either."""
+def test_a_member_receives_one_copy_for_each_subscription_that_matches(house: House) -> None:
+    """SUB-15, SUB-16, SUB-13: by the filters of port and group, and by the name of either."""
     house.apply(GROUPED)
     house.start_host()
     assert publish(house, b"both", "EU") == ("A", "A", "B")
     assert publish(house, b"group", "US") == ("A", "B")
     assert publish(house, b"named group", None, to="Everyone") == ("A", "B")
     assert publish(house, b"named port", None, to="A") == ("A",)
-    wait_until(lambda: nothing_waits(house), what="everything sent")
+    wait_until(lambda: is_everything_sent(house), what="everything sent")
     assert sorted(house.arrived("out/a")) == [b"both", b"both", b"group", b"named group", b"named port"]
     assert sorted(house.arrived("out/b")) == [b"both", b"group", b"named group"]
 
 
 def test_two_copies_are_two_requests(house: House) -> None:
-    """SUB-15, where the receiver can tell them apart."""
+    """SUB-15: the receiver can tell the copies apart by their idempotency keys."""
     with http_receiver() as receiver:
         house.apply(
             f"""
@@ -53,13 +53,13 @@ def test_two_copies_are_two_requests(house: House) -> None:
         assert publish(house, b"order", "EU") == ("Web", "Web")
         house.start_host()
         wait_until(lambda: len(receiver.accepted) == 2, what="both copies")
-        wait_until(lambda: nothing_waits(house), what="everything sent")
+        wait_until(lambda: is_everything_sent(house), what="everything sent")
         assert [one.body for one in receiver.accepted] == [b"order", b"order"]
         assert len({one.headers["Idempotency-Key"] for one in receiver.accepted}) == 2
 
 
-def test_a_stopped_member_and_a_stopped_group_keep_their_copies(house: House) -> None:
-    """ACC-23: the copy of a stopped member is suspended; those of a stopped group are, whatever its members' states."""
+def test_copies_for_a_stopped_member_or_a_stopped_group_are_suspended(house: House) -> None:
+    """ACC-23: the copy of a stopped member is suspended, and so are all copies of a stopped group."""
     house.apply(GROUPED)
     house.start_host()
     house.run("port", "stop", "B")
@@ -70,27 +70,27 @@ def test_a_stopped_member_and_a_stopped_group_keep_their_copies(house: House) ->
     house.run("group", "stop", "Everyone")
     assert publish(house, b"second", "US") == ("A", "B")
     assert sorted(row["service"] for row in house.suspended(error="PORT_STOPPED")) == ["A", "B", "B"]
-    # By its own subscription A is started as before, and sends.
+    # The subscription of port A itself is still started.
     assert publish(house, b"named", None, to="A") == ("A",)
-    wait_until(lambda: len(house.ask("instance", "list")) == 3, what="only what is kept left")
+    wait_until(lambda: len(house.ask("instance", "list")) == 3, what="only the suspended instances")
     assert sorted(house.arrived("out/a")) == [b"first", b"named"]
     assert house.arrived("out/b") == []
     house.run("group", "start", "Everyone")
     house.run("port", "start", "B")
-    wait_until(lambda: nothing_waits(house), what="everything sent")
+    wait_until(lambda: is_everything_sent(house), what="everything sent")
     assert sorted(house.arrived("out/a")) == [b"first", b"named", b"second"]
     assert sorted(house.arrived("out/b")) == [b"first", b"second"]
 
 
-def test_operations_that_the_states_do_not_allow_are_refused_with_the_reason(house: House) -> None:
+def test_operations_that_the_states_do_not_allow_fail_with_the_reason(house: House) -> None:
     """SPT-11, SPT-12."""
     file = house.apply(GROUPED)
     house.run("port", "unenlist", "B")
     assert "last enlisted member of the group 'Everyone'" in house.run("port", "unenlist", "A", exit_code=5)
     file.write_text(file.read_text().replace('[a, "B"]', '["B"]'))
-    said = house.run("plan", str(file), exit_code=3)
-    assert "send port 'A' is to leave it, but is started" in said
-    assert f"{file}:" in said
+    output = house.run("plan", str(file), exit_code=3)
+    assert "send port 'A' is to leave it, but is started" in output
+    assert f"{file}:" in output
     house.run("group", "unenlist", "Everyone")
     house.run("port", "unenlist", "A")
     assert "none of its members is enlisted" in house.run("group", "start", "Everyone", exit_code=5)
@@ -99,8 +99,8 @@ def test_operations_that_the_states_do_not_allow_are_refused_with_the_reason(hou
     assert group["members"] == ["B"]
 
 
-def test_a_port_goes_with_its_memberships_and_what_waited_for_it_is_kept(house: House) -> None:
-    """SPT-09: it cannot go while a group names it; its live instances are suspended when they come up."""
+def test_removing_a_port_removes_its_memberships_and_suspends_its_instances(house: House) -> None:
+    """SPT-09: a port cannot be removed while a group names it. Its instances are suspended when they are dequeued."""
     file = house.apply(GROUPED)
     publish(house, b"waiting", "US")
     without_b = file.read_text().replace('app.send_port("B", adapters.File("out/b"))\n', "")
@@ -114,18 +114,18 @@ def test_a_port_goes_with_its_memberships_and_what_waited_for_it_is_kept(house: 
     house.start_host()
     [gone] = wait_until(lambda: house.suspended(error="PORT_GONE"), what="the instance of the removed port")
     assert house.wait_for_files("out/a", 1) == [b"waiting"]
-    # Declared again it is the same port, and takes what is resumed.
+    # A port that is declared again is the same port and sends the resumed message.
     house.apply(GROUPED)
     house.run("instance", "resume", gone["instance_id"])
     assert house.wait_for_files("out/b", 1) == [b"waiting"]
 
 
 @pytest.mark.parametrize("prop", [BTS.SPGroupID, BTS.SPTransportID], ids=["group", "port"])
-def test_ids_that_operators_see_direct_messages(house: House, prop: Property) -> None:
+def test_a_message_can_be_directed_by_the_id_of_a_port_or_a_group(house: House, prop: Property) -> None:
     house.apply(GROUPED)
     group_id = house.ask("group", "show", "Everyone")["group_id"]
     transport_id = house.ask("port", "show", "B")["transport_id"]
-    wanted = group_id if prop is BTS.SPGroupID else transport_id
+    expected_id = group_id if prop is BTS.SPGroupID else transport_id
     with postroom.connect(house.database) as client:
-        subscribers = client.publish(b"x", promoted={prop: wanted}).subscribers
+        subscribers = client.publish(b"x", promoted={prop: expected_id}).subscribers
     assert subscribers == (("A", "B") if prop is BTS.SPGroupID else ("B",))

@@ -1,4 +1,4 @@
-"""ACC-21, 22, 24: what states do to messages."""
+"""ACC-21, 22, 24: the effect of port states on messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def publish(house: House, count: int) -> None:
             client.publish(f"order {number}".encode(), promoted={Region: "EU"})
 
 
-def test_stopping_leaves_the_queue_alone_and_suspends_what_follows(house: House) -> None:
+def test_stopping_a_port_keeps_its_queue_and_suspends_later_messages(house: House) -> None:
     """ACC-21, ACC-22."""
     house.apply(PORT.format(state="started"))
     publish(house, 50)

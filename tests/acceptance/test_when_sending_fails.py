@@ -1,5 +1,4 @@
-"""ACC-30, 31: a send that fails is tried again by the port's policy, then suspended, and resumed once it can succeed;
-or routed to whoever asks for errors."""
+"""ACC-30, 31: a failed send is retried by the policy of the port, then suspended or routed as an error message."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from tests.support.waiting import wait_until
 Region = Property("Orders.Region", str)
 
 
-def test_four_attempts_then_suspended_then_resumed(house: House) -> None:
+def test_a_message_is_suspended_after_its_retries_and_can_be_resumed(house: House) -> None:
     with http_receiver() as receiver:
         receiver.fail(times=4)
         house.apply(
@@ -30,11 +29,11 @@ def test_four_attempts_then_suspended_then_resumed(house: House) -> None:
         assert "503" in instance["error_description"]
         house.run("instance", "resume", instance["instance_id"])
         wait_until(lambda: [one.body for one in receiver.accepted] == [b"order"], what="the order")
-        wait_until(lambda: house.ask("instance", "list") == [], what="nothing left to do")
+        wait_until(lambda: house.ask("instance", "list") == [], what="no instances")
 
 
-def test_routed_to_who_asks_for_the_failures_of_the_port(house: House) -> None:
-    """The error message has the original's body; its properties are there and do not route; nothing is suspended."""
+def test_a_failed_message_is_routed_to_the_subscribers_of_error_reports(house: House) -> None:
+    """The error message has the body of the original. The original properties are written, not promoted."""
     with http_receiver() as receiver:
         receiver.fail(times=100)
         house.apply(
@@ -53,9 +52,9 @@ def test_routed_to_who_asks_for_the_failures_of_the_port(house: House) -> None:
         with postroom.connect(house.database) as client:
             client.publish(b"an order", promoted={Region: "EU", BTS.MessageType: "order"})
         assert house.wait_for_files("failed", 1) == [b"an order"]
-        [kept] = wait_until(lambda: house.suspended("resumable"), what="the error message for the stopped port")
-        assert kept["error_code"] == "PORT_STOPPED"
-        message = house.ask("message", "show", kept["message_id"])
+        [suspended] = wait_until(lambda: house.suspended("resumable"), what="the error message for the stopped port")
+        assert suspended["error_code"] == "PORT_STOPPED"
+        message = house.ask("message", "show", suspended["message_id"])
         promoted = {row["property"]: row["value"] for row in message["context"] if row["promoted"]}
         written = {row["property"]: row["value"] for row in message["context"] if not row["promoted"]}
         assert promoted["ErrorReport.SendPortName"] == "Web"
@@ -63,9 +62,11 @@ def test_routed_to_who_asks_for_the_failures_of_the_port(house: House) -> None:
         assert (written["Orders.Region"], written["BTS.MessageType"]) == ("EU", "order")
         assert "503" in written["ErrorReport.Description"]
         assert house.ask("message", "list")[0]["failed_at"] == "Web"
-        assert house.run("explain", kept["message_id"]).startswith(f"Error message {kept['message_id']} about message")
-        house.run("instance", "terminate", kept["instance_id"])
-        wait_until(lambda: house.ask("instance", "list") == [], what="nothing left to do")
+        assert house.run("explain", suspended["message_id"]).startswith(
+            f"Error message {suspended['message_id']} about message"
+        )
+        house.run("instance", "terminate", suspended["instance_id"])
+        wait_until(lambda: house.ask("instance", "list") == [], what="no instances")
         assert host.stop() == 0
         assert len(receiver.requests) == 2
         assert len(house.arrived("by-type")) == 1

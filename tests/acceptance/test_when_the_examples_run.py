@@ -1,4 +1,4 @@
-"""The example applications do what their demos say. All of them run side by side, in one home folder."""
+"""The demos of the example applications have the expected results. All demos run at once in one home folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def results(databases: Databases) -> Iterator[dict[str, DemoResult]]:
-    """What the demo of each example comes to."""
+    """Run the demo of every example and yield the results."""
     with databases.clone() as url, open_folder() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PORT", str(free_port()))
         home = folder / "a home with spaces"
@@ -53,7 +53,7 @@ def results(databases: Databases) -> Iterator[dict[str, DemoResult]]:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_everything_is_where_the_example_says(results: dict[str, DemoResult], name: str) -> None:
+def test_the_demo_delivers_and_suspends_the_expected_messages(results: dict[str, DemoResult], name: str) -> None:
     result = results[name]
     assert result.differences == []
     assert result.actual == result.expected

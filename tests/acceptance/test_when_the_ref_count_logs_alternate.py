@@ -22,26 +22,26 @@ def test_the_spool_returns_to_zero_after_the_load(house: House) -> None:
     for _ in range(2):
         house.start_host()
     assert house.database is not None
-    seen: set[int] = set()
+    active_logs: set[int] = set()
     with psycopg.connect(house.database, autocommit=True) as connection, postroom.connect(house.database) as client:
 
-        def ask(query: str) -> int:
+        def read(query: str) -> int:
             row = connection.execute(query).fetchone()
             assert row is not None
             return int(row[0] or 0)
 
         published = 0
 
-        def publish_and_look() -> bool:
+        def publish_and_check() -> bool:
             nonlocal published
             for _ in range(20):
                 client.publish(b"order", promoted={Region: "EU"})
                 published += 1
-            seen.add(ask("SELECT active FROM messagebox.active_ref_count_log WHERE kind = 'message'"))
-            assert ask("SELECT count(*) FROM messagebox.message_ref_count_log_totals WHERE total < 0") == 0
-            return seen == {1, 2} and published >= 500
+            active_logs.add(read("SELECT active FROM messagebox.active_ref_count_log WHERE kind = 'message'"))
+            assert read("SELECT count(*) FROM messagebox.message_ref_count_log_totals WHERE total < 0") == 0
+            return active_logs == {1, 2} and published >= 500
 
-        wait_until(publish_and_look, what="both logs to have been active")
-        wait_until(lambda: ask("SELECT count(*) FROM messagebox.work_queue") == 0, what="an empty queue")
+        wait_until(publish_and_check, what="both logs to have been active")
+        wait_until(lambda: read("SELECT count(*) FROM messagebox.work_queue") == 0, what="an empty queue")
         for table in ("spool", "parts", "message_ref_count_log_totals", "message_zero_sum"):
-            wait_until(lambda t=table: ask(f"SELECT count(*) FROM messagebox.{t}") == 0, what=f"an empty {table}")  # type: ignore[misc]
+            wait_until(lambda t=table: read(f"SELECT count(*) FROM messagebox.{t}") == 0, what=f"an empty {table}")  # type: ignore[misc]

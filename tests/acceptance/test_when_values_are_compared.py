@@ -1,4 +1,4 @@
-"""ACC-05: every operator with every type; below, equal, above, missing and written only."""
+"""ACC-05: every operator with every type; values below, equal and above, no value, and a written value."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.support.catalogue import COMPARISONS, Case, Comparison
 from tests.support.house import House
 
 
-def source(value: Value | None) -> str:
-    """The value as it stands in an application file."""
+def format_python(value: Value | None) -> str:
+    """Return the value as Python source for an application file."""
     if isinstance(value, datetime):
         return f"datetime.fromisoformat({value.isoformat()!r})"
     return repr(value)
 
 
-def declared(comparison: Comparison) -> str:
-    """A send port for one comparison."""
+def format_send_port(comparison: Comparison) -> str:
+    """Return the declaration of a send port with one comparison."""
     name = comparison.prop.name
     match comparison.operator:
         case Operator.EXISTS:
@@ -30,27 +30,27 @@ def declared(comparison: Comparison) -> str:
         case Operator.BITAND:
             condition = f"{name}.bitand({comparison.value})"
         case operator:
-            condition = f"{name} {operator.symbol} {source(comparison.value)}"
+            condition = f"{name} {operator.symbol} {format_python(comparison.value)}"
     return f"app.send_port({name!r}, adapters.Null(), filter={condition})"
 
 
-def test_the_truth_table_of_operators_and_types(house: House) -> None:
+def test_every_operator_matches_as_in_the_truth_table(house: House) -> None:
     lines = ["from datetime import datetime"]
     for comparison in COMPARISONS:
         prop = comparison.prop
         lines.append(f"{prop.name} = Property({prop.dotted!r}, {prop.value_type.python_type.__name__})")
         lines.append(f"app.property({prop.name})")
-        lines.append(declared(comparison))
+        lines.append(format_send_port(comparison))
     house.apply("\n".join(lines) + "\n")
     assert len(house.ask("subscription", "list", "--limit", "10000")) == len(COMPARISONS)
     with postroom.connect(house.database) as client:
         for comparison in COMPARISONS:
             for case in comparison.cases:
-                wanted = (comparison.prop.name,) if case.holds else ()
-                assert subscribers(client, comparison.prop, case) == wanted, (str(comparison), case)
+                expected = (comparison.prop.name,) if case.holds else ()
+                assert publish_one(client, comparison.prop, case) == expected, (str(comparison), case)
 
 
-def subscribers(client: Client, prop: Property, case: Case) -> tuple[str, ...]:
+def publish_one(client: Client, prop: Property, case: Case) -> tuple[str, ...]:
     given = case.context.get(prop)
     values: dict[Property, object] = {} if given is None else {prop: given}
     routed = case.context.is_promoted(prop)

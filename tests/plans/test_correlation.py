@@ -1,4 +1,4 @@
-"""A publish looks up as many instance subscriptions as it has correlations, however many are waiting."""
+"""A publish reads one instance subscription per correlation, independent of the number of waiting instances."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WAIT = """
 
 @pytest.fixture(scope="module")
 def many_waiting(databases: Databases) -> Iterator[Box]:
-    """20,000 instances, each waiting for a region and a priority of its own; the statistics are from before."""
+    """Yield a box with 20,000 instances that wait for different regions and priorities, with statistics from before."""
     with databases.open_box() as box:
         box.connection.execute("ANALYZE subscriptions")
         box.connection.execute(
@@ -46,10 +46,10 @@ def test_hashes_are_looked_up_in_their_index(many_waiting: Box) -> None:
         assert len(found) == 10
         assert read.whole("subscriptions") == 0
         assert read.entries("subscriptions_correlation") == 10
-        assert read.entries("subscriptions_pkey") <= 30  # to see which they are, to lock them, and to see them again
+        assert read.entries("subscriptions_pkey") <= 30  # to find, to lock and to recheck each subscription
 
 
-def test_the_procedure_looks_them_up_too(many_waiting: Box) -> None:
+def test_find_subscriptions_looks_up_hashes_in_their_index(many_waiting: Box) -> None:
     box = many_waiting
     ids: dict[str, int] = dict(box.connection.execute("SELECT key, id FROM properties").fetchall())
     for _ in range(3):
@@ -69,11 +69,11 @@ def test_the_procedure_looks_them_up_too(many_waiting: Box) -> None:
         assert read.entries("subscriptions_correlation") == 10
 
 
-def test_an_instance_that_completes_reads_what_is_its_own(many_waiting: Box) -> None:
+def test_completing_an_instance_reads_only_its_own_subscriptions(many_waiting: Box) -> None:
     box = many_waiting
     instance = box.one("SELECT instance_id FROM subscriptions LIMIT 1")
     for _ in range(3):
         with box.connection.transaction(force_rollback=True), reads(box.connection) as read:
             box.connection.execute("SELECT * FROM complete_instance_default(%s)", (instance,)).fetchall()
         assert read.whole("subscriptions", "default_q", "default_q_suspended", "default_q_scheduled") == 0
-        assert read.entries("subscriptions_instance") <= 10  # some are versions that were rolled back
+        assert read.entries("subscriptions_instance") <= 10  # row versions of rolled back transactions count too

@@ -1,4 +1,4 @@
-"""Claiming in order looks at the messages of each instance by its index, and walks the queue in its order."""
+"""Dequeue in order finds the messages of an instance by index, and reads the queue in its order."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _QUEUED = """
 
 @pytest.fixture(scope="module")
 def many_joined(databases: Databases) -> Iterator[Box]:
-    """10,000 messages of 400 instances; the statistics are from when the queue was empty."""
+    """Yield a box with 10,000 messages of 400 instances, and statistics of an empty queue."""
     with databases.open_box() as box:
         box.connection.execute("ANALYZE work_queue")
         box.connection.execute(_QUEUED, (INSTANCES, EACH))
         yield box
 
 
-def test_nothing_is_read_whole(many_joined: Box) -> None:
+def test_dequeue_in_order_reads_no_table_whole(many_joined: Box) -> None:
     box = many_joined
     for _ in range(3):
         with box.connection.transaction(force_rollback=True), reads(box.connection) as read:
@@ -41,16 +41,16 @@ def test_nothing_is_read_whole(many_joined: Box) -> None:
         assert read.whole("default_q", "default_q_scheduled", "default_q_suspended", "spool", "parts") == 0
 
 
-def test_an_instance_that_somebody_works_on_is_passed_over(many_joined: Box) -> None:
+def test_an_instance_with_a_claimed_message_is_skipped(many_joined: Box) -> None:
     box = many_joined
     with box.connection.transaction(force_rollback=True):
-        first, second = _instances(box), _instances(box)
+        first, second = _claim_instances(box), _claim_instances(box)
     assert first
     assert second
     assert first.isdisjoint(second)
 
 
-def _instances(box: Box) -> set[uuid.UUID]:
+def _claim_instances(box: Box) -> set[uuid.UUID]:
     rows = box.connection.execute(
         "SELECT instance_id FROM dequeue_in_order_default(%s, 1, 1::smallint, 10)", (uuid.uuid4(),)
     )

@@ -1,4 +1,4 @@
-"""Jobs work on tables that are filled and emptied all the time; what the statistics say of them is always wrong."""
+"""Jobs work on tables that are filled and emptied all the time, so their statistics are always wrong."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _MESSAGES = """
 
 
 @pytest.fixture
-def emptied(box: Box) -> Box:
-    """A box whose statistics are from when it was empty, with 20,000 messages released and as many referred to."""
+def stale_box(box: Box) -> Box:
+    """Return a box with statistics of an empty box, 20,000 released messages and 20,000 referenced messages."""
     execute = box.connection.execute
     for table in ("spool", "parts", "fragments"):
         execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
@@ -37,24 +37,24 @@ def emptied(box: Box) -> Box:
     return box
 
 
-def test_a_fold_looks_up_the_totals_and_reads_its_log_once(emptied: Box) -> None:
+def test_a_fold_looks_up_the_totals_and_reads_its_log_once(stale_box: Box) -> None:
     for kind, _, _ in KINDS:
-        with emptied.connection.transaction(), reads(emptied.connection) as read:
-            assert emptied.one("SELECT fold_ref_count_log(%s, 1::smallint)", kind) == 2 * MANY
+        with stale_box.connection.transaction(), reads(stale_box.connection) as read:
+            assert stale_box.one("SELECT fold_ref_count_log(%s, 1::smallint)", kind) == 2 * MANY
         assert read.whole(f"{kind}_ref_count_log_1") == 1
         assert read.whole(f"{kind}_ref_count_log_totals", f"{kind}_zero_sum") == 0
 
 
-def test_a_cleanup_reads_each_log_once_and_looks_up_the_rest(emptied: Box) -> None:
+def test_a_cleanup_reads_each_log_once_and_looks_up_the_rest(stale_box: Box) -> None:
     for kind, table, cleanup in KINDS:
-        emptied.one("SELECT fold_ref_count_log(%s, 1::smallint)", kind)
-        # Those that are referred to are written to again, and one of those that are not.
-        emptied.connection.execute(
+        stale_box.one("SELECT fold_ref_count_log(%s, 1::smallint)", kind)
+        # Log a new reference to every referenced message, and to one released message.
+        stale_box.connection.execute(
             f"INSERT INTO {kind}_ref_count_log_2 SELECT {kind}_id, 1 FROM {kind}_ref_count_log_totals WHERE total <> 0"
             f" UNION ALL (SELECT {kind}_id, 1 FROM {kind}_zero_sum LIMIT 1)"
         )
-        with emptied.connection.transaction(), reads(emptied.connection) as read:
-            assert emptied.one(f"SELECT {cleanup}(%s)", MANY) == MANY - 1
+        with stale_box.connection.transaction(), reads(stale_box.connection) as read:
+            assert stale_box.one(f"SELECT {cleanup}(%s)", MANY) == MANY - 1
         assert read.whole(f"{kind}_ref_count_log_1") <= 1
         assert read.whole(f"{kind}_ref_count_log_2") <= 1
         assert read.whole(table, f"{kind}_ref_count_log_totals", f"{kind}_zero_sum") == 0

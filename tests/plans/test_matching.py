@@ -1,4 +1,4 @@
-"""The SQL function that finds subscribers reads only the groups that one equality leads to."""
+"""The SQL function find_subscriptions reads only the groups whose access equality matches."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ MANY = 20_000
 
 @pytest.fixture(scope="module")
 def many_subscriptions(databases: Databases) -> Iterator[Box]:
-    """20,000 subscriptions, each for a region of its own and totals from 100 on."""
+    """Yield a box with 20,000 subscriptions, each with a region of its own and totals of at least 100."""
     with databases.open_box() as box:
         subscribe_many(box, MANY)
         yield box
 
 
-def test_the_first_pass_is_a_lookup_in_its_index(many_subscriptions: Box) -> None:
+def test_the_first_pass_is_an_index_lookup(many_subscriptions: Box) -> None:
     box = many_subscriptions
     region = box.one("SELECT id FROM properties WHERE key = %s", Region.key)
     total = box.one("SELECT id FROM properties WHERE key LIKE %s", "%#Total")
-    wanted = [value for (value,) in box.connection.execute("SELECT value_text FROM first_pass_predicates LIMIT 10")]
+    regions = [value for (value,) in box.connection.execute("SELECT value_text FROM first_pass_predicates LIMIT 10")]
     for _ in range(3):
         with box.connection.transaction(force_rollback=True):
             batch = uuid.uuid4()
             with box.connection.cursor() as cursor:
-                for value in wanted:
+                for value in regions:
                     message = uuid.uuid4()
                     cursor.execute(
                         "INSERT INTO message_properties (batch_id, message_id, property_id, value_text, value_decimal)"
@@ -41,10 +41,10 @@ def test_the_first_pass_is_a_lookup_in_its_index(many_subscriptions: Box) -> Non
                     )
             with reads(box.connection) as read:
                 found = box.connection.execute("SELECT * FROM find_subscriptions(%s)", (batch,)).fetchall()
-        assert len(found) == len(wanted)
+        assert len(found) == len(regions)
         tables = (
             *("first_pass_predicates", "greater_than_or_equals_predicates", "predicate_groups", "subscriptions"),
             *("message_properties",),
         )
         assert read.whole(*tables) == 0
-        assert read.entries("first_pass_predicates_property_id_value_key_idx") == len(wanted)
+        assert read.entries("first_pass_predicates_property_id_value_key_idx") == len(regions)

@@ -1,4 +1,4 @@
-"""A message that is published reads the subscriptions that it meets, and no others."""
+"""A publish reads only the subscriptions that the message matches."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ _INDEXES = """
 
 def test_subscriptions_are_read_by_their_ids_before_there_are_statistics(box: Box) -> None:
     box.connection.execute(_SUBSCRIBE)
-    _publish_and_look(box)
+    _check_reads_of_a_publish(box)
 
 
-def _publish_and_look(box: Box) -> None:
-    met = [row[0] for row in box.connection.execute("SELECT id FROM subscriptions ORDER BY id DESC LIMIT 3")]
+def _check_reads_of_a_publish(box: Box) -> None:
+    matched = [row[0] for row in box.connection.execute("SELECT id FROM subscriptions ORDER BY id DESC LIMIT 3")]
     others = [row[0] for row in box.connection.execute(_INDEXES)]
     assert others
-    for _ in range(7):  # PostgreSQL thinks of another plan after the fifth time
+    for _ in range(7):  # PostgreSQL may use a generic plan after the fifth execution
         with box.connection.transaction(force_rollback=True), reads(box.connection) as read:
             new = {name: uuid.uuid4() for name in ("batch", "message", "part")}
-            instances = [uuid.uuid4() for _ in met]
-            made = box.connection.execute(_INSERT, {**new, "subscriptions": met, "instances": instances}).fetchone()
-        assert made == (3,)
+            instances = [uuid.uuid4() for _ in matched]
+            inserted = box.connection.execute(
+                _INSERT, {**new, "subscriptions": matched, "instances": instances}
+            ).fetchone()
+        assert inserted == (3,)
         assert read.whole("subscriptions") == 0
-        assert read.entries("subscriptions_pkey") == 6  # is an instance among them; then the subscriptions themselves
+        assert read.entries("subscriptions_pkey") == 6  # once to check for instances, once for the rows
         assert all(read.scans(index) == 0 for index in others)

@@ -1,7 +1,7 @@
-"""The procedures that run for every batch read what they need through their indexes, however much else there is.
+"""The procedures that run for every batch use their indexes, independent of the length of the queues.
 
-Measured on the procedures themselves: PostgreSQL counts, inside a transaction, how often each table was read from end
-to end and how many entries each index returned.
+The procedures themselves are measured: inside a transaction PostgreSQL counts the sequential scans of each table and
+the entries that each index returned.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CLAIMED, UNCLAIMED, STALE = "the others are claimed", "nothing is claimed", "sta
 
 @pytest.fixture(scope="module", params=[CLAIMED, UNCLAIMED, STALE])
 def full(request: pytest.FixtureRequest, databases: Databases) -> Iterator[Box]:
-    """A work queue of 30,000 rows, and 1,000 that nobody has claimed."""
+    """Yield a box with a work queue of 30,000 rows, and 1,000 unclaimed rows after them."""
     with databases.open_box() as box:
         if request.param == STALE:
             box.connection.execute(_TIDY)
@@ -55,33 +55,33 @@ def claim(box: Box, limit: int = LIMIT) -> tuple[uuid.UUID, list[int]]:
     return claim_id, [row.seq for row in rows]
 
 
-def test_dequeue_walks_the_index_of_unclaimed_rows(full: Box) -> None:
-    for _ in range(8):  # the plan may change when PostgreSQL has seen the statement a few times
+def test_dequeue_scans_the_index_of_unclaimed_rows(full: Box) -> None:
+    for _ in range(8):  # PostgreSQL may use a generic plan after the fifth execution
         with full.connection.transaction(force_rollback=True), reads(full.connection) as read:
             claim(full)
         assert read.whole("default_q", "spool", "parts") == 0
         assert read.entries("default_q_service_class_priority_seq_idx") <= 2 * LIMIT
-        assert read.entries("spool_pkey") == read.entries("parts_pkey") == LIMIT, "one look for each, no walk"
+        assert read.entries("spool_pkey") == read.entries("parts_pkey") == LIMIT, "one lookup per message, no scan"
 
 
-def test_dequeue_does_not_walk_what_it_has_claimed_before(full: Box) -> None:
+def test_dequeue_does_not_scan_claimed_rows(full: Box) -> None:
     with full.connection.transaction(force_rollback=True):
         for _ in range(5):
             with reads(full.connection) as read:
                 claim(full)
             assert read.whole("default_q", "spool", "parts") == 0
-            # Entries of rows that this very transaction has claimed are still there; no others may be met.
+            # Index entries of rows that this transaction has claimed still exist. Only these may be read in addition.
             assert read.entries("default_q_service_class_priority_seq_idx") <= 6 * LIMIT
 
 
-@pytest.mark.parametrize("what", ["complete", "retry", "suspend", "release", "parts", "fragments"])
-def test_outcomes_find_their_rows_by_the_claim(full: Box, what: str) -> None:
+@pytest.mark.parametrize("outcome", ["complete", "retry", "suspend", "release", "parts", "fragments"])
+def test_outcomes_find_their_rows_by_the_claim(full: Box, outcome: str) -> None:
     for _ in range(8):
         with full.connection.transaction(force_rollback=True):
             claim_id, seqs = claim(full)
             message_id = full.one("SELECT message_id FROM default_q WHERE claim_id = %s LIMIT 1", claim_id)
             with reads(full.connection) as read:
-                match what:
+                match outcome:
                     case "complete":
                         assert QUEUES.complete(full.connection, claim_id, seqs) == LIMIT
                     case "retry":

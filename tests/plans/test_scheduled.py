@@ -1,4 +1,4 @@
-"""What waits for its time costs nothing until the time has come."""
+"""Messages that are not due yet cost nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MANY = 30_000
 
 
 @pytest.mark.parametrize("statistics", ["fresh", "stale"])
-def test_what_is_due_is_found_by_its_time(box: Box, statistics: str) -> None:
+def test_due_messages_are_found_by_index(box: Box, statistics: str) -> None:
     _schedule(box, statistics)
     for _ in range(8):
         with box.connection.transaction(force_rollback=True), reads(box.connection) as read:

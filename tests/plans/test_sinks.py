@@ -1,4 +1,4 @@
-"""A sink finds its messages by an index of its own, however much stands in the queue for others and other sinks."""
+"""A sink finds its messages by index, independent of the messages for ports and other sinks."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _FILL = """
 """
 
 
-@pytest.fixture(scope="module", params=["statistics of now", "statistics of an empty queue"])
+@pytest.fixture(scope="module", params=["current statistics", "statistics of an empty queue"])
 def full(request: pytest.FixtureRequest, databases: Databases) -> Iterator[Box]:
     with databases.open_box() as box:
         box.connection.execute("ALTER TABLE default_q SET (autovacuum_enabled = off)")
         for service_class, service, count in ((4, PORT, MANY), (128, OTHER, MANY), (128, SINK, 1000)):
             box.connection.execute(_FILL, (service_class, service, count))
-        if request.param == "statistics of now":
+        if request.param == "current statistics":
             box.connection.execute("VACUUM ANALYZE default_q")
         yield box
 
 
-def test_a_batch_is_opened_by_the_index_of_its_sink(full: Box) -> None:
-    for _ in range(7):  # the plan may change when PostgreSQL has seen the statement a few times
+def test_opening_a_batch_uses_the_index_of_the_sink(full: Box) -> None:
+    for _ in range(7):  # PostgreSQL may use a generic plan after the fifth execution
         with full.connection.transaction(force_rollback=True), reads(full.connection) as read:
             batch = QUEUE.open(full.connection, SINK, limit=100)
             assert batch is not None
@@ -43,7 +43,7 @@ def test_a_batch_is_opened_by_the_index_of_its_sink(full: Box) -> None:
         assert read.entries("default_q_service_id_priority_seq_idx") <= 101
 
 
-def test_the_messages_of_a_batch_are_read_by_its_claim(full: Box) -> None:
+def test_reading_the_messages_of_a_batch_uses_the_index_of_claims(full: Box) -> None:
     with full.connection.transaction(force_rollback=True):
         batch = QUEUE.open(full.connection, SINK, limit=500)
         assert batch is not None
@@ -53,7 +53,7 @@ def test_the_messages_of_a_batch_are_read_by_its_claim(full: Box) -> None:
         assert read.entries("default_q_claim_id_idx") <= 500
 
 
-def test_which_sinks_wait_takes_one_look_each(full: Box) -> None:
+def test_finding_the_waiting_sinks_takes_one_lookup_per_sink(full: Box) -> None:
     with full.connection.transaction(force_rollback=True), reads(full.connection) as read:
         assert QUEUE.waiting(full.connection) == {SINK, OTHER}
     assert read.whole("default_q") == 0

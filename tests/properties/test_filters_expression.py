@@ -1,4 +1,4 @@
-"""An expression of & and | means the same before and after it is brought into an OR of AND-groups."""
+"""An expression of & and | has the same meaning as the OR of AND-groups that it becomes."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from tests.support.filter_strategies import contexts, filters, misfits, predicat
 
 @dataclass(frozen=True)
 class Expression:
-    """A filter, and what it is to mean, computed along the way by Python's own and / or."""
+    """A filter, and a function that computes the expected result with Python's and / or."""
 
     filter: Filter
-    means: Callable[[Mapping[str, Value]], bool]
+    evaluate: Callable[[Mapping[str, Value]], bool]
 
 
-def leaf(predicate: Predicate) -> Expression:
+def from_predicate(predicate: Predicate) -> Expression:
     return Expression(Filter(((predicate,),)), lambda promoted: predicate_holds(predicate, promoted))
 
 
 def both(pair: tuple[Expression, Expression]) -> Expression:
     left, right = pair
-    return Expression(left.filter & right.filter, lambda p: left.means(p) and right.means(p))
+    return Expression(left.filter & right.filter, lambda p: left.evaluate(p) and right.evaluate(p))
 
 
 def either(pair: tuple[Expression, Expression]) -> Expression:
     left, right = pair
-    return Expression(left.filter | right.filter, lambda p: left.means(p) or right.means(p))
+    return Expression(left.filter | right.filter, lambda p: left.evaluate(p) or right.evaluate(p))
 
 
 def expressions() -> st.SearchStrategy[Expression]:
     return st.recursive(
-        predicates().map(leaf),
+        predicates().map(from_predicate),
         lambda inner: st.tuples(inner, inner).map(both) | st.tuples(inner, inner).map(either),
         max_leaves=8,
     )
@@ -47,14 +47,14 @@ def expressions() -> st.SearchStrategy[Expression]:
 
 @settings(max_examples=60)
 @given(expressions(), st.lists(contexts(), min_size=1, max_size=5))
-def test_an_expression_keeps_its_meaning(expression: Expression, batch: list[dict[str, Value]]) -> None:
+def test_normalising_an_expression_keeps_its_meaning(expression: Expression, batch: list[dict[str, Value]]) -> None:
     for promoted in batch:
-        assert matches(expression.filter, promoted) == expression.means(promoted)
+        assert matches(expression.filter, promoted) == expression.evaluate(promoted)
 
 
 @settings(max_examples=60)
 @given(filters(), contexts() | misfits(), contexts())
-def test_an_explanation_says_what_the_evaluator_decides(
+def test_an_explanation_agrees_with_the_evaluator(
     filter: Filter, promoted: dict[str, Value], written: dict[str, Value]
 ) -> None:
     explanation = explain(filter, promoted, written)

@@ -1,4 +1,4 @@
-"""The index finds exactly what the evaluator says, whatever the filters and contexts, while both come and go."""
+"""The index finds the same subscriptions as the evaluator, for all filters and contexts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.support.filter_strategies import POOLS, PROPERTIES, contexts, filters
 Ids = st.integers(0, 12) | st.sampled_from([-(2**63), -1, 2**63 - 1])
 
 
-def expected(filters: Mapping[int, Filter], batch: Sequence[Mapping[str, Value]]) -> list[list[int]]:
+def match_by_evaluator(filters: Mapping[int, Filter], batch: Sequence[Mapping[str, Value]]) -> list[list[int]]:
     return [sorted(id for id, filter in filters.items() if matches(filter, promoted)) for promoted in batch]
 
 
-def found(index: SubscriptionIndex, batch: Sequence[Mapping[str, Value]]) -> list[list[int]]:
+def match_by_index(index: SubscriptionIndex, batch: Sequence[Mapping[str, Value]]) -> list[list[int]]:
     rows, ids = index.match(columns_of(batch), len(batch))
     by_row: list[list[int]] = [[] for _ in batch]
     for row, id in zip(rows.tolist(), ids.tolist(), strict=True):
@@ -40,15 +40,15 @@ def found(index: SubscriptionIndex, batch: Sequence[Mapping[str, Value]]) -> lis
         max_size=25,
     )
 )
-def test_index_equals_evaluator_while_subscriptions_come_and_go(
+def test_index_equals_evaluator_while_subscriptions_are_added_and_removed(
     steps: list[tuple[int, Filter | None] | list[dict[str, Value]]],
 ) -> None:
     index = SubscriptionIndex(small=3, max_pending=7)
     subscribed: dict[int, Filter] = {}
     for step in steps:
         if isinstance(step, list):
-            assert [index.match_one(promoted) for promoted in step] == expected(subscribed, step)
-            assert found(index, step) == expected(subscribed, step)
+            assert [index.match_one(promoted) for promoted in step] == match_by_evaluator(subscribed, step)
+            assert match_by_index(index, step) == match_by_evaluator(subscribed, step)
             continue
         id, filter = step
         if filter is not None:
@@ -62,54 +62,50 @@ def test_index_equals_evaluator_while_subscriptions_come_and_go(
 
 @settings(max_examples=40)
 @given(st.lists(filters(), min_size=1, max_size=10), misfits())
-def test_values_of_other_types_meet_nothing_in_the_index_either(
-    subscribed: list[Filter], promoted: dict[str, Value]
-) -> None:
+def test_index_equals_evaluator_for_values_of_other_types(subscribed: list[Filter], promoted: dict[str, Value]) -> None:
     index = SubscriptionIndex()
     for id, filter in enumerate(subscribed):
         index.add(id, filter)
-    wanted = expected(dict(enumerate(subscribed)), [promoted])
-    assert [index.match_one(promoted)] == wanted
-    assert found(index, [promoted]) == wanted
+    expected = match_by_evaluator(dict(enumerate(subscribed)), [promoted])
+    assert [index.match_one(promoted)] == expected
+    assert match_by_index(index, [promoted]) == expected
     rows, ids = index.match(promoted, 3)
-    assert list(zip(rows.tolist(), ids.tolist(), strict=True)) == [(row, id) for row in range(3) for id in wanted[0]]
+    assert list(zip(rows.tolist(), ids.tolist(), strict=True)) == [(row, id) for row in range(3) for id in expected[0]]
 
 
 @settings(max_examples=8)
 @given(st.integers(0, 2**32), st.integers(1, len(PROPERTIES)), st.sampled_from([0.2, 0.6, 0.95]))
-def test_index_equals_evaluator_for_thousands(seed: int, properties: int, equalities: float) -> None:
-    chance = random.Random(seed)
-    chosen = chance.sample(PROPERTIES, properties)
+def test_index_equals_evaluator_for_thousands_of_subscriptions(seed: int, properties: int, equalities: float) -> None:
+    rng = random.Random(seed)
+    chosen = rng.sample(PROPERTIES, properties)
 
     def predicate() -> Predicate:
-        property = chance.choice(chosen)
-        operator = Operator.EQ if chance.random() < equalities else chance.choice(operators_of(property.value_type))
+        property = rng.choice(chosen)
+        operator = Operator.EQ if rng.random() < equalities else rng.choice(operators_of(property.value_type))
         return Predicate(
-            property, operator, None if operator is Operator.EXISTS else chance.choice(POOLS[property.value_type])
+            property, operator, None if operator is Operator.EXISTS else rng.choice(POOLS[property.value_type])
         )
 
     subscribed = {
-        id: Filter(
-            tuple(tuple(predicate() for _ in range(chance.randint(1, 4))) for _ in range(chance.choice((1, 1, 1, 2))))
-        )
+        id: Filter(tuple(tuple(predicate() for _ in range(rng.randint(1, 4))) for _ in range(rng.choice((1, 1, 1, 2)))))
         for id in range(1_500)
     }
-    batch = [{p.key: chance.choice(POOLS[p.value_type]) for p in chosen if chance.random() < 0.8} for _ in range(30)]
-    index = SubscriptionIndex(max_pending=chance.choice((100, 10_000)))
+    batch = [{p.key: rng.choice(POOLS[p.value_type]) for p in chosen if rng.random() < 0.8} for _ in range(30)]
+    index = SubscriptionIndex(max_pending=rng.choice((100, 10_000)))
     for id, filter in subscribed.items():
         index.add(id, filter)
-    for id in chance.sample(sorted(subscribed), 300):
+    for id in rng.sample(sorted(subscribed), 300):
         index.remove(id)
         del subscribed[id]
-    wanted = expected(subscribed, batch)
-    assert [index.match_one(promoted) for promoted in batch] == wanted
-    # Again and again, so that messages which look alike are matched as one.
-    assert found(index, batch * 5) == wanted * 5
+    expected = match_by_evaluator(subscribed, batch)
+    assert [index.match_one(promoted) for promoted in batch] == expected
+    # The batch is repeated, so that equal messages are matched once.
+    assert match_by_index(index, batch * 5) == expected * 5
 
 
 @settings(max_examples=50)
 @given(st.data())
-def test_a_column_is_matched_the_same_however_it_is_cut(data: st.DataObject) -> None:
+def test_a_slice_of_a_column_is_matched_like_its_values(data: st.DataObject) -> None:
     property = data.draw(st.sampled_from(PROPERTIES))
     pool = st.sampled_from(POOLS[property.value_type]) | st.none()
     values = data.draw(st.lists(pool, min_size=1, max_size=12))
@@ -124,8 +120,8 @@ def test_a_column_is_matched_the_same_however_it_is_cut(data: st.DataObject) -> 
         index.add(id, subscribed[id])
     batch: list[dict[str, Value]] = [{} if value is None else {property.key: value} for value in values[start:]]
     rows, ids = index.match({property.key: column}, len(column))
-    wanted = [(row, id) for row, ids in enumerate(expected(subscribed, batch)) for id in ids]
-    assert list(zip(rows.tolist(), ids.tolist(), strict=True)) == wanted
+    expected = [(row, id) for row, ids in enumerate(match_by_evaluator(subscribed, batch)) for id in ids]
+    assert list(zip(rows.tolist(), ids.tolist(), strict=True)) == expected
     if property.value_type is ValueType.STR:
         rows, ids = index.match({property.key: column.dictionary_encode()}, len(column))
-        assert list(zip(rows.tolist(), ids.tolist(), strict=True)) == wanted
+        assert list(zip(rows.tolist(), ids.tolist(), strict=True)) == expected

@@ -1,4 +1,4 @@
-"""Reading and writing filters as text are inverse to each other, and nothing that is typed breaks the reader."""
+"""Parsing and formatting filters are inverse to each other, and no text breaks the parser."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WORDS = [
 
 
 @given(filters())
-def test_what_is_written_is_read_back(filter: Filter) -> None:
+def test_a_formatted_filter_is_parsed_back(filter: Filter) -> None:
     text = format_filter(filter)
     assert parse(text, PROPERTIES) == filter
     assert text.isprintable()
@@ -33,8 +33,8 @@ def test_what_is_written_is_read_back(filter: Filter) -> None:
 
 
 @given(st.lists(predicates(odd_properties()), min_size=1, max_size=4))
-def test_whatever_a_property_is_called_its_filter_is_read_back(group: list[Predicate]) -> None:
-    # A name means one property, whatever type somebody else gave to it.
+def test_a_filter_with_any_property_name_is_parsed_back(group: list[Predicate]) -> None:
+    # A key identifies one property, also where the types differ.
     by_key = {predicate.property.key: predicate for predicate in group}
     filter = Filter((tuple(by_key.values()),))
     text = format_filter(filter)
@@ -43,43 +43,43 @@ def test_whatever_a_property_is_called_its_filter_is_read_back(group: list[Predi
 
 
 @dataclass(frozen=True)
-class Typed:
-    """An expression as somebody types it, and the filter that it has to be. ``binds`` is the outermost word."""
+class TypedFilter:
+    """A filter as a user types it, and the expected result. ``operator`` is the outermost and / or."""
 
     text: str
     filter: Filter
-    binds: str = ""
+    operator: str = ""
 
 
 @st.composite
-def joined(draw: st.DrawFn, inner: st.SearchStrategy[Typed]) -> Typed:
-    """Two expressions with and or or between them, with parentheses where they are needed and sometimes elsewhere."""
+def join_filters(draw: st.DrawFn, inner: st.SearchStrategy[TypedFilter]) -> TypedFilter:
+    """Join two filters by and / or, with parentheses where they are needed and sometimes elsewhere."""
     left, right = draw(inner), draw(inner)
     word = draw(st.sampled_from(["and", "or"]))
     space = draw(st.sampled_from([" ", "  ", "\n\t"]))
 
-    def operand(typed: Typed, *, is_right: bool) -> str:
-        needed = (word == "and" and typed.binds == "or") or (is_right and typed.binds == word)
+    def operand(typed: TypedFilter, *, is_right: bool) -> str:
+        needed = (word == "and" and typed.operator == "or") or (is_right and typed.operator == word)
         return f"({typed.text})" if needed or draw(st.booleans()) else typed.text
 
-    text = space.join([operand(left, is_right=False), draw(cased(word)), operand(right, is_right=True)])
+    text = space.join([operand(left, is_right=False), draw(vary_case(word)), operand(right, is_right=True)])
     filter = left.filter & right.filter if word == "and" else left.filter | right.filter
-    return Typed(text, filter, word)
+    return TypedFilter(text, filter, word)
 
 
-def cased(word: str) -> st.SearchStrategy[str]:
+def vary_case(word: str) -> st.SearchStrategy[str]:
     return st.sampled_from([word, word.upper(), word.title()])
 
 
 @settings(max_examples=60)
 @given(
     st.recursive(
-        predicates().map(lambda one: Typed(format_predicate(one), Filter(((one,),)))),
-        lambda inner: joined(inner),
+        predicates().map(lambda one: TypedFilter(format_predicate(one), Filter(((one,),)))),
+        lambda inner: join_filters(inner),
         max_leaves=8,
     )
 )
-def test_and_binds_tighter_than_or_however_it_is_nested(typed: Typed) -> None:
+def test_and_binds_tighter_than_or_at_every_depth(typed: TypedFilter) -> None:
     parsed = parse(typed.text, PROPERTIES)
     assert parsed == typed.filter
     assert parse(format_filter(parsed), PROPERTIES) == parsed
@@ -90,7 +90,7 @@ def test_and_binds_tighter_than_or_however_it_is_nested(typed: Typed) -> None:
 @example("Int0 == ²")
 @example("{" * 50)
 @example("Int0 == 1e999999999999999999")
-def test_any_text_is_a_filter_or_is_refused_at_a_place(text: str) -> None:
+def test_any_text_is_a_filter_or_an_error_with_a_position(text: str) -> None:
     try:
         parsed = parse(text, PROPERTIES)
     except BadFilter as error:
@@ -105,6 +105,6 @@ def test_any_text_is_a_filter_or_is_refused_at_a_place(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["a" * 100_000, "'" + "\\" * 50_001, "{" + "a" * 100_000, "(" * 100_000, "1" * 100_000]
 )
-def test_a_long_text_is_refused_quickly(text: str) -> None:
+def test_a_long_invalid_text_is_rejected_quickly(text: str) -> None:
     with pytest.raises(BadFilter):
         parse(text, PROPERTIES)

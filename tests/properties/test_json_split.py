@@ -1,4 +1,4 @@
-"""An array of documents, however it is written, comes apart into what was written."""
+"""Splitting an array of JSON documents returns their bytes unchanged, in every notation."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ KEYS = st.sampled_from(["orders", "a b", "é", "x.y", "$a"])
 
 
 @st.composite
-def written(draw: st.DrawFn, value: Any) -> str:
-    """A value in one of the ways in which it can be written."""
+def write_json(draw: st.DrawFn, value: Any) -> str:
+    """Write a value in one of the notations of JSON."""
     text = json.dumps(
         value,
         ensure_ascii=draw(st.booleans()),
         indent=draw(st.sampled_from([None, 2])),
         separators=draw(st.sampled_from([(",", ":"), (" , ", " :\t")])),
     )
-    # A half of a surrogate pair is no UTF-8; json writes what hypothesis draws.
+    # Fail here if hypothesis draws a lone surrogate, which has no UTF-8.
     text.encode()
     return text
 
 
 @st.composite
 def envelopes(draw: st.DrawFn) -> tuple[str, bytes, list[bytes], list[str | None]]:
-    """A split, an interchange, and the documents in it with their regions."""
+    """Draw a split path and an interchange, with the documents in it and their regions."""
     objects = draw(st.lists(OBJECTS, max_size=5))
-    documents = [draw(written(one)) for one in objects]
+    documents = [draw(write_json(one)) for one in objects]
     around = [draw(SPACES) for _ in range(2)]
     text = "[" + ",".join(f"{draw(SPACES)}{one}{draw(SPACES)}" for one in documents) + draw(SPACES) + "]"
     keys = draw(st.lists(KEYS, max_size=2))
@@ -66,7 +66,7 @@ def envelopes(draw: st.DrawFn) -> tuple[str, bytes, list[bytes], list[str | None
 
 @settings(deadline=None, max_examples=200)
 @given(envelopes(), st.integers(0, 40), st.integers(1, 3), st.sampled_from([0, 1_000_000]))
-def test_the_documents_come_out_as_they_were_written(
+def test_splitting_returns_the_documents_byte_for_byte(
     drawn: tuple[str, bytes, list[bytes], list[str | None]], fragment: int, rows: int, at_once: int
 ) -> None:
     split, content, documents, regions = drawn

@@ -1,4 +1,4 @@
-"""Documents that are promoted and validated where they stand in their envelope come out as if each were read alone."""
+"""Documents that are promoted and validated inside their envelope have the same result as documents read alone."""
 
 from __future__ import annotations
 
@@ -130,31 +130,31 @@ _DECLARED_INSIDE = st.builds(
         max_size=3,
     ).map("\n".join),
 )
-#: The root and a child with one id: a schema validates the root of an envelope's document apart from its children.
+#: A root and its child have the same id. The root of a document in an envelope is validated apart from its children.
 _SAME_ID = '<e xmlns="urn:o"><order n="a"/><order n="a"><region k="a"/></order><order n="a"><region k="b"/></order></e>'
 
 
 @given(_DECLARED_INSIDE | _DECLARED_OUTSIDE, st.sampled_from(PIPELINES))
 @example(_SAME_ID, PIPELINES[1])
-def test_where_a_document_is_read_makes_no_difference(envelope: str, pipeline: Receive) -> None:
+def test_a_document_in_an_envelope_is_processed_as_if_it_were_read_alone(envelope: str, pipeline: Receive) -> None:
     try:
         etree.fromstring(envelope)
     except etree.XMLSyntaxError:
-        return  # a prefix that is not declared
-    quick = _received(pipeline, envelope)
-    with _each_alone():
-        assert _received(pipeline, envelope) == quick
+        return  # an undeclared prefix
+    quick = _receive(pipeline, envelope)
+    with _without_shortcuts():
+        assert _receive(pipeline, envelope) == quick
 
 
-def test_a_valid_document_is_not_read_again() -> None:
+def test_a_valid_document_is_parsed_once() -> None:
     content = "<e>" + '<order xmlns="urn:o" n="1"><region>EU</region><total>1</total></order>' * 3 + "</e>"
     with patch("postroom.pipelines.xml.document.read_tree", side_effect=[etree.fromstring(content)]) as read:
-        rows, failures = _received(PIPELINES[0], content)
+        rows, failures = _receive(PIPELINES[0], content)
     assert (len(rows), failures, read.call_count) == (3, [], 1)
 
 
 @contextmanager
-def _each_alone() -> Iterator[None]:
+def _without_shortcuts() -> Iterator[None]:
     with (
         patch.object(XmlPromotion, "values_inside", lambda self, envelope, documents: repeat(None, len(documents))),
         patch.object(XsdSet, "passes", lambda self, root: False),
@@ -163,16 +163,18 @@ def _each_alone() -> Iterator[None]:
         yield
 
 
-def _received(pipeline: Receive, envelope: str) -> tuple[list[Any], list[Any]]:
+def _receive(pipeline: Receive, envelope: str) -> tuple[list[Any], list[Any]]:
     try:
         batches = list(pipeline.disassemble(Bytes(envelope.encode())))
     except PipelineFailure as failure:
         return [], [str(failure)]
-    rows = [row | {"body": _said(row["body"])} for batch in batches for row in batch.messages.to_pylist()]
-    failures = [(bad.number, _said(bad.body), str(bad.failure)) for batch in batches for bad in batch.failures]
+    rows = [row | {"body": _to_canonical_xml(row["body"])} for batch in batches for row in batch.messages.to_pylist()]
+    failures = [
+        (bad.number, _to_canonical_xml(bad.body), str(bad.failure)) for batch in batches for bad in batch.failures
+    ]
     return rows, failures
 
 
-def _said(body: bytes) -> bytes:
-    """What a document says, and by which namespaces, however it is written."""
+def _to_canonical_xml(body: bytes) -> bytes:
+    """Return the canonical form of a document, which does not depend on its notation."""
     return etree.tostring(etree.fromstring(body), method="c14n")

@@ -1,4 +1,4 @@
-"""ACC-70, 71, 72: who may receive a message, who is believed, and what a host's login cannot do."""
+"""ACC-70, 71, 72: the authorisation of receivers, trusted hosts, and the rights of the login of a host."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ app.send_port("Two", adapters.File("out/2"), filter=Region == "EU", host="H2")
 """
 
 
-def login(house: House, host: str) -> str:
-    """The MessageBox as a host logs in to it."""
+def login_url(house: House, host: str) -> str:
+    """Return the connection URL for the role of a host."""
     [role] = [one["role_name"] for one in house.ask("host", "list") if one["name"] == host]
     assert house.database is not None
     return make_conninfo(house.database, user=role)
 
 
-def test_a_message_goes_only_to_hosts_that_show_what_it_asks_for(house: House) -> None:
+def test_a_message_is_delivered_only_to_hosts_with_the_properties_that_its_predicates_require(house: House) -> None:
     """ACC-70, CTX-25, NRF-17."""
     house.apply(HOSTS)
     with postroom.connect(house.database) as client:
@@ -47,29 +47,29 @@ def test_a_message_goes_only_to_hosts_that_show_what_it_asks_for(house: House) -
     house.start_host("H2")
     assert sorted(house.wait_for_files("out/1", 2)) == [b"open", b"secret"]
     assert house.wait_for_files("out/2", 1) == [b"open"]
-    wait_until(lambda: house.ask("instance", "list") == [], what="nothing left to do")
+    wait_until(lambda: house.ask("instance", "list") == [], what="no instances")
 
 
-@pytest.mark.parametrize(("host", "believed"), [("H1", True), ("H2", False)])
-def test_only_a_trusted_host_is_believed_who_a_message_is_from(house: House, host: str, believed: bool) -> None:
+@pytest.mark.parametrize(("host", "trusted"), [("H1", True), ("H2", False)])
+def test_only_a_trusted_host_can_set_the_originator_of_a_message(house: House, host: str, trusted: bool) -> None:
     """ACC-71."""
     house.apply(HOSTS)
     forged = {BTS.OriginatorSID: "CONTOSO\\boss", BTS.OriginatorPID: "Contoso"}
-    url = login(house, host)
+    url = login_url(house, host)
     with postroom.connect(url, host=host) as client:
         published = client.publish(b"", promoted={Region: "EU"}, written=forged)
     context = {
         row["property"]: row["value"] for row in house.ask("message", "show", str(published.message_id))["context"]
     }
     role = psycopg.conninfo.conninfo_to_dict(url)["user"]
-    wanted = ("CONTOSO\\boss", "Contoso") if believed else (role, "Guest")
-    assert (context["BTS.OriginatorSID"], context["BTS.OriginatorPID"]) == wanted
+    expected = ("CONTOSO\\boss", "Contoso") if trusted else (role, "Guest")
+    assert (context["BTS.OriginatorSID"], context["BTS.OriginatorPID"]) == expected
 
 
-def test_a_host_cannot_use_the_procedures_of_another(house: House) -> None:
+def test_a_host_cannot_call_the_procedures_of_another_host(house: House) -> None:
     """ACC-72."""
     house.apply(HOSTS)
-    with psycopg.connect(login(house, "H2"), autocommit=True) as connection:
+    with psycopg.connect(login_url(house, "H2"), autocommit=True) as connection:
         for statement in (
             "SELECT * FROM messagebox.dequeue_messages_h1(gen_random_uuid(), 1, 4::smallint, 10)",
             "SELECT messagebox.create_subscription_h1(4::smallint, gen_random_uuid(), 'x', '')",

@@ -1,4 +1,4 @@
-"""Dynamic send ports, from the application to what arrives: SUB-10, SND-17, SND-18, SPT-14."""
+"""Dynamic send ports, from the application to the delivered message: SUB-10, SND-17, SND-18, SPT-14."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def publish(house: House, body: bytes, address: str | None, *, to: str | None = 
         return client.publish(body, promoted=promoted, written=written, to=to).subscribers
 
 
-def wait_for_kept(house: House, count: int) -> list[dict[str, Any]]:
-    wait_until(lambda: len(house.suspended(error="ADDRESS")) == count, what=f"{count} kept")
+def wait_for_suspended(house: House, count: int) -> list[dict[str, Any]]:
+    wait_until(lambda: len(house.suspended(error="ADDRESS")) == count, what=f"{count} suspended messages")
     return house.suspended(error="ADDRESS")
 
 
-def test_messages_go_to_files_and_to_servers_as_they_say(house: House) -> None:
-    """SND-17, and by the name of the port (SUB-10)."""
+def test_a_message_is_sent_to_the_file_or_server_of_its_address(house: House) -> None:
+    """SND-17. A message can also be directed by the name of the port (SUB-10)."""
     house.apply(DYNAMIC)
     house.start_host()
     with http_receiver() as receiver:
@@ -45,31 +45,31 @@ def test_messages_go_to_files_and_to_servers_as_they_say(house: House) -> None:
         assert (failed["attempt"], failed["adapter"], failed["uri"]) == (3, "http", receiver.url)
 
 
-def test_what_has_no_address_or_a_forbidden_one_is_kept_until_somebody_decides(house: House) -> None:
-    """SND-18, and the decision about where such a port may send."""
+def test_a_message_without_an_allowed_address_is_suspended_and_can_be_resumed_after_a_change(house: House) -> None:
+    """SND-18. The application decides where a dynamic port may send."""
     file = house.apply(DYNAMIC)
     house.start_host()
     publish(house, b"nowhere", None)
     publish(house, b"escaped", "file:../escaped.txt")
     publish(house, b"elsewhere", "file:elsewhere/a.txt")
     publish(house, b"unknown", "ftp://example.com/a.txt")
-    kept = wait_for_kept(house, 4)
-    reasons = [one["error_description"].splitlines()[0] for one in kept]
+    suspended = wait_for_suspended(house, 4)
+    reasons = [one["error_description"].splitlines()[0] for one in suspended]
     assert any("has no address" in reason for reason in reasons)
     assert any("No adapter is known" in reason for reason in reasons)
     assert sum("may not go to" in reason for reason in reasons) == 2
     assert not (house.home.parent / "escaped.txt").exists()
-    # The port may go elsewhere now; what is resumed goes there, and only there.
+    # Now the port may send to `elsewhere` too. Resumed messages are sent only there.
     file.write_text(file.read_text().replace('folders=["out"]', 'folders=["out", "elsewhere"]'))
     house.run("apply", str(file))
-    for one in kept:
+    for one in suspended:
         house.run("instance", "resume", one["instance_id"])
     assert house.wait_for_files("elsewhere", 1) == [b"elsewhere"]
-    house.run("instance", "terminate", *[one["instance_id"] for one in wait_for_kept(house, 3)])
+    house.run("instance", "terminate", *[one["instance_id"] for one in wait_for_suspended(house, 3)])
 
 
-def test_a_port_does_not_become_dynamic(house: House) -> None:
+def test_a_static_port_cannot_become_dynamic(house: House) -> None:
     """SPT-14."""
     house.apply('app.send_port("Anywhere", adapters.Null())\n')
-    said = house.run("plan", str(house.write(DYNAMIC)), exit_code=3)
-    assert "deployed as a static one and cannot become dynamic" in said
+    output = house.run("plan", str(house.write(DYNAMIC)), exit_code=3)
+    assert "deployed as a static one and cannot become dynamic" in output

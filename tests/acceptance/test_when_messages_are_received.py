@@ -1,4 +1,4 @@
-"""From a folder and from the web through the receive pipeline on Spark: ACC-01, ACC-20, THR-04, THR-05."""
+"""Messages from a folder and over HTTP pass through the receive pipeline on Spark: ACC-01, ACC-20, THR-04, THR-05."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ def web_port() -> int:
 
 @pytest.fixture(scope="module")
 def receiving_house(web_port: int) -> Iterator[House]:
-    """A house whose pipeline runs, with locations of every kind. Hosts run only while a test has started them; what
-    comes from folders leaves through another host than what comes from the web. Its server is its own: other tests look
-    at all the sessions of theirs."""
+    """Yield a home folder with a running pipeline and locations of every kind.
+
+    Hosts run only while a test has started them. Messages from folders are sent by another host than messages over
+    HTTP. The server is not shared, because other tests check all sessions of their server."""
     with (
         open_folder() as home,
         own_server(NOT_DURABLE | SMALL) as server,
@@ -98,7 +99,7 @@ def test_every_port_whose_filter_matches_sends_identical_bytes_once(
     wait_until(lambda: list((house.home / "any").glob("*.bin")) == [], what="an empty source folder")
 
 
-def test_an_unroutable_message_goes_on_its_way_once_there_is_a_subscriber(receiving_house: House) -> None:
+def test_an_unroutable_message_can_be_resumed_once_it_has_a_subscriber(receiving_house: House) -> None:
     """ACC-20."""
     house = receiving_house
     house.drop("order.json", b'{"region": "EU"}')
@@ -108,7 +109,7 @@ def test_an_unroutable_message_goes_on_its_way_once_there_is_a_subscriber(receiv
     assert inbound["error_code"] == "ROUTING"
     house.run("port", "enlist", "P")
     house.run("instance", "resume", inbound["instance_id"])
-    # The host of the location publishes it again, and that of the port sends it.
+    # The host of the location publishes it again, and the host of the port sends it.
     hosts = [house.start_host(name) for name in ("Main", "Sender")]
     [waiting] = wait_until(lambda: house.suspended(error="PORT_STOPPED"), what="the order suspended at P")
     assert house.suspended("resumable") == [waiting]
@@ -131,7 +132,7 @@ def post(url: str, body: bytes, key: str) -> tuple[int, dict[str, Any]]:
             return error.code, json.loads(error.read())
 
 
-def test_what_was_accepted_arrives_once_and_too_much_is_refused_for_a_while(
+def test_an_accepted_request_is_delivered_once_and_requests_are_rejected_while_throttled(
     receiving_house: House, web_port: int
 ) -> None:
     house, url = receiving_house, f"http://127.0.0.1:{web_port}/orders"
@@ -144,7 +145,7 @@ def test_what_was_accepted_arrives_once_and_too_much_is_refused_for_a_while(
             return True
         return False
 
-    def shown() -> dict[str, Any]:
+    def show_location() -> dict[str, Any]:
         [one] = [one for one in house.ask("pipeline", "show") if one["location"] == "web"]
         return dict(one)
 
@@ -154,24 +155,24 @@ def test_what_was_accepted_arrives_once_and_too_much_is_refused_for_a_while(
         connection.execute("SELECT pg_advisory_lock(7001, 0)")
         status, accepted = post(url, first, "order-1")
         assert status == 202
-        # Nothing is published yet, and the sender has its answer all the same; it may ask again.
+        # The sender gets its answer before the publish, and the same answer when it repeats the request.
         assert post(url, first, "order-1") == (202, accepted)
-        assert shown()["waiting"] == 1
+        assert show_location()["waiting"] == 1
         connection.execute("SELECT pg_advisory_unlock(7001, 0)")
         assert house.wait_for_files("out/web", 1) == [first]
         assert post(url, first, "order-1") == (202, accepted)
-        wait_until(lambda: shown()["published"] == 1, what="a location that tells what it has published")
+        wait_until(lambda: show_location()["published"] == 1, what="a location with one published message")
 
         connection.execute("UPDATE management.load SET queued = 60000, measured_at = 'infinity'")
-        wait_until(lambda: shown()["state"] == "throttled", what="a location that says that it is slowed down")
-        assert shown()["reason"].startswith("60,000 messages wait in the queues; the threshold is 50,000")
+        wait_until(lambda: show_location()["state"] == "throttled", what="a throttled location")
+        assert show_location()["reason"].startswith("60,000 messages wait in the queues; the threshold is 50,000")
         status, refused = post(url, second, "order-2")
         assert status == 503
         assert "60,000 messages wait" in refused["error"]
         connection.execute("UPDATE management.load SET queued = 0, measured_at = '-infinity'")
     wait_until(lambda: post(url, second, "order-2")[0] == 202, what="an open location")
     assert sorted(house.wait_for_files("out/web", 2)) == [first, second]
-    wait_until(lambda: shown()["state"] == "receiving", what="a location that is not slowed down")
-    assert shown()["waiting"] == 0
+    wait_until(lambda: show_location()["state"] == "receiving", what="a location that is not throttled")
+    assert show_location()["waiting"] == 0
     host.stop()
     house.run("jobs", "run")

@@ -1,4 +1,4 @@
-"""Postroom from its wheel, in an empty folder: the demo, a new application and the tutorial work."""
+"""Postroom is installed from its wheel. The demo, the tutorial and a new application work in an empty folder."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ FIRST, SECOND = (ROOT / "docs" / "tutorial" / name for name in ("first-applicati
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    with open_folder() as folder:
-        yield folder
+def shared_folder() -> Iterator[Path]:
+    with open_folder() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
-def distributions(place: Path) -> tuple[Path, Path]:
-    return build_distributions(place)
+def distributions(shared_folder: Path) -> tuple[Path, Path]:
+    return build_distributions(shared_folder)
 
 
 @pytest.fixture(scope="module")
-def installed(place: Path, distributions: tuple[Path, Path]) -> Installed:
-    return Installed(place / "environment", distributions[1])
+def installed(shared_folder: Path, distributions: tuple[Path, Path]) -> Installed:
+    return Installed(shared_folder / "environment", distributions[1])
 
 
 @pytest.fixture
-def empty(place: Path, request: pytest.FixtureRequest) -> Path:
-    folder = place / str(request.node.name)
-    folder.mkdir()
-    return folder
+def folder(shared_folder: Path, request: pytest.FixtureRequest) -> Path:
+    created = shared_folder / str(request.node.name)
+    created.mkdir()
+    return created
 
 
 def test_the_wheel_and_the_source_distribution_have_the_same_files(distributions: tuple[Path, Path]) -> None:
@@ -60,19 +60,19 @@ def test_the_wheel_and_the_source_distribution_have_the_same_files(distributions
     assert {f"postroom/examples/{name}/README.md" for name in EXAMPLES} <= packed
 
 
-def test_it_is_imported_from_the_environment(installed: Installed, place: Path, empty: Path) -> None:
-    found = installed.run("python -c 'import postroom; print(postroom.__file__)'", folder=empty)
-    assert Path(found.strip()).is_relative_to(place / "environment")
-    assert "postroom" in json.loads(installed.run("postroom version -o json", folder=empty))
+def test_postroom_is_imported_from_the_environment(installed: Installed, shared_folder: Path, folder: Path) -> None:
+    found = installed.run("python -c 'import postroom; print(postroom.__file__)'", folder=folder)
+    assert Path(found.strip()).is_relative_to(shared_folder / "environment")
+    assert "postroom" in json.loads(installed.run("postroom version -o json", folder=folder))
 
 
-def test_every_order_of_the_demo_is_where_it_should_be(installed: Installed, empty: Path) -> None:
-    told = json.loads(installed.run("postroom demo -o json --home 'a home with spaces'", folder=empty))
-    assert told["differences"] == []
-    assert told["found"] == told["expected"]
-    assert told["found"]["suspended: PIPELINE"] > 0
-    assert told["found"]["suspended: ROUTING"] > 0
-    assert list(empty.iterdir()) == []
+def test_the_demo_delivers_every_order_to_the_expected_folder(installed: Installed, folder: Path) -> None:
+    result = json.loads(installed.run("postroom demo -o json --home 'a home with spaces'", folder=folder))
+    assert result["differences"] == []
+    assert result["found"] == result["expected"]
+    assert result["found"]["suspended: PIPELINE"] > 0
+    assert result["found"]["suspended: ROUTING"] > 0
+    assert list(folder.iterdir()) == []
 
 
 def wait_for_files(folder: Path, count: int) -> None:
@@ -82,8 +82,8 @@ def wait_for_files(folder: Path, count: int) -> None:
     wait_until(is_there, what=f"{count} files in {folder}")
 
 
-def lines_of(page: Path, start: str) -> list[str]:
-    """The command lines of a page that begin with ``start``."""
+def read_commands(page: Path, start: str) -> list[str]:
+    """Return the command lines of a page that begin with ``start``."""
     return [
         line.removeprefix("$ ")
         for block in blocks(page, "console")
@@ -92,60 +92,62 @@ def lines_of(page: Path, start: str) -> list[str]:
     ]
 
 
-def test_the_tutorial_works_as_it_is_written_and_a_new_application_beside_it(installed: Installed, empty: Path) -> None:
+def test_the_commands_of_the_tutorial_work_and_a_second_application_runs_too(
+    installed: Installed, folder: Path
+) -> None:
     app, publish = (block.text for block in blocks(FIRST, "python"))
-    (empty / "app.py").write_text(app)
-    (empty / "publish.py").write_text(publish)
-    [plan] = lines_of(FIRST, "postroom plan")
-    assert shown(installed.run(plan, folder=empty)) in FIRST.read_text()
-    [up] = lines_of(FIRST, "postroom up")
-    data = empty / "data"
+    (folder / "app.py").write_text(app)
+    (folder / "publish.py").write_text(publish)
+    [plan] = read_commands(FIRST, "postroom plan")
+    assert format_output(installed.run(plan, folder=folder)) in FIRST.read_text()
+    [up] = read_commands(FIRST, "postroom up")
+    data = folder / "data"
     try:
-        with installed.up(up.removeprefix("postroom up "), folder=empty, until="drop: receiving"):
-            first, second = lines_of(FIRST, "printf")
-            installed.run(first, folder=empty)
+        with installed.up(up.removeprefix("postroom up "), folder=folder, until="drop: receiving"):
+            first, second = read_commands(FIRST, "printf")
+            installed.run(first, folder=folder)
             wait_for_files(data / "out" / "europe", 1)
             wait_for_files(data / "out" / "big", 1)
-            installed.run(second, folder=empty)
+            installed.run(second, folder=folder)
             wait_for_files(data / "out" / "big", 2)
             for _ in range(2):
-                assert installed.run("python publish.py", folder=empty) == "('Europe',)\n"
+                assert installed.run("python publish.py", folder=folder) == "('Europe',)\n"
             wait_for_files(data / "out" / "europe", 2)
-            follow_and_fix(installed, empty, data)
-            add_new_application(installed, empty, data)
+            follow_and_fix(installed, folder, data)
+            add_new_application(installed, folder, data)
     finally:
         EmbeddedServer(server_folder(data)).destroy()
 
 
 def follow_and_fix(installed: Installed, folder: Path, data: Path) -> None:
-    """The second page: explain a message, correct one that failed, give one a subscriber, stop and start a port."""
-    [explain] = lines_of(SECOND, "postroom explain")
-    assert shown(installed.run(explain, folder=data)) in SECOND.read_text()
-    broken, fixed, small, stopped = lines_of(SECOND, "printf")
-    resume, resume_routed = lines_of(SECOND, "postroom instance resume")
+    """Run the second page: explain a message, correct a failed message, add a subscriber, stop and start a port."""
+    [explain] = read_commands(SECOND, "postroom explain")
+    assert format_output(installed.run(explain, folder=data)) in SECOND.read_text()
+    broken, fixed, small, stopped = read_commands(SECOND, "printf")
+    resume, resume_routed = read_commands(SECOND, "postroom instance resume")
 
-    def suspended(code: str) -> str:
-        def look() -> list[str]:
+    def wait_for_suspended(code: str) -> str:
+        def find_instances() -> list[str]:
             rows = json.loads(installed.run("postroom instance list -o json", folder=data))
             return [row["instance_id"] for row in rows if row["error_code"] == code and row["service"] == "drop"]
 
-        return wait_until(look, what=code)[0]
+        return wait_until(find_instances, what=code)[0]
 
     installed.run(broken, folder=data)
-    instance = suspended("PIPELINE")
+    instance = wait_for_suspended("PIPELINE")
     assert installed.run(f"postroom message body {instance}", folder=data) == '{"region": "US", "total": "a lot"}'
     installed.run(fixed, folder=data)
-    assert installed.run(with_id(resume, instance), folder=data) == "1 instance resumed.\n"
+    assert installed.run(replace_id(resume, instance), folder=data) == "1 instance resumed.\n"
     wait_for_files(data / "out" / "big", 3)
 
     installed.run(small, folder=data)
-    instance = suspended("ROUTING")
+    instance = wait_for_suspended("ROUTING")
     [added] = [block.text for block in blocks(SECOND, "text")]
     app = (folder / "app.py").read_text().replace("import Application", "import BTS, Application")
     (folder / "app.py").write_text(app + added)
-    [apply] = lines_of(SECOND, "postroom apply")
+    [apply] = read_commands(SECOND, "postroom apply")
     installed.run(apply, folder=data)
-    assert installed.run(with_id(resume_routed, instance), folder=data) == "1 instance resumed.\n"
+    assert installed.run(replace_id(resume_routed, instance), folder=data) == "1 instance resumed.\n"
     wait_for_files(data / "out" / "all", 1)
 
     installed.run("postroom port stop Europe", folder=data)
@@ -157,7 +159,7 @@ def follow_and_fix(installed: Installed, folder: Path, data: Path) -> None:
 
 
 def add_new_application(installed: Installed, folder: Path, data: Path) -> None:
-    """``postroom init`` writes an application that runs as it is: what is applied is taken up by what runs."""
+    """Add an application of ``postroom init``. The running hosts and pipelines serve it after `apply`."""
     installed.run("postroom init insurance --example failures", folder=folder)
     installed.run("postroom apply ../insurance/app.py", folder=data)
     readme = (folder / "insurance" / "README.md").read_text()
@@ -167,10 +169,10 @@ def add_new_application(installed: Installed, folder: Path, data: Path) -> None:
     wait_for_files(data / "out" / "repair", 1)
 
 
-def shown(output: str) -> str:
-    """The output as a page shows it, without blanks at the ends of lines."""
+def format_output(output: str) -> str:
+    """Remove the blanks at the ends of lines, as the pages do."""
     return "".join(f"{line.rstrip()}\n" for line in output.splitlines())
 
 
-def with_id(line: str, instance: str) -> str:
+def replace_id(line: str, instance: str) -> str:
     return re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", instance, line)
