@@ -1,7 +1,7 @@
-"""Many publishers while ports change their states: every message meets one state of all ports, and none in between.
+"""While ports change their states, every message is routed by one consistent state of all ports.
 
-The changes happen one after another, so that they have an order. A message may have met any state from the last one
-that was complete when its publish began to the first one that was not begun when it ended, in every port at once.
+The changes happen one after another. A message may be routed by any state between the last change that was complete
+when its publish started and the last change that was started when its publish ended.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from postroom.operations.ports.states import StateChange
 from tests.support.box import Box, Priority, Region, interchange
 
 PORTS = {"P": "exists(Region)", "Q": "Region == 'EU'", "R": "Region != 'ASIA' and exists(Priority)"}
-MEETS = {"EU": {"P", "Q", "R"}, "US": {"P", "R"}, "ASIA": {"P"}}
+MATCHING_PORTS = {"EU": {"P", "Q", "R"}, "US": {"P", "R"}, "ASIA": {"P"}}
 CHANGES, PUBLISHES = 60, 200
 
 States = Mapping[str, PortState]
-#: Publishes a message for a region; gives the key that it is found by, and whether it was refused.
+#: Publishes a message for a region. Returns the key by which it is found, and True if it was rejected.
 Send = Callable[[str], tuple[uuid.UUID, bool]]
 
 
 class History:
-    """The states of all ports, one after another; a change is begun, and then it is complete."""
+    """The states of all ports after each change. A change is counted when it starts and when it is complete."""
 
     def __init__(self, first: States) -> None:
         self.states: list[States] = [first]
-        self.begun = 0
+        self.started = 0
         self.completed = 0
 
     def change(self, name: str, how: Callable[[Connection, str], StateChange], connection: Connection) -> None:
         before = dict(self.states[-1])
-        self.begun += 1
-        with suppress(StateError):  # then nothing changed: a state like the one before
+        self.started += 1
+        with suppress(StateError):  # the change is not allowed in this state, so the states stay the same
             before[name] = how(connection, name).after
         self.states.append(before)
         self.completed += 1
@@ -56,7 +56,7 @@ class History:
 
 @dataclass(frozen=True, kw_only=True)
 class Publish:
-    """One message: between which states it was published, and its region. ``key`` finds what became of it."""
+    """A published message: its region, and the first and last state that may have routed it."""
 
     first: int
     last: int
@@ -66,8 +66,8 @@ class Publish:
 
 
 @pytest.fixture
-def published(box: Box) -> tuple[History, list[Publish]]:
-    """Changes by one operator and publishes over six connections, in both lanes, until there are enough of both."""
+def history_and_publishes(box: Box) -> tuple[History, list[Publish]]:
+    """Change ports in one thread and publish in six, in both lanes, until both limits are reached."""
     location = box.add_location()
     for name, filter in PORTS.items():
         box.add_port(name, filter)
@@ -76,33 +76,33 @@ def published(box: Box) -> tuple[History, list[Publish]]:
     stop = threading.Event()
 
     def change() -> None:
-        chance = random.Random(1)
+        rng = random.Random(1)
         with connect(box.url) as connection:
             while not stop.is_set() and (history.completed < CHANGES or len(done) < PUBLISHES):
-                how = chance.choice([ports.start, ports.start, ports.stop, ports.enlist, ports.unenlist])
-                history.change(chance.choice(list(PORTS)), how, connection)
+                how = rng.choice([ports.start, ports.start, ports.stop, ports.enlist, ports.unenlist])
+                history.change(rng.choice(list(PORTS)), how, connection)
 
     def publish(number: int) -> None:
-        chance = random.Random(number)
+        rng = random.Random(number)
         with connect(box.url, user=box.host().role_name) as connection:
             agent = box.agent(connection=connection, warm=number % 3 == 1)
-            send = _streaming(connection, location) if number % 3 == 0 else _direct(agent)
+            send = _send_streaming(connection, location) if number % 3 == 0 else _send_direct(agent)
             while not stop.is_set():
-                region = chance.choice(list(MEETS))
+                region = rng.choice(list(MATCHING_PORTS))
                 first = history.completed
                 key, refused = send(region)
-                done.append(Publish(first=first, last=history.begun, region=region, key=key, refused=refused))
+                done.append(Publish(first=first, last=history.started, region=region, key=key, refused=refused))
 
     with ThreadPoolExecutor(8) as pool:
         working = [pool.submit(change), *(pool.submit(publish, number) for number in range(6))]
-        wait(working, return_when=FIRST_COMPLETED)  # the changes are done, or somebody has failed
+        wait(working, return_when=FIRST_COMPLETED)  # the changes are complete, or a thread has failed
         stop.set()
     for one in working:
         one.result()
     return history, done
 
 
-def _direct(agent: MessageAgent) -> Send:
+def _send_direct(agent: MessageAgent) -> Send:
     def send(region: str) -> tuple[uuid.UUID, bool]:
         message = Message.of(b"", promoted={Region: region, Priority: 1})
         try:
@@ -114,7 +114,7 @@ def _direct(agent: MessageAgent) -> Send:
     return send
 
 
-def _streaming(connection: Connection, location: ReceiveLocation) -> Send:
+def _send_streaming(connection: Connection, location: ReceiveLocation) -> Send:
     receiver = Receiver(connection, RoutingTable())
 
     def send(region: str) -> tuple[uuid.UUID, bool]:
@@ -125,35 +125,41 @@ def _streaming(connection: Connection, location: ReceiveLocation) -> Send:
     return send
 
 
-def test_every_message_meets_one_state_of_all_ports(box: Box, published: tuple[History, list[Publish]]) -> None:
-    history, publishes = published
-    waits = _queues(box)
+def test_every_message_is_routed_by_one_consistent_state_of_all_ports(
+    box: Box, history_and_publishes: tuple[History, list[Publish]]
+) -> None:
+    history, publishes = history_and_publishes
+    queues = _read_queues(box)
     for one in publishes:
-        found = waits.pop(one.key, {})
+        found = queues.pop(one.key, {})
         assert one.refused == (not found), one
-        assert any(_explains(history.states, at, one.region, found) for at in range(one.first, one.last + 1)), (
+        assert any(_is_possible(history.states, at, one.region, found) for at in range(one.first, one.last + 1)), (
             one,
             found,
             history.states[one.first : one.last + 1],
         )
-    assert waits == {}
+    assert queues == {}
     assert check(box.connection) == []
 
 
-def _explains(states: list[States], at: int, region: str, found: Mapping[str, str]) -> bool:
-    """Could a message that met the states ``at`` be where it was found? A start takes up what was suspended before."""
-    met = {name: state for name, state in states[at].items() if name in MEETS[region] and state is not PortState.BOUND}
-    if met.keys() != found.keys():
+def _is_possible(states: list[States], at: int, region: str, found: Mapping[str, str]) -> bool:
+    """Return True if the states ``at`` explain the queues of the message. A start resumes suspended messages."""
+    subscribers = {
+        name: state
+        for name, state in states[at].items()
+        if name in MATCHING_PORTS[region] and state is not PortState.BOUND
+    }
+    if subscribers.keys() != found.keys():
         return False
     for name, queue in found.items():
-        started = any(later[name] is PortState.STARTED for later in states[at:])
-        if queue != ("work" if started else "suspended"):
+        is_started_later = any(later[name] is PortState.STARTED for later in states[at:])
+        if queue != ("work" if is_started_later else "suspended"):
             return False
     return True
 
 
-def _queues(box: Box) -> dict[uuid.UUID, dict[str, str]]:
-    """The queue that each message waits in, by port, by the message's id or that of its interchange."""
+def _read_queues(box: Box) -> dict[uuid.UUID, dict[str, str]]:
+    """Return the queue of each message by port, keyed by the id of the message or of its interchange."""
     rows = box.connection.execute(
         "SELECT q.message_id, s.context -> 'written' ->> 'BTS#InterchangeID', p.name, q.queue"
         "  FROM (SELECT message_id, service_id, 'work' AS queue FROM work_queue"
@@ -163,7 +169,7 @@ def _queues(box: Box) -> dict[uuid.UUID, dict[str, str]]:
     found: dict[uuid.UUID, dict[str, str]] = {}
     for message_id, interchange_id, name, queue in rows:
         key = message_id if interchange_id is None else uuid.UUID(interchange_id)
-        ports_of = found.setdefault(key, {})
-        assert name not in ports_of, f"{key} went to {name} twice"
-        ports_of[name] = queue
+        queue_by_port = found.setdefault(key, {})
+        assert name not in queue_by_port, f"{key} was sent to {name} twice"
+        queue_by_port[name] = queue
     return found

@@ -1,4 +1,4 @@
-"""A publish as the last step of the caller's transaction: complete, publish and subscribe, all or nothing."""
+"""A publish can be the last step of the caller's transaction: complete, publish and subscribe, all or nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ORDERS = SubscribingService(service_id=uuid.UUID(int=7), name="Orders")
 
 @pytest.fixture
 def host(box: Box) -> Iterator[Connection]:
-    """Logged in as the host, which has one message to answer."""
+    """Yield a connection of the host, which has one message to answer."""
     box.add_port("Orders", "Region == 'request'")
     box.agent().publish([message("request")])
     with connect(box.url, user=box.host().role_name) as connection:
@@ -68,7 +68,7 @@ def subscribe(connection: Connection, subscriptions: ServiceSubscriptions, regio
 def test_complete_publish_and_subscribe_commit_together(
     box: Box, agent: MessageAgent, claimed: ClaimedMessage, subscriptions: ServiceSubscriptions
 ) -> None:
-    """The message that is published meets the subscription of its own transaction."""
+    """The published message matches the subscription of its own transaction."""
 
     def answer(connection: Connection, outbox: Outbox) -> None:
         complete(connection, claimed)
@@ -84,7 +84,7 @@ def test_complete_publish_and_subscribe_commit_together(
     assert check(box.connection) == []
 
 
-def test_work_that_fails_leaves_nothing(
+def test_failed_work_is_rolled_back(
     box: Box, agent: MessageAgent, claimed: ClaimedMessage, subscriptions: ServiceSubscriptions
 ) -> None:
     def fail(connection: Connection, outbox: Outbox) -> None:
@@ -100,10 +100,10 @@ def test_work_that_fails_leaves_nothing(
     assert box.count("work_queue") == 0
 
 
-def test_a_publish_that_is_refused_undoes_the_work_and_leaves_a_report(
+def test_a_failed_publish_rolls_the_work_back_and_leaves_a_report(
     box: Box, agent: MessageAgent, claimed: ClaimedMessage, subscriptions: ServiceSubscriptions
 ) -> None:
-    """Nobody else publishes with subscriptions that were never committed, whatever version they had."""
+    """A later publish does not use the subscriptions that were rolled back."""
 
     def answer(connection: Connection, outbox: Outbox) -> None:
         complete(connection, claimed)
@@ -121,10 +121,10 @@ def test_a_publish_that_is_refused_undoes_the_work_and_leaves_a_report(
     assert check(box.connection) == []
 
 
-def test_subscriptions_that_change_meanwhile_repeat_the_whole_transaction(
+def test_the_transaction_is_repeated_if_subscriptions_change_meanwhile(
     box: Box, agent: MessageAgent, claimed: ClaimedMessage
 ) -> None:
-    """The change does not wait for the work: nothing of the caller runs under the routing lock."""
+    """The change does not wait for the work, because no code of the caller runs under the routing lock."""
     box.add_port("Europe", "Region == 'EU'")
     agent.publish([message("EU")])
     attempts = []
@@ -162,10 +162,10 @@ def test_a_stale_index_repeats_the_work_once(box: Box, host: Connection, claimed
 
 
 @pytest.mark.parametrize("count", [MAX_CALLS, MAX_CALLS + 1])
-def test_a_connection_that_is_cut_before_the_commit_leaves_nothing(
+def test_a_connection_cut_before_the_commit_leaves_nothing(
     box: Box, agent: MessageAgent, claimed: ClaimedMessage, count: int
 ) -> None:
-    """Whether messages are inserted by calls or copied."""
+    """Both for messages that are inserted by calls and for messages that are copied."""
     box.add_port("Europe", "Region == 'EU'")
 
     def answer(connection: Connection, outbox: Outbox) -> None:

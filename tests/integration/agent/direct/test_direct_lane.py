@@ -1,4 +1,4 @@
-"""The Message Agent in process: PUB-01 … 09, NRF-01 … 04, 11, SUB-12, 14, 22."""
+"""The direct lane of the Message Agent: PUB-01 … 09, NRF-01 … 04, 11, SUB-12, 14, 22."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def order(region: str = "EU", total: str = "1", body: bytes = b"{}") -> Message:
 
 
 @pytest.fixture(params=["index", "procedure"])
-def warm(request: pytest.FixtureRequest) -> bool:
+def with_index(request: pytest.FixtureRequest) -> bool:
     return bool(request.param == "index")
 
 
-def test_every_matching_subscriber_gets_a_reference_to_one_stored_copy(box: Box, warm: bool) -> None:
+def test_every_matching_subscriber_gets_a_reference_to_one_stored_copy(box: Box, with_index: bool) -> None:
     box.add_port("Europe", "Region == 'EU'")
     box.add_port("Big", "Total >= 10000")
     box.add_port("Asia", "Region == 'ASIA'")
-    [published] = box.agent(warm=warm).publish([order(total="20000")])
+    [published] = box.agent(warm=with_index).publish([order(total="20000")])
     assert published.subscribers == ("Big", "Europe")
     assert box.queued() == {"Big": 1, "Europe": 1}
     assert (box.count("spool"), box.count("parts")) == (1, 1)
@@ -43,27 +43,27 @@ def test_every_matching_subscriber_gets_a_reference_to_one_stored_copy(box: Box,
     assert box.one("SELECT count(DISTINCT instance_id) FROM work_queue") == 2
 
 
-def test_one_subscription_met_by_two_of_its_groups_is_delivered_once(box: Box, warm: bool) -> None:
+def test_a_subscription_that_matches_by_two_groups_is_delivered_once(box: Box, with_index: bool) -> None:
     box.add_port("Either", "Region == 'EU' or Total >= 1 or exists(Region)")
-    box.agent(warm=warm).publish([order(total="5")])
+    box.agent(warm=with_index).publish([order(total="5")])
     assert box.queued() == {"Either": 1}
 
 
-def test_properties_of_the_batch_do_not_outlive_it(box: Box, warm: bool) -> None:
+def test_the_properties_of_a_batch_are_deleted_after_the_publish(box: Box, with_index: bool) -> None:
     box.add_port("Europe", "Region == 'EU'")
-    agent = box.agent(warm=warm)
+    agent = box.agent(warm=with_index)
     agent.publish([order(), order()])
     with pytest.raises(PublishFailed):
         agent.publish([order(), order(region="nowhere")])
     assert (box.count("message_properties"), box.count("message_predicates")) == (0, 0)
 
 
-def test_nobody_subscribes_refuses_all_and_leaves_a_report(box: Box, warm: bool) -> None:
+def test_one_unroutable_message_rejects_the_batch_and_leaves_a_report(box: Box, with_index: bool) -> None:
     box.add_port("Europe", "Region == 'EU'")
     good, bad = order(), order(region="nowhere")
-    with pytest.raises(PublishFailed) as refused:
-        box.agent(warm=warm).publish([good, bad])
-    results = {result.message_id: result.failure for result in refused.value.results}
+    with pytest.raises(PublishFailed) as error:
+        box.agent(warm=with_index).publish([good, bad])
+    results = {result.message_id: result.failure for result in error.value.results}
     assert results[good.message_id] is None
     assert isinstance(results[bad.message_id], RoutingFailure)
     assert box.queued() == {}
@@ -72,17 +72,17 @@ def test_nobody_subscribes_refuses_all_and_leaves_a_report(box: Box, warm: bool)
     assert box.one("SELECT part_ids FROM spool") == []
 
 
-def test_a_message_that_says_so_is_suspended_instead(box: Box, warm: bool) -> None:
+def test_an_unroutable_message_with_the_flag_is_suspended(box: Box, with_index: bool) -> None:
     message = Message.of(b"keep me", promoted={Region: "nowhere", BTS.SuspendMessageOnRoutingFailure: True})
-    [published] = box.agent(warm=warm).publish([message])
+    [published] = box.agent(warm=with_index).publish([message])
     assert published.suspended
     assert sorted(box.suspended()) == [("ROUTING", False), ("ROUTING", True)]
     assert box.one("SELECT body FROM parts") == b"keep me"
 
 
-def test_a_stopped_subscriber_counts_and_an_unenlisted_one_does_not(box: Box, warm: bool) -> None:
+def test_a_stopped_subscriber_counts_and_an_unenlisted_one_does_not(box: Box, with_index: bool) -> None:
     box.add_port("Stopped", "Region == 'EU'", state="stopped")
-    agent = box.agent(warm=warm)
+    agent = box.agent(warm=with_index)
     agent.publish([order()])
     assert box.suspended() == [("PORT_STOPPED", True)]
     ports.unenlist(box.connection, "Stopped")
@@ -90,26 +90,26 @@ def test_a_stopped_subscriber_counts_and_an_unenlisted_one_does_not(box: Box, wa
         agent.publish([order()])
 
 
-def test_a_key_makes_a_repeated_publish_harmless(box: Box, warm: bool) -> None:
+def test_a_repeated_publish_with_the_same_key_publishes_nothing(box: Box, with_index: bool) -> None:
     box.add_port("Europe", "Region == 'EU'")
-    first = box.agent(warm=warm).publish([order(), order()], key="invoice-7")
-    again = box.agent(warm=warm).publish([order(), order()], key="invoice-7")
+    first = box.agent(warm=with_index).publish([order(), order()], key="invoice-7")
+    again = box.agent(warm=with_index).publish([order(), order()], key="invoice-7")
     assert again == first
     assert box.queued() == {"Europe": 2}
-    box.agent(warm=warm).publish([order()], key="invoice-8")
+    box.agent(warm=with_index).publish([order()], key="invoice-8")
     assert box.queued() == {"Europe": 3}
 
 
-def test_a_refused_publish_can_be_tried_again_under_its_key(box: Box, warm: bool) -> None:
+def test_a_failed_publish_can_be_repeated_with_its_key(box: Box, with_index: bool) -> None:
     for _ in range(2):
         with pytest.raises(PublishFailed):
-            box.agent(warm=warm).publish([order()], key="early")
+            box.agent(warm=with_index).publish([order()], key="early")
     box.add_port("Europe", "Region == 'EU'")
-    [published] = box.agent(warm=warm).publish([order()], key="early")
+    [published] = box.agent(warm=with_index).publish([order()], key="early")
     assert published.subscribers == ("Europe",)
 
 
-def test_parts_and_large_bodies_are_stored_byte_for_byte(box: Box, warm: bool) -> None:
+def test_parts_and_large_bodies_are_stored_byte_for_byte(box: Box, with_index: bool) -> None:
     box.add_port("Europe", "Region == 'EU'")
     large = bytes(range(256)) * 2000
     message = Message.of(
@@ -117,7 +117,7 @@ def test_parts_and_large_bodies_are_stored_byte_for_byte(box: Box, warm: bool) -
         promoted={Region: "EU"},
         parts=[Part(name="note", body=Bytes(b"n")), Part(name="scan", body=Bytes(large))],
     )
-    box.agent(warm=warm).publish([message])
+    box.agent(warm=with_index).publish([message])
     parts = {name: (body, size) for name, body, size in box.connection.execute("SELECT name, body, size FROM parts")}
     assert parts == {"body": (None, len(large)), "note": (b"n", 1), "scan": (None, len(large))}
     fragments = box.connection.execute("SELECT body FROM fragments ORDER BY part_id, number").fetchall()
@@ -126,26 +126,24 @@ def test_parts_and_large_bodies_are_stored_byte_for_byte(box: Box, warm: bool) -
     assert box.one("SELECT part_ids FROM spool") == [part.part_id for part in message.parts]
 
 
-def test_a_value_of_another_type_than_deployed_is_refused_with_its_name(box: Box, warm: bool) -> None:
+def test_a_value_of_another_type_than_deployed_is_rejected_with_the_property_name(box: Box, with_index: bool) -> None:
     box.add_port("Europe", "Region == 'EU'")
     wrong = Message.of(b"", promoted={Property("Orders.Priority", str): "high"})
-    with pytest.raises(PublishFailed) as refused:
-        box.agent(warm=warm).publish([order(), wrong])
-    failure = refused.value.results[1].failure
+    with pytest.raises(PublishFailed) as error:
+        box.agent(warm=with_index).publish([order(), wrong])
+    failure = error.value.results[1].failure
     assert isinstance(failure, BadValue)
     assert "Priority is deployed as int, not str" in failure.what
-    assert refused.value.results[0].failure is None
+    assert error.value.results[0].failure is None
     assert (box.count("spool"), box.count("suspended_queue")) == (0, 0)
 
 
-def test_a_message_with_a_wrong_value_that_says_to_be_kept_is_suspended_and_the_others_go_on(
-    box: Box, warm: bool
-) -> None:
+def test_a_message_with_a_wrong_value_and_the_flag_is_suspended_alone(box: Box, with_index: bool) -> None:
     box.add_port("All", "exists(Region) or exists(Total)")
     keep = {BTS.SuspendMessageOnRoutingFailure: True}
     large = b"x" * (FRAGMENT_SIZE + 1)
     wrong = Message.of(large, promoted={Property("Orders.Region", int): 5, Total: Decimal(1), **keep})
-    results = box.agent(warm=warm).publish([order(), wrong, order()])
+    results = box.agent(warm=with_index).publish([order(), wrong, order()])
     assert [(one.subscribers, one.suspended) for one in results] == [(("All",), False), ((), True), (("All",), False)]
     assert box.queued() == {"All": 2}
     assert box.suspended() == [("BAD_VALUE", False)]
@@ -155,9 +153,9 @@ def test_a_message_with_a_wrong_value_that_says_to_be_kept_is_suspended_and_the_
     assert check(box.connection) == []
 
 
-@pytest.mark.parametrize("subscribed", [False, True], ids=["nobody found", "stale"])
-def test_a_property_that_is_deployed_while_the_index_is_warm_is_checked_too(box: Box, subscribed: bool) -> None:
-    """The index is behind when the publish starts: what it learns on the way concerns values, too."""
+@pytest.mark.parametrize("subscribed", [False, True], ids=["no subscriber", "stale index"])
+def test_a_property_that_was_deployed_after_the_index_was_loaded_is_checked(box: Box, subscribed: bool) -> None:
+    """The index is stale when the publish starts, and catches up during the publish."""
     if subscribed:
         box.add_port("Europe", "Region == 'EU'")
     agent = box.agent(warm=True)
@@ -166,27 +164,27 @@ def test_a_property_that_is_deployed_while_the_index_is_warm_is_checked_too(box:
     deploy_property(box.connection, "Orders#Weight", ValueType.FLOAT)
     box.add_port("Heavy", "Weight > 5.0")
     wrong = Message.of(b"", promoted={Region: "EU", Property("Orders.Weight", str): "heavy"})
-    with pytest.raises(PublishFailed) as refused:
+    with pytest.raises(PublishFailed) as error:
         agent.publish([wrong])
-    assert isinstance(refused.value.results[0].failure, BadValue)
+    assert isinstance(error.value.results[0].failure, BadValue)
     assert (box.count("spool"), box.count("suspended_queue")) == (1, 0)
 
 
-def test_a_message_and_its_changed_copy_are_two_messages(box: Box, warm: bool) -> None:
+def test_a_message_and_its_changed_copy_are_two_messages(box: Box, with_index: bool) -> None:
     box.add_port("Europe", "Region == 'EU'")
     message = order(body=b"shared")
     changed = message.with_context(message.context.promote(Priority, 1))
-    box.agent(warm=warm).publish([message, changed])
+    box.agent(warm=with_index).publish([message, changed])
     assert (box.count("spool"), box.count("parts")) == (2, 2)
     with pytest.raises(StateError, match="already"):
-        box.agent(warm=warm).publish([message])
+        box.agent(warm=with_index).publish([message])
 
 
-def test_a_large_body_is_written_before_the_routing_lock_is_taken(box: Box, warm: bool) -> None:
+def test_a_large_body_is_written_before_the_routing_lock_is_taken(box: Box, with_index: bool) -> None:
     box.add_port("Europe", "Region == 'EU'")
     locked: list[bool] = []
 
-    class Watching:
+    class LockObserver:
         size = 300_000
 
         def chunks(self) -> Iterator[bytes]:
@@ -197,30 +195,30 @@ def test_a_large_body_is_written_before_the_routing_lock_is_taken(box: Box, warm
                 yield b"x" * 100_000
 
     with connect(box.url) as connection:
-        box.agent(warm=warm, connection=connection).publish([Message.of(Watching(), promoted={Region: "EU"})])
+        box.agent(warm=with_index, connection=connection).publish([Message.of(LockObserver(), promoted={Region: "EU"})])
     assert locked == [False] * 3
 
 
-def test_the_same_message_twice_in_a_batch_is_refused(box: Box, warm: bool) -> None:
+def test_the_same_message_twice_in_a_batch_is_rejected(box: Box, with_index: bool) -> None:
     box.add_port("Europe", "Region == 'EU'")
     message = order()
     with pytest.raises(StateError):
-        box.agent(warm=warm).publish([message, message])
+        box.agent(warm=with_index).publish([message, message])
 
 
-def test_a_directed_message_reaches_a_port_without_filter(box: Box, warm: bool) -> None:
+def test_a_directed_message_reaches_a_port_without_filter(box: Box, with_index: bool) -> None:
     box.add_port("Plain")
     transport = box.one("SELECT transport_id FROM send_ports WHERE name = 'Plain'")
-    agent = box.agent(warm=warm)
+    agent = box.agent(warm=with_index)
     agent.publish([Message.of(b"for you", promoted={BTS.SPTransportID: str(transport)})])
     assert box.queued() == {"Plain": 1}
     with pytest.raises(PublishFailed):
         agent.publish([Message.of(b"for nobody", promoted={BTS.SPTransportID: str(uuid.uuid4())})])
 
 
-def test_a_written_property_does_not_route(box: Box, warm: bool) -> None:
+def test_a_written_property_does_not_route(box: Box, with_index: bool) -> None:
     box.add_port("Europe", "Region == 'EU'")
-    agent = box.agent(warm=warm)
+    agent = box.agent(warm=with_index)
     with pytest.raises(PublishFailed):
         agent.publish([Message.of(b"", written={Region: "EU"})])
     demoted = Message.of(b"", promoted={Region: "EU"})
@@ -230,8 +228,8 @@ def test_a_written_property_does_not_route(box: Box, warm: bool) -> None:
         agent.publish([demoted.with_context(demoted.context.promote(Region, None))])
 
 
-def test_a_publish_sees_every_enlist_that_returned_before_it(box: Box, warm: bool) -> None:
-    agent = box.agent(warm=warm)
+def test_a_publish_sees_every_enlist_that_returned_before_it(box: Box, with_index: bool) -> None:
+    agent = box.agent(warm=with_index)
     box.add_port("First", "Region == 'EU'")
     agent.publish([order()])
     for number in range(5):
@@ -243,20 +241,20 @@ def test_a_publish_sees_every_enlist_that_returned_before_it(box: Box, warm: boo
     assert "First" not in published.subscribers
 
 
-def test_a_subscription_never_sees_what_was_published_before_it(box: Box, warm: bool) -> None:
+def test_a_subscription_receives_no_message_that_was_published_before_it(box: Box, with_index: bool) -> None:
     box.add_port("Europe", "Region == 'EU'")
-    box.agent(warm=warm).publish([order()])
+    box.agent(warm=with_index).publish([order()])
     box.add_port("Late", "Region == 'EU'")
     assert box.queued() == {"Europe": 1}
 
 
-def test_priority_of_the_port_is_on_the_queue_row(box: Box, warm: bool) -> None:
+def test_the_queue_row_has_the_priority_of_the_port(box: Box, with_index: bool) -> None:
     box.add_port("Urgent", "Priority == 1", priority=2)
-    box.agent(warm=warm).publish([Message.of(b"", promoted={Priority: 1})])
+    box.agent(warm=with_index).publish([Message.of(b"", promoted={Priority: 1})])
     assert box.one("SELECT priority FROM work_queue") == 2
 
 
-def test_an_index_that_was_interrupted_while_it_caught_up_misses_nobody(
+def test_an_index_whose_catch_up_was_interrupted_finds_every_subscriber(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box.add_port("First", "Region == 'EU'")
@@ -276,17 +274,17 @@ def _interrupt(*_: object) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 3 * FRAGMENT_SIZE])
-def test_an_acknowledgement_that_nobody_wants_leaves_no_trace(box: Box, warm: bool, size: int) -> None:
-    """NRF-11: the other messages of the batch are published, and somebody who wants it gets it."""
+def test_an_acknowledgement_without_subscriber_is_dropped(box: Box, with_index: bool, size: int) -> None:
+    """NRF-11: the other messages of the batch are published. A subscribed acknowledgement is delivered."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     ack = Message.of(b"a" * size, promoted={BTS.AckType: "ACK"})
     order = Message.of(b"order", promoted={Region: "EU"})
-    published = box.agent(warm=warm).publish([ack, order])
+    published = box.agent(warm=with_index).publish([ack, order])
     assert [(one.subscribers, one.suspended) for one in published] == [((), False), (("Europe",), False)]
     assert (box.count("spool"), box.count("fragments"), box.suspended()) == (1, 0, [])
-    box.add_port("Told", "BTS.AckType == 'NACK'")
-    [told] = box.agent(warm=warm).publish([Message.of(b"n" * size, promoted={BTS.AckType: "NACK"})])
-    assert told.subscribers == ("Told",)
+    box.add_port("Nacks", "BTS.AckType == 'NACK'")
+    [nack] = box.agent(warm=with_index).publish([Message.of(b"n" * size, promoted={BTS.AckType: "NACK"})])
+    assert nack.subscribers == ("Nacks",)
     assert check(box.connection) == []
 
 

@@ -1,4 +1,4 @@
-"""A recoverable interchange with too many bad documents: the rest is refused as one (RCV-13, RCV-14, ADR 0021)."""
+"""The rest of an interchange with too many bad documents is suspended as one (RCV-13, RCV-14, ADR 0021)."""
 
 from __future__ import annotations
 
@@ -58,20 +58,20 @@ def suspended_bodies(box: Box) -> list[bytes]:
     ],
     ids=["json-lines", "csv", "flat-file", "json", "receive"],
 )
-def test_a_file_of_another_format_becomes_one_suspended_instance(
+def test_a_file_of_another_format_is_suspended_as_one_instance(
     box: Box, pipeline: ReceivePipeline, wrong: bytes
 ) -> None:
     box.add_port("All", "BTS.ReceivePortName == 'OrdersIn'")
     [received] = box.receive(box.add_location(pipeline), wrong)
     assert (received.published, received.suspended) == (0, 1)
     assert box.suspended() == [("PIPELINE", True)]
-    assert suspended_bodies(box) == [wrong], "it is kept whole"
+    assert suspended_bodies(box) == [wrong], "it is suspended whole"
     why = box.one("SELECT error_description FROM suspended_queue")
     assert why.startswith("1,001 of the first 1,001 documents are bad, and bad_documents allows 1,000.")
     assert box.count("spool") == 1
 
 
-def test_up_to_the_limit_they_are_suspended_alone(box: Box) -> None:
+def test_bad_documents_up_to_the_limit_are_suspended_one_by_one(box: Box) -> None:
     box.add_port("All", "BTS.ReceivePortName == 'OrdersIn'")
     [received] = box.receive(box.add_location(lines()), GOOD + BAD * 3 + GOOD)
     assert (received.published, received.suspended) == (2, 3)
@@ -83,7 +83,7 @@ def test_other_interchanges_of_the_transaction_are_published(box: Box) -> None:
     assert [(one.published, one.suspended) for one in results] == [(1, 0), (0, 1), (2, 0)]
 
 
-def test_at_a_port_that_routes_failures_there_is_one_error_message(box: Box) -> None:
+def test_a_port_that_routes_failures_publishes_one_error_message(box: Box) -> None:
     box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'")
     location = box.add_location(lines(), route_failures=True)
     [received] = box.receive(location, BAD * 9)
@@ -92,8 +92,8 @@ def test_at_a_port_that_routes_failures_there_is_one_error_message(box: Box) -> 
     assert box.one("SELECT body FROM parts") == BAD * 9
 
 
-def test_wherever_an_attempt_ends_the_next_one_comes_to_the_same(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The count is in the receipts: a process that dies between two chunks does not begin with none."""
+def test_the_count_of_bad_documents_continues_in_the_next_attempt(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The count is stored in the receipts, so it survives a process that dies between two chunks."""
     for module in (chunks, receiving):
         monkeypatch.setattr(module, "CHUNK_ROWS", 4)
     box.add_port("All", "BTS.ReceivePortName == 'OrdersIn'")
@@ -104,18 +104,18 @@ def test_wherever_an_attempt_ends_the_next_one_comes_to_the_same(box: Box, monke
     with connect(box.url, user=box.host().role_name) as connection:
         finished = False
         while not finished:
-            # Every attempt is held back after its first transaction, and another process goes on.
+            # Every attempt ends after its first transaction, and another process continues.
             [received] = Receiver(connection, RoutingTable()).receive(location, [one], pace=lambda: False)
             attempts += 1
             finished = not received.unfinished
         [again] = Receiver(connection, RoutingTable()).receive(location, [one])
         progress = read_progress(connection, [one.interchange_id])[one.interchange_id]
-    assert attempts == 3, "what is refused goes with the last that is published"
+    assert attempts == 3, "the rest is suspended in the transaction of the last published chunk"
     assert (again.published, again.suspended) == (0, 0)
     assert (progress.bad, progress.last_document, progress.done) == (3, 12, True)
     assert box.queued() == {"All": 9}
     assert sorted(suspended_bodies(box)) == sorted([b"x", b"x", b"x", body])
-    why = box.one("SELECT error_description FROM suspended_queue WHERE instance_id = %s", the_whole(box))
+    why = box.one("SELECT error_description FROM suspended_queue WHERE instance_id = %s", find_whole_interchange(box))
     assert why.startswith("4 of the first 16 documents are bad, and bad_documents allows 3.")
     assert "What follows document 12 was not published." in why
 
@@ -123,8 +123,8 @@ def test_wherever_an_attempt_ends_the_next_one_comes_to_the_same(box: Box, monke
 # -- resuming ----------------------------------------------------------------------------------------------------------
 
 
-def the_whole(box: Box) -> uuid.UUID:
-    """The instance that is no document."""
+def find_whole_interchange(box: Box) -> uuid.UUID:
+    """Return the suspended instance that is a whole interchange and not a document."""
     found: uuid.UUID = box.one(
         "SELECT instance_id FROM suspended_queue JOIN spool USING (message_id)"
         " WHERE NOT context -> 'promoted' ? 'BTS#InterchangeSequenceNumber'"
@@ -132,30 +132,30 @@ def the_whole(box: Box) -> uuid.UUID:
     return found
 
 
-def allow(box: Box, bad_documents: int | None) -> None:
-    """Somebody raises the limit of the location."""
+def set_limit(box: Box, bad_documents: int | None) -> None:
+    """Change the limit of the location."""
     box.connection.execute(
         "UPDATE receive_locations SET pipeline = pipeline || jsonb_build_object('bad_documents', %s::int)",
         (bad_documents,),
     )
 
 
-def take_up(box: Box, location: ReceiveLocation, body: bytes) -> None:
-    """The interchange, resumed in a transaction of a host."""
+def resume_interchange(box: Box, location: ReceiveLocation, body: bytes) -> None:
+    """Resume the interchange in a transaction of a host."""
     with connect(box.url, user=box.host().role_name) as connection:
         Receiver(connection, RoutingTable()).receive_again(location, interchange(body), lambda _: None)
 
 
-def test_with_a_higher_limit_it_is_resumed_as_if_it_came_now(box: Box) -> None:
+def test_an_interchange_is_resumed_whole_after_the_limit_is_raised(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     location = box.add_location(lines())
     body = GOOD + BAD * 4 + GOOD + b'{"region": "US"}'
     with pytest.raises(PipelineFailure, match="4 of the first 5 documents are bad, and bad_documents allows 3"):
-        take_up(box, location, body)
+        resume_interchange(box, location, body)
     assert (box.queued(), box.suspended()) == ({}, [])
     box.receive(location, body)
-    allow(box, 4)
-    published = resume_now(box, the_whole(box))
+    set_limit(box, 4)
+    published = resume_now(box, find_whole_interchange(box))
     assert [message.context[BTS.InterchangeSequenceNumber] for message in published] == [1, 6]
     assert suspended_bodies(box) == [b"x"] * 4 + [b'{"region": "US"}']
     assert sorted(box.suspended()) == [("PIPELINE", True)] * 4 + [("ROUTING", False), ("ROUTING", True)]
@@ -163,8 +163,8 @@ def test_with_a_higher_limit_it_is_resumed_as_if_it_came_now(box: Box) -> None:
     assert check(box.connection) == []
 
 
-@pytest.mark.parametrize("raised", [True, False], ids=["a higher limit", "a mended file"])
-def test_of_one_that_had_begun_what_follows_is_published(
+@pytest.mark.parametrize("raised", [True, False], ids=["a higher limit", "a corrected file"])
+def test_resuming_a_partly_published_interchange_publishes_the_rest(
     box: Box, monkeypatch: pytest.MonkeyPatch, raised: bool
 ) -> None:
     for module in (chunks, receiving):
@@ -176,43 +176,43 @@ def test_of_one_that_had_begun_what_follows_is_published(
     first = take(box)
     assert [message.context[BTS.InterchangeSequenceNumber] for message in first] == [1, 2, 3]
     if raised:
-        allow(box, None)
-        rest = resume_now(box, the_whole(box))
+        set_limit(box, None)
+        rest = resume_now(box, find_whole_interchange(box))
         assert suspended_bodies(box) == [b"x"] * 4
     else:
-        rest = resume_now(box, the_whole(box), body=GOOD * 3 + BAD + GOOD * 3)
+        rest = resume_now(box, find_whole_interchange(box), body=GOOD * 3 + BAD + GOOD * 3)
         assert suspended_bodies(box) == [b"x"]
     assert [message.context[BTS.InterchangeSequenceNumber] for message in rest] == ([5] if raised else [5, 6, 7])
-    # They are of the same interchange, and nothing of how it was suspended is left on them.
+    # They have the id of the interchange, and no properties of the suspended message.
     assert {one.context[BTS.InterchangeID] for one in rest} == {str(received.interchange_id)}
     assert not [key for one in rest for key in one.context.written if "Suspended" in key]
     run_all_jobs_once(box.connection)
     assert check(box.connection) == []
 
 
-def test_its_bad_documents_are_error_messages_where_failures_are_routed(box: Box) -> None:
+def test_resuming_routes_bad_documents_as_error_messages(box: Box) -> None:
     box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'")
     box.add_port("Europe", "Region == 'EU'")
-    take_up(box, box.add_location(lines(), route_failures=True), GOOD + BAD)
+    resume_interchange(box, box.add_location(lines(), route_failures=True), GOOD + BAD)
     assert box.queued() == {"Europe": 1, "Errors": 1}
     assert box.suspended() == []
 
 
-def test_what_is_too_large_to_be_resumed_at_once_stays_where_it_is(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its documents would be held in memory by the host."""
+def test_an_interchange_that_does_not_fit_into_memory_is_not_resumed(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host would buffer its documents in memory."""
     box.add_port("Europe", "Region == 'EU'")
     location = box.add_location(lines())
     monkeypatch.setattr(chunks, "MAX_STANDARD_BYTES", 20_000)
     monkeypatch.setattr(chunks, "CHUNK_ROWS", 10)
-    take_up(box, location, GOOD * 100)
+    resume_interchange(box, location, GOOD * 100)
     assert box.queued() == {"Europe": 100}
     with pytest.raises(PipelineFailure, match="more than 20,000 bytes together") as raised:
-        take_up(box, location, GOOD * 1_000)
+        resume_interchange(box, location, GOOD * 1_000)
     assert "send the file to its location again" in raised.value.hint
     assert box.queued() == {"Europe": 100}
 
 
-def test_all_that_one_interchange_has_left_behind_is_dealt_with_at_once(box: Box) -> None:
+def test_all_instances_of_an_interchange_can_be_listed_terminated_and_resumed_together(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     location = box.add_location(lines())
     wrong, other, good = box.receive(location, BAD * 3 + GOOD, BAD, GOOD)

@@ -1,4 +1,4 @@
-"""Messages of several parts: received, stored once, read by hosts, released (LRG-08, RCV-09)."""
+"""Messages of several parts are received, stored once, read by hosts and released (LRG-08, RCV-09)."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from tests.support.box import PROMOTE, Box, Region, interchange
 from tests.support.taking import take
 
 PICTURE = bytes(range(256)) * (FRAGMENT_SIZE // 100)
-EU, NOWHERE = b'{"region": "EU"}', b'{"region": "nowhere"}'
+EU, UNROUTABLE = b'{"region": "EU"}', b'{"region": "nowhere"}'
 
 
 def mail(*lines: bytes) -> bytes:
-    made = email.message.EmailMessage()
-    made.set_content("See the attachments.")
-    made.add_attachment(b"\n".join(lines), maintype="application", subtype="json", filename="orders.json")
-    made.add_attachment(PICTURE, maintype="image", subtype="png", filename="map.png")
-    return made.as_bytes()
+    message = email.message.EmailMessage()
+    message.set_content("See the attachments.")
+    message.add_attachment(b"\n".join(lines), maintype="application", subtype="json", filename="orders.json")
+    message.add_attachment(PICTURE, maintype="image", subtype="png", filename="map.png")
+    return message.as_bytes()
 
 
-def mails(*, recoverable: bool = True) -> pipelines.Receive:
+def mail_pipeline(*, recoverable: bool = True) -> pipelines.Receive:
     return pipelines.Receive(
         decode=[components.Mime(body_type="application/json", allow_non_mime=True)],
         disassemble=[pipelines.JsonLines(promote=PROMOTE, recoverable=recoverable)],
     )
 
 
-def gone(box: Box) -> None:
-    """Everything is cleaned up when nobody refers to it any more."""
+def assert_everything_is_cleaned_up(box: Box) -> None:
+    """Run the jobs and assert that no message and no part is left."""
     assert check(box.connection) == []
     run_all_jobs_once(box.connection)
     assert (box.count("spool"), box.count("parts"), box.count("fragments")) == (0, 0, 0)
@@ -48,28 +48,28 @@ def gone(box: Box) -> None:
 
 
 @pytest.mark.parametrize("recoverable", [True, False])
-def test_every_document_has_the_other_parts_which_are_stored_once(box: Box, recoverable: bool) -> None:
-    location = box.add_location(mails(recoverable=recoverable))
+def test_the_documents_of_an_interchange_share_its_other_parts(box: Box, recoverable: bool) -> None:
+    location = box.add_location(mail_pipeline(recoverable=recoverable))
     for name in ("Europe", "Audit"):
         box.add_port(name, "Region == 'EU'")
     plain, mixed = box.receive(location, EU, mail(EU, EU, EU))
     assert (plain.published, mixed.published) == (1, 3)
-    # A body for each of four documents, and the two parts that three of them share.
+    # Four bodies, and two parts that three documents share.
     assert (box.count("spool"), box.count("parts")) == (4, 6)
     assert check(box.connection) == []
     messages = take(box)
     assert len(messages) == 8
-    several = [message for message in messages if len(message.parts) > 1]
-    assert len(several) == 6
-    for message in several:
+    with_parts = [message for message in messages if len(message.parts) > 1]
+    assert len(with_parts) == 6
+    for message in with_parts:
         assert [part.name for part in message.parts] == ["part-1", "orders.json", "map.png"]
         assert (message.body_part_name, message.data) == ("orders.json", EU)
         assert message.parts[2].data == PICTURE
-    gone(box)
+    assert_everything_is_cleaned_up(box)
 
 
-def test_a_second_run_of_the_interchange_writes_nothing(box: Box) -> None:
-    location = box.add_location(mails())
+def test_a_repeated_interchange_writes_nothing(box: Box) -> None:
+    location = box.add_location(mail_pipeline())
     box.add_port("Europe", "Region == 'EU'")
     same = interchange(mail(EU, EU))
     with connect(box.url, user=box.host().role_name) as connection:
@@ -79,10 +79,10 @@ def test_a_second_run_of_the_interchange_writes_nothing(box: Box) -> None:
     assert check(box.connection) == []
 
 
-def test_a_document_that_nobody_wants_is_suspended_with_all_its_parts(box: Box) -> None:
-    location = box.add_location(mails())
+def test_an_unroutable_document_is_suspended_with_all_its_parts(box: Box) -> None:
+    location = box.add_location(mail_pipeline())
     box.add_port("Europe", "Region == 'EU'")
-    [received] = box.receive(location, mail(NOWHERE, EU))
+    [received] = box.receive(location, mail(UNROUTABLE, EU))
     assert (received.published, received.suspended) == (1, 1)
     message_id = box.one("SELECT message_id FROM suspended_queue WHERE service_class <> 64")
     message = get_message(box.connection, message_id)
@@ -92,50 +92,50 @@ def test_a_document_that_nobody_wants_is_suspended_with_all_its_parts(box: Box) 
         ("map.png", False),
     ]
     assert b"".join(read_part(box.connection, find_part(message, "map.png"))) == PICTURE
-    assert b"".join(read_part(box.connection, find_part(message, None))) == NOWHERE
+    assert b"".join(read_part(box.connection, find_part(message, None))) == UNROUTABLE
     assert check(box.connection) == []
 
 
 def test_error_messages_are_clones_with_all_parts(box: Box) -> None:
-    location = box.add_location(mails(), route_failures=True)
+    location = box.add_location(mail_pipeline(), route_failures=True)
     box.add_port("Europe", "Region == 'EU'")
     box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'")
-    [received] = box.receive(location, mail(NOWHERE, EU, NOWHERE))
+    [received] = box.receive(location, mail(UNROUTABLE, EU, UNROUTABLE))
     assert (received.published, received.routed) == (1, 2)
     messages = take(box)
     assert sorted((message.data, len(message.parts), message.body_part_name) for message in messages) == [
         (EU, 3, "orders.json"),
-        (NOWHERE, 3, "orders.json"),
-        (NOWHERE, 3, "orders.json"),
+        (UNROUTABLE, 3, "orders.json"),
+        (UNROUTABLE, 3, "orders.json"),
     ]
     assert all(message.parts[2].data == PICTURE for message in messages)
     assert check(box.connection) == []
 
 
 def test_a_standard_interchange_that_fails_leaves_no_parts_behind(box: Box) -> None:
-    location = box.add_location(mails(recoverable=False))
+    location = box.add_location(mail_pipeline(recoverable=False))
     box.add_port("Europe", "Region == 'EU'")
-    content = mail(EU, NOWHERE)
+    content = mail(EU, UNROUTABLE)
     [received] = box.receive(location, content)
     assert (received.published, received.suspended) == (0, 1)
     assert box.count("parts") == 1
     assert check(box.connection) == []
 
 
-def test_parts_that_a_program_publishes(box: Box) -> None:
+def test_a_published_message_with_parts_is_delivered_with_them(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     box.agent().publish([Message.of(EU, promoted={Region: "EU"}, parts=[Part(name="map.png", body=Bytes(PICTURE))])])
     [message] = take(box)
     assert [(part.name, part.data) for part in message.parts] == [("body", EU), ("map.png", PICTURE)]
-    gone(box)
+    assert_everything_is_cleaned_up(box)
 
 
-def test_an_interchange_without_other_parts_is_as_it_was(box: Box) -> None:
-    location = box.add_location(mails())
+def test_a_document_without_other_parts_has_the_default_body_name(box: Box) -> None:
+    location = box.add_location(mail_pipeline())
     box.add_port("Europe", "Region == 'EU'")
     with connect(box.url, user=box.host().role_name) as connection:
         Receiver(connection, RoutingTable()).receive(
             location, [Interchange(interchange_id=uuid.uuid4(), body=Bytes(EU + b"\n" + EU))]
         )
     assert [message.body_part_name for message in take(box)] == ["body", "body"]
-    gone(box)
+    assert_everything_is_cleaned_up(box)

@@ -1,4 +1,4 @@
-"""Interchanges through the pipeline into the MessageBox: RCV-12, 15, NRF-05, 06, MSG-07, CTX-20, and receipts."""
+"""Interchanges pass through the pipeline into the MessageBox: RCV-12, 15, NRF-05, 06, MSG-07, CTX-20, and receipts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_bad_line_is_suspended_alone_with_its_bytes(box: Box) -> None:
     assert "Line 2" in box.one("SELECT error_description FROM suspended_queue")
 
 
-def test_records_of_a_flat_file_become_xml_and_a_bad_one_stays_as_it_came(box: Box) -> None:
+def test_records_of_a_flat_file_become_xml_and_a_bad_record_is_suspended_as_received(box: Box) -> None:
     """RCV-11, RCV-14."""
     record = pipelines.Delimited(["region", pipelines.Field("total", Decimal)], delimiter=";")
     flat = pipelines.FlatFile(message_type="Order", record=record, promote={Region: "region", Total: "total"})
@@ -83,7 +83,7 @@ def test_records_of_a_flat_file_become_xml_and_a_bad_one_stays_as_it_came(box: B
     assert "Line 2: total cannot be read." in box.one("SELECT error_description FROM suspended_queue")
 
 
-def test_a_value_of_the_wrong_type_suspends_its_message_with_the_reason_and_no_other(box: Box) -> None:
+def test_a_value_of_the_wrong_type_suspends_only_its_message(box: Box) -> None:
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
     location = box.add_location()
     wrong = b'{"region": "EU", "total": "a lot", "priority": 1}'
@@ -96,7 +96,7 @@ def test_a_value_of_the_wrong_type_suspends_its_message_with_the_reason_and_no_o
     assert "'a lot' is not a decimal number" in why
 
 
-def test_an_unroutable_line_is_suspended_after_the_pipeline_with_a_report(box: Box) -> None:
+def test_an_unroutable_line_is_suspended_after_the_pipeline_with_a_routing_failure_report(box: Box) -> None:
     location = box.add_location()
     box.add_port("Europe", "Region == 'EU'")
     [received] = box.receive(location, line("EU") + b"\n" + line("US") + b"\n")
@@ -124,7 +124,7 @@ def test_a_single_document_is_all_or_nothing(box: Box, bad: bytes) -> None:
     assert box.one("SELECT task FROM suspended_queue WHERE resumable") == 2
 
 
-def test_one_unroutable_document_takes_a_standard_interchange_down(box: Box) -> None:
+def test_one_unroutable_document_suspends_a_standard_interchange(box: Box) -> None:
     location = box.add_location(pipelines.JsonLines(promote=PROMOTE, recoverable=False))
     box.add_port("Europe", "Region == 'EU'")
     whole = line("EU") + b"\n" + line("US") + b"\n" + line("EU") + b"\n"
@@ -134,7 +134,7 @@ def test_one_unroutable_document_takes_a_standard_interchange_down(box: Box) -> 
     assert box.one("SELECT body FROM parts") == whole
 
 
-def test_the_same_interchange_again_publishes_nothing(box: Box) -> None:
+def test_a_repeated_interchange_publishes_nothing(box: Box) -> None:
     location = box.add_location()
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
     again = interchange(line() + b"\n{broken\n")
@@ -147,7 +147,7 @@ def test_the_same_interchange_again_publishes_nothing(box: Box) -> None:
     assert box.count("spool") == 3
 
 
-def test_a_large_interchange_goes_in_chunks_and_continues_where_it_stopped(
+def test_a_large_interchange_is_published_in_chunks_and_continues_after_the_last_receipt(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "CHUNK_ROWS", 10)
@@ -156,7 +156,7 @@ def test_a_large_interchange_goes_in_chunks_and_continues_where_it_stopped(
     whole = interchange(b"\n".join(line(number=number) for number in range(35)))
     with connect(box.url, user=box.host().role_name) as connection:
         receiver = Receiver(connection, RoutingTable())
-        # The second chunk's receipt is there already, as if this attempt had been overtaken.
+        # A concurrent attempt has published the first two chunks.
         box.connection.execute(
             "INSERT INTO receipts (unit, chunk, outcome) VALUES (%s, 0, %s::jsonb)",
             (whole.interchange_id, json.dumps({"last": 20, "done": False})),
@@ -169,27 +169,27 @@ def test_a_large_interchange_goes_in_chunks_and_continues_where_it_stopped(
     assert box.one("SELECT count(DISTINCT message_id) FROM spool") == 15
 
 
-class Dies(Exception):
+class SimulatedCrash(Exception):
     pass
 
 
-def dies() -> bool:
-    raise Dies
+def crash() -> bool:
+    raise SimulatedCrash
 
 
-def numbered(count: int) -> Interchange:
+def number_lines(count: int) -> Interchange:
     return interchange(b"\n".join(line(number=number) for number in range(1, count + 1)))
 
 
-def published_numbers(box: Box) -> list[int]:
+def read_published_numbers(box: Box) -> list[int]:
     return sorted(json.loads(body)["number"] for (body,) in box.connection.execute("SELECT body FROM parts"))
 
 
 @pytest.mark.parametrize("bad", [False, True])
-def test_an_interchange_that_was_begun_goes_on_although_its_pipeline_is_standard_by_now(
+def test_a_partly_published_interchange_continues_after_its_pipeline_became_standard(
     box: Box, monkeypatch: pytest.MonkeyPatch, bad: bool
 ) -> None:
-    """What was published cannot be taken back; and the rest must not be taken for published."""
+    """The published documents cannot be withdrawn, and the rest must not count as published."""
     for module in (chunks, receiving):
         monkeypatch.setattr(module, "CHUNK_ROWS", 2)
     location = box.add_location()
@@ -200,33 +200,35 @@ def test_an_interchange_that_was_begun_goes_on_although_its_pipeline_is_standard
     whole = interchange(b"\n".join([*(line(number=number) for number in range(1, 7)), *([b"{broken"] if bad else [])]))
     with connect(box.url, user=box.host().role_name) as connection:
         receiver = Receiver(connection, RoutingTable())
-        with pytest.raises(Dies):
-            receiver.receive(location, [whole], pace=dies)
+        with pytest.raises(SimulatedCrash):
+            receiver.receive(location, [whole], pace=crash)
         assert box.queued() == {"Audit": 2}
         [received] = receiver.receive(standard, [whole])
         assert read_progress(connection, [whole.interchange_id])[whole.interchange_id].done
         assert receiver.receive(standard, [whole])[0].published == 0
     assert received.published == 4
     assert box.queued() == {"Audit": 6}
-    # A bad document fails what is left as a whole. What stands before it is published, so that this is not resumed.
+    # A bad document suspends the rest as a whole. It cannot be resumed, because the documents before are published.
     assert box.suspended() == ([("PIPELINE", False)] if bad else [])
     if bad:
         assert box.one(SUSPENDED_BODY) == b"".join(whole.body.chunks())
     else:
-        assert published_numbers(box) == [1, 2, 3, 4, 5, 6]
+        assert read_published_numbers(box) == [1, 2, 3, 4, 5, 6]
 
 
-def test_what_another_pipeline_does_not_find_any_more_is_kept(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interchange_is_suspended_if_a_changed_pipeline_does_not_find_the_rest(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in (chunks, receiving):
         monkeypatch.setattr(module, "CHUNK_ROWS", 2)
     location = box.add_location()
     other = replace(location, pipeline_json=pipelines.PassThrough().model_dump(mode="json"))
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
-    whole = numbered(6)
+    whole = number_lines(6)
     with connect(box.url, user=box.host().role_name) as connection:
         receiver = Receiver(connection, RoutingTable())
-        with pytest.raises(Dies):
-            receiver.receive(location, [whole], pace=dies)
+        with pytest.raises(SimulatedCrash):
+            receiver.receive(location, [whole], pace=crash)
         [received] = receiver.receive(other, [whole])
     assert (received.published, received.suspended) == (0, 1)
     assert box.suspended() == [("PIPELINE", False)]
@@ -234,37 +236,37 @@ def test_what_another_pipeline_does_not_find_any_more_is_kept(box: Box, monkeypa
     assert "no document after the first 2, but" in box.one("SELECT error_description FROM suspended_queue")
 
 
-def test_attempts_at_one_interchange_that_end_their_chunks_elsewhere_take_turns(
+def test_concurrent_attempts_with_other_chunks_publish_every_document_once(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task that was given up may live on, and chunks end where the pipeline of then or of now has them end."""
+    """An abandoned task may still run, and the old and the new pipeline end their chunks at different documents."""
     location = box.add_location()
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
-    whole, other = numbered(9), interchange(line(number=0))
+    whole, other = number_lines(9), interchange(line(number=0))
     role = box.host().role_name
     with connect(box.url, user=role) as first, connect(box.url, user=role) as second:
 
-        def cut_at(rows: int) -> None:
+        def set_chunk_rows(rows: int) -> None:
             for module in (chunks, receiving):
                 monkeypatch.setattr(module, "CHUNK_ROWS", rows)
 
-        def overtake() -> bool:
-            cut_at(3)
-            with pytest.raises(Dies):
-                Receiver(second, RoutingTable()).receive(location, [whole], pace=dies)
-            cut_at(2)
+        def run_concurrent_attempt() -> bool:
+            set_chunk_rows(3)
+            with pytest.raises(SimulatedCrash):
+                Receiver(second, RoutingTable()).receive(location, [whole], pace=crash)
+            set_chunk_rows(2)
             return True
 
-        cut_at(2)
-        paces = iter([overtake])
+        set_chunk_rows(2)
+        paces = iter([run_concurrent_attempt])
         received = Receiver(first, RoutingTable()).receive(
             location, [other, whole, whole], pace=lambda: next(paces, lambda: True)()
         )
-    assert published_numbers(box) == list(range(10))
+    assert read_published_numbers(box) == list(range(10))
     assert sum(one.published for one in received) == 7
 
 
-def test_a_large_body_stays_in_its_file_until_it_is_streamed(box: Box, tmp_path: object) -> None:
+def test_a_large_body_is_streamed_from_its_file(box: Box, tmp_path: object) -> None:
     from pathlib import Path
 
     assert isinstance(tmp_path, Path)
@@ -281,8 +283,8 @@ def test_a_large_body_stays_in_its_file_until_it_is_streamed(box: Box, tmp_path:
 
 
 @pytest.mark.parametrize("is_recoverable", [False, True])
-def test_a_large_document_that_had_to_be_written_is_stored_whole(box: Box, is_recoverable: bool) -> None:
-    """LRG-02: its namespace is declared by the envelope."""
+def test_a_large_serialised_document_is_stored_whole(box: Box, is_recoverable: bool) -> None:
+    """LRG-02: the envelope declares its namespace, so the document cannot be stored verbatim."""
     xml = pipelines.Xml(promote={Region: "/o:order/@r"}, namespaces={"o": "urn:o"}, split="/*/*")
     location = box.add_location(pipelines.Receive(disassemble=[xml], recoverable=is_recoverable))
     box.add_port("Europe", "Region == 'EU'")
@@ -308,12 +310,12 @@ def test_the_index_catches_up_when_ports_change_between_batches(box: Box) -> Non
     assert box.suspended() == [("PORT_STOPPED", True)]
 
 
-def test_no_message_is_left_behind_by_a_change_during_the_publish(box: Box) -> None:
-    """The subscriptions change after matching and before the routing lock: the batch is matched again."""
+def test_a_batch_is_matched_again_if_subscriptions_change_during_the_publish(box: Box) -> None:
+    """The subscriptions change after matching and before the routing lock."""
     location = box.add_location()
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
 
-    class Changing(RoutingTable):
+    class ChangingTable(RoutingTable):
         changed = False
 
         def match(self, columns, rows):  # type: ignore[no-untyped-def]
@@ -325,7 +327,7 @@ def test_no_message_is_left_behind_by_a_change_during_the_publish(box: Box) -> N
             return found
 
     with connect(box.url, user=box.host().role_name) as connection:
-        [received] = Receiver(connection, Changing()).receive(location, [interchange(line())])
+        [received] = Receiver(connection, ChangingTable()).receive(location, [interchange(line())])
     assert received.published == 1
     assert box.queued() == {"Europe": 1}
     assert box.suspended() == [("PORT_STOPPED", True)]
@@ -343,7 +345,7 @@ def test_an_empty_interchange_is_finished_without_messages(box: Box) -> None:
     assert box.count("spool") == 0
 
 
-def test_only_an_interchange_without_any_document_is_empty(box: Box) -> None:
+def test_only_an_interchange_without_documents_is_empty(box: Box) -> None:
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
     location = box.add_location(pipelines.Xml(split="/orders/order"))
     bodies = (b"<orders/>", b"<orders><order/></orders>", b"<error>the service is down</error>", b"<order total='1'/>")
@@ -358,8 +360,8 @@ def test_only_an_interchange_without_any_document_is_empty(box: Box) -> None:
     assert suspended == {bodies[2], bodies[3]}
 
 
-def test_documents_of_an_envelope_are_routed_by_what_their_schemas_promote(box: Box) -> None:
-    """RCV-09, CTX-11: promoted from envelope and document, and a distinguished field that is only written."""
+def test_documents_of_an_envelope_are_routed_by_the_properties_of_their_schemas(box: Box) -> None:
+    """RCV-09, CTX-11: properties are promoted from envelope and document. A distinguished field is only written."""
     note = DistinguishedField("/*[local-name()='order']/*[local-name()='note']")
     region = PromotedField(key=Region.key, type=int(Region.value_type), path="/*[local-name()='batch']/@*")
     order = Schema(message_type="order", distinguished=(WrittenField(path=note.name),))
@@ -381,8 +383,8 @@ def test_documents_of_an_envelope_are_routed_by_what_their_schemas_promote(box: 
     assert {context[BTS.MessageType] for context in contexts} == {"order"}
 
 
-def test_one_unroutable_message_among_a_hundred(box: Box) -> None:
-    """ACC-10: 99 are published, one is suspended and can be resumed, with one report about it."""
+def test_one_unroutable_message_among_a_hundred_is_suspended(box: Box) -> None:
+    """ACC-10: 99 messages are published. One is suspended, can be resumed, and has one report."""
     location = box.add_location()
     box.add_port("Europe", "Region == 'EU'")
     lines = [b'{"region":"%s"}' % (b"nowhere" if number == 57 else b"EU") for number in range(1, 101)]

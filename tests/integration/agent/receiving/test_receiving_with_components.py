@@ -1,5 +1,4 @@
-"""Pipelines with components into the MessageBox: decoded bodies, two formats at one location, and what is suspended
-(RCV-01)."""
+"""Pipelines with components: decoded bodies, two formats at one location, and suspended interchanges (RCV-01)."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ def pipeline() -> pipelines.Receive:
     return pipelines.Receive(decode=[components.Gzip()], disassemble=formats, recoverable=True)
 
 
-def test_two_formats_in_one_transaction(box: Box, pipeline: pipelines.Receive) -> None:
+def test_two_formats_are_received_in_one_transaction(box: Box, pipeline: pipelines.Receive) -> None:
     location = box.add_location(pipeline)
     box.add_port("Europe", "Region == 'EU'")
     xml = b"<order><region>EU</region></order>"
@@ -52,9 +51,7 @@ def test_a_large_decoded_body_is_stored_in_fragments(box: Box) -> None:
     assert b"".join(body for (body,) in fragments) == content
 
 
-def test_what_cannot_be_decoded_is_suspended_alone_with_the_bytes_that_came(
-    box: Box, pipeline: pipelines.Receive
-) -> None:
+def test_an_undecodable_interchange_is_suspended_alone_and_as_received(box: Box, pipeline: pipelines.Receive) -> None:
     location = box.add_location(pipeline)
     box.add_port("Europe", "Region == 'EU'")
     cut_short = gzip.compress(LINE)[:-4]
@@ -64,16 +61,16 @@ def test_what_cannot_be_decoded_is_suspended_alone_with_the_bytes_that_came(
     assert box.one("SELECT error_description FROM suspended_queue").startswith("Gzip: The gzip content is cut short.")
 
 
-def test_a_resumed_interchange_goes_through_the_same_components(box: Box, pipeline: pipelines.Receive) -> None:
+def test_a_resumed_interchange_passes_through_the_same_components(box: Box, pipeline: pipelines.Receive) -> None:
     location = box.add_location(pipeline)
     box.add_port("Europe", "Region == 'EU'")
     receiver = Receiver(box.connection, RoutingTable())
 
-    def again(body: bytes) -> None:
+    def resume(body: bytes) -> None:
         resumed = Interchange(interchange_id=uuid.uuid4(), body=Bytes(body))
         receiver.receive_again(location, resumed, lambda _: None)
 
-    again(gzip.compress(LINE))
+    resume(gzip.compress(LINE))
     assert box.queued() == {"Europe": 1}
     with pytest.raises(PipelineFailure, match="Gzip: The content is not gzip"):
-        again(LINE)
+        resume(LINE)

@@ -1,4 +1,4 @@
-"""Rows that Spark has read, published in chunks: each chunk once, whoever comes with it again (ADR 0004)."""
+"""Rows that Spark has read are published in chunks, and each chunk once (ADR 0004)."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def location(box: Box, tmp_path: Path) -> ReceiveLocation:
     return add_bulk_location(box, tmp_path, pipeline=ROWS, bad_rows=2)
 
 
-class Told(SimpleNamespace):
-    """A row of Spark's, as far as it matters here."""
+class FakeRow(SimpleNamespace):
+    """The part of a Spark row that the test needs."""
 
     def asDict(self) -> dict[str, object]:  # noqa: N802
         return vars(self)
@@ -89,91 +89,93 @@ def receive(
     )
 
 
-def test_a_unit_that_comes_again_goes_on_where_it_was(
+def test_a_repeated_unit_continues_after_the_last_published_chunk(
     box: Box, connection: Connection, location: ReceiveLocation
 ) -> None:
     batches = [batch(1, 2), batch(3, 4), batch(5, region="MARS")]
 
-    def dies() -> Iterator[pa.RecordBatch]:
+    def fail_after_two() -> Iterator[pa.RecordBatch]:
         yield from batches[:2]
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        receive(connection, location, dies())  # type: ignore[arg-type]
-    assert box.queued() == {"Europe": 2}  # one chunk is held back until it is known whether it is the last
+        receive(connection, location, fail_after_two())  # type: ignore[arg-type]
+    assert box.queued() == {"Europe": 2}  # a chunk is published when the next one is read
     assert read_progress(connection, [UNIT.unit_id]) == {UNIT.unit_id: Progress(next_chunk=1, last_document=2)}
     received = receive(connection, location, batches)
     assert (received.rows, received.published, received.suspended) == (3, 2, 1)
     assert box.queued() == {"Europe": 4}
     assert receive(connection, location, batches) == ReceivedRows(unit_id=UNIT.unit_id)
     assert sorted(code for code, _ in box.suspended()) == ["ROUTING", "ROUTING"]
-    assert box.count("spool") == 6  # with the report about the one that nobody wants
+    assert box.count("spool") == 6  # with the routing failure report
 
 
-def test_two_attempts_at_once_publish_every_chunk_once(
+def test_two_concurrent_attempts_publish_every_chunk_once(
     box: Box, connection: Connection, location: ReceiveLocation
 ) -> None:
     batches = [batch(1, 2), batch(3, 4), batch(5)]
 
-    def overtaken() -> Iterator[pa.RecordBatch]:
+    def run_concurrent_attempt() -> Iterator[pa.RecordBatch]:
         yield batches[0]
         receive(connection, location, batches)
         yield from batches[1:]
 
     with connect(box.url, user=box.host().role_name) as late:
-        received = receive(late, location, overtaken())  # type: ignore[arg-type]
+        received = receive(late, location, run_concurrent_attempt())  # type: ignore[arg-type]
     assert received.rows == 0
     assert box.queued() == {"Europe": 5}
 
 
-def bodies(box: Box) -> list[bytes]:
+def read_bodies(box: Box) -> list[bytes]:
     return sorted(bytes(body) for (body,) in box.connection.execute("SELECT body FROM parts"))
 
 
-def test_a_unit_that_is_cut_otherwise_goes_on_with_the_next_row(
+def test_a_repeated_unit_with_other_batches_continues_with_the_next_row(
     box: Box, connection: Connection, location: ReceiveLocation
 ) -> None:
-    """Another pipeline makes other bodies of the rows, and Spark ends its batches by their bytes."""
+    """Another pipeline makes other bodies, and Spark limits its batches by their size."""
 
-    def dies() -> Iterator[pa.RecordBatch]:
+    def fail_after_two() -> Iterator[pa.RecordBatch]:
         yield from [batch(1, 2), batch(3, 4)]
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        receive(connection, location, dies())  # type: ignore[arg-type]
+        receive(connection, location, fail_after_two())  # type: ignore[arg-type]
     received = receive(connection, location, [batch(1, 2, 3), batch(4, 5, 6)])
     assert (received.rows, received.published) == (4, 4)
-    assert bodies(box) == [b"row %d" % number for number in range(1, 7)]
+    assert read_bodies(box) == [b"row %d" % number for number in range(1, 7)]
     assert receive(connection, location, [batch(*range(1, 7))]).rows == 0
-    assert len(bodies(box)) == 6
+    assert len(read_bodies(box)) == 6
 
 
-def test_attempts_that_cut_otherwise_take_turns(box: Box, connection: Connection, location: ReceiveLocation) -> None:
-    """A task that was given up may live on, with the pipeline of then."""
+def test_concurrent_attempts_with_other_batches_publish_every_row_once(
+    box: Box, connection: Connection, location: ReceiveLocation
+) -> None:
+    """An abandoned task may still run with the old pipeline."""
 
-    def given_up() -> Iterator[pa.RecordBatch]:
+    def run_abandoned_attempt() -> Iterator[pa.RecordBatch]:
         yield batch(1, 2, 3)
-        yield batch(4, 5)  # the chunk before is published when this one is asked for
-        receive(connection, location, others())  # type: ignore[arg-type]
+        yield batch(4, 5)  # the chunk before is published when this one is read
+        receive(connection, location, read_other_batches())  # type: ignore[arg-type]
         yield batch(6, 7)
 
-    def others() -> Iterator[pa.RecordBatch]:
+    def read_other_batches() -> Iterator[pa.RecordBatch]:
         yield from [batch(1), batch(2, 3, 4), batch(5, 6), batch(7)]
 
     with connect(box.url, user=box.host().role_name) as late:
-        received = receive(late, location, given_up())  # type: ignore[arg-type]
+        received = receive(late, location, run_abandoned_attempt())  # type: ignore[arg-type]
     assert received.rows == 3
-    assert bodies(box) == [b"row %d" % number for number in range(1, 8)]
+    assert read_bodies(box) == [b"row %d" % number for number in range(1, 8)]
 
 
 @pytest.mark.parametrize("numbers", [(1, 2), (1, 2, 3, 4)])
-def test_other_rows_than_were_published_are_refused(
+def test_a_repeated_unit_with_another_number_of_rows_is_rejected(
     box: Box, connection: Connection, location: ReceiveLocation, numbers: tuple[int, ...]
 ) -> None:
     receive(connection, location, [batch(1, 2, 3)])
     with pytest.raises(StateError, match=rf"{len(numbers)} rows came again where 3 were published before"):
         receive(connection, location, [batch(*numbers)])
-    assert len(bodies(box)) == 3
+    assert len(read_bodies(box)) == 3
 
 
 @pytest.fixture
@@ -199,7 +201,7 @@ def test_bad_rows_are_counted_over_all_splits_of_a_file(box: Box, task: BulkTask
     assert third.stopped
     assert third.rows == 2
     assert box.one("SELECT problem FROM file_claims") == "3 of 10 rows are bad, and bad_rows allows 2"
-    # Tasks that have not begun do not begin any more; and nobody takes that for done.
+    # A task that starts later publishes nothing, and its split does not count as done.
     late = task.receive(split(150, batch(12)))
     assert (late.rows, late.stopped) == (0, True)
     assert box.queued() == {"Europe": 6}
@@ -209,7 +211,7 @@ def test_bad_rows_are_counted_over_all_splits_of_a_file(box: Box, task: BulkTask
     assert progress.fetchone() == (8, 2, 100)
 
 
-def test_the_tally_is_what_the_driver_gets_to_know(task: BulkTask) -> None:
+def test_a_task_returns_its_counts_to_the_driver(task: BulkTask) -> None:
     [tally] = task(iter([batch(1, 2), batch(3, bad=1)]))
     assert tally.to_pylist() == [
         {
@@ -225,15 +227,15 @@ def test_the_tally_is_what_the_driver_gets_to_know(task: BulkTask) -> None:
     ]
 
 
-def test_rows_are_counted_although_the_job_that_published_them_has_failed(box: Box, task: BulkTask) -> None:
+def test_rows_of_a_failed_job_are_counted(box: Box, task: BulkTask) -> None:
     file = uuid.UUID(int=1)
     task.receive(split(0, batch(1, 2, 3)))  # by an earlier process
     counting = RowCounts()
     counting.begin(box.connection, [file])
-    task.receive(split(50, batch(4, 5, 6, bad=1)))  # nobody is told
+    task.receive(split(50, batch(4, 5, 6, bad=1)))  # the counts of this task are lost
     counting.begin(box.connection, [file])
-    [told] = task(iter([batch(7, 8, bad=1, start=100)]))
-    counting.add(Told(**told.to_pylist()[0]))  # type: ignore[arg-type]
+    [counts] = task(iter([batch(7, 8, bad=1, start=100)]))
+    counting.add(FakeRow(**counts.to_pylist()[0]))  # type: ignore[arg-type]
     assert counting.catch_up(box.connection, file) == 8
     expected = {"rows": 5, "bad": 2, "published": 3, "suspended": 2}
     assert {name: counting.counts[name] for name in expected} == expected
@@ -241,17 +243,19 @@ def test_rows_are_counted_although_the_job_that_published_them_has_failed(box: B
     assert counting.counts["rows"] == 5
 
 
-def test_a_host_cannot_begin_with_the_file_of_another(box: Box, task: BulkTask) -> None:
+def test_a_host_cannot_start_a_split_of_another_host(box: Box, task: BulkTask) -> None:
     other = box.add_host("Other")
     with connect(box.url, user=other.role_name) as connection:
-        begun = connection.execute("SELECT begin_split(%s, %s, 0, 10)", (uuid.UUID(int=5), uuid.UUID(int=1))).fetchone()
-    assert begun == (False,)
+        started = connection.execute(
+            "SELECT begin_split(%s, %s, 0, 10)", (uuid.UUID(int=5), uuid.UUID(int=1))
+        ).fetchone()
+    assert started == (False,)
 
 
-def test_a_mended_row_is_received_without_spark(box: Box, connection: Connection, location: ReceiveLocation) -> None:
-    """RCV-15: as the message that it should have become."""
-    mended = interchange(b'{"region": "EU", "priority": 3}')
-    Receiver(connection, RoutingTable()).receive_again(location, mended, lambda _: None)
+def test_a_corrected_row_is_received_without_spark(box: Box, connection: Connection, location: ReceiveLocation) -> None:
+    """RCV-15: the corrected body is the message."""
+    fixed = interchange(b'{"region": "EU", "priority": 3}')
+    Receiver(connection, RoutingTable()).receive_again(location, fixed, lambda _: None)
     assert box.queued() == {"Europe": 1}
     still_bad = interchange(b"17,EU")
     with pytest.raises(PipelineFailure):
@@ -267,20 +271,20 @@ def test_a_mended_row_is_received_without_spark(box: Box, connection: Connection
     ],
     ids=["json", "csv", "column"],
 )
-def test_a_row_that_nobody_stands_for_is_resumed_with_its_properties(
+def test_a_row_without_authenticated_originator_is_resumed_with_its_properties(
     box: Box, connection: Connection, tmp_path: Path, rows: pipelines.Rows, body: bytes, content_type: str
 ) -> None:
-    """Also with those that do not stand in its message (INS-12)."""
+    """INS-12: also with properties that the body does not contain."""
     promoting = rows.model_copy(update={"promote": ROWS.promote, "message_type": "order"})
     location = add_bulk_location(box, tmp_path, pipeline=promoting, bad_rows=2)
     box.add_port("Europe", "Region == 'EU'")
-    kept = pa.RecordBatch.from_pydict({"body": [body, body], "value0": ["EU"] * 2, "value1": pa.array([3, 3])})
+    batch_of_two = pa.RecordBatch.from_pydict({"body": [body, body], "value0": ["EU"] * 2, "value1": pa.array([3, 3])})
     received = receive_rows(
         Receiver(connection, RoutingTable()),
         replace(location, authentication="keep"),
         promoting.settled(("region", "priority"), None),
         UNIT,
-        [kept.slice(0, 1), kept.slice(1)],
+        [batch_of_two.slice(0, 1), batch_of_two.slice(1)],
         progress=Progress(),
         bad_content_type="text/csv",
         limit=Unlimited(),
@@ -295,7 +299,7 @@ def test_a_row_that_nobody_stands_for_is_resumed_with_its_properties(
 
 
 @pytest.mark.parametrize(("column", "resumable"), [(None, True), ("value", False)])
-def test_a_bad_row_whose_message_does_not_say_what_is_promoted_cannot_be_mended(
+def test_a_bad_row_cannot_be_resumed_if_its_body_does_not_contain_the_promoted_values(
     box: Box, connection: Connection, tmp_path: Path, column: str | None, resumable: bool
 ) -> None:
     rows = ROWS.model_copy(update={"body": "json" if column is None else None, "column": column})
@@ -311,14 +315,14 @@ def test_a_bad_row_whose_message_does_not_say_what_is_promoted_cannot_be_mended(
         limit=Unlimited(),
     )
     assert box.suspended() == [("PIPELINE", resumable)]
-    said = box.one("SELECT error_description FROM suspended_queue")
-    assert ("Resume the instance with the message" if resumable else "send the row again") in said
+    description = box.one("SELECT error_description FROM suspended_queue")
+    assert ("Resume the instance with the message" if resumable else "send the row again") in description
 
 
-def test_a_unit_ends_while_too_much_waits_and_goes_on_later(
+def test_a_throttled_unit_ends_after_a_chunk_and_continues_later(
     box: Box, connection: Connection, location: ReceiveLocation
 ) -> None:
-    """THR-05: every run comes farther by a chunk, and nothing is published twice."""
+    """THR-05: every attempt publishes one more chunk, and nothing twice."""
     batches = [batch(1, 2), batch(3), batch(4, 5)]
     for published in (2, 1):
         received = receive(connection, location, batches, pace=lambda: False)
@@ -328,8 +332,8 @@ def test_a_unit_ends_while_too_much_waits_and_goes_on_later(
     assert box.count("spool") == 5
 
 
-def test_the_receipts_of_a_file_stay_until_it_is_finished(box: Box, task: BulkTask) -> None:
-    """However long a file with too many bad rows waits for somebody to decide."""
+def test_the_receipts_of_a_file_are_kept_until_the_file_is_finished(box: Box, task: BulkTask) -> None:
+    """A file with too many bad rows may wait for a long time."""
     task.receive(split(0, batch(1, 2), batch(3)))
     purge = "SELECT purge_receipts('7 days', now() + interval '30 days')"
     assert box.one(purge) == 0

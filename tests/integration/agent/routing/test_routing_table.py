@@ -1,4 +1,4 @@
-"""The routing table in memory: loaded a portion at a time, and caught up from what changed, without what did not."""
+"""The routing table is loaded in portions. Afterwards it reads only the changed subscriptions."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region
 
 
-def met(table: RoutingTable, region: str) -> list[str]:
+def match_names(table: RoutingTable, region: str) -> list[str]:
     return [table.subscribers[one].service_name for one in table.match_one({Region.key: region})]
 
 
-def test_a_table_is_loaded_in_portions_and_catches_up_with_what_changed(
+def test_a_table_is_loaded_in_portions_and_reads_only_changes_afterwards(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routing, "PORTION", 2)
     read: list[list[int]] = []
     read_filters = routing.read_filters
 
-    def noting(connection: Connection, ids: list[int], *rest: object) -> object:
+    def record_ids(connection: Connection, ids: list[int], *rest: object) -> object:
         read.append(ids)
         return read_filters(connection, ids, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(routing, "read_filters", noting)
+    monkeypatch.setattr(routing, "read_filters", record_ids)
     for number in range(5):
         box.add_port(f"port {number}", "Orders.Region == 'EU'")
     table = RoutingTable()
     table.catch_up(box.connection)
     assert [len(ids) for ids in read] == [2, 2, 1]
-    assert met(table, "EU") == [f"port {number}" for number in range(5)]
+    assert match_names(table, "EU") == [f"port {number}" for number in range(5)]
 
     read.clear()
     for number in range(5, 8):
@@ -40,14 +40,14 @@ def test_a_table_is_loaded_in_portions_and_catches_up_with_what_changed(
     send_ports.stop(box.connection, "port 1")
     send_ports.unenlist(box.connection, "port 2")
     table.catch_up(box.connection)
-    # A port that was stopped is where it was: only its state is read again.
+    # For a stopped port only its state is read again, not its filter.
     assert [len(ids) for ids in read] == [2, 1]
-    assert met(table, "EU") == ["port 0", "port 1", "port 3", "port 4"]
-    assert met(table, "US") == ["port 5", "port 6", "port 7"]
+    assert match_names(table, "EU") == ["port 0", "port 1", "port 3", "port 4"]
+    assert match_names(table, "US") == ["port 5", "port 6", "port 7"]
     assert not next(one for one in table.subscribers.values() if one.service_name == "port 1").started
 
 
-def test_a_table_that_is_interrupted_is_as_it_was(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_catch_up_leaves_the_table_unchanged(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routing, "PORTION", 1)
     box.add_port("first", "Orders.Region == 'EU'")
     table = RoutingTable()
@@ -58,14 +58,14 @@ def test_a_table_that_is_interrupted_is_as_it_was(box: Box, monkeypatch: pytest.
     send_ports.unenlist(box.connection, "first")
     read_filters, calls = routing.read_filters, iter(range(10))
 
-    def failing(*arguments: object) -> object:
+    def fail_on_second_call(*arguments: object) -> object:
         if next(calls) == 1:
             raise ConnectionError("the server is gone")
         return read_filters(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(routing, "read_filters", failing)
+    monkeypatch.setattr(routing, "read_filters", fail_on_second_call)
     with pytest.raises(ConnectionError):
         table.catch_up(box.connection)
-    assert (table.version, met(table, "EU")) == (version, ["first"])
+    assert (table.version, match_names(table, "EU")) == (version, ["first"])
     table.catch_up(box.connection)
-    assert met(table, "EU") == ["second", "third"]
+    assert match_names(table, "EU") == ["second", "third"]

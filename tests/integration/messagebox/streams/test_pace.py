@@ -1,4 +1,4 @@
-"""A publisher of many transactions waits between them while too much waits in the MessageBox (THR-05)."""
+"""A publisher pauses between its transactions while the load is above the thresholds (THR-05)."""
 
 from __future__ import annotations
 
@@ -16,52 +16,52 @@ from tests.support.load import set_load
 
 
 @pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses, which take no time."""
+def durations(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the list of pauses, which advance the clock and take no time."""
     pauses: list[float] = []
     started = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: started + sum(pauses))
     return pauses
 
 
-def test_it_waits_for_the_delay_and_no_longer_than_that(box: Box, slept: list[float]) -> None:
+def test_a_publisher_waits_for_the_delay(box: Box, durations: list[float]) -> None:
     store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=4))
     set_load(box, queued=15)
-    pace = Pace(box.connection, box.host().host_id, sleep=slept.append)
+    pace = Pace(box.connection, box.host().host_id, sleep=durations.append)
     assert pace()
-    assert sum(slept) == pytest.approx(2)
+    assert sum(durations) == pytest.approx(2)
     assert pace()
-    assert sum(slept) == pytest.approx(4)
+    assert sum(durations) == pytest.approx(4)
 
 
-def test_it_keeps_its_core_for_some_seconds_in_all(box: Box, slept: list[float]) -> None:
-    """THR-04: others need the core to take messages away."""
+def test_a_publisher_gives_up_after_its_patience_in_total(box: Box, durations: list[float]) -> None:
+    """THR-04: the task ends, so that other work can use its core."""
     store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
     set_load(box, queued=15)
-    pace = Pace(box.connection, box.host().host_id, sleep=slept.append)
+    pace = Pace(box.connection, box.host().host_id, sleep=durations.append)
     assert not pace()
-    assert sum(slept) == pytest.approx(PATIENCE)
+    assert sum(durations) == pytest.approx(PATIENCE)
     assert not pace()
-    assert sum(slept) == pytest.approx(PATIENCE)
+    assert sum(durations) == pytest.approx(PATIENCE)
     set_load(box, queued=9)
-    slept.append(1)
+    durations.append(1)
     assert pace()
 
 
-def test_it_goes_on_as_soon_as_there_is_less(box: Box, slept: list[float]) -> None:
+def test_a_publisher_continues_as_soon_as_the_load_is_below_the_threshold(box: Box, durations: list[float]) -> None:
     store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
     set_load(box, queued=15)
 
     def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        if len(slept) == 3:
+        durations.append(seconds)
+        if len(durations) == 3:
             set_load(box, queued=9)
 
     assert Pace(box.connection, box.host().host_id, sleep=sleep)()
-    assert sum(slept) == pytest.approx(3)
+    assert sum(durations) == pytest.approx(3)
 
 
-def test_an_interchange_of_many_transactions_is_paced_between_them(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interchange_is_paced_between_its_transactions(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     box.add_port("Everything", "exists(Region)")
     location = box.add_location()
     monkeypatch.setattr("postroom.agent.receiving.chunks.CHUNK_ROWS", 10)

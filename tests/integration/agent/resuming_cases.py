@@ -1,5 +1,4 @@
-"""What is suspended on its way in and resumed: interchanges of every format, and pipelines that refuse a document at a
-stage of one's choice."""
+"""Interchanges of every format for tests of resuming, and pipelines that reject a document at a given stage."""
 
 from __future__ import annotations
 
@@ -30,18 +29,18 @@ from postroom.system_properties import BTS
 from tests.support.box import Box, Region, Total
 
 Sender = Property("Orders.Sender", str)
-REFUSED, NOTHING = "stop", "(nothing)"
+REJECTED_WORD, UNUSED_WORD = "stop", "(nothing)"
 
 
-class Alone(components.Decoder):
-    """Has a document suspended alone that cannot be mapped."""
+class SuspendOnMappingFailure(components.Decoder):
+    """Sets the flag that suspends a document alone when it cannot be mapped."""
 
     def decode(self, message: Message) -> Message:
         return message.with_context(message.context.write(BTS.SuspendMessageOnMappingFailure, True))
 
 
-class Blocks(components.Disassembler):
-    """Documents that say nothing of what is promoted; the first line is about all of them."""
+class LineDisassembler(components.Disassembler):
+    """Returns documents that do not contain their promoted values. The first line of the interchange is a header."""
 
     @property
     def promotes(self) -> tuple[Property, ...]:
@@ -60,7 +59,7 @@ class Blocks(components.Disassembler):
             yield Message.of(text, promoted=promoted)
 
 
-class Refusing(components.Validator):
+class WordValidator(components.Validator):
     word: str
     recoverable: bool = True
 
@@ -69,15 +68,15 @@ class Refusing(components.Validator):
             raise ValueError(f"it has the word {self.word}")
 
 
-class Consuming(components.Validator):
-    """Lets everything go."""
+class ConsumingValidator(components.Validator):
+    """Consumes every message."""
 
     def validate_message(self, message: Message) -> Consumed:
         return components.CONSUMED
 
 
-class Named(components.PartyResolver):
-    """Knows nobody who writes that word."""
+class WordPartyResolver(components.PartyResolver):
+    """Resolves no party for a message that contains the word."""
 
     word: str
 
@@ -99,26 +98,26 @@ class ToInvoice(Map):
         return message.with_body(Bytes(b"<invoice>%b</invoice>" % message.data)).with_context(context)
 
 
-def at(*names: str) -> str:
+def path_to(*names: str) -> str:
     return "".join(f"/*[local-name()='{name}' and namespace-uri()='']" for name in names)
 
 
-def promoted(prop: Property, *path: str) -> PromotedField:
-    return PromotedField(key=prop.key, type=int(prop.value_type), path=at(*path))
+def promote_field(prop: Property, *path: str) -> PromotedField:
+    return PromotedField(key=prop.key, type=int(prop.value_type), path=path_to(*path))
 
 
-Note = DistinguishedField(at("order", "note"))
+Note = DistinguishedField(path_to("order", "note"))
 ENVELOPE = Schemas(
     schemas=(
         Schema(
             message_type="orders",
             envelope=True,
-            body=at("orders", "body"),
-            promoted=(promoted(Sender, "orders", "sender"), promoted(Region, "orders", "region")),
+            body=path_to("orders", "body"),
+            promoted=(promote_field(Sender, "orders", "sender"), promote_field(Region, "orders", "region")),
         ),
         Schema(
             message_type="order",
-            promoted=(promoted(Region, "order", "region"), promoted(Total, "order", "total")),
+            promoted=(promote_field(Region, "order", "region"), promote_field(Total, "order", "total")),
             distinguished=(WrittenField(path=Note.name),),
         ),
     )
@@ -135,58 +134,58 @@ RECORDS = b"HDR,Acme\nEU,12.50,good\nEU,013,stop & go\nTRL,2\n"
 ORDER = b'<ns0:Order xmlns:ns0="urn:orders"><region>%b</region><total>13</total><note>stop &amp; go</note></ns0:Order>'
 PATHS = {Region: "region", Total: "total"}
 JSON = [b'{"region": "EU", "total": 12.50}', b'{"region": "EU", "total": 13, "note": "stop"}']
-MENDED_JSON = b'{"region": "US",\n "total": 13, "note": "stop"}'
+FIXED_JSON = b'{"region": "US",\n "total": 13, "note": "stop"}'
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """An interchange of two documents, of which the second has the word that some refuse."""
+    """An interchange of two documents. The second contains the word that is rejected."""
 
     disassemblers: tuple[object, ...]
     content: bytes
     body: bytes
-    """What is kept of the second."""
-    mended: bytes
-    """The same, from another region."""
+    """The body of the second document when it is suspended."""
+    fixed: bytes
+    """The corrected body, with another region."""
     decoders: tuple[object, ...] = ()
     message_type: str = "order"
     content_type: str = "application/json"
-    keeps: dict[Property, object] = field(default_factory=dict)
-    """What a mended one has that does not stand in it; and its region, if it is not read from it."""
+    expected: dict[Property, object] = field(default_factory=dict)
+    """Properties that the corrected body does not contain, and the region if it is not read again."""
 
 
-def case(disassembler: object, content: bytes, body: bytes, mended: bytes, **more: object) -> Case:
-    return Case(disassemblers=(disassembler,), content=content, body=body, mended=mended, **more)  # type: ignore[arg-type]
+def make_case(disassembler: object, content: bytes, body: bytes, fixed: bytes, **more: object) -> Case:
+    return Case(disassemblers=(disassembler,), content=content, body=body, fixed=fixed, **more)  # type: ignore[arg-type]
 
 
 def mail(content: bytes) -> bytes:
-    made = email.message.EmailMessage()
-    made.set_content("See the attachments.")
-    made.add_attachment(content, maintype="application", subtype="json", filename="orders.json")
-    made.add_attachment(b"(a picture)", maintype="image", subtype="png", filename="map.png")
-    return made.as_bytes()
+    message = email.message.EmailMessage()
+    message.set_content("See the attachments.")
+    message.add_attachment(content, maintype="application", subtype="json", filename="orders.json")
+    message.add_attachment(b"(a picture)", maintype="image", subtype="png", filename="map.png")
+    return message.as_bytes()
 
 
-LINES = case(pipelines.JsonLines(promote=PATHS, message_type="order"), b"\n".join(JSON), JSON[1], MENDED_JSON)
+LINES = make_case(pipelines.JsonLines(promote=PATHS, message_type="order"), b"\n".join(JSON), JSON[1], FIXED_JSON)
 CASES = {
-    "flat-xml": case(
+    "flat-xml": make_case(
         FLAT,
         RECORDS,
         ORDER % b"EU",
         ORDER % b"US",
         message_type="urn:orders#Order",
         content_type="application/xml",
-        keeps={Sender: "Acme"},
+        expected={Sender: "Acme"},
     ),
-    "flat-json": case(
+    "flat-json": make_case(
         FLAT.model_copy(update={"output": "json"}),
         RECORDS,
         b'{"region":"EU","total":13,"note":"stop & go"}',
         b'{"total": 13, "region": "US", "note": "stop"}',
         message_type="urn:orders#Order",
-        keeps={Sender: "Acme"},
+        expected={Sender: "Acme"},
     ),
-    "flat-lines": case(
+    "flat-lines": make_case(
         pipelines.FlatFile(
             message_type="order",
             record=Positional([Field("region", width=2), Field("total", Decimal, width=4)], tag="O"),
@@ -198,14 +197,14 @@ CASES = {
         b"<order><region>US</region><total>13</total><Line><item>stop</item></Line></order>",
         content_type="application/xml",
     ),
-    "csv": case(
+    "csv": make_case(
         pipelines.Csv(promote=PATHS, message_type="order", delimiter=";"),
         b"region;total;note\r\nEU;12.50;good\r\nEU;13;stop\r\n",
         b"region;total;note\r\nEU;13;stop\r\n",
         b"total;note;region\n13;stop;US\n",
         content_type="text/csv",
     ),
-    "csv-names": case(
+    "csv-names": make_case(
         pipelines.Csv(promote=PATHS, message_type="order", header=["region", "total", "note"]),
         b"EU,12.50,good\nEU,13,stop\n",
         b"EU,13,stop\n",
@@ -213,19 +212,19 @@ CASES = {
         content_type="text/csv",
     ),
     "json-lines": LINES,
-    "json-path": case(
+    "json-path": make_case(
         pipelines.Json(promote=PATHS, message_type="order", split="batch.orders", recoverable=True),
         b'{"batch": {"orders": [%b, %b]}}' % (JSON[0], JSON[1]),
         JSON[1],
-        MENDED_JSON,
+        FIXED_JSON,
     ),
-    "json-array": case(
+    "json-array": make_case(
         pipelines.Json(promote=PATHS, message_type="order", split="$", recoverable=True),
         b"[%b, %b]" % (JSON[0], JSON[1]),
         JSON[1],
-        MENDED_JSON,
+        FIXED_JSON,
     ),
-    "xml-split": case(
+    "xml-split": make_case(
         pipelines.Xml(promote={Region: "/order/region", Total: "/order/@total"}, split="/orders/order"),
         b'<orders><order total="12.50"><region>EU</region></order>'
         b'<order total="13"><region>EU</region>stop</order></orders>',
@@ -233,31 +232,31 @@ CASES = {
         b'<order total="13"><region>US</region>stop</order>',
         content_type="application/xml",
     ),
-    "xml-envelope": case(
+    "xml-envelope": make_case(
         pipelines.XmlReceive(schemas=ENVELOPE, recoverable=True),
         b"<orders><sender>Acme</sender><region>EU</region><body><order><region>CH</region></order>"
         b"<order><total>13</total><note>stop</note></order></body></orders>",
         b"<order><total>13</total><note>stop</note></order>",
-        b"<order><region>US</region><total>13</total><note>stop, mended</note></order>",
+        b"<order><region>US</region><total>13</total><note>stop, fixed</note></order>",
         content_type="application/xml",
-        keeps={Sender: "Acme", Note: "stop, mended"},
+        expected={Sender: "Acme", Note: "stop, fixed"},
     ),
-    "own": case(
-        Blocks(),
+    "own": make_case(
+        LineDisassembler(),
         b"FROM Acme\nEU good\nEU stop\n",
         b"stop",
-        b"stop, mended",
+        b"stop, fixed",
         content_type="application/octet-stream",
-        keeps={Sender: "FROM Acme", Region: "EU"},
+        expected={Sender: "FROM Acme", Region: "EU"},
     ),
     "pass-through": Case(
         disassemblers=(),
         content=b"stop",
         body=b"stop",
-        mended=b"mended",
+        fixed=b"fixed",
         message_type="",
         content_type="application/octet-stream",
-        keeps={Region: None},
+        expected={Region: None},
     ),
     "second-of-two": replace(
         LINES,
@@ -269,24 +268,26 @@ CASES = {
 }
 
 
-def pipeline(case: Case, stage: str | None) -> pipelines.Receive:
-    """That refuses the second document at this stage, or at none."""
+def build_pipeline(case: Case, stage: str | None) -> pipelines.Receive:
+    """Return a pipeline that rejects the second document at the stage, or at none."""
     return pipelines.Receive(
-        decode=[Alone(), *case.decoders],
+        decode=[SuspendOnMappingFailure(), *case.decoders],
         disassemble=case.disassemblers,
-        validate=[Refusing(word=REFUSED if stage == "validate" else NOTHING)],
-        resolve_party=[Named(word=REFUSED if stage == "authenticate" else NOTHING)],
+        validate=[WordValidator(word=REJECTED_WORD if stage == "validate" else UNUSED_WORD)],
+        resolve_party=[WordPartyResolver(word=REJECTED_WORD if stage == "authenticate" else UNUSED_WORD)],
         recoverable=True,
     )
 
 
-def change(box: Box, case: Case, stage: str | None, *, mapped: bool) -> ReceiveLocation:
-    """Applies the definition that refuses at this stage."""
-    maps = [ToInvoice(source=case.message_type, target="invoice", word=REFUSED if stage == "map" else NOTHING)]
+def apply_pipeline(box: Box, case: Case, stage: str | None, *, mapped: bool) -> ReceiveLocation:
+    """Store a pipeline that rejects the second document at the stage, and return its location."""
+    maps = [
+        ToInvoice(source=case.message_type, target="invoice", word=REJECTED_WORD if stage == "map" else UNUSED_WORD)
+    ]
     box.connection.execute(
         "UPDATE receive_locations SET pipeline = %s, maps = %s",
         (
-            Jsonb(pipeline(case, stage).model_dump(mode="json")),
+            Jsonb(build_pipeline(case, stage).model_dump(mode="json")),
             Jsonb(PortMaps(maps=maps).model_dump(mode="json") if mapped else {}),
         ),
     )
@@ -303,8 +304,8 @@ def receive(box: Box, location: ReceiveLocation, content: bytes) -> Received:
     return received
 
 
-def suspended(box: Box) -> tuple[uuid.UUID, bytes, str]:
-    """The instance of the last document that is suspended, its body, and the interchange that it came with."""
+def read_suspended_document(box: Box) -> tuple[uuid.UUID, bytes, str]:
+    """Return the instance, the body and the interchange id of the last suspended document."""
     row = box.connection.execute(
         "SELECT q.instance_id, p.body, s.context->'written'->>'BTS#InterchangeID' FROM suspended_queue q"
         " JOIN spool s USING (message_id) JOIN parts p ON p.part_id = s.body_part_id"

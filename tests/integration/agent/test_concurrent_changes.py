@@ -1,4 +1,4 @@
-"""Publishing while ports are started, stopped and unenlisted: nothing is left behind (ADR 0007)."""
+"""Publishing while ports are started, stopped and unenlisted: no message is lost or left suspended (ADR 0007)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import PATIENCE
 
 
 def publish_until(stop: threading.Event, box: Box, location: ReceiveLocation, streaming: bool) -> int:
-    """Publishes through one of the lanes until it is told to stop; how many were published."""
+    """Publish through one of the lanes until ``stop`` is set. Return the number of published messages."""
     published = 0
     with connect(box.url, user=box.host().role_name) as connection:
         agent = box.agent(connection=connection)
@@ -33,12 +33,11 @@ def publish_until(stop: threading.Event, box: Box, location: ReceiveLocation, st
     return published
 
 
-def test_no_message_is_left_behind_by_a_start(box: Box) -> None:
-    """Each start that returned has taken up everything that was suspended before it."""
+def test_a_start_resumes_every_message_that_was_suspended_before(box: Box) -> None:
     location = box.add_location()
     box.add_port("P", "exists(Region)")
     stop = threading.Event()
-    left_behind: list[int] = []
+    still_suspended: list[int] = []
 
     def change() -> None:
         with connect(box.url) as connection:
@@ -47,7 +46,7 @@ def test_no_message_is_left_behind_by_a_start(box: Box) -> None:
                 send_ports.start(connection, "P")
                 row = connection.execute("SELECT count(*) FROM suspended_queue").fetchone()
                 assert row is not None
-                left_behind.append(row[0])
+                still_suspended.append(row[0])
         stop.set()
 
     with ThreadPoolExecutor() as pool:
@@ -56,13 +55,13 @@ def test_no_message_is_left_behind_by_a_start(box: Box) -> None:
         ]
         pool.submit(change).result()
         published = sum(publisher.result() for publisher in publishers)
-    assert left_behind == [0] * 40
+    assert still_suspended == [0] * 40
     assert box.count("work_queue") == published
     assert box.count("spool") == published
 
 
-def test_every_publish_falls_before_or_after_an_unenlist(box: Box) -> None:
-    """Against a serial history: what was accepted is queued, what was refused is not, and nothing in between."""
+def test_a_publish_is_either_before_or_after_an_unenlist(box: Box) -> None:
+    """Accepted messages are queued, and rejected messages are not."""
     box.add_port("P", "exists(Region)", state="bound")
     stop = threading.Event()
     outcomes: Counter[str] = Counter()
@@ -75,16 +74,16 @@ def test_every_publish_falls_before_or_after_an_unenlist(box: Box) -> None:
         stop.set()
 
     def publish() -> Counter[str]:
-        seen: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         with connect(box.url, user=box.host().role_name) as connection:
             agent = box.agent(connection=connection)
             while not stop.is_set():
                 try:
                     agent.publish([Message.of(b"", promoted={Region: "EU"})])
-                    seen["accepted"] += 1
+                    counts["accepted"] += 1
                 except PublishFailed:
-                    seen["refused"] += 1
-        return seen
+                    counts["refused"] += 1
+        return counts
 
     with ThreadPoolExecutor() as pool:
         publishers = [pool.submit(publish) for _ in range(3)]
@@ -95,8 +94,8 @@ def test_every_publish_falls_before_or_after_an_unenlist(box: Box) -> None:
     assert box.count("suspended_queue WHERE cause = 3") == outcomes["refused"]
 
 
-def test_no_message_through_a_group_is_left_behind_by_a_start(box: Box) -> None:
-    """Port and group are stopped and started by two operators; whoever starts last takes everything up (SPT-13)."""
+def test_the_last_start_of_port_or_group_resumes_every_message(box: Box) -> None:
+    """Two operators stop and start the port and its group at the same time (SPT-13)."""
     location = box.add_location()
     box.add_port("P")
     box.add_group("G", ["P"], "exists(Region)")
