@@ -93,7 +93,7 @@ def test_operations_that_the_states_do_not_allow_fail_with_the_reason(house: Hou
     assert f"{file}:" in output
     house.run("group", "unenlist", "Everyone")
     house.run("port", "unenlist", "A")
-    assert "none of its members is enlisted" in house.run("group", "start", "Everyone", exit_code=5)
+    assert "it has no enlisted member" in house.run("group", "start", "Everyone", exit_code=5)
     house.run("apply", str(file))
     [group] = house.ask("group", "list")
     assert group["members"] == ["B"]

@@ -37,14 +37,14 @@ def migrate(url: str) -> None:
 
 
 def connect_to_messagebox(url: str, *, application_name: str = "postroom") -> Connection:
-    """Connects to the MessageBox at ``url``; StateError if there is none in it, or one of another version."""
+    """Connect to the MessageBox at ``url``. Raise StateError if there is none, or if its version differs."""
     connection = connect(url, application_name=application_name)
     try:
         if not is_current(connection):
             raise StateError(
-                "The database has no MessageBox that this version of Postroom can work with.",
-                why="Nothing was ever applied to it, or it was made by an older version.",
-                hint="Run 'postroom apply APP', which makes or upgrades it.",
+                "The database has no MessageBox that this version of Postroom can use.",
+                why="No application was ever applied to it, or an older version created it.",
+                hint="Run 'postroom apply APP', which creates or upgrades it.",
             )
     except BaseException:
         connection.close()

@@ -1,1 +1,1 @@
-"""What people and programs do with a MessageBox: the one service layer under command line, API and console."""
+"""The service layer: every operation on a MessageBox that the command line, the API and the console share."""

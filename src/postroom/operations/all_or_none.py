@@ -1,4 +1,4 @@
-"""The same change to several things that a user named: to all of them, or to none."""
+"""Apply the same change to several named things in one transaction."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ Result = TypeVar("Result")
 def all_or_none(
     connection: Connection, names: Sequence[Name], change: Callable[[Connection, Name], Result]
 ) -> list[Result]:
-    """Applies ``change`` to each name in one transaction and returns the results in order. An error undoes all of them,
-    and a name that is given twice counts once. Hosts are woken after the commit.
+    """Apply ``change`` to each name in one transaction and return the results in order.
+
+    An error rolls all of them back. Duplicate names are changed once. Hosts are woken after the commit.
 
     >>> all_or_none(connection, ["Europe", "Audit"], send_ports.stop)
     """
@@ -27,5 +28,5 @@ def all_or_none(
             return transaction(connection, lambda connection: [change(connection, name) for name in distinct])
     except PostroomError as error:
         if len(distinct) > 1:
-            error.hint = f"{error.hint} Nothing was done to the others.".strip()
+            error.hint = f"{error.hint} The others were not changed.".strip()
         raise

@@ -1,4 +1,4 @@
-"""Run an example application: feed it, wait until it is done, and check that everything is where it should be.
+"""Run an example application: feed it, wait until it is done, and check its outputs.
 
 The examples are folders of ``postroom.examples``: ``app.py`` is the application, ``demo.py`` has the steps of its demo.
 """
@@ -22,16 +22,16 @@ from postroom.messagebox.connection import Connection
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, count_instances
 from postroom.operations.running.supervisor import Supervisor
 
-#: The first is the one that is run if none is named.
+#: The first example is the default.
 EXAMPLES = ("orders", "envelope", "http", "bulk", "component", "failures")
 
 _SUSPENDED = (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE)
-_LOOK_SECONDS = 0.4
+_POLL_SECONDS = 0.4
 _PATIENCE_SECONDS = 180.0
 
 
 def read_files(folder: Path) -> Iterator[bytes]:
-    """The contents of the files in an output folder, without those that are still being written."""
+    """Yield the contents of the files in an output folder. Files that are still being written are skipped."""
     for path in folder.glob("*"):
         if path.is_file() and not path.name.startswith("."):
             yield path.read_bytes()
@@ -46,10 +46,10 @@ def drop_files(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step of a demo: what is done, and what must be there afterwards, from all steps so far.
+    """One step of a demo: an action, and the expected results of all steps so far.
 
-    ``act`` gets the home folder and a connection. ``outputs`` are the expected contents of each folder of the home,
-    ``suspended`` the number of suspended instances by their error code."""
+    ``act`` gets the home folder and a connection. ``outputs`` are the expected contents of each folder of the home.
+    ``suspended`` is the expected number of suspended instances by error code."""
 
     what: str
     act: Callable[[Path, Connection], None]
@@ -64,7 +64,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What has happened so far: deliveries by folder, suspended instances by error code, and what is in the queues."""
+    """The results so far: deliveries by folder, suspended instances by error code, and instances in the queues."""
 
     delivered: Counter[str] = field(default_factory=Counter)
     suspended: Counter[str] = field(default_factory=Counter)
@@ -73,19 +73,19 @@ class Figures:
 
 @dataclass(frozen=True, kw_only=True)
 class DemoResult:
-    """What a demo came to; there are no differences if everything is where it should be."""
+    """The result of a demo. ``differences`` is empty if the demo succeeded."""
 
     expected: Figures
     actual: Figures
     differences: list[str]
 
 
-#: Called with the current step and the figures, again and again.
+#: Called at each poll with the current step and the figures.
 Show = Callable[[str, Figures], None]
 
 
 def get_example_folder(name: str) -> Path:
-    """The folder of an example, wherever Postroom is installed."""
+    """Return the folder of an example in the installed package."""
     return Path(str(files("postroom"))) / "examples" / name
 
 
@@ -95,7 +95,7 @@ def load_steps(name: str) -> list[Step]:
 
 @contextmanager
 def run_in_thread(supervisor: Supervisor) -> Iterator[None]:
-    """Run a supervisor in a thread of its own, and end it."""
+    """Run a supervisor in a thread of its own until the context ends."""
     stop = threading.Event()
     failed: list[BaseException] = []
 
@@ -125,7 +125,7 @@ def run_steps(
     *,
     patience: float = _PATIENCE_SECONDS,
 ) -> DemoResult:
-    """Take the steps with an application that is deployed and running, and compare what comes of them.
+    """Run the steps with an application that is deployed and running, and compare the results.
 
     Raise StateError if nothing has changed for ``patience`` seconds."""
     services = [location.name for port in definition.receive_ports for location in port.locations]
@@ -135,8 +135,8 @@ def run_steps(
         _wait(connection, services, step, home, show, patience)
     return DemoResult(
         expected=steps[-1].expected(),
-        actual=_look(connection, services, steps[-1], home),
-        differences=_differences(steps[-1], home),
+        actual=_read_figures(connection, services, steps[-1], home),
+        differences=_find_differences(steps[-1], home),
     )
 
 
@@ -145,7 +145,7 @@ def _wait(connection: Connection, services: Sequence[str], step: Step, home: Pat
     latest = Figures()
     deadline = time.monotonic() + patience
     while True:
-        now = _look(connection, services, step, home)
+        now = _read_figures(connection, services, step, home)
         show(step.what if now != Figures() else f"{step.what}; Spark is starting", now)
         if now == expected:
             return
@@ -154,13 +154,13 @@ def _wait(connection: Connection, services: Sequence[str], step: Step, home: Pat
         if time.monotonic() > deadline:
             raise StateError(
                 f"The demo has stopped: nothing has changed for {patience:.0f} seconds.",
-                why="\n".join([f"Expected {expected}, found {now}.", *_differences(step, home)[:10]]),
+                why="\n".join([f"Expected {expected}, found {now}.", *_find_differences(step, home)[:10]]),
                 hint=f"The logs are in {home / '.postroom' / 'logs'}.",
             )
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
-def _look(connection: Connection, services: Sequence[str], step: Step, home: Path) -> Figures:
+def _read_figures(connection: Connection, services: Sequence[str], step: Step, home: Path) -> Figures:
     suspended: Counter[str] = Counter()
     waiting = 0
     for name in services:
@@ -173,10 +173,10 @@ def _look(connection: Connection, services: Sequence[str], step: Step, home: Pat
     return Figures(delivered=Counter(delivered), suspended=suspended, waiting=waiting)
 
 
-def _differences(step: Step, home: Path) -> list[str]:
+def _find_differences(step: Step, home: Path) -> list[str]:
     differences = []
     for folder, expected in step.outputs.items():
         arrived = Counter(step.read_output(home / folder))
         differences += [f"{folder} lacks {content!r}" for content in (expected - arrived).elements()]
-        differences += [f"{folder} has {content!r}, which is not for it" for content in (arrived - expected).elements()]
+        differences += [f"{folder} has unexpected {content!r}" for content in (arrived - expected).elements()]
     return differences

@@ -1,4 +1,4 @@
-"""Hosts and the processes that run for them."""
+"""List hosts and host instances."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from postroom.operations.redaction import HIDDEN, read_sensitive_keys
 
 @dataclass(frozen=True, kw_only=True)
 class HostProperty:
-    """An application property of a host, in text as messages' predicates are compared with it."""
+    """An application property of a host. The value is the text that predicates of messages are compared with."""
 
     property: str
     value: str
@@ -30,24 +30,24 @@ class HostProperty:
 
 @dataclass(frozen=True, kw_only=True)
 class HostListing:
-    """A host and what belongs to it."""
+    """A host with the number of its instances, locations and send ports."""
 
     name: str
     is_default: bool
     trusted: bool
-    """Is it believed when it says on whose behalf it publishes?"""
+    """Is the host trusted to name the originator of a message?"""
     role_name: str
     created_at: datetime
     running_instances: int
     locations: int
     send_ports: int
     properties: tuple[HostProperty, ...] = ()
-    """What it can show for itself; values of sensitive properties are hidden."""
+    """The application properties of the host. Values of sensitive properties are hidden."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostInstanceListing:
-    """A process that runs for a host; dead since its lock was seen to be gone."""
+    """A host instance. ``dead_since`` is the time when another process found its lock released."""
 
     host_instance_id: int
     server: str
@@ -57,25 +57,25 @@ class HostInstanceListing:
 
 
 def list_hosts(connection: Connection) -> list[HostListing]:
-    """Every host, by name."""
+    """Return every host, sorted by name."""
     shown = application_properties(connection)
     hidden = read_sensitive_keys(connection)
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(statement("queries/list_hosts")).fetchall()
     return [
-        HostListing(**row, properties=tuple(_properties(shown.get(host_id, NOTHING_TO_SHOW), hidden)))
+        HostListing(**row, properties=tuple(_list_properties(shown.get(host_id, NOTHING_TO_SHOW), hidden)))
         for row in rows
         for host_id in (row.pop("host_id"),)
     ]
 
 
-def _properties(shown: ApplicationProperties, hidden: Collection[str]) -> Iterator[HostProperty]:
+def _list_properties(shown: ApplicationProperties, hidden: Collection[str]) -> Iterator[HostProperty]:
     for key, text in sorted(shown):
         yield HostProperty(property=dotted_name(*split_key(key)), value=HIDDEN if key in hidden else text)
 
 
-def host_instances(connection: Connection, name: str) -> list[HostInstanceListing]:
-    """The processes of one host, the oldest first."""
+def list_host_instances(connection: Connection, name: str) -> list[HostInstanceListing]:
+    """Return the instances of one host, the oldest first."""
     host = host_named(connection, name)
     with connection.cursor(row_factory=class_row(HostInstanceListing)) as cursor:
         return cursor.execute(
@@ -86,7 +86,7 @@ def host_instances(connection: Connection, name: str) -> list[HostInstanceListin
 
 
 def get_publishing_host(connection: Connection, name: str | None) -> Host:
-    """The host of that name, or the default one: on whose behalf somebody from outside publishes."""
+    """Return the host with this name, or the default host. A client publishes on behalf of this host."""
     if name is not None:
         return host_named(connection, name)
     for host in hosts(connection):

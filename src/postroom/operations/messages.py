@@ -1,4 +1,4 @@
-"""Stored messages: what they carry, who refers to them, and their content (INS-17)."""
+"""Stored messages: contexts, parts, and the instances that refer to them (INS-17)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from postroom.operations.instances.listing import Instance, InstanceQuery, list_
 from postroom.operations.redaction import read_sensitive_keys, redact_context
 from postroom.system_properties import BTS, ErrorReport
 
-_PIECES_AT_A_TIME = 10
+_CHUNKS_PER_FETCH = 10
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -54,7 +54,7 @@ class StoredPart:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredMessage:
-    """All about a message except its content."""
+    """A message without the content of its parts."""
 
     message_id: uuid.UUID
     context: Context
@@ -66,7 +66,7 @@ class StoredMessage:
 def list_messages(
     connection: Connection, *, message_type: str | None = None, limit: int | None = None
 ) -> list[MessageListing]:
-    """The messages in the spool, the latest first."""
+    """Return the messages in the spool, the latest first."""
     conditions = {
         "type": message_type,
         "type_key": BTS.MessageType.key,
@@ -79,12 +79,12 @@ def list_messages(
 
 
 def get_message(connection: Connection, message_id: uuid.UUID) -> StoredMessage:
-    """The message, or NotFound."""
+    """Return the message. Raise NotFound if there is none with this id."""
     row = connection.execute(statement("queries/read_message"), (message_id,)).fetchone()
     if row is None:
         raise NotFound(
             f"There is no message {message_id}.",
-            why="A message is deleted when nobody refers to it any more.",
+            why="A message is deleted when no instance refers to it any more.",
             hint="See 'postroom message list'.",
         )
     context, part_ids, body_part_id, _, published_at, published_by, *originator = row
@@ -110,7 +110,7 @@ def get_message(connection: Connection, message_id: uuid.UUID) -> StoredMessage:
 
 
 def resolve_message_id(connection: Connection, some_id: uuid.UUID) -> uuid.UUID:
-    """The id of a message is meant as it is; that of an instance means its message. NotFound if it is neither."""
+    """Return the message id for the id of a message or of an instance. Raise NotFound if it is neither."""
     for query in (
         "SELECT message_id FROM spool WHERE message_id = %s",
         "SELECT message_id FROM instances WHERE instance_id = %s",
@@ -121,18 +121,18 @@ def resolve_message_id(connection: Connection, some_id: uuid.UUID) -> uuid.UUID:
             return found
     raise NotFound(
         f"There is no message and no instance {some_id}.",
-        why="A message is deleted when nobody refers to it any more.",
+        why="A message is deleted when no instance refers to it any more.",
         hint="See 'postroom message list' and 'postroom instance list'.",
     )
 
 
 def list_referring_instances(connection: Connection, message_id: uuid.UUID) -> list[Instance]:
-    """The instances that have this message; it is kept as long as there are any."""
+    """Return the instances that refer to this message. The message is kept as long as there is one."""
     return list_instances(connection, InstanceQuery(message_id=message_id))
 
 
 def find_part(message: StoredMessage, name: str | None) -> StoredPart:
-    """The part of that name, or the body part; NotFound that lists those there are."""
+    """Return the part with this name, or the body part. Raise NotFound, which lists the parts, if there is none."""
     for part in message.parts:
         if part.is_body if name is None else part.name == name:
             return part
@@ -142,40 +142,44 @@ def find_part(message: StoredMessage, name: str | None) -> StoredPart:
 
 
 def read_part(connection: Connection, part: StoredPart) -> Iterator[bytes]:
-    """The content of a part, a piece at a time: it may be larger than memory. Holds a transaction while it lasts."""
+    """Yield the content of a part in chunks, because it may be larger than memory. Keeps a transaction open."""
     with connection.transaction(), connection.cursor(name=f"part_{part.part_id.hex}") as cursor:
-        cursor.itersize = _PIECES_AT_A_TIME
+        cursor.itersize = _CHUNKS_PER_FETCH
         cursor.execute(statement("queries/read_part"), {"part_id": part.part_id}, binary=True)
-        for (body,) in cursor:
-            yield body
+        for (chunk,) in cursor:
+            yield chunk
 
 
 def save_message(connection: Connection, message_id: uuid.UUID, folder: Path) -> list[Path]:
-    """Context and parts as files in ``folder``/<message id>; returns their paths. Nothing is ever overwritten."""
+    """Write the context and the parts as files into ``folder``/<message id> and return their paths.
+
+    Raise StateError if the folder exists: files are never overwritten."""
     message = get_message(connection, message_id)
     target = folder / str(message_id)
     try:
         target.mkdir(parents=True)
     except FileExistsError:
         raise StateError(
-            f"{target} is there already.", hint="Remove it, or save the message into another folder."
+            f"{target} already exists.", hint="Remove it, or save the message into another folder."
         ) from None
     except OSError as error:
-        raise StateError(f"{target} cannot be made.", why=f"{error.strerror}.", hint="Choose another folder.") from None
+        raise StateError(
+            f"{target} cannot be created.", why=f"{error.strerror}.", hint="Choose another folder."
+        ) from None
     saved = [target / "context.json"]
-    # The stored form, indented: promoted and written properties by key, values that tell their types.
+    # The stored form, indented: promoted and written properties by key, values with their types.
     stored = json.loads(redact_context(message.context, read_sensitive_keys(connection)).to_json())
     saved[0].write_text(json.dumps(stored, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     for number, part in enumerate(message.parts, 1):
-        path = target / file_name(part, number)
+        path = target / _to_file_name(part, number)
         with path.open("xb") as file:
-            for piece in read_part(connection, part):
-                file.write(piece)
+            for chunk in read_part(connection, part):
+                file.write(chunk)
         saved.append(path)
     return saved
 
 
-def file_name(part: StoredPart, number: int) -> str:
-    """What the file of a part is called. A part's name comes from outside and must not lead anywhere else."""
+def _to_file_name(part: StoredPart, number: int) -> str:
+    """Return a safe file name for a part. The sender chose the part's name, so it may contain a path."""
     safe = _UNSAFE.sub("_", part.name).strip(".")[:100]
     return f"{number:02d}-{safe or 'part'}"

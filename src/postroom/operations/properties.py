@@ -1,4 +1,4 @@
-"""The deployed properties, by the names that people write, and values that people write for them."""
+"""Find deployed properties by name, and parse values that users type for them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from postroom.values import ValueType, value_from_text
 
 
 def read_deployed_properties(connection: Connection) -> list[Property]:
-    """Every property that filters may name."""
+    """Return every property that filters may name."""
     rows = connection.execute("SELECT key, value_type FROM properties ORDER BY key")
     return [Property.from_key(key, ValueType(value_type)) for key, value_type in rows]
 
 
 def find_property(name: str, properties: Iterable[Property]) -> Property:
-    """The property that is written ``Orders.Region``, or ``Region`` where that is clear; else NotFound."""
+    """Return the property that a user writes as ``Orders.Region``, or as ``Region`` if that is unique.
+
+    Raise NotFound if there is none, and DefinitionError if the name is ambiguous."""
     known = list(properties)
     for spelled in (format_property, bare_name):
         found = [prop for prop in known if spelled(prop) == name]
@@ -36,38 +38,40 @@ def find_property(name: str, properties: Iterable[Property]) -> Property:
     raise NotFound(
         f"There is no property {name!r}.",
         why="A property is deployed by an application that promotes it, compares it in a filter, or declares it.",
-        hint=f"Did you mean {' or '.join(dict.fromkeys(near))}?" if near else "Apply an application that knows it.",
+        hint=f"Did you mean {' or '.join(dict.fromkeys(near))}?" if near else "Apply an application that declares it.",
     )
 
 
 def parse_context(
     promoted: Sequence[str], written: Sequence[str], properties: Sequence[Property], required: Sequence[str] = ()
 ) -> Context:
-    """A context from what stands on a command line: ``Orders.Region=EU``; ``required`` is asked of its receivers."""
+    """Build a context from command-line values such as ``Orders.Region=EU``.
+
+    ``required`` are the predicates that the receiving host must meet."""
     context = Context()
     for text in written:
-        prop, value = _assignment(text, properties)
-        _refuse_twice(prop, context)
+        prop, value = _parse_assignment(text, properties)
+        _reject_duplicate(prop, context)
         context = context.write(prop, value_from_text(prop.value_type, value))
     for text in promoted:
-        prop, value = _assignment(text, properties)
-        _refuse_twice(prop, context)
+        prop, value = _parse_assignment(text, properties)
+        _reject_duplicate(prop, context)
         context = context.promote(prop, value_from_text(prop.value_type, value))
     for text in required:
-        prop, value = _assignment(text, properties)
+        prop, value = _parse_assignment(text, properties)
         context = context.require(prop, value_from_text(prop.value_type, value))
     return context
 
 
-def _refuse_twice(prop: Property, context: Context) -> None:
+def _reject_duplicate(prop: Property, context: Context) -> None:
     if prop in context:
         raise BadValue(f"{prop.dotted} is given twice.", hint="A property has one value in a message.")
 
 
-def _assignment(text: str, properties: Sequence[Property]) -> tuple[Property, str]:
+def _parse_assignment(text: str, properties: Sequence[Property]) -> tuple[Property, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise BadValue(f"{text!r} gives no value.", hint="Write PROPERTY=VALUE, such as Orders.Region=EU.")
+        raise BadValue(f"{text!r} has no value.", hint="Write PROPERTY=VALUE, such as Orders.Region=EU.")
     prop = find_property(name.strip(), properties)
     try:
         value_from_text(prop.value_type, value)

@@ -1,4 +1,4 @@
-"""What listings must not show: headers of requests, logins of proxies, values of sensitive properties (SEC-14)."""
+"""Hide what listings must not show: request headers, logins in URLs, values of sensitive properties (SEC-14)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ HIDDEN = "(hidden)"
 
 _LOGIN = re.compile(r"//[^/?#]*@")
 _SECRET = re.compile("password|secret|token|credential|key|jaas", re.IGNORECASE)
-#: As Oracle has it: ``jdbc:oracle:thin:scott/tiger@db``.
-_LOGIN_OF_JDBC = re.compile(r"^(jdbc:\w+:\w+:)[^@/]+/[^@]*@")
-#: Settings inside of a URL: ``;password=…`` of JDBC, ``?password=…`` of PostgreSQL.
-_IN_URL = re.compile(rf"([;&?][^;&?=]*(?:{_SECRET.pattern})[^;&?=]*=)[^;&]*", re.IGNORECASE)
+#: Oracle's form: ``jdbc:oracle:thin:scott/tiger@db``.
+_JDBC_LOGIN = re.compile(r"^(jdbc:\w+:\w+:)[^@/]+/[^@]*@")
+#: Settings in a URL: ``;password=…`` of JDBC, ``?password=…`` of PostgreSQL.
+_URL_SETTING = re.compile(rf"([;&?][^;&?=]*(?:{_SECRET.pattern})[^;&?=]*=)[^;&]*", re.IGNORECASE)
 
 
 def is_secret(name: str) -> bool:
-    """Does a setting of that name look like one that nobody is to read?"""
+    """Return True if the name of a setting looks like that of a secret."""
     return _SECRET.search(name) is not None
 
 
 def redact_adapter(adapter: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored adapter as it may be shown to anybody."""
+    """Return a stored adapter without its secrets."""
     return {key: _redact_setting(key, value) for key, value in adapter.items()}
 
 
@@ -42,72 +42,74 @@ def _redact_setting(key: str, value: Any) -> Any:
     if key == "options" and isinstance(value, Mapping):
         return {name: HIDDEN if is_secret(name) else _redact_setting("url", text) for name, text in value.items()}
     if key in ("proxy", "url") and isinstance(value, str):
-        without_login = _LOGIN_OF_JDBC.sub(rf"\1{HIDDEN}@", _LOGIN.sub(f"//{HIDDEN}@", value))
-        return _IN_URL.sub(rf"\1{HIDDEN}", without_login)
+        without_login = _JDBC_LOGIN.sub(rf"\1{HIDDEN}@", _LOGIN.sub(f"//{HIDDEN}@", value))
+        return _URL_SETTING.sub(rf"\1{HIDDEN}", without_login)
     if key == "files" and isinstance(value, Mapping):
-        # What travels with a pipeline or a map: nobody reads it as it is stored.
+        # The source files of a pipeline or a map are too long for a listing.
         return {name: f"version {hashlib.sha256(str(text).encode()).hexdigest()[:8]}" for name, text in value.items()}
     return value
 
 
 def read_sensitive_keys(connection: Connection) -> frozenset[str]:
-    """The keys of the properties whose values are never shown."""
+    """Return the keys of the sensitive properties."""
     return frozenset(key for (key,) in connection.execute("SELECT key FROM properties WHERE sensitive"))
 
 
 def redact_context(context: Context, sensitive: Collection[str]) -> Context:
-    """A context as it may be shown: the properties are there, and the values of sensitive ones are not."""
+    """Return the context with the values of sensitive properties hidden."""
     if not sensitive:
         return context
 
-    def shown(values: Mapping[str, Any]) -> dict[str, Any]:
+    def redact(values: Mapping[str, Any]) -> dict[str, Any]:
         return {key: HIDDEN if key in sensitive else value for key, value in values.items()}
 
     predicates = redact_predicates(context.predicates, sensitive)
-    return Context(shown(context.promoted), shown(context.written), frozenset(predicates))
+    return Context(redact(context.promoted), redact(context.written), frozenset(predicates))
 
 
 def redact_predicates(predicates: Iterable[MessagePredicate], sensitive: Collection[str]) -> list[MessagePredicate]:
-    """What a message asks of its receivers, as it may be shown."""
+    """Return the predicates of a message with the values of sensitive properties hidden."""
     return [(key, HIDDEN if key in sensitive else value) for key, value in predicates]
 
 
 def redact_filter(filter: Filter, sensitive: Collection[str]) -> Filter:
-    """The filter of an instance as it may be shown: what it waits for came with a message."""
+    """Return the filter of an instance with sensitive values hidden. The values come from messages."""
     return Filter(tuple(tuple(_redact_predicate(one, sensitive) for one in group) for group in filter.groups))
 
 
 def build_hidden_filter(keys: Iterable[str]) -> Filter:
-    """The filter of an instance for those who may not see what it waits for, only by which properties."""
-    return Filter((tuple(Predicate(_of_text(key), Operator.EQ, HIDDEN) for key in keys),))
+    """Return an instance's filter that shows the properties it waits for, but no values."""
+    return Filter((tuple(Predicate(_to_text_property(key), Operator.EQ, HIDDEN) for key in keys),))
 
 
 def can_read_correlation_values(connection: Connection) -> bool:
-    """May the login see what instances wait for? Operators may not (SEC-13)."""
+    """Return True if the login may read the values that instances wait for. Operators may not (SEC-13)."""
     row = connection.execute("SELECT has_column_privilege('subscriptions', 'correlation_values', 'SELECT')").fetchone()
     return row is not None and bool(row[0])
 
 
 def redact_explanation(explanation: Explanation, sensitive: Collection[str], *, waiting: bool = False) -> Explanation:
-    """An explanation as it may be shown: what a sensitive property met is not told, only whether it did. Nor is, where
-    an instance is ``waiting``, what it wants; elsewhere that is configuration."""
+    """Return the explanation with the message's sensitive values hidden.
 
-    def shown(one: PredicateExplanation) -> PredicateExplanation:
-        if one.predicate.property.key not in sensitive:
-            return one
-        wanted = _redact_predicate(one.predicate, sensitive) if waiting else one.predicate
-        return replace(one, predicate=wanted, met=None if one.met is None else HIDDEN)
+    The value in the filter of a ``waiting`` instance is hidden, too, because it came from a message. In other filters
+    it is configuration."""
 
-    groups = tuple(replace(group, predicates=tuple(map(shown, group.predicates))) for group in explanation.groups)
+    def redact(explained: PredicateExplanation) -> PredicateExplanation:
+        if explained.predicate.property.key not in sensitive:
+            return explained
+        predicate = _redact_predicate(explained.predicate, sensitive) if waiting else explained.predicate
+        return replace(explained, predicate=predicate, met=None if explained.met is None else HIDDEN)
+
+    groups = tuple(replace(group, predicates=tuple(map(redact, group.predicates))) for group in explanation.groups)
     return replace(explanation, groups=groups)
 
 
-def _redact_predicate(one: Predicate, sensitive: Collection[str]) -> Predicate:
-    if one.property.key not in sensitive or one.value is None:
-        return one
-    return Predicate(_of_text(one.property.key), one.operator, HIDDEN)
+def _redact_predicate(predicate: Predicate, sensitive: Collection[str]) -> Predicate:
+    if predicate.property.key not in sensitive or predicate.value is None:
+        return predicate
+    return Predicate(_to_text_property(predicate.property.key), predicate.operator, HIDDEN)
 
 
-def _of_text(key: str) -> Property:
-    """The property as if it were one of text, whatever its type is: no other can have HIDDEN as its value."""
+def _to_text_property(key: str) -> Property:
+    """Return the property with the type str, because only such a property can have HIDDEN as its value."""
     return Property.from_key(key, ValueType.STR)

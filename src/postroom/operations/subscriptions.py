@@ -1,4 +1,4 @@
-"""Subscriptions as operators see them (SUB-17, 19)."""
+"""List subscriptions and their filters for operators (SUB-17, 19)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from postroom.properties import Property
 
 SubscriptionType = Literal["activation", "instance"]
 
-_MOST = 2**31
+_ID_LIMIT = 2**31
 
-#: How many subscriptions of one service are named where one is to be chosen.
-_NAMED = 10
+#: The maximum number of subscriptions that an error about an ambiguous name lists.
+_MAX_LISTED = 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subscription:
-    """A subscription that can be matched now."""
+    """A subscription that messages are matched against."""
 
     subscription_id: int
     type: SubscriptionType
@@ -50,16 +50,16 @@ class Subscription:
     ordered_delivery: bool
     request_response: bool
     filter: str
-    """As it was written; the predicates are what is matched. Empty if it was written by nobody. Of an instance, as it
-    may be shown."""
+    """The filter as the user wrote it, or empty. The filter of an instance is redacted. The stored predicates are what
+    is matched."""
     convoy: tuple[str, ...]
-    """The keys of the properties that keep convoys together."""
+    """The keys of the properties that identify a convoy."""
     created_at: datetime
     valid_from: datetime | None
     start_window: time | None
     end_window: time | None
     group: str | None = None
-    """The send port group that the service receives through, if it is not by itself."""
+    """The send port group that the service receives through, or None for its own subscription."""
 
 
 def list_subscriptions(
@@ -70,8 +70,9 @@ def list_subscriptions(
     instance_id: uuid.UUID | None = None,
     limit: int | None = None,
 ) -> list[Subscription]:
-    """The subscriptions that meet the conditions, by the name of their service; ``service`` may be a send port group.
-    NotFound if nothing has that name."""
+    """Return the subscriptions that meet the conditions, sorted by the name of their service.
+
+    ``service`` may name a send port group. Raise NotFound if nothing has that name."""
     activation = None if subscription_type is None else subscription_type == "activation"
     conditions = {"activation": activation, "instance": instance_id, "limit": limit}
     found = _read(connection, service=service, **conditions)
@@ -84,50 +85,55 @@ def list_subscriptions(
     return _read(connection, group=service, **conditions)
 
 
-def find_subscription(connection: Connection, called: str) -> Subscription:
-    """The one with that id, or of the service of that name; NotFound if there is none. What a service is activated by
-    goes before what its instances wait for."""
-    found = _read(connection, id=int(called)) if called.isdecimal() and int(called) < _MOST else []
-    # A service may have very many, one for each instance that waits.
-    found = found or _read(connection, service=called, activation=True, limit=_NAMED + 1)
-    found = found or _read(connection, service=called, limit=_NAMED + 1)
-    found = found or _read(connection, group=called, limit=_NAMED + 1)
+def find_subscription(connection: Connection, id_or_name: str) -> Subscription:
+    """Return the subscription with this id, or of the service with this name.
+
+    An activation subscription is preferred to those of the service's instances. Raise NotFound if there is none, and
+    DefinitionError if the name is ambiguous."""
+    is_id = id_or_name.isdecimal() and int(id_or_name) < _ID_LIMIT
+    found = _read(connection, id=int(id_or_name)) if is_id else []
+    # A service may have very many subscriptions: one for each instance that waits.
+    found = found or _read(connection, service=id_or_name, activation=True, limit=_MAX_LISTED + 1)
+    found = found or _read(connection, service=id_or_name, limit=_MAX_LISTED + 1)
+    found = found or _read(connection, group=id_or_name, limit=_MAX_LISTED + 1)
     if len(found) == 1:
         return found[0]
     if found:
-        count = f"more than {_NAMED}" if len(found) > _NAMED else str(len(found))
-        ids = ", ".join(f"{one.subscription_id}{_whose(one, called)}" for one in found[:_NAMED])
-        raise DefinitionError(f"{called!r} has {count} subscriptions.", hint=f"Give the id of one: {ids}.")
+        count = f"more than {_MAX_LISTED}" if len(found) > _MAX_LISTED else str(len(found))
+        ids = ", ".join(f"{one.subscription_id}{_describe_owner(one, id_or_name)}" for one in found[:_MAX_LISTED])
+        raise DefinitionError(f"{id_or_name!r} has {count} subscriptions.", hint=f"Give the id of one: {ids}.")
     raise NotFound(
-        f"There is no subscription {called!r}.",
-        why="A send port has one as long as it is enlisted.",
-        hint="See 'postroom subscription list'; 'postroom port enlist NAME' makes one.",
+        f"There is no subscription {id_or_name!r}.",
+        why="A send port has a subscription while it is enlisted.",
+        hint="See 'postroom subscription list'. 'postroom port enlist NAME' creates a subscription.",
     )
 
 
-def _whose(one: Subscription, called: str) -> str:
-    """What tells the subscriptions of one name apart."""
-    if one.group is None:
-        return " (its own)" if one.instance_id is None else ""
-    return f" ({one.service_name})" if one.group == called else f" (through {one.group})"
+def _describe_owner(subscription: Subscription, name: str) -> str:
+    """Return what distinguishes this subscription from others of the same name."""
+    if subscription.group is None:
+        return " (its own)" if subscription.instance_id is None else ""
+    return f" ({subscription.service_name})" if subscription.group == name else f" (through {subscription.group})"
 
 
 def read_subscription_filters(connection: Connection, subscriptions: list[Subscription]) -> dict[int, Filter]:
-    """The filters that are matched, from the stored predicates, by subscription id."""
+    """Return the filters, built from the stored predicates, by subscription id."""
     properties = {prop.key: prop for prop in read_deployed_properties(connection)}
     activations = [one.subscription_id for one in subscriptions if one.instance_id is None]
     waiting = [one.subscription_id for one in subscriptions if one.instance_id is not None]
     stored = read_filters(connection, activations, properties) | read_waiting(connection, waiting, properties)
     return {
-        one.subscription_id: as_written(stored[one.subscription_id], one.filter, properties.values())
+        one.subscription_id: restore_written_order(stored[one.subscription_id], one.filter, properties.values())
         for one in subscriptions
-        if one.subscription_id in stored  # else it was removed and purged in this very moment
+        if one.subscription_id in stored  # it may have been removed and purged in the meantime
     }
 
 
 def read_redacted_filters(connection: Connection, subscriptions: list[Subscription]) -> dict[int, Filter]:
-    """The same as they may be shown. What an instance waits for came with a message: values of sensitive properties are
-    hidden (SEC-14), and all values from those who may not read messages (SEC-13)."""
+    """Return the filters with hidden values, by subscription id.
+
+    The values that an instance waits for come from a message. Values of sensitive properties are hidden (SEC-14). From
+    logins that may not read messages, all values are hidden (SEC-13)."""
     waiting = [one for one in subscriptions if one.instance_id is not None]
     shown = read_subscription_filters(connection, [one for one in subscriptions if one.instance_id is None])
     if waiting and can_read_correlation_values(connection):
@@ -142,19 +148,21 @@ def read_redacted_filters(connection: Connection, subscriptions: list[Subscripti
     return shown
 
 
-def as_written(stored: Filter, text: str, properties: Iterable[Property]) -> Filter:
-    """The stored predicates in the order of the text, which people know; in their own where the two differ."""
+def restore_written_order(stored: Filter, text: str, properties: Iterable[Property]) -> Filter:
+    """Return the stored filter with its predicates in the order of the text.
+
+    If the text is not the same filter, return the stored filter as it is."""
     try:
         written = parse(text, properties)
     except DefinitionError:
         return stored
-    same = set(map(frozenset, written.groups)) == set(map(frozenset, stored.groups))
-    return written if same else stored
+    is_same = set(map(frozenset, written.groups)) == set(map(frozenset, stored.groups))
+    return written if is_same else stored
 
 
 def _read(connection: Connection, **conditions: Any) -> list[Subscription]:
     parameters = dict.fromkeys(("id", "activation", "service", "group", "instance", "limit")) | conditions
-    found = [_subscription(row) for row in connection.execute(statement("queries/list_subscriptions"), parameters)]
+    found = [_to_subscription(row) for row in connection.execute(statement("queries/list_subscriptions"), parameters)]
     shown = read_redacted_filters(connection, [one for one in found if one.instance_id is not None])
     return [
         replace(one, filter=format_filter(shown[one.subscription_id])) if one.subscription_id in shown else one
@@ -169,7 +177,7 @@ _FIELDS = (
 )
 
 
-def _subscription(row: tuple[Any, ...]) -> Subscription:
+def _to_subscription(row: tuple[Any, ...]) -> Subscription:
     values = dict(zip(_FIELDS, row, strict=True))
     return Subscription(
         **{

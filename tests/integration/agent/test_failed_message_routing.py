@@ -17,7 +17,7 @@ from postroom.message import FRAGMENT_SIZE, Bytes, Context
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
 from postroom.messagebox.jobs import run_all_jobs_once
-from postroom.operations.instances.advice import advice
+from postroom.operations.instances.advice import get_advice
 from postroom.operations.instances.changes import resume
 from postroom.operations.instances.listing import get_instance
 from postroom.operations.ports import send_ports as ports
@@ -120,10 +120,10 @@ def test_an_error_message_names_its_routing_failure_report_which_has_no_related_
     assert row is not None
     [error] = read_queue(box, "Errors")
     assert (str(row[0]), *row[1:]) == (error.context[ErrorReport.RoutingFailureReportID], False, 64, None)
-    assert "went on as an error message" in (advice(get_instance(box.connection, row[0])) or "")
+    assert "was routed as an error message" in (get_advice(get_instance(box.connection, row[0])) or "")
     with pytest.raises(StateError) as refused:
         resume(box.connection, row[0])
-    assert "went on as an error message" in refused.value.hint
+    assert "was routed as an error message" in refused.value.hint
 
 
 def test_an_error_message_is_routed_by_the_message_type_of_its_report_only(box: Box) -> None:

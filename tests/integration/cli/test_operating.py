@@ -67,8 +67,8 @@ def test_ports_go_through_their_states(applied: Run) -> None:
     again = applied("port", "stop", "Europe")
     assert again.code == ExitCode.STATE
     assert again.err.splitlines() == [
-        "Error: Port 'Europe' is stopped; it cannot stop.",
-        "   do: What it can do now: 'start', 'unenlist'.",
+        "Error: Port 'Europe' is already stopped.",
+        "   do: Possible operations: 'start' or 'unenlist'.",
     ]
     assert "resumed" not in applied("port", "unenlist", "Europe").out
     assert applied("port", "enlist", "Europe").code == ExitCode.OK
@@ -316,7 +316,7 @@ def test_groups_go_through_their_states_and_show_what_they_come_to(run: Run, tmp
     assert "Two through Everyone" in explained
     refused = run("group", "enlist", "Everyone")
     assert refused.code == ExitCode.STATE
-    assert refused.err.splitlines()[0] == "Error: Send port group 'Everyone' is started; it cannot enlist."
+    assert refused.err.splitlines()[0] == "Error: Send port group 'Everyone' is started and cannot enlist."
     assert run("port", "unenlist", "One").code == ExitCode.OK
     last = run("port", "unenlist", "Two")
     assert last.code == ExitCode.STATE

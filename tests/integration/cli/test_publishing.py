@@ -72,7 +72,7 @@ def test_a_key_publishes_once(applied: Run, order: Path) -> None:
     [
         ("Orders.Regin=EU", ExitCode.NOT_FOUND, "Did you mean Orders.Region?"),
         ("Orders.Total=much", ExitCode.REFUSED, "'much' is not a decimal number"),
-        ("Orders.Region", ExitCode.REFUSED, "gives no value"),
+        ("Orders.Region", ExitCode.REFUSED, "has no value"),
         (f"Orders.Region={'x' * 300}", ExitCode.REFUSED, "at most 256 characters"),
     ],
 )

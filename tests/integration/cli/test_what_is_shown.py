@@ -20,7 +20,7 @@ def test_a_verb_on_several_ports_is_done_to_all_or_none(applied: Run) -> None:
     before = states(applied)
     refused = applied("port", "stop", "Europe", "Nowhere", "Audit")
     assert refused.code == ExitCode.NOT_FOUND
-    assert refused.err.rstrip().endswith("Nothing was done to the others.")
+    assert refused.err.rstrip().endswith("The others were not changed.")
     assert states(applied) == before
     applied("port", "stop", "Audit")
     assert applied("port", "stop", "Europe", "Audit").code == ExitCode.STATE
@@ -98,7 +98,7 @@ def test_what_is_directed_to_who_is_not_enlisted_is_told_so(applied: Run, app: P
     for name, kind in (("Europe", "port"), ("All", "group")):
         refused = applied("publish", _order(tmp_path), "--to", name)
         assert refused.code == ExitCode.FAILED
-        assert f"{name!r} is not enlisted, so nothing can be directed to it: postroom {kind} start" in refused.err
+        assert f"{name!r} is not enlisted, so no message can be directed to it: postroom {kind} start" in refused.err
 
 
 def test_a_group_is_known_by_its_name(applied: Run, app: Path, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_new_host_is_planned_with_what_it_is_and_not_with_what_it_was(run: Run
 
 def test_explain_says_of_a_file_that_its_location_would_leave_it(applied: Run, tmp_path: Path) -> None:
     order = _order(tmp_path)
-    assert "would leave" not in applied("explain", "--file", order, "--location", "drop").err
+    assert "would ignore" not in applied("explain", "--file", order, "--location", "drop").err
     other = order.rename(order.with_suffix(".py"))
     said = applied("explain", "--file", other, "--location", "drop").err
-    assert said.startswith(f"drop would leave {other.name} where it is: it takes *.json.")
+    assert said.startswith(f"drop would ignore {other.name}: it receives *.json.")

@@ -22,7 +22,7 @@ from postroom.message import FRAGMENT_SIZE, Bytes, Context
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
-from postroom.operations.explain.explanation import End, explain_message
+from postroom.operations.explain.explanation import FailureHandling, explain_message
 from postroom.operations.instances.changes import resume
 from postroom.pipelines import ReceivePipeline, components
 from postroom.pipelines.components.smime import thumbprint
@@ -170,5 +170,5 @@ def test_a_kept_message_is_explained_as_what_it_is(box: Box) -> None:
     receive(box, location(box, "keep", pipelines.Json(promote=PROMOTE)), b'{"region":"EU"}', SID)
     kept = box.one("SELECT message_id FROM suspended_queue WHERE error_code = 'AUTHENTICATION'")
     [explained] = explain_message(box.connection, kept)
-    assert (explained.accepted, explained.end) == (False, End.SUSPENDED)
+    assert (explained.accepted, explained.failure_handling) == (False, FailureHandling.SUSPENDED)
     assert isinstance(explained.failure, AuthenticationFailure)

@@ -42,8 +42,8 @@ def test_the_old_host_delivers_what_it_has_and_the_new_one_what_comes(database: 
         publish(connection, b"kept")
         publish(connection, b"kept through the group", "all")
         moved = deploy(connection, tmp_path, "Slow")
-        (step,) = moved.of(Kind.SEND_PORT, Action.CHANGE)
-        assert step.note == ("stays stopped; what is queued for it stays with Main, which has to run until it is sent")
+        (step,) = moved.select(Kind.SEND_PORT, Action.CHANGE)
+        assert step.note == ("stays stopped; queued messages stay with host Main, which has to run until they are sent")
         publish(connection, b"new", "all")
         assert send_ports.start(connection, "Europe").resumed == 3
         old, new = Recorder(), Recorder()

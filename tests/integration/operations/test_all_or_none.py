@@ -52,7 +52,7 @@ def test_an_error_undoes_the_others_and_wakes_nobody(
     stopped: Box, notified: list[tuple[psycopg.pq.TransactionStatus, list[str]]]
 ) -> None:
     stopped.add_port("Started", "Region == 'US'")
-    with pytest.raises(StateError, match="Nothing was done to the others"):
+    with pytest.raises(StateError, match="The others were not changed"):
         all_or_none(stopped.connection, ["Europe", "Started"], send_ports.start)
     assert stopped.suspended() == [("PORT_STOPPED", True)] * 2
     assert notified == []

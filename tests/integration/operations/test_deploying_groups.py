@@ -70,7 +70,7 @@ def the_group(connection: Connection) -> SendPortGroup:
 
 def test_a_first_apply_makes_the_group_and_messages_flow(connection: Connection) -> None:
     done = deploy(connection, orders())
-    (step,) = done.of(Kind.SEND_PORT_GROUP, Action.CREATE)
+    (step,) = done.select(Kind.SEND_PORT_GROUP, Action.CREATE)
     assert (step.name, step.note) == ("G", "started, filter: Orders.Region == 'EU'; members: A, B")
     assert publish(connection) == ("A", "B")
     group = the_group(connection)
@@ -90,7 +90,7 @@ def test_a_new_group_gets_the_state_that_it_declares_and_keeps_what_an_operator_
     assert publish(connection) == (() if state == "bound" else ("A", "B"))
     if state == "started":
         groups.stop(connection, "G")
-        (step,) = deploy(connection, orders(filter=Region == "US")).of(Kind.SEND_PORT_GROUP, Action.CHANGE)
+        (step,) = deploy(connection, orders(filter=Region == "US")).select(Kind.SEND_PORT_GROUP, Action.CHANGE)
         assert step.note == "stays stopped"
         assert the_group(connection).state is PortState.STOPPED
 
@@ -99,7 +99,7 @@ def test_another_filter_takes_the_place_of_the_old_one_at_once(connection: Conne
     deploy(connection, orders())
     publish(connection)
     group_id = the_group(connection).group_id
-    (step,) = deploy(connection, orders(filter=Region == "US")).of(Kind.SEND_PORT_GROUP, Action.CHANGE)
+    (step,) = deploy(connection, orders(filter=Region == "US")).select(Kind.SEND_PORT_GROUP, Action.CHANGE)
     assert [(one.field, one.before, one.after) for one in step.differences] == [
         ("filter", "Orders.Region == 'EU'", "Orders.Region == 'US'")
     ]
@@ -111,7 +111,7 @@ def test_another_filter_takes_the_place_of_the_old_one_at_once(connection: Conne
 def test_a_description_changes_without_another_subscription(connection: Connection) -> None:
     deploy(connection, orders())
     before = [member.subscription_id for member in the_group(connection).members]
-    (step,) = deploy(connection, orders(description="All of them")).of(Kind.SEND_PORT_GROUP, Action.CHANGE)
+    (step,) = deploy(connection, orders(description="All of them")).select(Kind.SEND_PORT_GROUP, Action.CHANGE)
     assert [one.field for one in step.differences] == ["description"]
     assert [member.subscription_id for member in the_group(connection).members] == before
     assert the_group(connection).description == "All of them"
@@ -127,7 +127,7 @@ def test_another_priority_of_a_port_counts_through_its_groups_too(connection: Co
 
 def test_a_member_that_comes_has_its_subscription_at_once(connection: Connection) -> None:
     deploy(connection, orders())
-    (step,) = deploy(connection, orders(("A", "B", "C"))).of(Kind.SEND_PORT_GROUP, Action.CHANGE)
+    (step,) = deploy(connection, orders(("A", "B", "C"))).select(Kind.SEND_PORT_GROUP, Action.CHANGE)
     assert [(one.field, one.before, one.after) for one in step.differences] == [("members", "A, B", "A, B, C")]
     assert publish(connection) == ("A", "B", "C")
     assert _count(connection, "suspended_queue") == 0
@@ -143,7 +143,7 @@ def test_a_member_leaves_only_when_it_is_stopped(connection: Connection) -> None
     """SPT-12."""
     deploy(connection, orders())
     assert problems(connection, orders(("A",))) == [
-        "send port group 'G': send port 'B' is to leave it, but is started. Stop it first: postroom port stop 'B'"
+        "send port group 'G': the started send port 'B' cannot be removed. Stop it first: postroom port stop 'B'"
     ]
     ports.stop(connection, "B")
     deploy(connection, orders(("A",)))
@@ -157,7 +157,7 @@ def test_a_group_in_use_keeps_an_enlisted_member(connection: Connection) -> None
     ports.stop(connection, "A")
     for app in (orders(()), orders((), ports=("B", "C"))):
         (said,) = problems(connection, app)
-        assert "it is started, and would lose its last enlisted member. Unenlist the group first" in said
+        assert "it is started and would lose its last enlisted member. Unenlist the group first" in said
     deploy(connection, orders(("B",)))
     groups.unenlist(connection, "G")
     ports.stop(connection, "B")
@@ -169,7 +169,7 @@ def test_a_group_cannot_begin_started_with_nobody_to_receive(connection: Connect
     """SPT-11."""
     for app in (orders(()), orders(port_state="bound")):
         (said,) = problems(connection, app)
-        assert said.startswith("send port group 'G': it is to be started, but none of its members is enlisted.")
+        assert said.startswith("send port group 'G': it cannot start: it has no enlisted member.")
     deploy(connection, orders(port_state="bound", state="stopped"))
     assert _count(connection, "subscriptions WHERE removed_at IS NULL") == 0
 
@@ -179,8 +179,8 @@ def test_a_port_is_removed_together_with_its_membership(connection: Connection) 
     deploy(connection, orders())
     publish(connection)
     done = deploy(connection, orders(("A",), ports=("A", "C")))
-    (step,) = done.of(Kind.SEND_PORT, Action.REMOVE)
-    assert (step.name, step.note) == ("B", "is started: unenlisted first; its instances stay")
+    (step,) = done.select(Kind.SEND_PORT, Action.REMOVE)
+    assert (step.name, step.note) == ("B", "is started and will be unenlisted; its instances stay")
     assert publish(connection) == ("A",)
     assert _count(connection, "work_queue") == 3
     # Declared again it is the same port, and gets what was left for it.
@@ -193,8 +193,8 @@ def test_a_removed_group_leaves_its_members_and_their_instances(connection: Conn
     groups.stop(connection, "G")
     publish(connection)
     done = deploy(connection, orders(None))
-    (step,) = done.of(Kind.SEND_PORT_GROUP, Action.REMOVE)
-    assert (step.name, step.note) == ("G", "is stopped: unenlisted first; instances stay")
+    (step,) = done.select(Kind.SEND_PORT_GROUP, Action.REMOVE)
+    assert (step.name, step.note) == ("G", "is stopped and will be unenlisted; instances stay")
     assert send_port_groups(connection) == []
     assert publish(connection) == ()
     assert _count(connection, "suspended_queue WHERE cause = 1") == 2
@@ -254,7 +254,7 @@ def test_where_a_dynamic_port_may_send_changes_without_another_subscription(conn
 
     deploy(connection, app(["out"]))
     before = _values(connection, "SELECT subscription_id FROM send_ports")
-    (step,) = deploy(connection, app(["out", "other"])).of(Kind.SEND_PORT, Action.CHANGE)
+    (step,) = deploy(connection, app(["out", "other"])).select(Kind.SEND_PORT, Action.CHANGE)
     assert [one.field for one in step.differences] == ["adapter folders"]
     assert _values(connection, "SELECT subscription_id FROM send_ports") == before
     assert deploy(connection, app(["out", "other"])).changes == ()

@@ -37,7 +37,7 @@ def test_a_host_is_trusted_and_shows_what_the_application_says(connection: Conne
     )
     assert deploy(connection, guarded(trusted=True, properties={Level: [2, 1], Thumbprint: "T"})).changes == ()
     changed = deploy(connection, guarded(properties={Thumbprint: "U"}))
-    (step,) = changed.of(Kind.HOST, Action.CHANGE)
+    (step,) = changed.select(Kind.HOST, Action.CHANGE)
     assert [(one.field, one.before, one.after) for one in step.differences] == [
         ("trusted", "yes", "no"),
         (
@@ -88,7 +88,7 @@ def test_authentication_follows_the_declaration_and_needs_a_trusted_host(connect
     deploy(connection, app("drop", trusted=True))
     assert [one.authentication for one in receive_locations(connection)] == ["drop"]
     done = deploy(connection, app("keep", trusted=True))
-    [difference] = next(step.differences for step in done.of(Kind.RECEIVE_PORT, Action.CHANGE))
+    [difference] = next(step.differences for step in done.select(Kind.RECEIVE_PORT, Action.CHANGE))
     assert (difference.field, difference.before, difference.after) == ("authentication", "drop", "keep")
     assert [one.authentication for one in receive_locations(connection)] == ["keep"]
 
@@ -97,7 +97,7 @@ def test_a_host_throttles_as_the_application_says(connection: Connection) -> Non
     deploy(connection, guarded())
     assert host_named(connection, "Secure").throttling == Throttling()
     changed = deploy(connection, guarded(throttling=Throttling(messages=1_000, longest_delay=60)))
-    (step,) = changed.of(Kind.HOST, Action.CHANGE)
+    (step,) = changed.select(Kind.HOST, Action.CHANGE)
     assert [(one.field, one.before, one.after) for one in step.differences] == [
         (
             "throttling",

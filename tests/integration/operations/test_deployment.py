@@ -128,7 +128,7 @@ def test_a_changed_filter_takes_the_place_of_the_old_one_at_once(connection: Con
     assert publish(connection, "EU") == ("Europe",)
     before = send_ports(connection)[0]
     done = deploy(connection, orders(filter=Region == "US"))
-    (step,) = done.of(Kind.SEND_PORT, Action.CHANGE)
+    (step,) = done.select(Kind.SEND_PORT, Action.CHANGE)
     (difference,) = step.differences
     assert (difference.field, difference.before, difference.after) == (
         "filter",
@@ -150,7 +150,7 @@ def test_a_stopped_port_stays_stopped_and_keeps_what_was_suspended_for_it(connec
     ports.stop(connection, "Europe")
     publish(connection, "EU")
     done = deploy(connection, orders(filter=Region == "US", priority=2))
-    (step,) = done.of(Kind.SEND_PORT, Action.CHANGE)
+    (step,) = done.select(Kind.SEND_PORT, Action.CHANGE)
     assert step.note == "stays stopped"
     publish(connection, "US")
     assert one(connection, "SELECT count(*) FROM suspended_queue WHERE cause = 1") == 2
@@ -177,7 +177,7 @@ def test_a_declared_state_does_not_overrule_the_operator(connection: Connection)
     deploy(connection, orders())
     done = deploy(connection, orders(state="stopped"))
     assert dict(port_states(connection)) == {"Europe": PortState.STARTED}
-    (step,) = done.of(Kind.SEND_PORT, Action.KEEP)
+    (step,) = done.select(Kind.SEND_PORT, Action.KEEP)
     assert step.note == "stays started"
 
 
@@ -198,7 +198,7 @@ def test_an_adapter_or_a_retry_policy_changes_without_a_new_subscription(connect
     app = orders(ports=())
     app.send_port("Europe", adapters.File("elsewhere"), filter=Region == "EU", retry=Retry(count=9, interval=1.5))
     done = deploy(connection, app)
-    (step,) = done.of(Kind.SEND_PORT, Action.CHANGE)
+    (step,) = done.select(Kind.SEND_PORT, Action.CHANGE)
     assert {difference.field for difference in step.differences} == {
         "adapter path",
         "uri",
@@ -279,7 +279,7 @@ def test_a_location_with_files_in_hand_is_not_removed(connection: Connection) ->
         "INSERT INTO file_claims (interchange_id, location_id, name, path, state)"
         " SELECT gen_random_uuid(), id, 'a.json', '/a.json', 2 FROM receive_locations"
     )
-    with pytest.raises(DefinitionRefused, match="one file that it has taken is not published yet"):
+    with pytest.raises(DefinitionRefused, match="1 received file is not published yet"):
         deploy(connection, orders(location=None))
     connection.execute("UPDATE file_claims SET state = 3, path = '/in/.postroom/kept/a.json'")
     deploy(connection, orders(location=None))
@@ -297,9 +297,9 @@ def test_a_location_with_something_in_its_inbox_is_not_removed_and_stays_of_its_
     (location,) = receive_locations(connection)
     for _ in range(2):
         inbox.hand_over(connection, location.location_id, uuid.uuid4(), Context(), [b"{}"])
-    with pytest.raises(DefinitionRefused, match="to be removed, but 2 interchanges that it has taken are"):
+    with pytest.raises(DefinitionRefused, match="cannot be removed: 2 received interchanges are"):
         deploy(connection, web())
-    with pytest.raises(DefinitionRefused, match="to be of the kind 'file', but 2 interchanges"):
+    with pytest.raises(DefinitionRefused, match="cannot be changed to the kind 'file': 2 received interchanges"):
         deploy(connection, web(adapters.File("in")))
     deploy(connection, web(adapters.HttpReceive("/other", port=8080)))
     connection.execute("DELETE FROM inbox")
@@ -381,7 +381,7 @@ def test_routing_of_failures_follows_the_declaration(connection: Connection) -> 
         ("change", "receive port", "OrdersIn"),
         ("change", "send port", "Europe"),
     }
-    [difference] = next(step.differences for step in done.of(Kind.RECEIVE_PORT, Action.CHANGE))
+    [difference] = next(step.differences for step in done.select(Kind.RECEIVE_PORT, Action.CHANGE))
     assert (difference.field, difference.before, difference.after) == ("route failures", "False", "True")
     assert receive_locations(connection)[0].route_failures
     assert send_ports(connection)[0].route_failures

@@ -15,7 +15,7 @@ from postroom.message import Context, Message
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.operations.explain.explanation import (
-    End,
+    FailureHandling,
     Limits,
     MessageExplanation,
     Verdict,
@@ -289,7 +289,7 @@ def test_values_by_their_type(box: Box) -> None:
     assert dict(context.written) == {Priority.key: 3}
     with pytest.raises(DefinitionError, match=r"Orders.Total.*not a decimal number"):
         parse_context(["Orders.Total=much"], [], known)
-    with pytest.raises(DefinitionError, match="gives no value"):
+    with pytest.raises(DefinitionError, match="has no value"):
         parse_context(["Orders.Total"], [], known)
 
 
@@ -300,7 +300,7 @@ def test_of_a_port_that_routes_failures_the_error_message_is_explained_too(box: 
     (tmp_path / "bad.json").write_bytes(b"{broken")
     unreadable, error = explain_file(box.connection, tmp_path / "bad.json")
     assert isinstance(unreadable.failure, PipelineFailure)
-    assert unreadable.end is End.ROUTED
+    assert unreadable.failure_handling is FailureHandling.ROUTED
     assert verdicts(error) == [("Errors", Verdict.RECEIVES), ("Audit", Verdict.MISSES)]
     [missed] = error.subscribers[1].explanation.nearest.predicates
     assert missed.reason is Reason.NOT_PROMOTED
@@ -314,29 +314,31 @@ def test_what_nobody_receives_is_followed_to_its_error_message(box: Box, tmp_pat
     path = tmp_path / "nobody.json"
     path.write_bytes(b'{"region": "US"}')
     lost, error = explain_file(box.connection, path, location="drop")
-    assert (lost.end, error.accepted, error.is_error) == (End.SUSPENDED, False, True), "nobody wants to hear of it"
+    assert (lost.failure_handling, error.accepted, error.is_error) == (FailureHandling.SUSPENDED, False, True), (
+        "no subscriber"
+    )
     box.add_port("Errors", "ErrorReport.FailureCode == '0xc0c01680' and exists(ErrorReport.RoutingFailureReportID)")
     lost, error = explain_file(box.connection, path, location="drop")
-    assert lost.end is End.ROUTED
+    assert lost.failure_handling is FailureHandling.ROUTED
     assert verdicts(error)[0] == ("Errors", Verdict.RECEIVES)
     [elsewhere] = explain_file(box.connection, path, location="plain")
-    assert elsewhere.end is End.SUSPENDED
+    assert elsewhere.failure_handling is FailureHandling.SUSPENDED
     path.write_bytes(b'{"region": "EU"}')
     [received] = explain_file(box.connection, path, location="drop")
-    assert received.end is None
+    assert received.failure_handling is None
 
 
 @pytest.mark.parametrize(
     ("authentication", "trusted", "ends"),
     [
         ("none", True, [None, None]),
-        ("drop", True, [None, End.DROPPED]),
-        ("drop", False, [End.DROPPED, End.DROPPED]),
-        ("keep", True, [End.SUSPENDED, None]),
+        ("drop", True, [None, FailureHandling.DROPPED]),
+        ("drop", False, [FailureHandling.DROPPED, FailureHandling.DROPPED]),
+        ("keep", True, [FailureHandling.SUSPENDED, None]),
     ],
 )
 def test_what_nobody_stands_for_does_not_come_in(
-    box: Box, tmp_path: Path, authentication: str, trusted: bool, ends: list[End | None]
+    box: Box, tmp_path: Path, authentication: str, trusted: bool, ends: list[FailureHandling | None]
 ) -> None:
     """SEC-11: what a receive port requires is asked here, too."""
     box.add_port("Europe", "Region == 'EU'")
@@ -347,6 +349,6 @@ def test_what_nobody_stands_for_does_not_come_in(
     path = tmp_path / "orders.jsonl"
     path.write_bytes(b'{"region": "EU", "account": "anna", "party": "Contoso"}\n{"region": "EU"}')
     explained = explain_file(box.connection, path)
-    assert [one.end for one in explained] == ends
+    assert [one.failure_handling for one in explained] == ends
     assert [isinstance(one.failure, AuthenticationFailure) for one in explained] == [end is not None for end in ends]
     assert [one.accepted for one in explained] == [end is None for end in ends]

@@ -197,7 +197,9 @@ def test_a_group_goes_through_the_states_of_a_port_and_no_others(box: Box) -> No
             if name in allowed[state]:
                 assert operation(box.connection, "G").before is PortState[state.upper()]
             else:
-                with pytest.raises(StateError, match=f"Send port group 'G' is {state}; it cannot {name}"):
+                with pytest.raises(
+                    StateError, match=rf"Send port group 'G' is (already {state}|{state} and cannot {name})\."
+                ):
                     operation(box.connection, "G")
     assert states(box)["P"] == "started", "SPT-11: a group never changes its members"
 
@@ -209,7 +211,7 @@ def test_a_group_starts_only_with_an_enlisted_member(box: Box) -> None:
     box.add_group("Idle", ["P"], "exists(Region)", state="stopped")
     assert list_subscriptions(box.connection) == []
     for name in ("Empty", "Idle"):
-        with pytest.raises(StateError, match="none of its members is enlisted"):
+        with pytest.raises(StateError, match="it has no enlisted member"):
             groups.start(box.connection, name)
     with pytest.raises(PublishFailed):
         box.agent().publish([Message.of(b"", promoted={Region: "EU"})])

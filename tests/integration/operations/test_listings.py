@@ -19,7 +19,7 @@ from postroom.messagebox.configuration import PortState, receive_locations
 from postroom.messagebox.connection import connect
 from postroom.messagebox.service_subscriptions import SubscriptionState
 from postroom.messagebox.streams.running_locations import LocationProgress, LocationReport, LocationState
-from postroom.operations.hosts import host_instances, list_hosts
+from postroom.operations.hosts import list_host_instances, list_hosts
 from postroom.operations.instances.changes import resume, terminate
 from postroom.operations.instances.listing import InstanceQuery, list_instances
 from postroom.operations.jobs import check, list_jobs, run_jobs
@@ -150,7 +150,7 @@ def test_a_message_is_saved_with_context_and_all_parts(box: Box, tmp_path: Path)
     assert (folder / "02-_.._etc_passwd").read_bytes() == b"p"
     context = json.loads((folder / "context.json").read_text())
     assert context["promoted"][Total.key] == {"decimal": "1.50"}
-    with pytest.raises(StateError, match="is there already"):
+    with pytest.raises(StateError, match="already exists"):
         save_message(box.connection, message.message_id, tmp_path / "there")
     with pytest.raises(NotFound):
         save_message(box.connection, uuid.uuid4(), tmp_path)
@@ -186,23 +186,23 @@ def test_locations_are_enabled_and_disabled(box: Box) -> None:
 def test_a_location_has_the_schedule_that_it_is_given(box: Box) -> None:
     box.add_location()
     night = Schedule(window=("22:00", "06:00"))
-    locations.schedule(box.connection, "drop", night)
+    locations.set_schedule(box.connection, "drop", night)
     (listed,) = locations.list_locations(box.connection)
     (location,) = receive_locations(box.connection)
     assert listed.schedule == location.schedule == night
     noon, midnight = datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
     assert (location.receives_at(noon), location.receives_at(midnight)) == (False, True)
     assert (listed.opens_at(noon), listed.opens_at(midnight)) == (datetime(2026, 1, 1, 22, tzinfo=UTC), None)
-    with pytest.raises(DefinitionError, match="cannot be a schedule"):
-        locations.schedule(box.connection, "drop", Schedule(zone="Mars"))
-    locations.schedule(box.connection, "drop", None)
+    with pytest.raises(DefinitionError, match="The schedule is invalid"):
+        locations.set_schedule(box.connection, "drop", Schedule(zone="Mars"))
+    locations.set_schedule(box.connection, "drop", None)
     (location,) = receive_locations(box.connection)
     assert location.schedule is None
     assert location.receives_at(noon)
     locations.disable(box.connection, "drop")
     assert not receive_locations(box.connection)[0].receives_at(noon)
     with pytest.raises(NotFound):
-        locations.schedule(box.connection, "nowhere", None)
+        locations.set_schedule(box.connection, "nowhere", None)
 
 
 def test_a_location_says_what_holds_it_up(box: Box) -> None:
@@ -264,12 +264,12 @@ def test_hosts_are_listed_with_their_processes(box: Box) -> None:
         1,
     )
     assert (another.name, another.running_instances) == ("Another", 0)
-    assert [(one.server, one.dead_since is None) for one in host_instances(box.connection, "default")] == [
+    assert [(one.server, one.dead_since is None) for one in list_host_instances(box.connection, "default")] == [
         ("here", True),
         ("there", False),
     ]
     with pytest.raises(NotFound):
-        host_instances(box.connection, "nowhere")
+        list_host_instances(box.connection, "nowhere")
 
 
 def test_jobs_run_now_and_say_what_they_did(box: Box) -> None:

@@ -17,7 +17,7 @@ from tests.support.box import Box, Priority, Region, Total
 @pytest.fixture
 def stored(box: Box, monkeypatch: pytest.MonkeyPatch) -> list[Message]:
     """Ten messages, the latest first; read in batches of three."""
-    monkeypatch.setattr(module, "_AT_A_TIME", 3)
+    monkeypatch.setattr(module, "_BATCH_SIZE", 3)
     box.add_port("All", "exists(Region)")
     messages = [
         Message.of(b"", promoted={Region: "EU" if number % 2 else "US", Total: Decimal(number)}) for number in range(10)
@@ -81,5 +81,5 @@ def test_a_message_that_the_host_may_not_receive_is_marked(box: Box) -> None:
     box.agent().publish([Message(context=Context().promote(Region, "EU").require(thumbprint, "T"))])
     shown = frozenset({(thumbprint.key, "T")})
     for given, authorised in ((None, True), (shown, True), (frozenset(), False)):
-        [one] = find_matching_messages(box.connection, Region == "EU", shown=given).messages
+        [one] = find_matching_messages(box.connection, Region == "EU", host_properties=given).messages
         assert one.authorised is authorised

@@ -36,7 +36,7 @@ def test_the_folders_are_there_before_anybody_looks(box: Box, tmp_path: Path) ->
     add_file_location(box, tmp_path / "file" / "in", name="other")
     [problem] = create_watched_folders(box.connection, tmp_path)
     assert (tmp_path / "deep" / "in").is_dir()
-    assert problem == f"other: {tmp_path / 'file' / 'in'} cannot be made: Not a directory"
+    assert problem == f"other: {tmp_path / 'file' / 'in'} cannot be created: Not a directory"
 
 
 def test_a_location_that_cannot_be_read_keeps_no_other_folder_from_being_made(box: Box, tmp_path: Path) -> None:
@@ -55,20 +55,20 @@ def test_the_supervisor_says_when_files_are_taken_in_and_when_it_stops(box: Box,
     stop = threading.Event()
     said: list[str] = []
 
-    def say(what: str) -> None:
+    def add_line(what: str) -> None:
         said.append(what)
         if "receiving" in what:
             report.tell(connection, LocationProgress(location_id=of, state=LocationState.FAILING, reason="No room."))
         elif "room" in what:
             stop.set()
 
-    class OnlyLooking(Supervisor):
-        def _wanted(self):  # type: ignore[no-untyped-def]
+    class ReportingSupervisor(Supervisor):
+        def _read_children(self):  # type: ignore[no-untyped-def]
             return []
 
     with connect(box.url) as connection:
         FileClaimer(connection, location, tmp_path).scan()
         assert describe_running_locations(box.connection) == {}  # it only starts
         report.tell(connection, LocationProgress(location_id=of))
-        OnlyLooking(box.url, tmp_path, say=say).run(stop)
+        ReportingSupervisor(box.url, tmp_path, report=add_line).run(stop)
     assert said == [f"drop: receiving {location.uri}", "drop: No room.", "Stopping: pipelines, then hosts"]

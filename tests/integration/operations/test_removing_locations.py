@@ -84,7 +84,7 @@ def test_what_came_after_the_comparison_keeps_the_location(
         return decided
 
     monkeypatch.setattr(deployment, "compare", meanwhile)
-    with pytest.raises(DefinitionRefused, match=f"to be removed, but one {kind} that it has taken is not published"):
+    with pytest.raises(DefinitionRefused, match=f"cannot be removed: 1 received {kind} is not published"):
         deploy(connection, declared())
     assert count(other) == 1
 
@@ -95,12 +95,10 @@ def test_what_is_not_committed_yet_keeps_the_location_and_is_not_waited_for(
     connection.execute("SET lock_timeout = '10s'")
     with other.transaction():
         take_in(other)
-        with pytest.raises(
-            DefinitionRefused, match=f"to be removed, but one {kind} that it has taken is not published"
-        ):
+        with pytest.raises(DefinitionRefused, match=f"cannot be removed: 1 received {kind} is not published"):
             deploy(connection, declared())
     assert count(other) == 1
-    with pytest.raises(DefinitionRefused, match=f"but one {kind}"):
+    with pytest.raises(DefinitionRefused, match=f"1 received {kind}"):
         deploy(connection, declared())
 
 
@@ -142,7 +140,7 @@ def test_what_is_put_aside_keeps_the_location_and_what_is_done_with_goes(
     take_in(other)
     connection.execute("UPDATE file_claims SET state = %s, path = %s", (int(state), path))
     if keeps:
-        with pytest.raises(DefinitionRefused, match="one file"):
+        with pytest.raises(DefinitionRefused, match="1 received file"):
             deploy(connection, declared())
     else:
         deploy(connection, declared())

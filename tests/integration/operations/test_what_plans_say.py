@@ -21,7 +21,7 @@ def test_another_promotion_is_told_by_its_property(connection: Connection) -> No
 
     deploy(connection, app(Region="region", Kind="kind"))
     planned = plan(connection, app(Region="area", Status="status").definition(), home=HOME)
-    (step,) = planned.of(Kind.LOCATION, Action.CHANGE)
+    (step,) = planned.select(Kind.LOCATION, Action.CHANGE)
     assert [(one.field, one.before, one.after) for one in step.differences] == [
         ("pipeline promote Orders.Region", "'region' as str", "'area' as str"),
         ("pipeline promote Orders.Status", "none", "'status' as str"),
@@ -37,7 +37,7 @@ def test_a_port_that_feeds_a_location_is_noted(connection: Connection) -> None:
     app.send_port("Again", adapters.File("out/../in"), filter=Region == "US")
     app.send_port("Elsewhere", adapters.File("in/sub"), filter=Region == "US")
     planned = plan(connection, app.definition(), home=HOME)
-    notes = {step.name: step.note for step in planned.of(Kind.SEND_PORT, Action.CREATE)}
+    notes = {step.name: step.note for step in planned.select(Kind.SEND_PORT, Action.CREATE)}
     assert "writes into the folder of location drop" in notes["Again"]
     assert "writes into" not in notes["Elsewhere"] + notes["Europe"]
     deploy(connection, app)
@@ -58,7 +58,7 @@ def test_secrets_are_not_in_a_plan(connection: Connection) -> None:
 
     deploy(connection, app("old-secret"))
     planned = plan(connection, app("new-secret").definition(), home=HOME)
-    (step,) = planned.of(Kind.SEND_PORT, Action.CHANGE)
+    (step,) = planned.select(Kind.SEND_PORT, Action.CHANGE)
     assert {difference.field for difference in step.differences} == {"adapter headers", "adapter proxy"}
     assert "secret" not in repr(planned)
 

@@ -12,7 +12,7 @@ import pytest
 from postroom.cli.main import COMMANDS
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.storage.writing import Cause, Task
-from postroom.operations.instances.advice import advice
+from postroom.operations.instances.advice import get_advice
 from postroom.operations.instances.listing import Instance, InstanceState
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
@@ -56,7 +56,7 @@ def instance(**changes: object) -> Instance:
 )
 def test_a_suspended_instance_can_be_resumed_somehow(code: str) -> None:
     assert f"`{code}`" in ERRORS.read_text(encoding="utf-8")
-    said = advice(instance(error_code=code))
+    said = get_advice(instance(error_code=code))
     assert said is not None
     assert f"postroom instance resume {uuid.UUID(int=1)}" in said
     assert all(noun in COMMANDS for noun in re.findall(r"postroom ([a-z]+)", said))
@@ -64,31 +64,31 @@ def test_a_suspended_instance_can_be_resumed_somehow(code: str) -> None:
 
 
 def test_what_was_not_read_can_be_mended_whatever_happened() -> None:
-    assert "--body FILE" in (advice(instance(error_code="UNEXPECTED", task=Task.RECEIVE)) or "")
+    assert "--body FILE" in (get_advice(instance(error_code="UNEXPECTED", task=Task.RECEIVE)) or "")
 
 
 def test_a_report_leads_to_what_it_is_about() -> None:
     state, cause = InstanceState.SUSPENDED_NOT_RESUMABLE, Cause.ROUTING_FAILURE_REPORT
     about = uuid.UUID(int=7)
-    said = advice(instance(state=state, cause=cause, error_code="ROUTING", related_instance_id=about))
+    said = get_advice(instance(state=state, cause=cause, error_code="ROUTING", related_instance_id=about))
     assert said is not None
     assert str(about) in said
-    alone = advice(instance(state=state, cause=cause, error_code="ROUTING", adapter=None, uri=None))
+    alone = get_advice(instance(state=state, cause=cause, error_code="ROUTING", adapter=None, uri=None))
     assert alone is not None
-    assert "publish that was refused" in alone
+    assert "publish that was rejected" in alone
     assert "terminate" in alone
-    received = advice(instance(state=state, cause=cause, error_code="ROUTING"))
+    received = get_advice(instance(state=state, cause=cause, error_code="ROUTING"))
     assert received is not None
-    assert "went on as an error message" in received
+    assert "was routed as an error message" in received
     assert "terminate" in received
 
 
 def test_only_what_is_suspended_needs_advice() -> None:
-    assert advice(instance(state=InstanceState.READY_TO_RUN)) is None
-    assert "instance resume" not in (advice(instance(state=InstanceState.SUSPENDED_NOT_RESUMABLE)) or "")
+    assert get_advice(instance(state=InstanceState.READY_TO_RUN)) is None
+    assert "instance resume" not in (get_advice(instance(state=InstanceState.SUSPENDED_NOT_RESUMABLE)) or "")
 
 
 def test_what_nobody_stands_for_waits_for_another_pipeline() -> None:
-    said = advice(instance(error_code="AUTHENTICATION", task=Task.RECEIVE))
+    said = get_advice(instance(error_code="AUTHENTICATION", task=Task.RECEIVE))
     assert said is not None
-    assert said.index("apply it") < said.index("postroom instance resume")
+    assert said.index("Apply") < said.index("postroom instance resume")

@@ -56,11 +56,11 @@ def demo(options: CommandOptions, name: str, keep: bool) -> None:
         )
     definition = load(app)
     live = _Live(quiet=options.output is Format.JSON)
-    live.say(f"Running {app} in {home}; PostgreSQL and Spark take a few seconds to start")
+    live.report(f"Running {app} in {home}; PostgreSQL and Spark take a few seconds to start")
     try:
         spark = SparkOptions(master="local[2]")
         with (
-            deploy_and_supervise(definition, home, database=None, spark=spark, say=live.say) as supervisor,
+            deploy_and_supervise(definition, home, database=None, spark=spark, report=live.report) as supervisor,
             live,
             run_in_thread(supervisor),
             connect(supervisor.url, application_name="postroom demo") as connection,
@@ -104,7 +104,7 @@ class _Live:
         if self._live is not None:
             self._live.stop()
 
-    def say(self, what: str) -> None:
+    def report(self, what: str) -> None:
         if not self._quiet:
             self._console.print(what, soft_wrap=True)
 

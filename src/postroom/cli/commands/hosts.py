@@ -87,11 +87,11 @@ def show(options: CommandOptions, name: str) -> None:
     """
     from dataclasses import asdict
 
-    from postroom.operations.hosts import host_instances, list_hosts
+    from postroom.operations.hosts import list_host_instances, list_hosts
     from postroom.operations.instances.listing import count_queues
 
     with open_messagebox(options) as connection:
-        instances = [asdict(one) for one in host_instances(connection, name)]
+        instances = [asdict(one) for one in list_host_instances(connection, name)]
         (listing,) = (one for one in list_hosts(connection) if one.name.lower() == name.lower())
         queues = {one.state.label: one.count for one in count_queues(connection) if one.host == listing.name}
     if options.output is Format.JSON:

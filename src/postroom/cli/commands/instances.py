@@ -130,12 +130,12 @@ def show(options: CommandOptions, instance_id: uuid.UUID) -> None:
     Example:
       postroom instance show 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
     """
-    from postroom.operations.instances.advice import advice
+    from postroom.operations.instances.advice import get_advice
     from postroom.operations.instances.listing import get_instance
 
     with open_messagebox(options) as connection:
         found = get_instance(connection, instance_id)
-    row = {**_row(found, options.output), "what_to_do": advice(found)}
+    row = {**_row(found, options.output), "what_to_do": get_advice(found)}
     if options.output is Format.TABLE:
         # The reason is the description's first line; what does not apply is left out.
         row = {name: value for name, value in row.items() if value is not None and name not in ("reason", "since")}

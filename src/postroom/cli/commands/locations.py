@@ -138,12 +138,12 @@ def schedule(options: CommandOptions, /, names: tuple[str, ...], always: bool, *
         raise click.UsageError("Say when, or --always.")
     if not always and not given:
         with open_messagebox(options) as connection:
-            rows = [{"location": name, "schedule": receive_locations.scheduled(connection, name)} for name in names]
+            rows = [{"location": name, "schedule": receive_locations.get_schedule(connection, name)} for name in names]
         show_rows([{**one, "schedule": str(one["schedule"] or "always")} for one in rows], _SCHEDULED, options.output)
         return
     when = None if always else _parse_schedule(given)
     with open_messagebox(options) as connection:
-        all_or_none(connection, names, lambda connection, name: receive_locations.schedule(connection, name, when))
+        all_or_none(connection, names, lambda connection, name: receive_locations.set_schedule(connection, name, when))
     now = "always" if when is None else str(when)
     show_rows([{"location": name, "schedule": now} for name in names], _SCHEDULED, options.output)
 

@@ -150,7 +150,7 @@ def test(
         context = parse_context(properties, written, known, require)
         found = None if subscription is None else find_subscriber(connection, subscription, known)
         # What the caller has just typed may be shown; what an instance waits for may not.
-        hidden = read_sensitive_keys(connection) if found is not None and found.waiting else frozenset()
+        hidden = read_sensitive_keys(connection) if found is not None and found.is_instance else frozenset()
     if found is not None:
         explained = explain_subscriber_redacted(found, context, hidden)
         explanation = explained.explanation
@@ -216,9 +216,11 @@ def explain(options: CommandOptions, subscription: str | None, text: str | None,
         known = read_deployed_properties(connection)
         subscriber = None if subscription is None else find_subscriber(connection, subscription, known)
         filter = parse(text or "", known) if subscriber is None else subscriber.filter
-        shown = None if subscriber is None else subscriber.shown
-        waiting = subscriber is not None and subscriber.waiting
-        found = find_matching_messages(connection, filter, limit=limit, among=among, shown=shown, waiting=waiting)
+        host_properties = None if subscriber is None else subscriber.host_properties
+        waiting = subscriber is not None and subscriber.is_instance
+        found = find_matching_messages(
+            connection, filter, limit=limit, among=among, host_properties=host_properties, waiting=waiting
+        )
         told = redact_filter(filter, read_sensitive_keys(connection)) if waiting else filter
     if options.output is Format.JSON:
         click.echo(to_json({"filter": format_filter(told), **matches_to_json(found)}))

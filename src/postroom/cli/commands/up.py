@@ -29,7 +29,7 @@ def up(options: CommandOptions, app: Path, master: str | None, settings: dict[st
     from postroom.operations.running.supervisor import SparkOptions
     from postroom.operations.running.up import deploy_and_supervise
 
-    def say(what: str) -> None:
+    def report(what: str) -> None:
         click.echo(what, err=True)
 
     definition = load(app)
@@ -39,7 +39,7 @@ def up(options: CommandOptions, app: Path, master: str | None, settings: dict[st
         # Not in the handler itself: the main thread may be inside the event's own lock at this moment.
         signal.signal(number, lambda *_: threading.Thread(target=stop.set, daemon=True).start())
     spark = SparkOptions(master=master, settings=settings)
-    with deploy_and_supervise(definition, home, database=options.database, spark=spark, say=say) as supervisor:
-        say(f"{definition.name} is up in {home}; Ctrl-C ends it.")
+    with deploy_and_supervise(definition, home, database=options.database, spark=spark, report=report) as supervisor:
+        report(f"{definition.name} is up in {home}; Ctrl-C ends it.")
         supervisor.run(stop)
-    say("Everything has ended.")
+    report("Everything has ended.")

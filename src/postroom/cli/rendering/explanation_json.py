@@ -23,7 +23,7 @@ def explanation_to_json(explained: MessageExplanation) -> dict[str, Any]:
         "title": explained.title,
         "accepted": explained.accepted,
         "failure": None if explained.failure is None else explained.failure.what,
-        "end": explained.end,
+        "end": explained.failure_handling,
         "context": context_to_json(explained.context),
         "requires": _predicates_to_json(explained.context.predicates),
         "counts": {verdict.value: count for verdict, count in explained.counts.items()},

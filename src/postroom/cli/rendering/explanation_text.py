@@ -44,7 +44,7 @@ def show_explanation(explained: MessageExplanation) -> None:
     click.echo()
     if explained.failure is not None:
         what = "is not accepted" if isinstance(explained.failure, AuthenticationFailure) else "cannot be read"
-        click.echo(f"It {what}, and would be {explained.end or 'suspended'}: {explained.failure.what}")
+        click.echo(f"It {what}, and would be {explained.failure_handling or 'suspended'}: {explained.failure.what}")
         return
     counts = explained.counts
     total = sum(counts.values())
@@ -53,8 +53,8 @@ def show_explanation(explained: MessageExplanation) -> None:
     if suspends := counts.get(Verdict.SUSPENDS, 0):
         keep = "keeps" if suspends == 1 else "keep"
         click.echo(f"{suspends:,} more {keep} it suspended{_list_names(explained, Verdict.SUSPENDS)}.")
-    if explained.end is not None:
-        click.echo(f"It has no subscriber: it would be {explained.end}.")
+    if explained.failure_handling is not None:
+        click.echo(f"It has no subscriber: it would be {explained.failure_handling}.")
     for subscriber in explained.subscribers:
         click.echo()
         show_subscriber(subscriber)

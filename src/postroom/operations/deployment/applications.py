@@ -1,4 +1,4 @@
-"""The applications that were applied."""
+"""List the applications that were applied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from postroom.messagebox.statements import statement
 
 @dataclass(frozen=True, kw_only=True)
 class ApplicationListing:
-    """An application and what it consists of."""
+    """An application with the number of its ports, locations and groups."""
 
     name: str
     receive_ports: int
@@ -25,7 +25,7 @@ class ApplicationListing:
 
 
 def check_application(connection: Connection, name: str | None) -> None:
-    """NotFound if an application is named that does not exist."""
+    """Raise NotFound if there is no application with this name. None is accepted."""
     known = [one.name for one in list_applications(connection)] if name is not None else []
     if name is not None and name not in known:
         raise NotFound(
@@ -35,6 +35,6 @@ def check_application(connection: Connection, name: str | None) -> None:
 
 
 def list_applications(connection: Connection) -> list[ApplicationListing]:
-    """Every application, by name."""
+    """Return every application, sorted by name."""
     with connection.cursor(row_factory=class_row(ApplicationListing)) as cursor:
         return cursor.execute(statement("queries/list_applications")).fetchall()

@@ -1,10 +1,10 @@
-"""Applications: what applying one would change, and applying it, all or nothing.
+"""Plan and apply applications in one transaction.
 
     definition = load(Path("examples/orders/app.py"))
     plan(connection, definition, home=Path("orders-home")).changes
     apply(connection, definition, home=Path("orders-home"))
 
-Whatever an operator decided stays: a port that exists keeps its state, a location stays enabled or disabled.
+Decisions of operators are kept: an existing port keeps its state, and a location stays enabled or disabled.
 """
 
 from __future__ import annotations
@@ -62,20 +62,21 @@ from postroom.operations.ports.enlistment import (
 )
 from postroom.system_properties import SYSTEM_PROPERTIES
 
-#: A port that is removed and declared again has the id that it had: what was left behind for it can be resumed.
-_IDS = uuid.UUID("6f1d8a4e-30a5-4c1c-9d43-6f6a2b7a9d10")
+#: Ids are derived from names. A port that is removed and declared again gets its old id, so its instances can be
+#: resumed.
+_ID_NAMESPACE = uuid.UUID("6f1d8a4e-30a5-4c1c-9d43-6f6a2b7a9d10")
 
-#: What a subscription is made of; if one of these changes, the port subscribes again.
-_SUBSCRIBED = {"host", "filter", "priority"}
+#: The fields of a port that its subscriptions depend on.
+_SUBSCRIPTION_FIELDS = {"host", "filter", "priority"}
 
 
 def plan_first_deployment(definition: ApplicationDefinition, *, home: Path) -> Plan:
-    """What ``apply`` would do where there is no MessageBox yet."""
+    """Return what ``apply`` would do if there is no MessageBox yet."""
     return compare(definition, create_empty_deployment(), home)
 
 
 def find_deployment_problems(connection: Connection, part: ApplicationDefinition, *, home: Path) -> tuple[Problem, ...]:
-    """What only the MessageBox knows against the sound ``part`` of an application that has problems of its own."""
+    """Return the conflicts of the valid ``part`` of an invalid application with the MessageBox."""
 
     def work(connection: Connection) -> tuple[Problem, ...]:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -85,7 +86,7 @@ def find_deployment_problems(connection: Connection, part: ApplicationDefinition
 
 
 def plan(connection: Connection, definition: ApplicationDefinition, *, home: Path) -> Plan:
-    """What ``apply`` would do now; nothing is changed. Problems that only the MessageBox can know are in the plan."""
+    """Return what ``apply`` would do now, including conflicts with the MessageBox. Nothing is changed."""
 
     def work(connection: Connection) -> Plan:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -95,38 +96,39 @@ def plan(connection: Connection, definition: ApplicationDefinition, *, home: Pat
 
 
 def apply(connection: Connection, definition: ApplicationDefinition, *, home: Path) -> Plan:
-    """Brings the deployment to what the application declares, in one transaction, and says what that was.
+    """Deploy the application in one transaction and return the executed plan.
 
-    DefinitionRefused with every problem if there is one. An application that is as it was changes nothing.
-    """
+    Raise DefinitionRefused with all problems if there are any. An unchanged application changes nothing."""
 
     def work(connection: Connection) -> Plan:
-        # The lock of change_routing, without the new version that it would give: applies come one after another, and
-        # no port changes its state between the comparison and its consequences.
+        # The lock of change_routing without its new version: applies are serialised, and no port changes its state
+        # between the comparison and the changes.
         connection.execute("SELECT pg_advisory_xact_lock(7001, 0)")
         deployed = read_deployed(connection, definition.name)
-        decided = compare(definition, deployed, home)
-        problems = decided.problems or _taken_in_since(connection, definition, deployed)
+        planned = compare(definition, deployed, home)
+        problems = planned.problems or _check_removed_locations(connection, definition, deployed)
         if problems:
             raise DefinitionRefused(f"The application {definition.name!r}", problems)
-        if decided.changes:
+        if planned.changes:
             connection.execute("SELECT change_routing()")
-            _Deployment(connection, definition, deployed, decided, home).carry_out()
-        return decided
+            _Deployment(connection, definition, deployed, planned, home).execute()
+        return planned
 
     return transaction(connection, work)
 
 
-def _taken_in_since(
+def _check_removed_locations(
     connection: Connection, definition: ApplicationDefinition, deployed: Deployed
 ) -> tuple[Problem, ...]:
-    """Keeps locations that go from taking in anything more, and counts again what they have. Whoever takes in for them
-    at this moment is not waited for: no message is published meanwhile."""
-    leaving = find_removed_locations(definition, deployed)
-    if not leaving:
+    """Lock the locations that are removed against new files, and return problems for files that are not published yet.
+
+    A location that is claiming files at this moment counts as busy. Waiting for it would block every publish, because
+    the caller has locked routing."""
+    removed = find_removed_locations(definition, deployed)
+    if not removed:
         return ()
     busy: dict[str, int] = {}
-    for name in sorted(leaving):
+    for name in sorted(removed):
         try:
             with connection.transaction():
                 connection.execute("SELECT FROM receive_locations WHERE name = %s FOR UPDATE NOWAIT", (name,))
@@ -140,15 +142,16 @@ class _Deployment:
     """The steps of one plan, inside one transaction."""
 
     def __init__(
-        self, connection: Connection, definition: ApplicationDefinition, deployed: Deployed, decided: Plan, home: Path
+        self, connection: Connection, definition: ApplicationDefinition, deployed: Deployed, plan: Plan, home: Path
     ) -> None:
         self._connection = connection
         self._definition = definition
         self._deployed = deployed
-        self._plan = decided
+        self._plan = plan
         self._home = home
 
-    def carry_out(self) -> None:
+    def execute(self) -> None:
+        """Execute all steps, in the order of their dependencies."""
         self._deploy_properties()
         self._create_hosts()
         self._host_ids = {host.name.lower(): host.host_id for host in hosts(self._connection)}
@@ -167,11 +170,11 @@ class _Deployment:
 
     def _create_hosts(self) -> None:
         has_default = any(host.is_default for host in self._deployed.hosts.values())
-        for step in self._plan.of(Kind.HOST, Action.CREATE):
+        for step in self._plan.select(Kind.HOST, Action.CREATE):
             is_default = not has_default and step.name == DEFAULT_HOST
             create_host(self._connection, step.name, is_default=is_default)
         known = {host.name.lower(): host for host in hosts(self._connection)}
-        for step in self._plan.of(Kind.HOST, Action.CREATE, Action.CHANGE):
+        for step in self._plan.select(Kind.HOST, Action.CREATE, Action.CHANGE):
             host = known[step.name.lower()]
             trusted, properties, throttling = resolve_host_settings(self._definition, self._deployed, host.name)
             if trusted is not host.trusted:
@@ -197,16 +200,16 @@ class _Deployment:
         return application_id
 
     def _remove(self) -> None:
-        """What is not declared any more. Instances stay, and can be terminated, or resumed when it is declared again.
+        """Remove what is not declared any more. Instances stay: they can be terminated, or resumed after a new apply.
 
-        Receive ports go later, because a location may move from one to another."""
+        Receive ports are removed later, because a location may move from one to another."""
         self._remove_groups_and_members()
-        for step in self._plan.of(Kind.SEND_PORT, Action.REMOVE):
+        for step in self._plan.select(Kind.SEND_PORT, Action.REMOVE):
             port = self._deployed.send_ports[step.name]
             if port.state is not PortState.BOUND:
                 unenlist_port(self._connection, port)
             self._connection.execute("DELETE FROM send_ports WHERE id = %s", (port.port_id,))
-        for step in self._plan.of(Kind.LOCATION, Action.REMOVE):
+        for step in self._plan.select(Kind.LOCATION, Action.REMOVE):
             self._connection.execute(statement("queries/remove_receive_location"), {"name": step.name})
 
     def _remove_groups_and_members(self) -> None:
@@ -222,18 +225,18 @@ class _Deployment:
 
     def _store_receive_ports(self) -> None:
         declared = {port.name: port for port in self._definition.receive_ports}
-        for step in self._plan.of(Kind.RECEIVE_PORT, Action.CREATE, Action.CHANGE):
+        for step in self._plan.select(Kind.RECEIVE_PORT, Action.CREATE, Action.CHANGE):
             port = declared[step.name]
             self._connection.execute(
                 statement("queries/store_receive_port"),
                 (
-                    *(_id(Kind.RECEIVE_PORT, port.name), self._application_id, port.name),
+                    *(_derive_id(Kind.RECEIVE_PORT, port.name), self._application_id, port.name),
                     *(port.route_failures, port.authentication),
                 ),
             )
 
     def _store_locations(self) -> None:
-        changed = {step.name for step in self._plan.of(Kind.LOCATION, Action.CREATE, Action.CHANGE)}
+        changed = {step.name for step in self._plan.select(Kind.LOCATION, Action.CREATE, Action.CHANGE)}
         for port in self._definition.receive_ports:
             for location in port.locations:
                 if location.name not in changed:
@@ -242,7 +245,7 @@ class _Deployment:
                 self._connection.execute(
                     statement("queries/store_receive_location"),
                     {
-                        "id": _id(Kind.LOCATION, location.name),
+                        "id": _derive_id(Kind.LOCATION, location.name),
                         "port": port.name,
                         "host_id": self._host_ids[location.host.lower()],
                         "name": location.name,
@@ -254,23 +257,23 @@ class _Deployment:
                         "schedule": stored_schedule(location.schedule),
                     },
                 )
-        for step in self._plan.of(Kind.RECEIVE_PORT, Action.REMOVE):
+        for step in self._plan.select(Kind.RECEIVE_PORT, Action.REMOVE):
             self._connection.execute("DELETE FROM receive_ports WHERE name = %s", (step.name,))
 
     def _store_send_ports(self) -> None:
-        changed = {step.name: step for step in self._plan.of(Kind.SEND_PORT, Action.CREATE, Action.CHANGE)}
+        changed = {step.name: step for step in self._plan.select(Kind.SEND_PORT, Action.CREATE, Action.CHANGE)}
         for port in self._definition.send_ports:
             if port.name not in changed:
                 continue
             stored = self._store_send_port(port)
             if changed[port.name].action is Action.CREATE:
-                self._bring_up(stored, port)
-            elif _SUBSCRIBED & {difference.field for difference in changed[port.name].differences}:
+                self._set_initial_state(stored, port)
+            elif _SUBSCRIPTION_FIELDS & {difference.field for difference in changed[port.name].differences}:
                 resubscribe_port(self._connection, stored)
 
     def _store_send_port(self, port: SendPortDefinition) -> SendPort:
         fields = send_port_fields(port, self._home)
-        port_id = _id(Kind.SEND_PORT, port.name)
+        port_id = _derive_id(Kind.SEND_PORT, port.name)
         row = self._connection.execute(
             statement("queries/store_send_port"),
             {
@@ -294,17 +297,17 @@ class _Deployment:
         (stored,) = send_ports(self._connection, ids=[row[0]])
         return stored
 
-    def _bring_up(self, stored: SendPort, declared: SendPortDefinition) -> None:
-        """A new port, bound, to the state that it declares."""
+    def _set_initial_state(self, stored: SendPort, declared: SendPortDefinition) -> None:
+        """Bring a new port, which is bound, to the declared state."""
         if declared.state != "bound":
             stored = enlist_port(self._connection, stored)
         if declared.state == "started":
             start_port(self._connection, stored)
 
     def _store_groups(self) -> None:
-        """New groups, changed filters, and members that came; those that left went before their ports."""
-        for step in self._plan.of(Kind.SEND_PORT_GROUP, Action.CREATE, Action.CHANGE):
-            declared = next(one for one in self._definition.send_port_groups if one.name == step.name)
+        """Store new groups, changed filters and new members. Members that left were removed before their ports."""
+        for step in self._plan.select(Kind.SEND_PORT_GROUP, Action.CREATE, Action.CHANGE):
+            declared = next(group for group in self._definition.send_port_groups if group.name == step.name)
             group = self._store_group(declared)
             if step.action is Action.CREATE:
                 if declared.state != "bound":
@@ -319,7 +322,7 @@ class _Deployment:
         row = self._connection.execute(
             statement("queries/store_send_port_group"),
             {
-                "id": _id(Kind.SEND_PORT_GROUP, declared.name),
+                "id": _derive_id(Kind.SEND_PORT_GROUP, declared.name),
                 "application_id": self._application_id,
                 "name": declared.name,
                 "description": fields["description"],
@@ -329,12 +332,12 @@ class _Deployment:
         assert row is not None
         group_id: uuid.UUID = row[0]
         (group,) = (one for one in send_port_groups(self._connection) if one.group_id == group_id)
-        there = {member.port_name for member in group.members}
+        known = {member.port_name for member in group.members}
         for port in send_ports(self._connection):
-            if port.name in declared.members and port.name not in there:
+            if port.name in declared.members and port.name not in known:
                 group = add_member(self._connection, group, port)
         return group
 
 
-def _id(kind: Kind, name: str) -> uuid.UUID:
-    return uuid.uuid5(_IDS, f"{kind}/{name}")
+def _derive_id(kind: Kind, name: str) -> uuid.UUID:
+    return uuid.uuid5(_ID_NAMESPACE, f"{kind}/{name}")

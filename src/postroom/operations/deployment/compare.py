@@ -1,4 +1,4 @@
-"""An application compared with what is deployed: a pure function of both."""
+"""Compare an application with the deployment. Pure functions."""
 
 from __future__ import annotations
 
@@ -44,29 +44,30 @@ _SINK = "a Spark sink"
 
 
 def find_problems(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> tuple[Problem, ...]:
-    """What of the deployment stands in the way of an application, as far as a part of it tells: what is not in it may
-    be declared all the same."""
+    """Return the conflicts of an application, or of a part of it, with the deployment.
+
+    Removals are not checked: what is missing in a part may be declared in the rest."""
     return (
         *conflicts(definition, deployed.others),
         *shared_endpoint_problems(definition, deployed.others, home),
-        *_type_problems(definition, deployed),
-        *_authentication_problems(definition, deployed),
-        *_kind_problems(definition, deployed),
+        *_find_type_problems(definition, deployed),
+        *_find_authentication_problems(definition, deployed),
+        *_find_kind_problems(definition, deployed),
         *find_group_problems(definition, deployed),
     )
 
 
 def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Plan:
-    """What applying ``definition`` changes; relative paths in it are taken from ``home``."""
+    """Return the plan that deploys ``definition``. Relative paths in it are relative to ``home``."""
     return Plan(
         application=definition.name,
         steps=(
-            _application(definition, deployed),
-            *_hosts(definition, deployed),
-            *_properties(definition, deployed),
-            *_receive_ports(definition, deployed),
-            *_locations(definition, deployed, home),
-            *_send_ports(definition, deployed, home),
+            _plan_application(definition, deployed),
+            *_plan_hosts(definition, deployed),
+            *_plan_properties(definition, deployed),
+            *_plan_receive_ports(definition, deployed),
+            *_plan_locations(definition, deployed, home),
+            *_plan_send_ports(definition, deployed, home),
             *plan_groups(definition, deployed),
         ),
         problems=(*find_problems(definition, deployed, home), *find_removal_problems(definition, deployed)),
@@ -76,72 +77,80 @@ def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path) -
 # -- problems ------------------------------------------------------------------------------------------------------
 
 
-def _type_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
-    """A property stays deployed after the last application that knew it; its type cannot change."""
-    told = {prop.key for other in deployed.others for prop in other.properties}
+def _find_type_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
+    """Yield the properties whose type differs. A property stays deployed forever, and its type cannot change."""
+    declared_elsewhere = {prop.key for other in deployed.others for prop in other.properties}
     for prop in definition.properties:
-        there = deployed.properties.get(prop.key, prop.value_type)
-        if there is prop.value_type:
+        deployed_type = deployed.properties.get(prop.key, prop.value_type)
+        if deployed_type is prop.value_type:
             continue
-        if prop.key not in told:
+        if prop.key not in declared_elsewhere:
             yield definition.place.problem(
-                f"{prop.dotted} has the type {_type(prop.value_type)} here, but is deployed as {_type(there)}; "
-                "a property keeps its type. Give the new one another name."
+                f"{prop.dotted} has the type {_format_type(prop.value_type)} here, but is deployed as "
+                f"{_format_type(deployed_type)}. The type of a property cannot change. Use another name."
             )
-        filtered = [
+        filters = [
             *(("send port", port.name, port.filter, port.place) for port in definition.send_ports),
             *(("send port group", group.name, group.filter, group.place) for group in definition.send_port_groups),
         ]
-        for what, name, filter, place in filtered:
+        for what, name, filter, place in filters:
             groups = () if filter is None else filter.groups
             if any(predicate.property.key == prop.key for group in groups for predicate in group):
                 yield place.problem(
                     f"{what} {name!r}: the filter compares {prop.dotted} with values of type "
-                    f"{_type(prop.value_type)}, but it is deployed as {_type(there)}."
+                    f"{_format_type(prop.value_type)}, but it is deployed as {_format_type(deployed_type)}."
                 )
 
 
 def find_removed_locations(definition: ApplicationDefinition, deployed: Deployed) -> dict[str, str | None]:
-    """The locations that are not declared any more, or with an adapter of another kind: that one."""
-    kept = {location.name: location.adapter.kind for port in definition.receive_ports for location in port.locations}
-    return {name: kept.get(name) for name, one in deployed.locations.items() if one.adapter_kind != kept.get(name)}
+    """Return the locations that are no longer declared, or only with an adapter of another kind.
+
+    The value is the new kind of adapter, or None."""
+    declared = {
+        location.name: location.adapter.kind for port in definition.receive_ports for location in port.locations
+    }
+    return {
+        name: declared.get(name)
+        for name, location in deployed.locations.items()
+        if location.adapter_kind != declared.get(name)
+    }
 
 
 def find_removal_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
-    """What a location has taken in, its own pipeline has to finish."""
+    """Yield the removed locations with files that only their own pipeline can publish."""
     for name, new_kind in find_removed_locations(definition, deployed).items():
         count = deployed.unfinished_files.get(name, 0)
         if count:
-            what = "removed" if new_kind is None else f"of the kind {new_kind!r}"
-            thing = deployed.locations[name].adapter_type.intake_unit
-            taken = f"one {thing} that it has taken is" if count == 1 else f"{count} {thing}s that it has taken are"
+            change = "removed" if new_kind is None else f"changed to the kind {new_kind!r}"
+            unit = deployed.locations[name].adapter_type.intake_unit
+            received = f"1 received {unit} is" if count == 1 else f"{count} received {unit}s are"
             yield definition.place.problem(
-                f"location {name!r} is to be {what}, but {taken} not published yet. Let the pipeline finish first; "
+                f"location {name!r} cannot be {change}: {received} not published yet. Let the pipeline finish first; "
                 "'postroom pipeline show' shows what is quarantined."
             )
 
 
-def _kind_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
-    """A port is static or dynamic for good (SPT-14), and served by hosts or drained by Spark: its queue is for one."""
+def _find_kind_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
+    """Yield the ports that change between static, dynamic and sink, which is not possible (SPT-14)."""
     for port in definition.send_ports:
         known = deployed.send_ports.get(port.name)
         if known is None:
             continue
-        before, after = _lane(known.adapter_type), _lane(type(port.adapter))
+        before, after = _get_port_kind(known.adapter_type), _get_port_kind(type(port.adapter))
         if before != after:
             deployed_as = before if before == _SINK else f"a {before} one"
             yield port.place.problem(
-                f"send port {port.name!r} is deployed as {deployed_as} and cannot become {after}. Give the new one "
-                "another name, or apply the application without it first."
+                f"send port {port.name!r} is deployed as {deployed_as} and cannot become {after}. Use another name, "
+                "or apply the application without the port first."
             )
 
 
-def _lane(adapter: type[AdapterDefinition]) -> str:
+def _get_port_kind(adapter: type[AdapterDefinition]) -> str:
     return "dynamic" if adapter.is_dynamic else _SINK if adapter.is_sink else "static"
 
 
-def _authentication_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
-    """Of what a host that is not trusted receives nobody is believed to stand for: all of it would fail."""
+def _find_authentication_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
+    """Yield the locations that require authentication on a host that is not trusted. All their messages would fail."""
     for port in definition.receive_ports:
         for location in port.locations if port.authentication != "none" else ():
             trusted, *_ = resolve_host_settings(definition, deployed, location.host)
@@ -152,14 +161,14 @@ def _authentication_problems(definition: ApplicationDefinition, deployed: Deploy
                 )
 
 
-def _type(value_type: ValueType) -> str:
+def _format_type(value_type: ValueType) -> str:
     return value_type.python_type.__name__
 
 
 # -- steps ---------------------------------------------------------------------------------------------------------
 
 
-def _application(definition: ApplicationDefinition, deployed: Deployed) -> Step:
+def _plan_application(definition: ApplicationDefinition, deployed: Deployed) -> Step:
     if deployed.definition is None:
         action = Action.CREATE
     else:
@@ -167,19 +176,19 @@ def _application(definition: ApplicationDefinition, deployed: Deployed) -> Step:
     return Step(kind=Kind.APPLICATION, name=definition.name, action=action)
 
 
-def _hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
+def _plan_hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
     for name in dict.fromkeys((DEFAULT_HOST, *(host.name for host in definition.hosts))):
         known = deployed.hosts.get(name.lower())
         trusted, properties, throttling = resolve_host_settings(definition, deployed, name)
         before = (False, NOTHING_TO_SHOW, Throttling())
         if known is not None:
-            shows = deployed.application_properties.get(known.host_id, NOTHING_TO_SHOW)
-            before = known.trusted, shows, known.throttling
+            known_properties = deployed.application_properties.get(known.host_id, NOTHING_TO_SHOW)
+            before = known.trusted, known_properties, known.throttling
         differences = tuple(
             Difference(field=field, before=old, after=new)
             for field, old, new in (
-                ("trusted", _yes(before[0]), _yes(trusted)),
-                ("properties", _shown(before[1]), _shown(properties)),
+                ("trusted", _format_flag(before[0]), _format_flag(trusted)),
+                ("properties", _format_properties(before[1]), _format_properties(properties)),
                 ("throttling", str(before[2]), str(throttling)),
             )
             if old != new
@@ -191,7 +200,9 @@ def _hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[St
 def resolve_host_settings(
     definition: ApplicationDefinition, deployed: Deployed, name: str
 ) -> tuple[bool, ApplicationProperties, Throttling]:
-    """Is the host trusted, what can it show, and how much may wait? What this application says, or else another one."""
+    """Return trust, application properties and throttling of a host.
+
+    The declaration of this application takes precedence over those of other applications."""
     trusted: bool | None = None
     throttling: Throttling | None = None
     properties: ApplicationProperties | None = None
@@ -205,15 +216,15 @@ def resolve_host_settings(
     return trusted is True, properties or NOTHING_TO_SHOW, throttling or Throttling()
 
 
-def _yes(flag: bool) -> str:
+def _format_flag(flag: bool) -> str:
     return "yes" if flag else "no"
 
 
-def _shown(properties: ApplicationProperties) -> str:
+def _format_properties(properties: ApplicationProperties) -> str:
     return ", ".join(f"{dotted_name(*split_key(key))} = {text!r}" for key, text in sorted(properties)) or "none"
 
 
-def _properties(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
+def _plan_properties(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
     missing = SYSTEM_PROPERTIES.keys() - deployed.properties.keys()
     if missing:
         yield Step(
@@ -221,26 +232,26 @@ def _properties(definition: ApplicationDefinition, deployed: Deployed) -> Iterat
         )
     for prop in definition.properties:
         if prop.sensitive and prop.key in deployed.properties and prop.key not in deployed.sensitive:
-            hides = Difference(field="sensitive", before="no", after="yes")
-            yield Step(kind=Kind.PROPERTY, name=prop.dotted, action=Action.CHANGE, differences=(hides,))
+            difference = Difference(field="sensitive", before="no", after="yes")
+            yield Step(kind=Kind.PROPERTY, name=prop.dotted, action=Action.CHANGE, differences=(difference,))
         elif prop.key in deployed.properties:
             yield Step(kind=Kind.PROPERTY, name=prop.dotted, action=Action.KEEP)
         else:
-            yield Step(kind=Kind.PROPERTY, name=prop.dotted, action=Action.CREATE, note=_type(prop.value_type))
+            yield Step(kind=Kind.PROPERTY, name=prop.dotted, action=Action.CREATE, note=_format_type(prop.value_type))
 
 
-def _receive_ports(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
+def _plan_receive_ports(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
     declared = {port.name for port in definition.receive_ports}
     for name in sorted(deployed.receive_ports.keys() - declared):
         yield Step(kind=Kind.RECEIVE_PORT, name=name, action=Action.REMOVE)
     for port in definition.receive_ports:
         known = deployed.receive_ports.get(port.name)
         if known is None:
-            said = (
-                _fails(port.route_failures),
-                "" if port.authentication == "none" else _requires(port.authentication),
+            notes = (
+                "routes failures" if port.route_failures else "",
+                "" if port.authentication == "none" else f"requires authentication ({port.authentication})",
             )
-            note = ", ".join(filter(None, said))
+            note = ", ".join(filter(None, notes))
             yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
         stored = {ROUTE_FAILURES: known.route_failures, AUTHENTICATION: known.authentication}
@@ -249,7 +260,7 @@ def _receive_ports(definition: ApplicationDefinition, deployed: Deployed) -> Ite
         yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=action, differences=differences)
 
 
-def _locations(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Iterator[Step]:
+def _plan_locations(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Iterator[Step]:
     declared = {location.name: (port, location) for port in definition.receive_ports for location in port.locations}
     for name in sorted(deployed.locations.keys() - declared.keys()):
         yield Step(kind=Kind.LOCATION, name=name, action=Action.REMOVE)
@@ -262,59 +273,52 @@ def _locations(definition: ApplicationDefinition, deployed: Deployed, home: Path
         differences = find_differences(
             location_fields(port, location, home), deployed_location_fields(known, deployed.host_name(known.host_id))
         )
-        kept = "enabled" if known.enabled else "disabled"
+        state = "enabled" if known.enabled else "disabled"
         yield Step(
             kind=Kind.LOCATION,
             name=name,
             action=Action.CHANGE if differences else Action.KEEP,
             differences=differences,
-            note=f"stays {kept}" if known.enabled != location.enabled else "",
+            note=f"stays {state}" if known.enabled != location.enabled else "",
         )
 
 
-def _send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Iterator[Step]:
+def _plan_send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Iterator[Step]:
     declared = {port.name for port in definition.send_ports}
     for name in sorted(deployed.send_ports.keys() - declared):
         state = deployed.send_ports[name].state.name.lower()
-        note = "" if state == "bound" else f"is {state}: unenlisted first; its instances stay"
+        note = "" if state == "bound" else f"is {state} and will be unenlisted; its instances stay"
         yield Step(kind=Kind.SEND_PORT, name=name, action=Action.REMOVE, note=note)
     for port in definition.send_ports:
         known = deployed.send_ports.get(port.name)
-        circle = _circle(port, definition, deployed, home)
+        loop = _describe_loop(port, definition, deployed, home)
         if known is None:
-            said = "without a filter" if port.filter is None else f"filter: {format_filter(port.filter)}"
+            filter_text = "without a filter" if port.filter is None else f"filter: {format_filter(port.filter)}"
             dynamic = "dynamic, " if port.adapter.is_dynamic else ""
-            new = (f"{port.state}, {dynamic}{said}", _fails(port.route_failures), circle, port.adapter.guarantee)
+            failures = "routes failures" if port.route_failures else ""
+            new = (f"{port.state}, {dynamic}{filter_text}", failures, loop, port.adapter.guarantee)
             note = "; ".join(filter(None, new))
             yield Step(kind=Kind.SEND_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
         differences = find_differences(
             send_port_fields(port, home), deployed_send_port_fields(known, deployed.host_name(known.host_id))
         )
-        kept = known.state.name.lower()
-        notes = [f"stays {kept}"] if kept != port.state else []
+        state = known.state.name.lower()
+        notes = [f"stays {state}"] if state != port.state else []
         if any(difference.field == "host" for difference in differences):
             old = deployed.host_name(known.host_id)
-            notes.append(f"what is queued for it stays with {old}, which has to run until it is sent")
+            notes.append(f"queued messages stay with host {old}, which has to run until they are sent")
         yield Step(
             kind=Kind.SEND_PORT,
             name=port.name,
             action=Action.CHANGE if differences else Action.KEEP,
             differences=differences,
-            note="; ".join([*notes, *filter(None, (circle, port.adapter.guarantee))]),
+            note="; ".join([*notes, *filter(None, (loop, port.adapter.guarantee))]),
         )
 
 
-def _fails(route_failures: bool) -> str:
-    return "routes failures" if route_failures else ""
-
-
-def _requires(authentication: str) -> str:
-    return f"requires authentication ({authentication})"
-
-
-def _circle(port: SendPortDefinition, definition: ApplicationDefinition, deployed: Deployed, home: Path) -> str:
-    """That a port writes where a location looks; it may be meant, but it may also never end."""
+def _describe_loop(port: SendPortDefinition, definition: ApplicationDefinition, deployed: Deployed, home: Path) -> str:
+    """Return a note if the port writes into a watched folder. That is allowed, but may be an endless loop."""
     if not isinstance(port.adapter, File):
         return ""
     folder = normpath(port.adapter.folder(home))
@@ -325,4 +329,4 @@ def _circle(port: SendPortDefinition, definition: ApplicationDefinition, deploye
         for location in receive_port.locations
         if isinstance(location.adapter, File) and normpath(location.adapter.folder(home)) == folder
     ]
-    return f"writes into the folder of location {', '.join(watching)}: what it sends comes in again" if watching else ""
+    return f"writes into the folder of location {', '.join(watching)}, which receives its files" if watching else ""

@@ -1,4 +1,4 @@
-"""The send port groups of an application compared with those that are deployed: a pure function of both."""
+"""Compare the send port groups of an application with the deployed groups. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from postroom.operations.deployment.plan import Action, Difference, Kind, Step
 
 
 def plan_groups(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
-    """What happens to each group."""
+    """Yield what happens to each group."""
     declared = {group.name for group in definition.send_port_groups}
     for name in sorted(deployed.send_port_groups.keys() - declared):
         state = deployed.send_port_groups[name].state.name.lower()
-        note = "" if state == "bound" else f"is {state}: unenlisted first; instances stay"
+        note = "" if state == "bound" else f"is {state} and will be unenlisted; instances stay"
         yield Step(kind=Kind.SEND_PORT_GROUP, name=name, action=Action.REMOVE, note=note)
     for group in definition.send_port_groups:
         known = deployed.send_port_groups.get(group.name)
         if known is None:
-            said = "without a filter" if group.filter is None else f"filter: {format_filter(group.filter)}"
-            note = f"{group.state}, {said}; members: {_text(list(group.members))}"
+            filter_text = "without a filter" if group.filter is None else f"filter: {format_filter(group.filter)}"
+            note = f"{group.state}, {filter_text}; members: {_format_value(list(group.members))}"
             yield Step(kind=Kind.SEND_PORT_GROUP, name=group.name, action=Action.CREATE, note=note)
             continue
         before, after = _deployed_fields(known), group_fields(group)
         differences = tuple(
-            Difference(field=field, before=_text(before[field]), after=_text(after[field]))
+            Difference(field=field, before=_format_value(before[field]), after=_format_value(after[field]))
             for field in after
             if before[field] != after[field]
         )
-        kept = known.state.name.lower()
+        state = known.state.name.lower()
         yield Step(
             kind=Kind.SEND_PORT_GROUP,
             name=group.name,
             action=Action.CHANGE if differences else Action.KEEP,
             differences=differences,
-            note=f"stays {kept}" if kept != group.state else "",
+            note=f"stays {state}" if state != group.state else "",
         )
 
 
 def group_fields(group: SendPortGroupDefinition) -> dict[str, Any]:
-    """What is stored of a group and follows its declaration. Its state belongs to the operator."""
+    """Return the stored fields of a declared group. Its state belongs to the operator and is not among them."""
     return {
         "members": list(group.members),
         "filter": None if group.filter is None else format_filter(group.filter),
@@ -57,49 +57,48 @@ def _deployed_fields(group: SendPortGroup) -> dict[str, Any]:
     return {"members": members, "filter": group.filter, "description": group.description}
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(value) or "none"
     return "none" if value is None else str(value)
 
 
 def find_group_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
-    """What the states of groups and ports do not allow now (SPT-11, SPT-12)."""
-    states = {port.name: _state_after(port.name, port.state, deployed) for port in definition.send_ports}
+    """Yield changes of groups that the states of groups and ports do not allow (SPT-11, SPT-12)."""
+    states = {port.name: _get_new_state(port.name, port.state, deployed) for port in definition.send_ports}
     for group in definition.send_port_groups:
         known = deployed.send_port_groups.get(group.name)
-        texts = _new_problems(group, states) if known is None else _change_problems(group, known, states)
+        texts = _check_new_group(group, states) if known is None else _check_changed_group(group, known, states)
         for text in texts:
             yield Problem(f"send port group {group.name!r}: {text}", group.place.file, group.place.line)
 
 
-def _state_after(name: str, declared: str, deployed: Deployed) -> PortState:
+def _get_new_state(name: str, declared: str, deployed: Deployed) -> PortState:
     known = deployed.send_ports.get(name)
     return PortState[declared.upper()] if known is None else known.state
 
 
-def _new_problems(group: SendPortGroupDefinition, states: dict[str, PortState]) -> Iterator[str]:
-    if group.state == "started" and not _enlisted(group.members, states):
+def _check_new_group(group: SendPortGroupDefinition, states: dict[str, PortState]) -> Iterator[str]:
+    if group.state == "started" and not _has_enlisted_member(group.members, states):
         yield (
-            "it is to be started, but none of its members is enlisted. Enlist one of them, or declare the group with "
-            "state='stopped'."
+            "it cannot start: it has no enlisted member. Enlist a member, or declare the group with state='stopped'."
         )
 
 
-def _change_problems(
+def _check_changed_group(
     group: SendPortGroupDefinition, known: SendPortGroup, states: dict[str, PortState]
 ) -> Iterator[str]:
     before = [member.port_name for member in known.members]
     for name in before:
         if name not in group.members and states.get(name) is PortState.STARTED:
-            yield f"send port {name!r} is to leave it, but is started. Stop it first: postroom port stop {name!r}"
+            yield f"the started send port {name!r} cannot be removed. Stop it first: postroom port stop {name!r}"
     enlisted_before = any(member.is_enlisted for member in known.members)
-    if known.is_enlisted and enlisted_before and not _enlisted(group.members, states):
+    if known.is_enlisted and enlisted_before and not _has_enlisted_member(group.members, states):
         yield (
-            f"it is {known.state.name.lower()}, and would lose its last enlisted member. Unenlist the group first: "
+            f"it is {known.state.name.lower()} and would lose its last enlisted member. Unenlist the group first: "
             f"postroom group unenlist {group.name!r}"
         )
 
 
-def _enlisted(members: Iterable[str], states: dict[str, PortState]) -> bool:
+def _has_enlisted_member(members: Iterable[str], states: dict[str, PortState]) -> bool:
     return any(states[name] is not PortState.BOUND for name in members)

@@ -1,4 +1,7 @@
-"""What is stored of ports and locations and follows their declaration, as it is declared and as it is deployed."""
+"""The stored fields of ports and locations that follow their declaration, as declared and as deployed.
+
+State, and whether a location is enabled, belong to the operator and are not among them.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,13 @@ MAPS = "maps"
 
 
 def receive_port_fields(port: ReceivePortDefinition) -> dict[str, Any]:
-    """What is stored of a receive port and follows its declaration."""
+    """Return the fields of a declared receive port."""
     return {ROUTE_FAILURES: port.route_failures, AUTHENTICATION: port.authentication}
 
 
 def location_fields(port: ReceivePortDefinition, location: ReceiveLocationDefinition, home: Path) -> dict[str, Any]:
-    """What is stored of a location and follows its declaration. Whether it is enabled belongs to the operator, and so
-    does its schedule where none is declared."""
-    scheduled = {} if location.schedule is None else {"schedule": location.schedule}
+    """Return the fields of a declared location. A schedule that is not declared belongs to the operator."""
+    schedule = {} if location.schedule is None else {"schedule": location.schedule}
     return {
         "receive port": port.name,
         "host": location.host,
@@ -31,12 +33,12 @@ def location_fields(port: ReceivePortDefinition, location: ReceiveLocationDefini
         "pipeline": location.pipeline.model_dump(mode="json"),
         MAPS: port.maps.model_dump(mode="json"),
         "uri": location.adapter.address(home),
-        **scheduled,
+        **schedule,
     }
 
 
 def deployed_location_fields(location: ReceiveLocation, host: str) -> dict[str, Any]:
-    """The same of one that is deployed."""
+    """Return the fields of a deployed location."""
     return {
         "receive port": location.port_name,
         "host": host,
@@ -49,7 +51,7 @@ def deployed_location_fields(location: ReceiveLocation, host: str) -> dict[str, 
 
 
 def send_port_fields(port: SendPortDefinition, home: Path) -> dict[str, Any]:
-    """What is stored of a send port and follows its declaration. Its state belongs to the operator."""
+    """Return the fields of a declared send port."""
     return {
         "host": port.host,
         "adapter": port.adapter.model_dump(mode="json"),
@@ -65,7 +67,7 @@ def send_port_fields(port: SendPortDefinition, home: Path) -> dict[str, Any]:
 
 
 def deployed_send_port_fields(port: SendPort, host: str) -> dict[str, Any]:
-    """The same of one that is deployed."""
+    """Return the fields of a deployed send port."""
     return {
         "host": host,
         "adapter": port.adapter_json,

@@ -1,4 +1,4 @@
-"""What is deployed now, read at once, for an application to be compared with."""
+"""Read the current deployment, to compare an application with it."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ class ReceivePort:
 
 @dataclass(frozen=True, kw_only=True)
 class Deployed:
-    """The whole deployment; ports, groups and locations are those of one application."""
+    """The current deployment. Ports, groups and locations are those of one application."""
 
     hosts: dict[str, Host]
-    """By name in lower case: hosts differ by more than case."""
+    """By name in lower case, because names of hosts are not case-sensitive."""
     application_properties: dict[int, ApplicationProperties]
-    """What each host can show for itself, by its id."""
+    """By host id."""
     properties: dict[str, ValueType]
     sensitive: frozenset[str]
-    """The keys of properties whose values are never shown."""
+    """The keys of sensitive properties."""
     definition: dict[str, Any] | None
-    """The application as it was applied last; None if it never was."""
+    """The stored definition of the application. None if it was never applied."""
     others: tuple[ApplicationDefinition, ...]
     receive_ports: dict[str, ReceivePort]
     locations: dict[str, ReceiveLocation]
     send_ports: dict[str, SendPort]
     send_port_groups: dict[str, SendPortGroup]
     unfinished_files: dict[str, int]
-    """Per location: how many files it has taken and not yet published."""
+    """The number of received but unpublished files by location."""
 
     def host_name(self, host_id: int) -> str:
         return next(host.name for host in self.hosts.values() if host.host_id == host_id)
 
 
 def create_empty_deployment() -> Deployed:
-    """Where there is no MessageBox yet."""
+    """Return the deployment of a MessageBox that does not exist yet."""
     return Deployed(
         hosts={},
         application_properties={},
@@ -76,7 +76,9 @@ def create_empty_deployment() -> Deployed:
 
 
 def read_deployed(connection: Connection, application: str) -> Deployed:
-    """What is there for an application of that name to meet; consistent inside a suitable transaction."""
+    """Read the deployment for an application of this name.
+
+    The caller's transaction must guarantee a consistent snapshot."""
     definitions: dict[str, dict[str, Any]] = dict(
         connection.execute("SELECT name, definition FROM applications").fetchall()
     )

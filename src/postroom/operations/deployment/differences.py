@@ -1,4 +1,4 @@
-"""What differs between a declared thing and the deployed one, as people read it."""
+"""Describe the differences between a declared object and the deployed one."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from postroom.operations.redaction import redact_adapter
 
 
 def find_differences(declared: dict[str, Any], deployed: dict[str, Any]) -> tuple[Difference, ...]:
-    """The fields that differ, with both values in words; of a definition, its own fields."""
+    """Return the fields that differ, with descriptions of both values. Nested definitions are compared by field."""
     found = []
     for field, after in declared.items():
         before = deployed[field]
         if field == "host":
-            # Hosts differ by more than case.
+            # Names of hosts are not case-sensitive.
             if before.lower() != after.lower():
                 found.append(Difference(field=field, before=before, after=after))
         elif isinstance(after, dict):
             old, new = redact_adapter(before), redact_adapter(after)
             for key in sorted(after.keys() | before.keys()):
                 if before.get(key) != after.get(key):
-                    found += _inner_differences(f"{field} {key}", old.get(key), new.get(key))
+                    found += _find_nested_differences(f"{field} {key}", old.get(key), new.get(key))
         elif before != after:
             found.append(Difference(field=field, before=describe_value(before), after=describe_value(after)))
     return tuple(found)
 
 
-def _inner_differences(field: str, before: object, after: object) -> list[Difference]:
-    """Of what has parts, those that differ; all of it if they look alike, as secrets do."""
+def _find_nested_differences(field: str, before: object, after: object) -> list[Difference]:
+    """Return the parts that differ. Return the whole field if the parts look the same, as redacted secrets do."""
     if field.endswith(" files"):
         field, before, after = field.removesuffix("s"), before or {}, after or {}
-    old, new = _parts(before), _parts(after)
+    old, new = _split_parts(before), _split_parts(after)
     if old is not None and new is not None and old != new:
         return [
             Difference(field=f"{field} {key}", before=describe_value(old.get(key)), after=describe_value(new.get(key)))
@@ -43,8 +43,8 @@ def _inner_differences(field: str, before: object, after: object) -> list[Differ
     return [Difference(field=field, before=describe_value(before), after=describe_value(after))]
 
 
-def _parts(value: Any) -> dict[str, object] | None:
-    """What a person would call the parts of a stored value: entries by name, promotions by property."""
+def _split_parts(value: Any) -> dict[str, object] | None:
+    """Return the parts of a stored value: entries by name, promotions by property. Return None if it has no parts."""
     match value:
         case dict():
             return value

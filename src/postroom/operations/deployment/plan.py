@@ -1,4 +1,4 @@
-"""What applying an application would do: one line per thing, and what stands in its way."""
+"""The plan of a deployment: a step per object, and the problems that prevent it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One field that is to change."""
+    """One field that changes."""
 
     field: str
     before: str
@@ -37,7 +37,7 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What happens to one thing. ``note`` is for people."""
+    """What happens to one object. ``note`` is a remark for the user."""
 
     kind: Kind
     name: str
@@ -48,7 +48,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything that applying an application does, or did. With problems nothing of it can be done."""
+    """The steps of applying an application. With problems none of them is executed."""
 
     application: str
     steps: tuple[Step, ...]
@@ -56,9 +56,9 @@ class Plan:
 
     @property
     def changes(self) -> tuple[Step, ...]:
-        """The steps that are not just to keep what is there."""
+        """The steps that change something."""
         return tuple(step for step in self.steps if step.action is not Action.KEEP)
 
-    def of(self, kind: Kind, *actions: Action) -> Iterator[Step]:
-        """The steps for one kind of thing, with one of these actions."""
+    def select(self, kind: Kind, *actions: Action) -> Iterator[Step]:
+        """Yield the steps for one kind of object with one of these actions."""
         return (step for step in self.steps if step.kind is kind and step.action in actions)

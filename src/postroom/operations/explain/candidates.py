@@ -1,7 +1,7 @@
-"""What a receive location would make of something: its documents, as messages that nobody has published.
+"""Read the messages that a receive location would make of an interchange, without publishing them.
 
-for given in read_candidates(connection, where, build_interchange(where, path), path.name, Context()):
-    given.context, given.failure
+for candidate in read_candidates(connection, location, build_interchange(location, path), path.name, Context()):
+    candidate.context, candidate.failure
 """
 
 from __future__ import annotations
@@ -34,58 +34,61 @@ from postroom.system_properties import BTS, FILE
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A message that is not there: what it would be called, its context, and why it would not be published."""
+    """A message that is not published: its title, its context, and the failure that would prevent its publication."""
 
     title: str
     context: Context
     failure: MessageFailure | None = None
     is_dropped: bool = False
-    """Its failure leaves nothing behind: nobody stands for it, and its receive port drops that."""
+    """It has no authenticated originator, and its receive port drops such messages."""
 
 
 def find_location(connection: Connection, name: str | None) -> ReceiveLocation:
-    """The receive location of that name, or the only one."""
+    """Return the receive location with this name, or the only location.
+
+    Raise NotFound if there is none, and DefinitionError if there are several and no name is given."""
     known = receive_locations(connection)
-    found = [one for one in known if name is None or one.name == name]
+    found = [location for location in known if name is None or location.name == name]
     if len(found) == 1:
         return found[0]
-    names = ", ".join(one.name for one in known) or "none; run postroom apply first"
+    names = ", ".join(location.name for location in known) or "none; run postroom apply first"
     if found:
         raise DefinitionError(
-            "There are several receive locations, and each may read the file in another way.",
+            "There are several receive locations, which may read the file differently.",
             hint=f"Name one of them: {names}.",
         )
     what = "There is no receive location" if name is None else f"There is no receive location {name!r}"
     raise NotFound(f"{what}.", hint=f"The receive locations are: {names}.")
 
 
-def build_interchange(where: ReceiveLocation, path: Path) -> Interchange:
-    """A file from anywhere as if it stood in the location's folder."""
+def build_interchange(location: ReceiveLocation, path: Path) -> Interchange:
+    """Return a file from any folder as an interchange from the location's folder."""
     try:
         body = FileSlice(path=path, length=path.stat().st_size)
     except OSError as error:
         raise NotFound(f"{path} cannot be read.", why=f"{error.strerror}.", hint="Give the path of a file.") from None
     context = Context()
-    address = urlsplit(where.uri)
+    address = urlsplit(location.uri)
     if address.scheme == "file":
         context = context.write(FILE.ReceivedFileName, str(Path(unquote(address.path)) / path.name))
     return Interchange(interchange_id=uuid.uuid4(), body=body, context=context)
 
 
 def read_candidates(
-    connection: Connection, where: ReceiveLocation, interchange: Interchange, name: str, extra: Context
+    connection: Connection, location: ReceiveLocation, interchange: Interchange, name: str, extra: Context
 ) -> Iterator[Candidate]:
-    """Every document, also those that would not be published. ``extra`` is added to every context, in place of what the
-    pipeline promotes."""
-    login = _login_of(connection, where)
-    pipeline = taken_up_by(where.pipeline, where.maps, interchange.kept)
+    """Yield every document, including those that would not be published.
+
+    The properties in ``extra`` are added to every context and replace those that the pipeline promotes."""
+    login = _get_login(connection, location)
+    pipeline = taken_up_by(location.pipeline, location.maps, interchange.kept)
     for chunk in read_chunks(pipeline, interchange, Progress(last_document=interchange.after)):
-        stamped = stamp(where, interchange, chunk.context)
+        stamped = stamp(location, interchange, chunk.context)
         dropped = np.zeros(chunk.rows, dtype=bool)
-        if where.authentication == "drop" and chunk.documents is not None:
+        if location.authentication == "drop" and chunk.documents is not None:
             dropped = ~has_originator(chunk, login)
         else:
-            chunk = authenticate(where, chunk, login)
+            chunk = authenticate(location, chunk, login)
         if chunk.refusal is not None:
             yield Candidate(title=name, context=stamped, failure=chunk.refusal)
         for bad in chunk.failures:
@@ -95,13 +98,13 @@ def read_candidates(
             context = snapshot(stamped, columns, row)
             title = f"{name}, document {context[BTS.InterchangeSequenceNumber]}"
             if dropped[row]:
-                yield Candidate(title=title, context=context, failure=authentication_failure(where), is_dropped=True)
+                yield Candidate(title=title, context=context, failure=authentication_failure(location), is_dropped=True)
             else:
                 yield Candidate(title=title, context=add_properties(context, extra))
 
 
-def build_error_message(where: ReceiveLocation, about: Candidate) -> Candidate:
-    """The error message about what failed, or about what nobody receives, as its receive port would publish it."""
+def build_error_message(location: ReceiveLocation, about: Candidate) -> Candidate:
+    """Return the error message that the receive port would publish about a failed message or one without subscriber."""
     message_type = type_in(about.context)
     failure = about.failure or routing_failure(message_type)
     error = Failure(
@@ -110,9 +113,9 @@ def build_error_message(where: ReceiveLocation, about: Candidate) -> Candidate:
         message_id=uuid.uuid4(),
         instance_id=uuid.uuid4(),
         failed_at=system_clock(),
-        adapter=where.adapter_kind,
-        receive_port=where.port_name,
-        uri=where.uri,
+        adapter=location.adapter_kind,
+        receive_port=location.port_name,
+        uri=location.uri,
         message_type=message_type,
         report_id=uuid.uuid4() if about.failure is None else None,
     )
@@ -120,15 +123,15 @@ def build_error_message(where: ReceiveLocation, about: Candidate) -> Candidate:
 
 
 def add_properties(context: Context, extra: Context) -> Context:
-    """The context with more, or other, properties."""
-    given = {**extra.promoted, **extra.written}
-    promoted = {key: value for key, value in context.promoted.items() if key not in given}
-    written = {key: value for key, value in context.written.items() if key not in given}
+    """Return the context with the properties in ``extra`` added or replaced."""
+    replaced = {**extra.promoted, **extra.written}
+    promoted = {key: value for key, value in context.promoted.items() if key not in replaced}
+    written = {key: value for key, value in context.written.items() if key not in replaced}
     required = context.predicates | extra.predicates
     return Context({**promoted, **extra.promoted}, {**written, **extra.written}, required)
 
 
-def _login_of(connection: Connection, where: ReceiveLocation) -> Login:
-    """Who takes in what comes to the location, and whether that is believed to know whom it is from."""
-    host = next(one for one in hosts(connection) if one.host_id == where.host_id)
+def _get_login(connection: Connection, location: ReceiveLocation) -> Login:
+    """Return the account of the location's host, and whether the host is trusted to name originators."""
+    host = next(host for host in hosts(connection) if host.host_id == location.host_id)
     return Login(account=host.role_name, trusted=host.trusted)

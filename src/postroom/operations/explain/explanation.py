@@ -1,9 +1,9 @@
-"""Why a message goes where it goes: every subscriber, predicate by predicate, the nearest misses first.
+"""Explain where a message is routed and why: every subscriber, predicate by predicate, the nearest misses first.
 
     explain_message(connection, message_id)[0].subscribers[0].explanation.nearest
 
-Send ports that are not enlisted are there too, by the filter that they would have. Of very many subscribers all are
-compared and counted, and the first and the nearest are kept.
+Send ports that are not enlisted are explained by the filter that they would have. All subscribers are compared and
+counted; a limited number is listed.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from postroom.operations.explain.candidates import (
 )
 from postroom.operations.explain.instance_subscribers import find_waiting_instances
 from postroom.operations.explain.subscribers import Startable, Subscriber, is_directed, read_subscribers
-from postroom.operations.explain.unread_messages import unread
+from postroom.operations.explain.unread_messages import find_unread
 from postroom.operations.messages import StoredMessage, get_message
 from postroom.operations.properties import read_deployed_properties
 from postroom.operations.redaction import read_sensitive_keys, redact_context, redact_explanation, redact_predicates
 from postroom.system_properties import ErrorReport
 
 
-class End(StrEnum):
-    """What becomes of a message that is not published, or that nobody receives."""
+class FailureHandling(StrEnum):
+    """What a receive port does with a message that failed or has no subscriber."""
 
     DROPPED = "dropped"
     SUSPENDED = "suspended"
@@ -59,60 +59,61 @@ class Verdict(StrEnum):
     MISSES = "misses it"
 
 
-_TAKEN = (Verdict.RECEIVES, Verdict.SUSPENDS)
+_ACCEPTING = (Verdict.RECEIVES, Verdict.SUSPENDS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How many subscribers an explanation keeps: of each kind that takes the message, and of those that miss it."""
+    """The maximum number of listed subscribers: for each verdict that matches the message, and for misses."""
 
     receivers: int = 100
     misses: int = 20
 
-    def of(self, verdict: Verdict) -> int:
+    def get_limit(self, verdict: Verdict) -> int:
+        """Return the maximum number of subscribers with this verdict."""
         return self.misses if verdict is Verdict.MISSES else self.receivers
 
 
 @dataclass(frozen=True, kw_only=True)
 class SubscriberExplanation:
-    """One subscriber, met or missed."""
+    """One subscriber with its verdict."""
 
     name: str
     state: str
     host: str
     subscription_id: int | None
     directed_only: bool
-    """The subscriber has no filter: only messages that name it reach it."""
+    """The subscriber has no filter and receives only messages that are directed to it."""
     explanation: Explanation
     verdict: Verdict
     not_started: tuple[Startable, ...] = ()
-    """What has to be started before it receives anything."""
+    """The port and the group that have to be started before it receives messages."""
     unmet: tuple[MessagePredicate, ...] = ()
-    """What the message asks of its receivers and this one's host cannot show."""
+    """The predicates of the message that the subscriber's host does not meet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MessageExplanation:
-    """A message and its subscribers, those that receive it first, then the nearest misses."""
+    """A message with its subscribers: those that receive it first, then the nearest misses."""
 
     title: str
     context: Context
     subscribers: tuple[SubscriberExplanation, ...] = ()
     counts: Mapping[Verdict, int] = field(default_factory=dict)
-    """How many there are of each kind, also of those that are not kept."""
+    """The number of subscribers by verdict, including those that are not listed."""
     failure: MessageFailure | None = None
-    """Why it does not even get to be published."""
-    end: End | None = None
-    """What becomes of it, if it is not published, or nobody takes it."""
+    """Why the message would not be published."""
+    failure_handling: FailureHandling | None = None
+    """What happens to the message if it fails or has no subscriber."""
     is_error: bool = False
-    """It is the error message about the one before it."""
+    """It is the error message about the previous message."""
     has_unreadable_instances: bool = False
-    """Instances may wait for it, and the login may not see for what they wait."""
+    """Instances may wait for it, but the login may not read their correlation values."""
 
     @property
     def accepted(self) -> bool:
-        """Does anybody receive it (or keep it suspended)?"""
-        return any(self.counts.get(verdict) for verdict in _TAKEN)
+        """Does a subscriber receive the message or keep it suspended?"""
+        return any(self.counts.get(verdict) for verdict in _ACCEPTING)
 
 
 def explain_message(
@@ -123,29 +124,29 @@ def explain_message(
     documents: int | None = None,
     limits: Limits | None = None,
 ) -> list[MessageExplanation]:
-    """A stored message against the subscriptions of now; when it was published there may have been others.
+    """Explain a stored message by the current subscriptions, which may differ from those at its publication.
 
-    One that was suspended before its pipeline had read it has no properties of its own yet: it is read as it would be
-    if it were resumed now, and gives the first ``documents`` that come of it. ``extra`` says what would happen if it
-    were in the context, too."""
+    A message that was suspended before its pipeline read it has no properties yet. It is read as a resume would read
+    it, and its first ``documents`` are explained. The properties in ``extra`` are added to the context."""
     message = get_message(connection, message_id)
-    pending = unread(connection, message)
-    if pending is None:
+    unread = find_unread(connection, message)
+    if unread is None:
         context = add_properties(message.context, extra or Context())
-        return [explain_context(connection, context, title=_title(message), limits=limits)]
-    if pending.location is None:
-        shown = redact_context(message.context, read_sensitive_keys(connection))
-        return [MessageExplanation(title=_title(message), context=shown, failure=pending.nowhere)]
-    title = f"{_title(message)}, as {pending.location.name} reads it now"
-    found = read_candidates(connection, pending.location, pending.interchange, title, extra or Context())
-    return _followed(connection, list(islice(found, documents)), pending.location, limits or Limits())
+        return [explain_context(connection, context, title=_format_title(message), limits=limits)]
+    if unread.location is None:
+        redacted = redact_context(message.context, read_sensitive_keys(connection))
+        title = _format_title(message)
+        return [MessageExplanation(title=title, context=redacted, failure=unread.missing_location)]
+    title = f"{_format_title(message)}, as {unread.location.name} reads it now"
+    candidates = read_candidates(connection, unread.location, unread.interchange, title, extra or Context())
+    return _explain_received(connection, list(islice(candidates, documents)), unread.location, limits or Limits())
 
 
 def explain_context(
     connection: Connection, context: Context, *, title: str, limits: Limits | None = None
 ) -> MessageExplanation:
-    """A message that has this context."""
-    [explained] = _explained(connection, [Candidate(title=title, context=context)], limits or Limits())
+    """Explain a message with this context."""
+    [explained] = _explain_candidates(connection, [Candidate(title=title, context=context)], limits or Limits())
     return explained
 
 
@@ -158,26 +159,26 @@ def explain_file(
     documents: int | None = None,
     limits: Limits | None = None,
 ) -> list[MessageExplanation]:
-    """What a receive location would make of a file: its messages, or why one cannot be read; the first ``documents``.
+    """Explain the first ``documents`` that a receive location would make of a file. Nothing is published.
 
-    Nothing is published. ``extra`` is added to every context, in place of what the pipeline promotes."""
-    where = find_location(connection, location)
-    found = read_candidates(connection, where, build_interchange(where, path), path.name, extra or Context())
-    return _followed(connection, list(islice(found, documents)), where, limits or Limits())
+    The properties in ``extra`` are added to every context and replace those that the pipeline promotes."""
+    found = find_location(connection, location)
+    candidates = read_candidates(connection, found, build_interchange(found, path), path.name, extra or Context())
+    return _explain_received(connection, list(islice(candidates, documents)), found, limits or Limits())
 
 
 def describe_ignored_file(connection: Connection, path: Path, location: str | None = None) -> str:
-    """Why a receive location would leave a file of this name where it is; empty if it would not."""
-    where = find_location(connection, location)
-    watched = where.adapter.watched_folder
+    """Return why a receive location would ignore a file of this name, or an empty text if it would receive it."""
+    found = find_location(connection, location)
+    watched = found.adapter.watched_folder
     if watched is None or watched.takes(path.name):
         return ""
-    return f"{where.name} would leave {path.name} where it is: it takes {watched.pattern}."
+    return f"{found.name} would ignore {path.name}: it receives {watched.pattern}."
 
 
 def explain_subscriber(subscriber: Subscriber, context: Context) -> SubscriberExplanation:
-    """One subscriber alone."""
-    groups = subscriber.groups_for(directed=is_directed(context))
+    """Explain a message for one subscriber."""
+    groups = subscriber.select_groups(directed=is_directed(context))
     explanation = explain(Filter(groups), context.promoted, context.written)
     return SubscriberExplanation(
         name=subscriber.name,
@@ -186,13 +187,13 @@ def explain_subscriber(subscriber: Subscriber, context: Context) -> SubscriberEx
         subscription_id=subscriber.subscription_id,
         directed_only=not subscriber.own_groups,
         explanation=explanation,
-        verdict=_verdict(subscriber, context, holds=explanation.holds),
+        verdict=_decide_verdict(subscriber, context, holds=explanation.holds),
         not_started=subscriber.not_started,
-        unmet=tuple(find_unmet(context.predicates, subscriber.shown)),
+        unmet=tuple(find_unmet(context.predicates, subscriber.host_properties)),
     )
 
 
-def _title(message: StoredMessage) -> str:
+def _format_title(message: StoredMessage) -> str:
     if not is_error_report(message.context):
         return f"Message {message.message_id}"
     about = message.context.get(ErrorReport.FailureMessageID)
@@ -200,114 +201,121 @@ def _title(message: StoredMessage) -> str:
     return f"Error message {message.message_id} about message {about}: {what}"
 
 
-def _followed(
-    connection: Connection, given: Sequence[Candidate], where: ReceiveLocation, limits: Limits
+def _explain_received(
+    connection: Connection, candidates: Sequence[Candidate], location: ReceiveLocation, limits: Limits
 ) -> list[MessageExplanation]:
-    """What a location takes in, each with what becomes of it. What fails, and what nobody receives, is dropped,
-    suspended, or followed by the error message about it: if its receive port routes failures and somebody receives
-    that (FMR-09)."""
-    explained = _explained(connection, given, limits)
-    failed = [number for number, one in enumerate(explained) if not one.accepted and not given[number].is_dropped]
+    """Explain the messages of a location, and what happens to those that fail or have no subscriber.
+
+    Such a message is dropped or suspended. If the receive port routes failures, it is followed by its error message,
+    and if a subscriber receives that, the message is routed (FMR-09)."""
+    explained = _explain_candidates(connection, candidates, limits)
+    failed = [number for number, one in enumerate(explained) if not one.accepted and not candidates[number].is_dropped]
     errors: dict[int, MessageExplanation] = {}
-    if where.route_failures and failed:
-        about = [build_error_message(where, given[number]) for number in failed]
-        errors = dict(zip(failed, _explained(connection, about, limits), strict=True))
-    followed: list[MessageExplanation] = []
+    if location.route_failures and failed:
+        reports = [build_error_message(location, candidates[number]) for number in failed]
+        errors = dict(zip(failed, _explain_candidates(connection, reports, limits), strict=True))
+    result: list[MessageExplanation] = []
     for number, one in enumerate(explained):
         error = errors.get(number)
-        if given[number].is_dropped:
-            one = replace(one, end=End.DROPPED)
+        if candidates[number].is_dropped:
+            one = replace(one, failure_handling=FailureHandling.DROPPED)
         elif number in failed:
-            one = replace(one, end=End.ROUTED if error is not None and error.accepted else End.SUSPENDED)
-        followed += [one] if error is None else [one, replace(error, is_error=True)]
-    return followed
+            routed = error is not None and error.accepted
+            handling = FailureHandling.ROUTED if routed else FailureHandling.SUSPENDED
+            one = replace(one, failure_handling=handling)
+        result += [one] if error is None else [one, replace(error, is_error=True)]
+    return result
 
 
-def _explained(connection: Connection, given: Sequence[Candidate], limits: Limits) -> list[MessageExplanation]:
-    """All messages in one pass over the subscribers. What is said in words is said of those that are kept."""
-    nearest = [_Nearest(one.context, limits) for one in given]
+def _explain_candidates(
+    connection: Connection, candidates: Sequence[Candidate], limits: Limits
+) -> list[MessageExplanation]:
+    """Explain all messages in one pass over the subscribers."""
+    rankings = [_Ranking(candidate.context, limits) for candidate in candidates]
     properties = read_deployed_properties(connection)
     unreadable: set[int] = set()
-    if any(one.failure is None for one in given):
+    if any(candidate.failure is None for candidate in candidates):
         for batch in read_subscribers(connection, properties):
             for subscriber in batch:
-                for each, one in zip(nearest, given, strict=True):
-                    if one.failure is None:
-                        each.consider(subscriber)
-        waiting = find_waiting_instances(connection, [one.context for one in given], properties)
-        for number, (each, one, instances) in enumerate(zip(nearest, given, waiting, strict=True)):
-            if one.failure is None and instances is None:
+                for ranking, candidate in zip(rankings, candidates, strict=True):
+                    if candidate.failure is None:
+                        ranking.add(subscriber)
+        waiting = find_waiting_instances(connection, [candidate.context for candidate in candidates], properties)
+        for number, (ranking, candidate, instances) in enumerate(zip(rankings, candidates, waiting, strict=True)):
+            if candidate.failure is None and instances is None:
                 unreadable.add(number)
-            for subscriber in instances or () if one.failure is None else ():
-                each.consider(subscriber)
-    hidden = read_sensitive_keys(connection)
+            for subscriber in instances or () if candidate.failure is None else ():
+                ranking.add(subscriber)
+    sensitive = read_sensitive_keys(connection)
     return [
         MessageExplanation(
-            title=one.title,
-            context=redact_context(one.context, hidden),
+            title=candidate.title,
+            context=redact_context(candidate.context, sensitive),
             subscribers=tuple(
-                explain_subscriber_redacted(subscriber.as_written(properties), one.context, hidden)
-                for subscriber in each.kept()
+                explain_subscriber_redacted(subscriber.restore_written_order(properties), candidate.context, sensitive)
+                for subscriber in ranking.list_nearest()
             ),
-            counts=each.counts,
-            failure=one.failure,
+            counts=ranking.counts,
+            failure=candidate.failure,
             has_unreadable_instances=number in unreadable,
         )
-        for number, (each, one) in enumerate(zip(nearest, given, strict=True))
+        for number, (ranking, candidate) in enumerate(zip(rankings, candidates, strict=True))
     ]
 
 
 def explain_subscriber_redacted(
-    subscriber: Subscriber, context: Context, hidden: frozenset[str]
+    subscriber: Subscriber, context: Context, sensitive: frozenset[str]
 ) -> SubscriberExplanation:
-    """One subscriber alone, as it may be shown; ``hidden`` are the keys of sensitive properties."""
-    one = explain_subscriber(subscriber, context)
-    if not hidden:
-        return one
+    """Explain a message for one subscriber with the values of the ``sensitive`` properties hidden."""
+    explained = explain_subscriber(subscriber, context)
+    if not sensitive:
+        return explained
     return replace(
-        one,
-        explanation=redact_explanation(one.explanation, hidden, waiting=subscriber.waiting),
-        unmet=tuple(redact_predicates(one.unmet, hidden)),
+        explained,
+        explanation=redact_explanation(explained.explanation, sensitive, waiting=subscriber.is_instance),
+        unmet=tuple(redact_predicates(explained.unmet, sensitive)),
     )
 
 
 _Ranked = tuple[float, str, int, Subscriber]
 
 
-class _Nearest:
-    """The first subscribers of each kind for one message, out of however many come."""
+class _Ranking:
+    """Counts the subscribers of one message and keeps the nearest of each verdict."""
 
     def __init__(self, context: Context, limits: Limits) -> None:
         self.counts: Counter[Verdict] = Counter()
         self._context = context
         self._directed = is_directed(context)
         self._limits = limits
-        self._kept: dict[Verdict, list[_Ranked]] = {verdict: [] for verdict in Verdict}
+        self._nearest: dict[Verdict, list[_Ranked]] = {verdict: [] for verdict in Verdict}
 
-    def consider(self, subscriber: Subscriber) -> None:
+    def add(self, subscriber: Subscriber) -> None:
+        """Compare the message with a subscriber."""
         promoted, written = self._context.promoted, self._context.written
-        far = distance(subscriber.groups_for(directed=self._directed), promoted, written)
-        verdict = _verdict(subscriber, self._context, holds=not far)
+        missed_by = distance(subscriber.select_groups(directed=self._directed), promoted, written)
+        verdict = _decide_verdict(subscriber, self._context, holds=not missed_by)
         self.counts[verdict] += 1
-        kept = self._kept[verdict]
-        kept.append((far, subscriber.name, self.counts[verdict], subscriber))
-        if len(kept) > 2 * self._limits.of(verdict) + 1_000:
-            self._cut(verdict)
+        nearest = self._nearest[verdict]
+        nearest.append((missed_by, subscriber.name, self.counts[verdict], subscriber))
+        if len(nearest) > 2 * self._limits.get_limit(verdict) + 1_000:
+            self._truncate(verdict)
 
-    def kept(self) -> Iterator[Subscriber]:
+    def list_nearest(self) -> Iterator[Subscriber]:
+        """Yield the nearest subscribers of each verdict."""
         for verdict in Verdict:
-            self._cut(verdict)
-            yield from (subscriber for *_, subscriber in self._kept[verdict])
+            self._truncate(verdict)
+            yield from (subscriber for *_, subscriber in self._nearest[verdict])
 
-    def _cut(self, verdict: Verdict) -> None:
-        # The number in between keeps subscribers that are equally near and of one name from being compared themselves.
-        self._kept[verdict] = sorted(self._kept[verdict])[: self._limits.of(verdict)]
+    def _truncate(self, verdict: Verdict) -> None:
+        # The number in the tuple is unique, so that subscribers, which have no order, are never compared.
+        self._nearest[verdict] = sorted(self._nearest[verdict])[: self._limits.get_limit(verdict)]
 
 
-def _verdict(subscriber: Subscriber, context: Context, *, holds: bool) -> Verdict:
+def _decide_verdict(subscriber: Subscriber, context: Context, *, holds: bool) -> Verdict:
     if not holds:
         return Verdict.MISSES
-    if not may_receive(context.predicates, subscriber.shown):
+    if not may_receive(context.predicates, subscriber.host_properties):
         return Verdict.NOT_AUTHORISED
     if subscriber.subscription_id is None:
         return Verdict.NOT_ENLISTED

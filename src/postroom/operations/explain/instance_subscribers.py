@@ -1,6 +1,6 @@
-"""The instances that wait for a message: found by the values that it carries, as a publish finds them.
+"""Find the instances that wait for a message, by the correlation values of the message, as a publish does.
 
-Those that wait for other values, of which there may be a million, are not misses that anybody would look for.
+Instances that wait for other values are not reported as misses: there may be a million of them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from postroom.properties import Property
 def find_waiting_instances(
     connection: Connection, contexts: Sequence[Context], properties: Sequence[Property]
 ) -> list[list[Subscriber] | None]:
-    """For each message the instance subscriptions that it meets. None where there may be some and the login may not see
-    what instances wait for."""
-    known = RoutingTable()
-    known.correlation_types = read_property_lists(connection)["correlation"]
-    known.value_types = {prop.key: prop.value_type for prop in properties}
+    """Return the instance subscriptions that each message matches.
+
+    The entry of a message is None if there may be some, but the login may not read the correlation values."""
+    routing = RoutingTable()
+    routing.correlation_types = read_property_lists(connection)["correlation"]
+    routing.value_types = {prop.key: prop.value_type for prop in properties}
     found: list[list[Subscriber]] = [[] for _ in contexts]
     wanted: defaultdict[Correlation, list[int]] = defaultdict(list)
     for row, context in enumerate(contexts):
-        for correlation in correlations_in(context.promoted, 1, known):
+        for correlation in correlations_in(context.promoted, 1, routing):
             wanted[correlation].append(row)
     if wanted and not can_read_correlation_values(connection):
         unreadable = {row for rows in wanted.values() for row in rows}
@@ -41,18 +42,18 @@ def find_waiting_instances(
     by_key = {prop.key: prop for prop in properties}
     filters = read_waiting(connection, [one.subscription_id for one, _ in waiting], by_key)
     names = {host.host_id: host.name for host in hosts(connection)}
-    shown = application_properties(connection)
+    host_properties = application_properties(connection)
     for one, rows in waiting:
         if one.subscription_id not in filters:
-            continue  # it ended in this very moment
+            continue  # the instance ended in the meantime
         subscriber = Subscriber(
             name=f"{one.service_name}, instance {one.instance_id}",
             state="started" if one.started else "stopped",
             host=names[one.host_id],
             subscription_id=one.subscription_id,
             filter=filters[one.subscription_id],
-            shown=shown.get(one.host_id, NOTHING_TO_SHOW),
-            waiting=True,
+            host_properties=host_properties.get(one.host_id, NOTHING_TO_SHOW),
+            is_instance=True,
         )
         for row in rows:
             found[row].append(subscriber)

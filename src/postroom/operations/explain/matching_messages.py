@@ -1,14 +1,14 @@
-"""What a filter would match among the messages that are in the MessageBox now, the latest first.
+"""Find the messages in the MessageBox that a filter matches, the latest first.
 
     find_matching_messages(connection, Region == "EU", limit=20).messages[0].message_id
 
-The messages go through the index in batches, so that neither many of them nor a large filter fill the memory.
+The messages are matched in batches by the subscription index, to limit the memory that many messages need.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -27,12 +27,12 @@ from postroom.operations.redaction import read_sensitive_keys, redact_explanatio
 from postroom.system_properties import BTS
 from postroom.values import Value
 
-_AT_A_TIME = 1_000
+_BATCH_SIZE = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedMessage:
-    """A stored message, and how it stands to the filter."""
+    """A stored message with the explanation of its match or miss."""
 
     message_id: uuid.UUID
     published_at: datetime
@@ -44,7 +44,7 @@ class ComparedMessage:
 
 @dataclass(kw_only=True)
 class MatchingMessages:
-    """Of the messages that were looked at, how many match; the latest that do; and if none does, the nearest."""
+    """The number of scanned and of matching messages, the latest matches, and the nearest misses if none matches."""
 
     scanned: int = 0
     matching: int = 0
@@ -59,36 +59,45 @@ def find_matching_messages(
     limit: int = 20,
     among: int | None = None,
     misses: int = 3,
-    shown: ApplicationProperties | None = None,
+    host_properties: ApplicationProperties | None = None,
     waiting: bool = False,
 ) -> MatchingMessages:
-    """The ``limit`` latest matches ``among`` so many messages, the latest (None: all); ``misses`` if there is none.
+    """Return the latest matches among the stored messages, or the nearest misses if none matches.
 
-    ``shown`` is what the subscriber's host can show to be authorised; without it no host is asked. If the filter is
-    that of a ``waiting`` instance, its sensitive values are not shown either."""
+    ``limit`` is the maximum number of matches, ``among`` the number of latest messages to scan (None scans all),
+    ``misses`` the maximum number of misses. ``host_properties`` are the application properties of the subscriber's
+    host; None skips the authorisation. In the filter of a ``waiting`` instance sensitive values are hidden, too."""
 
-    def compared(one: _Stored) -> ComparedMessage:
-        return _compared(one, filter, shown, lambda explained: redact_explanation(explained, hidden, waiting=waiting))
+    def compare(stored: _Stored) -> ComparedMessage:
+        explanation = explain(filter, stored.context.promoted, stored.context.written)
+        message_type = stored.context.get(BTS.MessageType)
+        return ComparedMessage(
+            message_id=stored.message_id,
+            published_at=stored.published_at,
+            message_type=None if message_type is None else str(message_type),
+            explanation=redact_explanation(explanation, sensitive, waiting=waiting),
+            authorised=host_properties is None or may_receive(stored.context.predicates, host_properties),
+        )
 
     index = SubscriptionIndex()
     index.add(1, filter)
     properties = {each.property.key: each.property for group in filter.groups for each in group}
-    hidden = read_sensitive_keys(connection)
+    sensitive = read_sensitive_keys(connection)
     found = MatchingMessages()
     nearest: list[tuple[float, _Stored]] = []
-    for batch in _latest(connection, among):
-        columns = _columns(properties, [one.context.promoted for one in batch])
+    for batch in _read_latest(connection, among):
+        columns = _to_columns(properties, [one.context.promoted for one in batch])
         rows = index.match(columns, len(batch))[0].tolist()
         found.scanned += len(batch)
         found.matching += len(rows)
         for row in rows[: limit - len(found.messages)]:
-            found.messages.append(compared(batch[row]))
+            found.messages.append(compare(batch[row]))
         if not found.matching:
-            # What is as near comes later stays later: the sort is stable, and the latest come first.
+            # The sort is stable: of messages at the same distance the latest come first.
             ranked = [(distance(filter.groups, one.context.promoted, one.context.written), one) for one in batch]
             nearest = sorted([*nearest, *ranked], key=lambda pair: pair[0])[:misses]
     if not found.matching:
-        found.nearest = [compared(one) for _, one in nearest]
+        found.nearest = [compare(stored) for _, stored in nearest]
     return found
 
 
@@ -99,24 +108,25 @@ class _Stored:
     context: Context
 
 
-def _stored(
+def _to_stored(
     message_id: uuid.UUID, published_at: datetime, context: dict[str, dict[str, object]], sid: str, pid: str
 ) -> _Stored:
     name_originator(context["promoted"], context["written"], (sid, pid))
     return _Stored(message_id, published_at, Context.from_json(context))
 
 
-def _latest(connection: Connection, among: int | None) -> Iterator[list[_Stored]]:
+def _read_latest(connection: Connection, among: int | None) -> Iterator[list[_Stored]]:
     with connection.transaction(), connection.cursor(name="newest_messages") as cursor:
         cursor.execute(statement("queries/newest_messages"), {"limit": among})
-        while ids := [message_id for (message_id,) in cursor.fetchmany(_AT_A_TIME)]:
+        while ids := [message_id for (message_id,) in cursor.fetchmany(_BATCH_SIZE)]:
             rows = connection.execute(statement("queries/read_contexts"), (ids,))
-            there = {row[0]: _stored(*row) for row in rows}
-            yield [there[message_id] for message_id in ids if message_id in there]
+            stored = {row[0]: _to_stored(*row) for row in rows}
+            yield [stored[message_id] for message_id in ids if message_id in stored]
 
 
-def _columns(compared: Mapping[str, Comparable], batch: Sequence[Mapping[str, Value]]) -> dict[str, pa.Array]:
-    """The values that the filter asks for. One of another type than its property's meets nothing, and is left out."""
+def _to_columns(compared: Mapping[str, Comparable], batch: Sequence[Mapping[str, Value]]) -> dict[str, pa.Array]:
+    """Return the values that the filter compares. A value of another type than its property matches nothing and is
+    left out."""
     return {
         key: pa.array(
             [value if type(value := promoted.get(key)) is prop.value_type.python_type else None for promoted in batch],
@@ -124,19 +134,3 @@ def _columns(compared: Mapping[str, Comparable], batch: Sequence[Mapping[str, Va
         )
         for key, prop in compared.items()
     }
-
-
-def _compared(
-    one: _Stored,
-    filter: Filter,
-    shown: ApplicationProperties | None,
-    redact_adapter: Callable[[Explanation], Explanation],
-) -> ComparedMessage:
-    message_type = one.context.get(BTS.MessageType)
-    return ComparedMessage(
-        message_id=one.message_id,
-        published_at=one.published_at,
-        message_type=None if message_type is None else str(message_type),
-        explanation=redact_adapter(explain(filter, one.context.promoted, one.context.written)),
-        authorised=shown is None or may_receive(one.context.predicates, shown),
-    )

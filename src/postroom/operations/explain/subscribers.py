@@ -1,7 +1,7 @@
-"""Whoever could receive a message: activation subscriptions, and those that send ports would have, were they enlisted.
+"""Read the possible receivers of a message: activation subscriptions, and send ports that are not enlisted.
 
-A send port has one of its own and one through each of its groups. There may be very many, so they come in batches, each
-read when the one before it has been dealt with.
+A send port has a subscription of its own and one through each of its groups. Subscribers are read in batches, because
+there may be very many.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.service_subscriptions import SubscriptionState
 from postroom.messagebox.statements import statement
 from postroom.operations.ports.enlistment import build_group_filter, build_port_filter
-from postroom.operations.subscriptions import as_written, find_subscription, read_subscription_filters
+from postroom.operations.subscriptions import find_subscription, read_subscription_filters, restore_written_order
 from postroom.properties import Property
 from postroom.system_properties import BTS
 
-_AT_A_TIME = 2_000
+_BATCH_SIZE = 2_000
 
-#: Who is meant, rather than what the message is.
-_DIRECTS = frozenset({BTS.SPTransportID.key, BTS.SPID.key, BTS.SPGroupID.key})
+#: The properties that direct a message to a port or a group.
+_DIRECTING_KEYS = frozenset({BTS.SPTransportID.key, BTS.SPID.key, BTS.SPGroupID.key})
 
 
 class Startable(NamedTuple):
-    """A send port or a send port group: ``Startable("group", "Everyone")``."""
+    """A service that an operator can start: ``Startable("group", "Everyone")``."""
 
     kind: str
     name: str
@@ -49,7 +49,7 @@ class Startable(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriber:
-    """A subscription, or what would be one. ``text`` is the filter as it was written, empty if that is not known."""
+    """A subscription, or a send port that would have one. ``text`` is the filter as the user wrote it, or empty."""
 
     name: str
     state: str
@@ -58,104 +58,106 @@ class Subscriber:
     filter: Filter
     text: str = ""
     not_started: tuple[Startable, ...] = ()
-    """What has to be started before it receives anything."""
-    shown: ApplicationProperties = NOTHING_TO_SHOW
-    """What its host can show to be authorised."""
-    waiting: bool = False
-    """It is an instance that waits: its filter has values of messages."""
+    """The port and the group that have to be started before it receives messages."""
+    host_properties: ApplicationProperties = NOTHING_TO_SHOW
+    """The application properties of its host, which decide whether it is authorised."""
+    is_instance: bool = False
+    """It is the subscription of an instance: the values in its filter come from messages."""
 
     @property
     def own_groups(self) -> tuple[Group, ...]:
-        """The filter without the groups that every send port has for messages that name it."""
-        return tuple(group for group in self.filter.groups if not _directs(group))
+        """The filter without the group that matches messages directed to this send port."""
+        return tuple(group for group in self.filter.groups if not _is_directing(group))
 
-    def groups_for(self, *, directed: bool) -> tuple[Group, ...]:
-        """The groups that have to do with a message. That a message which is directed to nobody is not directed to this
-        one is no near miss, and would only stand in the way."""
+    def select_groups(self, *, directed: bool) -> tuple[Group, ...]:
+        """Return the groups that are relevant for a message.
+
+        For a message that is not directed, the group for directed messages would only be a misleading near miss."""
         return self.filter.groups if directed else self.own_groups or self.filter.groups
 
-    def as_written(self, properties: Iterable[Property]) -> Subscriber:
-        """With the predicates in the order of the text, which people know; in their own where the two differ."""
-        return replace(self, filter=as_written(self.filter, self.text, properties)) if self.text else self
+    def restore_written_order(self, properties: Iterable[Property]) -> Subscriber:
+        """Return the subscriber with the predicates of its filter in the order in which the user wrote them."""
+        return replace(self, filter=restore_written_order(self.filter, self.text, properties)) if self.text else self
 
 
 def is_directed(context: Context) -> bool:
-    """Does the message say who is to receive it?"""
-    return not _DIRECTS.isdisjoint(context.promoted) or not _DIRECTS.isdisjoint(context.written)
+    """Return True if the message is directed to a port or a group."""
+    return not (_DIRECTING_KEYS.isdisjoint(context.promoted) and _DIRECTING_KEYS.isdisjoint(context.written))
 
 
 def read_subscribers(connection: Connection, properties: list[Property]) -> Iterator[list[Subscriber]]:
-    """Everybody, in batches."""
+    """Yield all subscribers in batches."""
     by_key = {prop.key: prop for prop in properties}
     ports = _Ports(connection, properties)
     after = 0
     while True:
         rows = connection.execute(
-            statement("queries/read_subscribers"), {"after": after, "limit": _AT_A_TIME}
+            statement("queries/read_subscribers"), {"after": after, "limit": _BATCH_SIZE}
         ).fetchall()
         if not rows:
             break
         filters = read_filters(connection, [row[0] for row in rows], by_key)
         yield [
             Subscriber(
-                name=_through(name, group),
+                name=_format_name(name, group),
                 state=SubscriptionState(state).name.lower(),
                 host=host,
                 subscription_id=subscription_id,
                 filter=filters[subscription_id],
                 text=text,
-                not_started=() if state == SubscriptionState.STARTED else ports.not_started(service_id, group),
-                shown=ports.shown_by(host),
+                not_started=() if state == SubscriptionState.STARTED else ports.find_not_started(service_id, group),
+                host_properties=ports.get_host_properties(host),
             )
             for subscription_id, service_id, name, group, host, state, text in rows
-            if subscription_id in filters  # else it was removed and purged in this very moment
+            if subscription_id in filters  # it may have been removed and purged in the meantime
         ]
         after = rows[-1][0]
-    unenlisted = ports.unenlisted()
-    while batch := list(islice(unenlisted, _AT_A_TIME)):
+    unenlisted = ports.iterate_unenlisted()
+    while batch := list(islice(unenlisted, _BATCH_SIZE)):
         yield batch
 
 
-def find_subscriber(connection: Connection, called: str, properties: list[Property]) -> Subscriber:
-    """The subscription with that id, or of the service of that name; or the send port, enlisted or not."""
+def find_subscriber(connection: Connection, id_or_name: str, properties: list[Property]) -> Subscriber:
+    """Return the subscription with this id or of the service with this name, or a send port that is not enlisted."""
     ports = _Ports(connection, properties)
     try:
-        found = find_subscription(connection, called)
+        found = find_subscription(connection, id_or_name)
     except NotFound:
-        for subscriber in ports.unenlisted():
-            if subscriber.name == called:
+        for subscriber in ports.iterate_unenlisted():
+            if subscriber.name == id_or_name:
                 return subscriber
         raise
     return Subscriber(
-        name=_through(found.service_name, found.group),
+        name=_format_name(found.service_name, found.group),
         state=found.state.name.lower(),
         host=found.host,
         subscription_id=found.subscription_id,
         filter=read_subscription_filters(connection, [found])[found.subscription_id],
         not_started=()
         if found.state is SubscriptionState.STARTED
-        else ports.not_started(found.service_id, found.group),
-        shown=ports.shown_by(found.host),
-        waiting=found.instance_id is not None,
+        else ports.find_not_started(found.service_id, found.group),
+        host_properties=ports.get_host_properties(found.host),
+        is_instance=found.instance_id is not None,
     )
 
 
 class _Ports:
-    """The send ports with their groups and hosts: what would subscribe, and what holds back those that do."""
+    """The send ports with their groups and hosts, read once."""
 
     def __init__(self, connection: Connection, properties: list[Property]) -> None:
         self._properties = properties
         self._hosts = {host.host_id: host.name for host in hosts(connection)}
-        shown = application_properties(connection)
-        self._shown = {name: shown[host_id] for host_id, name in self._hosts.items() if host_id in shown}
+        by_id = application_properties(connection)
+        self._host_properties = {name: by_id[host_id] for host_id, name in self._hosts.items() if host_id in by_id}
         self._ports = {port.port_id: port for port in send_ports(connection)}
         self._groups = {group.name: group for group in send_port_groups(connection)}
 
-    def shown_by(self, host: str) -> ApplicationProperties:
-        return self._shown.get(host, NOTHING_TO_SHOW)
+    def get_host_properties(self, host: str) -> ApplicationProperties:
+        """Return the application properties of a host."""
+        return self._host_properties.get(host, NOTHING_TO_SHOW)
 
-    def not_started(self, service_id: uuid.UUID, group: str | None) -> tuple[Startable, ...]:
-        """Which of the two, the port and the group that it is subscribed through, are not started."""
+    def find_not_started(self, service_id: uuid.UUID, group: str | None) -> tuple[Startable, ...]:
+        """Return the port, the group that it subscribes through, or both, if they are not started."""
         found: list[Startable] = []
         port = self._ports.get(service_id)
         if port is not None and port.state is not PortState.STARTED:
@@ -165,33 +167,33 @@ class _Ports:
             found.append(Startable("group", through.name))
         return tuple(found)
 
-    def unenlisted(self) -> Iterator[Subscriber]:
-        """The ports that have no subscription, and the members of groups that have none through them."""
+    def iterate_unenlisted(self) -> Iterator[Subscriber]:
+        """Yield the ports without a subscription, and the members without a subscription through their group."""
         for port in self._ports.values():
             if port.state is PortState.BOUND:
-                yield self._subscriber(port, None, build_port_filter(port, self._properties))
+                yield self._build_subscriber(port, None, build_port_filter(port, self._properties))
         for group in self._groups.values():
             filter = build_group_filter(group, self._properties)
             for member in group.members:
                 if member.subscription_id is None and member.port_id in self._ports:
-                    yield self._subscriber(self._ports[member.port_id], group, filter)
+                    yield self._build_subscriber(self._ports[member.port_id], group, filter)
 
-    def _subscriber(self, port: SendPort, group: SendPortGroup | None, filter: Filter) -> Subscriber:
+    def _build_subscriber(self, port: SendPort, group: SendPortGroup | None, filter: Filter) -> Subscriber:
         name = None if group is None else group.name
         return Subscriber(
-            name=_through(port.name, name),
+            name=_format_name(port.name, name),
             state=PortState.BOUND.name.lower(),
             host=self._hosts[port.host_id],
             subscription_id=None,
             filter=filter,
-            not_started=self.not_started(port.port_id, name),
-            shown=self.shown_by(self._hosts[port.host_id]),
+            not_started=self.find_not_started(port.port_id, name),
+            host_properties=self.get_host_properties(self._hosts[port.host_id]),
         )
 
 
-def _through(port: str, group: str | None) -> str:
+def _format_name(port: str, group: str | None) -> str:
     return port if group is None else f"{port} through {group}"
 
 
-def _directs(group: Group) -> bool:
-    return len(group) == 1 and group[0].property.key in _DIRECTS
+def _is_directing(group: Group) -> bool:
+    return len(group) == 1 and group[0].property.key in _DIRECTING_KEYS

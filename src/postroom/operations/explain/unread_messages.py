@@ -1,4 +1,4 @@
-"""Messages that no pipeline has read yet: what is stored of them is what came in, suspended as a whole."""
+"""Find messages that were suspended before a pipeline read them. Their stored content is what was received."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from postroom.operations.messages import StoredMessage, StoredPart, list_referri
 
 @dataclass(frozen=True, kw_only=True)
 class UnreadMessage:
-    """A stored message that begins with its receive pipeline when it is resumed."""
+    """A stored message that goes through its receive pipeline when it is resumed."""
 
     location: ReceiveLocation | None
-    """None if it is not deployed any more."""
+    """None if the location is not deployed any more."""
     interchange: Interchange
 
     @property
-    def nowhere(self) -> PipelineFailure:
-        """Why it cannot be read without a location."""
+    def missing_location(self) -> PipelineFailure:
+        """The error about a location that is not deployed any more."""
         return PipelineFailure(
             "The receive location of this message is not deployed any more.",
             hint="Apply an application with that location, or terminate the instance.",
         )
 
 
-def unread(connection: Connection, message: StoredMessage) -> UnreadMessage | None:
-    """The message as its location would take it up again; None if it was read, and has the context that is stored."""
+def find_unread(connection: Connection, message: StoredMessage) -> UnreadMessage | None:
+    """Return the message as its location would resume it. Return None if a pipeline has read it."""
     for instance in list_referring_instances(connection, message.message_id):
         if instance.task is Task.RECEIVE:
             known = (one for one in receive_locations(connection) if one.location_id == instance.service_id)
-            interchange = resumed_interchange(_whole(connection, message), _stored_context(connection, message))
+            interchange = resumed_interchange(_load_message(connection, message), _stored_context(connection, message))
             return UnreadMessage(location=next(known, None), interchange=interchange)
     return None
 
 
 def _stored_context(connection: Connection, message: StoredMessage) -> Context:
-    """Without what the MessageBox says of who it is from."""
+    """Return the context as it was stored, without the originator that the MessageBox adds."""
     row = connection.execute(statement("queries/read_message"), (message.message_id,)).fetchone()
     return message.context if row is None else Context.from_json(row[0])
 
 
-def _whole(connection: Connection, message: StoredMessage) -> Message:
-    """The message with its content, which stays in the MessageBox until it is read."""
+def _load_message(connection: Connection, message: StoredMessage) -> Message:
+    """Return the message with parts that read their content from the MessageBox on demand."""
     parts = [
         Part(
             name=part.name,
@@ -67,7 +67,7 @@ def _whole(connection: Connection, message: StoredMessage) -> Message:
 
 @dataclass(frozen=True)
 class _StoredBody(Body):
-    """A body that is read from the MessageBox, a piece at a time."""
+    """A body that is read from the MessageBox in chunks."""
 
     connection: Connection
     part: StoredPart

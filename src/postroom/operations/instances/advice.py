@@ -1,4 +1,4 @@
-"""What to do about a suspended instance, by why it is suspended; the commands are those of the command line."""
+"""Advise operators what to do about a suspended instance, with the commands of the command line."""
 
 from __future__ import annotations
 
@@ -6,48 +6,51 @@ from postroom.messagebox.storage.writing import Cause, Task
 from postroom.operations.instances.listing import Instance, InstanceState
 
 
-def advice(instance: Instance) -> str | None:
-    """The way out, with the commands to take it; None for an instance that is not suspended."""
+def get_advice(instance: Instance) -> str | None:
+    """Return what to do about a suspended instance. Return None for an instance that is not suspended."""
     if instance.state not in (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE):
         return None
-    one = instance.instance_id
-    resume, terminate = f"postroom instance resume {one}", f"postroom instance terminate {one}"
-    mend = f"postroom message body {one} > FILE, mend it, {resume} --body FILE"
+    instance_id = instance.instance_id
+    resume, terminate = f"postroom instance resume {instance_id}", f"postroom instance terminate {instance_id}"
+    correct = f"postroom message body {instance_id} > FILE, correct FILE, {resume} --body FILE"
     if instance.cause is Cause.ROUTING_FAILURE_REPORT:
         about = instance.related_instance_id
         if about is None and instance.uri is not None:
             return (
-                "It is the report on a received message, which went on as an error message; that one names this report"
-                f" (ErrorReport.RoutingFailureReportID). When you have read it: {terminate}"
+                "It is the report about a received message that was routed as an error message. The error message names"
+                f" this report (ErrorReport.RoutingFailureReportID). When you have read it: {terminate}"
             )
         if about is None:
-            return f"It is the report of a publish that was refused. When you have read it: {terminate}"
-        return f"It is the report on instance {about}, and goes with that one."
+            return f"It is the report about a publish that was rejected. When you have read it: {terminate}"
+        return f"It is the report about instance {about}, and is deleted with that instance."
     if instance.state is InstanceState.SUSPENDED_NOT_RESUMABLE:
-        return f"It cannot be resumed. If its message is needed: postroom message save {one}\nThen: {terminate}"
+        return f"It cannot be resumed. If its message is needed: postroom message save {instance_id}\nThen: {terminate}"
     match instance.error_code:
         case "PIPELINE":
-            return f"Correct the pipeline and apply it, then: {resume}\nOr correct the message: {mend}"
+            return f"Correct the pipeline and apply it, then: {resume}\nOr correct the message: {correct}"
         case "MAP":
-            return f"Correct the map and apply it, then: {resume}\nOr correct the message: {mend}"
+            return f"Correct the map and apply it, then: {resume}\nOr correct the message: {correct}"
         case "AUTHENTICATION":
             return (
-                "Have a decoder of the pipeline write BTS.OriginatorSID and a resolver name the party, on a trusted "
-                f"host, and apply it; then: {resume}\nOr: {terminate}"
+                "On a trusted host, let a decoder write BTS.OriginatorSID and a party resolver find the party. Apply"
+                f" the application, then: {resume}\nOr: {terminate}"
             )
         case "ROUTING":
-            return f"See who misses it by how little: postroom explain {one}\nEnlist or correct a port; then: {resume}"
+            return (
+                f"See which subscribers nearly match: postroom explain {instance_id}\n"
+                f"Enlist or correct a port, then: {resume}"
+            )
         case "DELIVERY":
-            return f"Fix what did not accept it, then: {resume}"
+            return f"Fix the receiving system, then: {resume}"
         case "DELIVERY_REFUSED":
-            return f"Correct the port and apply it, then: {resume}\nOr correct the message: {mend}\nOr: {terminate}"
+            return f"Correct the port and apply it, then: {resume}\nOr correct the message: {correct}\nOr: {terminate}"
         case "ADDRESS":
             return f"Widen folders= or urls= of the port and apply it, then: {resume}\nOr: {terminate}"
         case "PORT_STOPPED":
-            return f"Start what is stopped, which takes it up again. Or send it although it is stopped: {resume}"
+            return f"Start the port or group that is stopped, which resumes it. Or send it while stopped: {resume}"
         case "PORT_GONE":
             return f"Apply an application that has the port again, then: {resume}\nOr: {terminate}"
         case _ if instance.task is Task.RECEIVE:
-            return f"{resume}\nOr correct the message: {mend}"
+            return f"{resume}\nOr correct the message: {correct}"
         case _:
             return f"{resume}\nOr: {terminate}"

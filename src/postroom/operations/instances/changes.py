@@ -1,7 +1,7 @@
-"""Resume, suspend and terminate instances (INS-05, 08, 09), one or many.
+"""Resume, suspend and terminate one or many instances (INS-05, 08, 09).
 
 resume(connection, instance_id)
-resume(connection, instance_id, body=b"...")                    # mended: with another body
+resume(connection, instance_id, body=b"...")                    # with a corrected body
 resume_all(connection, InstanceQuery(port="Europe"))
 """
 
@@ -32,28 +32,27 @@ _CAN_BE_TERMINATED = (*_CAN_BE_SUSPENDED, *_SUSPENDED)
 
 
 def resume(connection: Connection, instance_id: uuid.UUID, *, body: bytes | Body | None = None) -> None:
-    """The suspended instance is taken up again, even if its send port is stopped; StateError if it cannot be.
+    """Resume a suspended instance, even if its send port is stopped. Raise StateError if it cannot be resumed.
 
-    ``body`` mends it first. The stored message stays as it is for whoever else refers to it: the instance gets a copy
-    with the same context and the other body (RCV-15).
-    """
+    ``body`` replaces the body of its message first. Other instances keep the stored message: this instance gets a copy
+    with the same context and the new body (RCV-15)."""
 
     def work(connection: Connection) -> list[str]:
         if body is not None:
-            _mend(connection, instance_id, Bytes(body) if isinstance(body, bytes) else body)
+            _replace_body(connection, instance_id, Bytes(body) if isinstance(body, bytes) else body)
         hosts = _resume(connection, [instance_id])
         if not hosts:
-            raise _refusal(get_instance(connection, instance_id), "resumed")
+            raise _build_state_error(get_instance(connection, instance_id), "resumed")
         return list(hosts.values())
 
     WakeUp(connection).send(transaction(connection, work))
 
 
 def resume_all(connection: Connection, query: InstanceQuery) -> int:
-    """Resumes every instance that meets the query and can be resumed; returns how many did."""
+    """Resume every instance that matches the query and can be resumed. Return their number."""
     wake_up = WakeUp(connection)
     resumed = 0
-    for ids in iterate_batches(connection, _among(query, [InstanceState.SUSPENDED])):
+    for ids in iterate_batches(connection, _restrict_states(query, [InstanceState.SUSPENDED])):
         hosts = transaction(connection, partial(_resume, ids=ids))
         resumed += len(hosts)
         wake_up.send(set(hosts.values()))
@@ -61,53 +60,53 @@ def resume_all(connection: Connection, query: InstanceQuery) -> int:
 
 
 def suspend(connection: Connection, instance_id: uuid.UUID) -> None:
-    """An instance that is ready to run, or waits for its next attempt, is put aside until it is resumed."""
+    """Suspend an instance that is ready to run or waits for its next attempt."""
     if not _call(connection, "suspend_instances", [instance_id]):
-        raise _refusal(get_instance(connection, instance_id), "suspended")
+        raise _build_state_error(get_instance(connection, instance_id), "suspended")
 
 
 def suspend_all(connection: Connection, query: InstanceQuery) -> int:
-    """Suspends every instance that meets the query and is not being worked on; returns how many were."""
-    pieces = iterate_batches(connection, _among(query, _CAN_BE_SUSPENDED))
-    return sum(_call(connection, "suspend_instances", ids) for ids in pieces)
+    """Suspend every instance that matches the query and is not active. Return their number."""
+    batches = iterate_batches(connection, _restrict_states(query, _CAN_BE_SUSPENDED))
+    return sum(_call(connection, "suspend_instances", ids) for ids in batches)
 
 
 def terminate(connection: Connection, instance_id: uuid.UUID) -> None:
-    """The instance is deleted, with its subscriptions, and its messages too, unless somebody else refers to them."""
+    """Delete the instance and its subscriptions. Its messages are deleted unless another instance refers to them."""
     if not _call(connection, "terminate_instances", [instance_id]):
-        raise _refusal(get_instance(connection, instance_id), "terminated")
+        raise _build_state_error(get_instance(connection, instance_id), "terminated")
 
 
 def terminate_all(connection: Connection, query: InstanceQuery) -> int:
-    """Terminates every instance that meets the query and is not being worked on; returns how many were."""
-    pieces = iterate_batches(connection, _among(query, _CAN_BE_TERMINATED))
-    return sum(_call(connection, "terminate_instances", ids) for ids in pieces)
+    """Terminate every instance that matches the query and is not active. Return their number."""
+    batches = iterate_batches(connection, _restrict_states(query, _CAN_BE_TERMINATED))
+    return sum(_call(connection, "terminate_instances", ids) for ids in batches)
 
 
-def _among(query: InstanceQuery, states: Collection[InstanceState]) -> InstanceQuery:
-    """Of the states that the query asks for, those in which the operation is possible at all."""
+def _restrict_states(query: InstanceQuery, states: Collection[InstanceState]) -> InstanceQuery:
+    """Return the query, restricted to the states in which the operation is possible."""
     return replace(query, states=[state for state in states if query.states is None or state in query.states])
 
 
 def _resume(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
-    """The instances that were resumed, with the names of their hosts."""
+    """Resume instances. Return the ids of those that were resumed, with the names of their hosts."""
     rows = connection.execute(statement("queries/resume_instances"), (ids,))
     return dict(rows.fetchall())
 
 
 def _call(connection: Connection, procedure: str, ids: list[uuid.UUID]) -> int:
-    """How many instances it was; one with several messages comes once for each."""
+    """Call a procedure and return the number of changed instances. The procedure returns a row per message."""
     return transaction(connection, lambda it: len(set(it.execute(f"SELECT {procedure}(%s)", (ids,)).fetchall())))
 
 
-def _mend(connection: Connection, instance_id: uuid.UUID, body: Body) -> None:
+def _replace_body(connection: Connection, instance_id: uuid.UUID, body: Body) -> None:
     rows = connection.execute(statement("queries/read_suspended_body"), (instance_id,)).fetchall()
     if not rows:
-        raise _refusal(get_instance(connection, instance_id), "mended")
+        raise _build_state_error(get_instance(connection, instance_id), "given another body")
     if len(rows) > 1:
         raise StateError(
-            f"Instance {instance_id} cannot be mended: {len(rows)} messages are suspended in it.",
-            why="It is not clear which of them the other body is for.",
+            f"Instance {instance_id} cannot be given another body: {len(rows)} messages are suspended in it.",
+            why="It is not clear which message the new body is for.",
             hint="Resume it as it is, or terminate it and publish the messages again.",
         )
     [(name, content_type, charset)] = rows
@@ -121,32 +120,34 @@ def _mend(connection: Connection, instance_id: uuid.UUID, body: Body) -> None:
     assert replaced == (True,), "the row is locked"
 
 
-def _refusal(instance: Instance, done: str) -> StateError:
-    """Why an instance that is there cannot be resumed, suspended, terminated or mended."""
+def _build_state_error(instance: Instance, done: str) -> StateError:
+    """Return the error that explains why the state of an instance does not allow an operation."""
     what = f"Instance {instance.instance_id} cannot be {done}: it is {instance.state.label}."
     match instance.state:
         case InstanceState.ACTIVE:
             return StateError(
-                what, why="A host instance is working on it right now.", hint="Try again when that attempt is over."
+                what, why="A host instance is processing it now.", hint="Try again when this attempt has ended."
             )
         case InstanceState.SUSPENDED_NOT_RESUMABLE if instance.cause is Cause.ROUTING_FAILURE_REPORT:
             return StateError(
                 what,
-                why="It is a routing failure report: the context of a message that nobody subscribed to.",
-                hint=_instead_of_the_report(instance),
+                why="It is a routing failure report: the context of a message that had no subscriber.",
+                hint=_build_report_hint(instance),
             )
         case InstanceState.SUSPENDED_NOT_RESUMABLE:
-            return StateError(what, why=instance.reason, hint="Terminate it, and have the message sent again.")
+            return StateError(
+                what, why=instance.reason, hint="Terminate it, and ask the sender to send the message again."
+            )
         case InstanceState.SUSPENDED:
             return StateError(what, hint="Resume or terminate it.")
         case _:
-            return StateError(what, why="Only a suspended instance can be.", hint="There is nothing to do.")
+            return StateError(what, why="The instance is not suspended.", hint="There is nothing to do.")
 
 
-def _instead_of_the_report(instance: Instance) -> str:
-    """Where the message is that a report is about."""
+def _build_report_hint(instance: Instance) -> str:
+    """Return a hint that names where the message of a report is."""
     if instance.related_instance_id is not None:
         return f"Resume instance {instance.related_instance_id}, which has the message."
     if instance.uri is not None:
-        return "The message went on as an error message: look at the subscribers of that. Terminate the report."
+        return "The message was routed as an error message: see the subscribers of that one. Terminate the report."
     return "Publish the message again."

@@ -1,4 +1,4 @@
-"""Service instances: list them, count them, and count the queues that they wait in (INS-01, 11)."""
+"""List and count service instances, and count the queues (INS-01, 11)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.writing import Cause, Task
 
-#: What instances can be counted by.
+#: The fields that instances can be grouped by.
 GroupBy = Literal["host", "port", "error", "reason", "adapter", "uri"]
 
-#: Why an instance can be suspended: the codes of failures, and those of states that no error is raised for. See
+#: The error codes of suspended instances: the codes of failures, and of states that are not errors. See
 #: docs/reference/errors.md.
 ERROR_CODES = frozenset({*FAILURE_CODES, "PORT_STOPPED", "PORT_GONE", "OPERATOR", "NO_RECEIVER"})
 
@@ -29,7 +29,7 @@ _READ_SIZE = 20_000
 
 
 class InstanceState(IntEnum):
-    """BizTalk's codes. A messaging instance that waits for its next attempt is dehydrated."""
+    """The states with BizTalk's codes. A messaging instance that waits for its next attempt is dehydrated."""
 
     READY_TO_RUN = 1
     ACTIVE = 2
@@ -53,8 +53,7 @@ _LABELS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """One service instance: a message on its way to one subscriber, or one that came in and could not go on; or an
-    instance that several messages have joined."""
+    """One service instance: a message for one subscriber, a received message that failed, or a convoy of messages."""
 
     instance_id: uuid.UUID
     state: InstanceState
@@ -62,7 +61,7 @@ class Instance:
     service_class: ServiceClass
     service_id: uuid.UUID | None
     service: str | None
-    """The send port or receive location; none for a routing failure report (NRF-04)."""
+    """The send port or receive location. None for a routing failure report (NRF-04)."""
     port: str | None
     """The send port or receive port."""
     subscription_id: int | None
@@ -80,25 +79,25 @@ class Instance:
     adapter: str | None
     uri: str | None
     related_instance_id: uuid.UUID | None
-    """Of a routing failure report: the instance that it is about."""
+    """The instance that a routing failure report is about."""
     messages: int = 1
-    """How many messages it has in the queues. What is said of the message here is said of the first of them."""
+    """The number of its messages in the queues. The fields about a message describe the first."""
 
     @property
     def display_name(self) -> str:
-        """What it belongs to, for people: a routing failure report belongs to nothing."""
-        report = self.cause is Cause.ROUTING_FAILURE_REPORT
-        return self.service or ("routing failure report" if report else "")
+        """The name of the service, or "routing failure report", which has no service."""
+        is_report = self.cause is Cause.ROUTING_FAILURE_REPORT
+        return self.service or ("routing failure report" if is_report else "")
 
     @property
     def reason(self) -> str:
-        """The first line of the description: what happened."""
+        """The first line of the error description."""
         return (self.error_description or "").partition("\n")[0]
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceQuery:
-    """Which instances; without conditions, all. ``port`` is the name of a send port, receive port or location."""
+    """Conditions for instances. ``port`` is the name of a send port, send port group, receive port or location."""
 
     states: Collection[InstanceState] | None = None
     host: str | None = None
@@ -109,6 +108,7 @@ class InstanceQuery:
     limit: int | None = None
 
     def parameters(self) -> dict[str, Any]:
+        """The parameters of the SQL queries."""
         return {
             "ids": None,
             "states": None if self.states is None else [int(state) for state in self.states],
@@ -156,7 +156,7 @@ def get_instance(connection: Connection, instance_id: uuid.UUID) -> Instance:
     if not found:
         raise NotFound(
             f"There is no instance {instance_id}.",
-            why="An instance is gone as soon as its message is delivered, or when it is terminated.",
+            why="An instance is deleted when its message is delivered or when it is terminated.",
             hint="See 'postroom instance list'.",
         )
     return found[0]
@@ -222,7 +222,7 @@ def iterate_batches(connection: Connection, query: InstanceQuery) -> Iterator[li
 
 
 def _read(connection: Connection, parameters: dict[str, Any]) -> list[Instance]:
-    return [_instance(row) for row in connection.execute(statement("queries/list_instances"), parameters)]
+    return [_to_instance(row) for row in connection.execute(statement("queries/list_instances"), parameters)]
 
 
 _FIELDS = (
@@ -232,7 +232,7 @@ _FIELDS = (
 )
 
 
-def _instance(row: tuple[Any, ...]) -> Instance:
+def _to_instance(row: tuple[Any, ...]) -> Instance:
     values = dict(zip(_FIELDS, row, strict=True))
     return Instance(
         **{

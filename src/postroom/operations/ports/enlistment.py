@@ -1,9 +1,9 @@
-"""The steps between the states of a send port or a send port group, inside the caller's transaction and under the
-routing lock.
+"""Change the state of a send port or a send port group, in the caller's transaction and under the routing lock.
 
-Each brings rows and subscriptions to the new state, and says what the port or the group is now. A port has one
-subscription of its own while it is enlisted, and one more through each of its groups that is enlisted (SUB-15); the
-latter is started while both are (SPT-13). No step changes the state of both (SPT-11).
+Each function updates the rows and the subscriptions, and returns the port or the group in its new state. An enlisted
+port has one subscription of its own, and one through each of its groups that is enlisted (SUB-15). The subscription
+through a group is started while both port and group are started (SPT-13). No function changes the state of both
+(SPT-11).
 """
 
 from __future__ import annotations
@@ -34,25 +34,27 @@ _STARTED, _STOPPED = 1, 2
 
 
 def build_port_filter(port: SendPort, properties: list[Property]) -> Filter:
-    """What an enlisted port subscribes to: messages that name its transport, and what its filter says (SUB-08, 09).
+    """Return the filter of a port: messages that are directed to its transport or match its own filter (SUB-08, 09).
 
-    A dynamic port has no transport of its own, and is named itself (SUB-10)."""
+    A dynamic port has no transport of its own, so messages are directed to the port itself (SUB-10)."""
     directed = (
-        _names(BTS.SPID, port.port_id) if port.adapter_type.is_dynamic else _names(BTS.SPTransportID, port.transport_id)
+        _match_id(BTS.SPID, port.port_id)
+        if port.adapter_type.is_dynamic
+        else _match_id(BTS.SPTransportID, port.transport_id)
     )
-    return _directed_or(directed, port.filter, properties)
+    return _add_filter(directed, port.filter, properties)
 
 
 def build_group_filter(group: SendPortGroup, properties: list[Property]) -> Filter:
-    """What the members of an enlisted group subscribe to: messages that name it, and what its filter says (FLT-04)."""
-    return _directed_or(_names(BTS.SPGroupID, group.group_id), group.filter, properties)
+    """Return the filter of the members of a group: messages directed to the group, or matching its filter (FLT-04)."""
+    return _add_filter(_match_id(BTS.SPGroupID, group.group_id), group.filter, properties)
 
 
-def _names(prop: Property, id: uuid.UUID) -> Filter:
+def _match_id(prop: Property, id: uuid.UUID) -> Filter:
     return prop == str(id)
 
 
-def _directed_or(directed: Filter, text: str | None, properties: list[Property]) -> Filter:
+def _add_filter(directed: Filter, text: str | None, properties: list[Property]) -> Filter:
     return any_of([directed, parse(text, properties)]) if text else directed
 
 
@@ -60,57 +62,60 @@ def _directed_or(directed: Filter, text: str | None, properties: list[Property])
 
 
 def enlist_port(connection: Connection, port: SendPort) -> SendPort:
-    """Its subscriptions, stopped. A filter whose values do not fit its properties is refused here (PRED-10)."""
+    """Create the port's subscriptions, stopped. Raise if a value in the filter does not fit its property (PRED-10)."""
     subscription_id = _subscribe(connection, port, build_port_filter(port, read_deployed_properties(connection)))
     for group in send_port_groups(connection, member=port.port_id):
         if group.is_enlisted:
             subscribe_member(connection, group, port)
-    return _port_now(connection, port, PortState.STOPPED, subscription_id)
+    return _store_port_state(connection, port, PortState.STOPPED, subscription_id)
 
 
 def start_port(connection: Connection, port: SendPort) -> tuple[SendPort, int]:
-    """Matches are served from now on; also says how many messages were waiting for that."""
-    _set_state(connection, [port.subscription_id], _STARTED)
+    """Start the port's subscriptions. Also return the number of suspended messages that were resumed."""
+    _set_subscription_state(connection, [port.subscription_id], _STARTED)
     groups = send_port_groups(connection, member=port.port_id)
     started = [group for group in groups if group.state is PortState.STARTED]
-    _set_state(connection, _through(started, port), _STARTED)
-    now = _port_now(connection, port, PortState.STARTED, port.subscription_id)
+    _set_subscription_state(connection, _list_subscriptions(started, port), _STARTED)
+    stored = _store_port_state(connection, port, PortState.STARTED, port.subscription_id)
     row = connection.execute("SELECT resume_stopped(%s)", (port.port_id,)).fetchone()
     assert row is not None
-    return now, int(row[0])
+    return stored, int(row[0])
 
 
 def stop_port(connection: Connection, port: SendPort) -> SendPort:
-    through = _through(send_port_groups(connection, member=port.port_id), port)
-    _set_state(connection, [port.subscription_id, *through], _STOPPED)
-    return _port_now(connection, port, PortState.STOPPED, port.subscription_id)
+    """Stop the port's subscriptions."""
+    through_groups = _list_subscriptions(send_port_groups(connection, member=port.port_id), port)
+    _set_subscription_state(connection, [port.subscription_id, *through_groups], _STOPPED)
+    return _store_port_state(connection, port, PortState.STOPPED, port.subscription_id)
 
 
 def unenlist_port(connection: Connection, port: SendPort) -> SendPort:
+    """Remove the port's subscriptions."""
     connection.execute("SELECT remove_subscription(%s)", (port.subscription_id,))
     for group in send_port_groups(connection, member=port.port_id):
         unsubscribe_member(connection, group, port.port_id)
-    return _port_now(connection, port, PortState.BOUND, None)
+    return _store_port_state(connection, port, PortState.BOUND, None)
 
 
 def resubscribe_port(connection: Connection, port: SendPort) -> SendPort:
-    """Other subscriptions in place of the present ones, in the same state: the filter, priority or host is another.
+    """Replace the subscriptions after a change of filter, priority or host. The state stays the same.
 
-    What is queued or suspended for the port stays where it is (FLT-10)."""
+    Instances that are queued or suspended stay where they are (FLT-10)."""
     if port.state is PortState.BOUND:
         return port
-    again = enlist_port(connection, unenlist_port(connection, port))
-    if port.state is PortState.STARTED:
-        again, _ = start_port(connection, again)
-    return again
+    enlisted = enlist_port(connection, unenlist_port(connection, port))
+    return start_port(connection, enlisted)[0] if port.state is PortState.STARTED else enlisted
 
 
 def get_port_host(connection: Connection, port: SendPort) -> Host:
+    """Return the host of the port."""
     return next(host for host in hosts(connection) if host.host_id == port.host_id)
 
 
-def _port_now(connection: Connection, port: SendPort, state: PortState, subscription_id: int | None) -> SendPort:
-    # One at a time: operators may change the state, and nothing else.
+def _store_port_state(
+    connection: Connection, port: SendPort, state: PortState, subscription_id: int | None
+) -> SendPort:
+    # Two statements: operators may update only the state.
     connection.execute("UPDATE send_ports SET state = %s WHERE id = %s", (state, port.port_id))
     if subscription_id != port.subscription_id:
         connection.execute("UPDATE send_ports SET subscription_id = %s WHERE id = %s", (subscription_id, port.port_id))
@@ -121,46 +126,45 @@ def _port_now(connection: Connection, port: SendPort, state: PortState, subscrip
 
 
 def enlist_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
-    """A stopped subscription for each member that is enlisted; none if there is no such member (SPT-11)."""
+    """Create a stopped subscription for each enlisted member (SPT-11)."""
     for port in _member_ports(connection, group):
         if port.state is not PortState.BOUND:
             subscribe_member(connection, group, port)
-    return _group_now(connection, group, PortState.STOPPED)
+    return _store_group_state(connection, group, PortState.STOPPED)
 
 
 def start_group(connection: Connection, group: SendPortGroup) -> tuple[SendPortGroup, dict[int, int]]:
-    """Matches are served by the members that are started; also says how many messages were waiting for that, by the id
-    of their host."""
-    started = [one.subscription_id for one in group.members if one.port_state is PortState.STARTED]
-    _set_state(connection, started, _STARTED)
-    now = _group_now(connection, group, PortState.STARTED)
+    """Start the subscriptions of the started members. Also return the number of resumed messages by host id."""
+    started = [member.subscription_id for member in group.members if member.port_state is PortState.STARTED]
+    _set_subscription_state(connection, started, _STARTED)
+    stored = _store_group_state(connection, group, PortState.STARTED)
     resumed = connection.execute("SELECT * FROM resume_stopped_group(%s)", (group.group_id,)).fetchall()
-    return now, dict(resumed)
+    return stored, dict(resumed)
 
 
 def stop_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
-    _set_state(connection, [one.subscription_id for one in group.members], _STOPPED)
-    return _group_now(connection, group, PortState.STOPPED)
+    """Stop the subscriptions of the members through the group."""
+    _set_subscription_state(connection, [member.subscription_id for member in group.members], _STOPPED)
+    return _store_group_state(connection, group, PortState.STOPPED)
 
 
 def unenlist_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
+    """Remove the subscriptions of the members through the group."""
     for member in group.members:
         unsubscribe_member(connection, group, member.port_id)
-    return _group_now(connection, group, PortState.BOUND)
+    return _store_group_state(connection, group, PortState.BOUND)
 
 
 def resubscribe_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
-    """Other subscriptions for the members in place of the present ones: the group's filter is another."""
+    """Replace the members' subscriptions after a change of the group's filter. The state stays the same."""
     if not group.is_enlisted:
         return group
-    again = enlist_group(connection, unenlist_group(connection, group))
-    if group.state is PortState.STARTED:
-        again, _ = start_group(connection, again)
-    return again
+    enlisted = enlist_group(connection, unenlist_group(connection, group))
+    return start_group(connection, enlisted)[0] if group.state is PortState.STARTED else enlisted
 
 
 def add_member(connection: Connection, group: SendPortGroup, port: SendPort) -> SendPortGroup:
-    """One more member, which has its subscription at once if both are enlisted."""
+    """Add a member. Create its subscription at once if both port and group are enlisted."""
     connection.execute(
         "INSERT INTO send_port_group_members (group_id, port_id) VALUES (%s, %s)", (group.group_id, port.port_id)
     )
@@ -170,7 +174,7 @@ def add_member(connection: Connection, group: SendPortGroup, port: SendPort) -> 
 
 
 def remove_member(connection: Connection, group: SendPortGroup, port_id: uuid.UUID) -> None:
-    """One member fewer. What is queued or suspended for it on its way through the group stays."""
+    """Remove a member. Its instances that came through the group stay."""
     unsubscribe_member(connection, group, port_id)
     connection.execute(
         "DELETE FROM send_port_group_members WHERE group_id = %s AND port_id = %s", (group.group_id, port_id)
@@ -178,11 +182,11 @@ def remove_member(connection: Connection, group: SendPortGroup, port_id: uuid.UU
 
 
 def subscribe_member(connection: Connection, group: SendPortGroup, port: SendPort) -> None:
-    """The subscription of an enlisted port through an enlisted group, started if both are."""
+    """Create the subscription of an enlisted port through an enlisted group. Start it if both are started."""
     filter = build_group_filter(group, read_deployed_properties(connection))
     subscription_id = _subscribe(connection, port, filter, group=group)
     if group.state is PortState.STARTED and port.state is PortState.STARTED:
-        _set_state(connection, [subscription_id], _STARTED)
+        _set_subscription_state(connection, [subscription_id], _STARTED)
     connection.execute(
         "UPDATE send_port_group_members SET subscription_id = %s WHERE group_id = %s AND port_id = %s",
         (subscription_id, group.group_id, port.port_id),
@@ -190,7 +194,7 @@ def subscribe_member(connection: Connection, group: SendPortGroup, port: SendPor
 
 
 def unsubscribe_member(connection: Connection, group: SendPortGroup, port_id: uuid.UUID) -> None:
-    """The subscription of a port through a group goes, if there is one."""
+    """Remove the subscription of a port through a group, if there is one."""
     connection.execute(
         "SELECT remove_subscription(subscription_id) FROM send_port_group_members"
         " WHERE group_id = %s AND port_id = %s AND subscription_id IS NOT NULL",
@@ -206,7 +210,7 @@ def _member_ports(connection: Connection, group: SendPortGroup) -> list[SendPort
     return send_ports(connection, ids=[member.port_id for member in group.members])
 
 
-def _group_now(connection: Connection, group: SendPortGroup, state: PortState) -> SendPortGroup:
+def _store_group_state(connection: Connection, group: SendPortGroup, state: PortState) -> SendPortGroup:
     connection.execute("UPDATE send_port_groups SET state = %s WHERE id = %s", (state, group.group_id))
     return _read_group(connection, group.group_id)
 
@@ -231,12 +235,13 @@ def _subscribe(connection: Connection, port: SendPort, filter: Filter, *, group:
     )
 
 
-def _through(groups: Iterable[SendPortGroup], port: SendPort) -> list[int | None]:
-    """The subscriptions that the port has through these groups."""
-    return [one.subscription_id for group in groups for one in group.members if one.port_id == port.port_id]
+def _list_subscriptions(groups: Iterable[SendPortGroup], port: SendPort) -> list[int | None]:
+    """Return the subscriptions of the port through these groups."""
+    members = (member for group in groups for member in group.members)
+    return [member.subscription_id for member in members if member.port_id == port.port_id]
 
 
-def _set_state(connection: Connection, subscription_ids: Iterable[int | None], state: int) -> None:
+def _set_subscription_state(connection: Connection, subscription_ids: Iterable[int | None], state: int) -> None:
     for subscription_id in subscription_ids:
         if subscription_id is not None:
             connection.execute("SELECT start_or_stop_subscription(%s, %s::smallint)", (subscription_id, state))

@@ -1,8 +1,8 @@
-"""Send port groups: list, enlist, start, stop, unenlist (SPT-11 … 13).
+"""List, enlist, start, stop and unenlist send port groups (SPT-11 … 13).
 
-The states are those of a send port, and a group goes through them alone: its members keep theirs. What comes through a
-group is delivered while group and member are started, suspended while both are enlisted and one is stopped, and not
-theirs while either is unenlisted. Who is a member is said by the application, and changes when that is applied.
+A group has the same states as a send port, independent of its members. A message that comes through a group is
+delivered while group and member are started. It is suspended while both are enlisted and one of them is stopped. It is
+not routed to the member while either is unenlisted. The application declares the members.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from postroom.operations.ports.states import StateChange, check_transition
 
 
 def list_groups(connection: Connection, *, application: str | None = None) -> list[SendPortGroup]:
-    """Every send port group, by name."""
-    return [one for one in send_port_groups(connection) if application in (None, one.application)]
+    """Return every send port group, or those of one application, sorted by name."""
+    return [group for group in send_port_groups(connection) if application in (None, group.application)]
 
 
 def get_group(connection: Connection, name: str) -> SendPortGroup:
-    """The send port group of that name, or NotFound that lists those there are."""
+    """Return the send port group with this name. Raise NotFound, which suggests names, if there is none."""
     groups = send_port_groups(connection)
     for group in groups:
         if group.name == name:
@@ -35,26 +35,26 @@ def get_group(connection: Connection, name: str) -> SendPortGroup:
 
 
 def enlist(connection: Connection, name: str) -> StateChange:
-    """Bound becomes stopped: members that are enlisted have a subscription through the group."""
+    """Change a bound group to stopped: each enlisted member gets a subscription through the group."""
     return _change(connection, name, "enlist", lambda c, group: (enlist_group(c, group), {}))
 
 
 def start(connection: Connection, name: str) -> StateChange:
-    """What comes through the group is served by the members that are started, beginning with what waited for that."""
+    """Start the group: its started members deliver its messages, those that were suspended first."""
     return _change(connection, name, "start", _start)
 
 
 def stop(connection: Connection, name: str) -> StateChange:
-    """What comes through the group is suspended from now on; its members go on with what they get by themselves."""
+    """Stop the group: new messages through the group are suspended. Members still get messages by their own filters."""
     return _change(connection, name, "stop", lambda c, group: (stop_group(c, group), {}))
 
 
 def unenlist(connection: Connection, name: str) -> StateChange:
-    """The subscriptions through the group go; instances that exist stay, and can be resumed or terminated."""
+    """Remove the subscriptions through the group. Existing instances stay and can be resumed or terminated."""
     return _change(connection, name, "unenlist", lambda c, group: (unenlist_group(c, group), {}))
 
 
-#: Gives the group as it is afterwards, and how many messages were resumed on which host.
+#: Returns the group in its new state, and the number of resumed messages by host id.
 _Step = Callable[[Connection, SendPortGroup], tuple[SendPortGroup, dict[int, int]]]
 
 
@@ -79,7 +79,7 @@ def _start(connection: Connection, group: SendPortGroup) -> tuple[SendPortGroup,
     if not any(member.is_enlisted for member in group.members):
         members = ", ".join(member.port_name for member in group.members) or "none"
         raise StateError(
-            f"Send port group {group.name!r} cannot start: none of its members is enlisted.",
+            f"Send port group {group.name!r} cannot start: it has no enlisted member.",
             why=f"Its members are: {members}.",
             hint="Enlist or start one of them first: postroom port start NAME",
         )

@@ -1,4 +1,4 @@
-"""Receive locations: list, enable, disable, schedule."""
+"""List, enable, disable and schedule receive locations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from postroom.spark.intake.location_lock import LOCATION_LOCK, lock_number
 
 @dataclass(frozen=True, kw_only=True)
 class LocationListing:
-    """A receive location, and how it is getting on."""
+    """A receive location with its configuration and its progress."""
 
     location: str
     location_id: uuid.UUID
@@ -36,51 +36,51 @@ class LocationListing:
     uri: str
     enabled: bool
     schedule: Schedule | None
-    """When it takes in messages; None: always."""
+    """When it receives messages. None means always."""
     route_failures: bool
-    """Of its port: are failures published instead of suspended?"""
+    """Does its receive port publish failures instead of suspending them?"""
     waiting: int
-    """Files that it has taken, and interchanges that were handed over to it, that are not published yet."""
+    """The number of claimed files and of interchanges in the inbox that are not published yet."""
     oldest: datetime | None
-    """When it took the first of them."""
+    """When the oldest of them was claimed or stored."""
     suspended: int
     problems: Sequence[str]
-    """What holds it up."""
+    """The problems that keep files from being received."""
     state: str
     """disabled; outside its schedule; not running (no process serves it); starting, receiving, throttled or failing."""
     since: datetime | None
-    """When that began, if a process serves it."""
+    """When the state began. None if no process serves the location."""
     reason: str | None
     """Why it is throttled or failing."""
     published: int
-    """Messages, since it was started last."""
+    """The number of messages since the location was started."""
     rate: float
-    """Messages a second, in the last ten seconds."""
+    """Messages per second during the last ten seconds."""
     remaining: int | None
-    """What is known to be left of what is being read."""
+    """How much of the current input is not read yet, if known."""
     remaining_unit: str | None
     last_batch_at: datetime | None
 
     def as_dict(self) -> dict[str, Any]:
-        """For a listing."""
+        """Return the fields as values for a listing."""
         return {**asdict(self), "schedule": None if self.schedule is None else str(self.schedule)}
 
     def opens_at(self, now: datetime) -> datetime | None:
-        """When it takes in messages again, if it is outside its schedule; None if it is inside, or never will be."""
+        """Return when the schedule opens next. Return None if it is open now or never opens again."""
         return None if self.schedule is None or self.schedule.is_open(now) else self.schedule.next_opening(now)
 
 
 def list_locations(connection: Connection, *, clock: Clock = system_clock) -> list[LocationListing]:
-    """Every receive location, by name."""
+    """Return every receive location, sorted by name."""
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(statement("queries/list_receive_locations")).fetchall()
     listed = [LocationListing(**{**row, "schedule": read_schedule(row["schedule"])}) for row in rows]
     served = {location.location_id for location in list_served_locations(connection)}
-    return [one if one.location_id in served else _not_served(one, clock()) for one in listed]
+    return [one if one.location_id in served else _clear_progress(one, clock()) for one in listed]
 
 
-def _not_served(listing: LocationListing, now: datetime) -> LocationListing:
-    """What a process that is gone said last is not true any more."""
+def _clear_progress(listing: LocationListing, now: datetime) -> LocationListing:
+    """Return the listing without the last report of a process that has ended."""
     state = "not running" if listing.enabled else "disabled"
     if listing.enabled and listing.schedule is not None and not listing.schedule.is_open(now):
         state = "outside its schedule"
@@ -88,30 +88,30 @@ def _not_served(listing: LocationListing, now: datetime) -> LocationListing:
 
 
 def list_served_locations(connection: Connection) -> list[ReceiveLocation]:
-    """Those for which a process takes in files now: it holds the location's lock."""
-    held = {lock for (lock,) in connection.execute(statement("queries/held_locks"), (LOCATION_LOCK,))}
-    return [one for one in receive_locations(connection) if lock_number(one.location_id) % (1 << 32) in held]
+    """Return the locations that a running process serves. Such a process has locked the location."""
+    locked = {lock for (lock,) in connection.execute(statement("queries/held_locks"), (LOCATION_LOCK,))}
+    locations = receive_locations(connection)
+    return [location for location in locations if lock_number(location.location_id) % (1 << 32) in locked]
 
 
 def describe_running_locations(connection: Connection) -> dict[str, tuple[LocationState, str]]:
-    """What the processes that serve locations say of them, by name, with words for people; nothing of one that only
-    starts."""
-    said = connection.execute("SELECT location_id, state, reason FROM management.running_locations")
-    known = {location_id: (LocationState(state), reason) for location_id, state, reason in said}
-    told: dict[str, tuple[LocationState, str]] = {}
+    """Return the state and a description of each served location, by name. Locations that are starting are left out."""
+    rows = connection.execute("SELECT location_id, state, reason FROM management.running_locations")
+    reports = {location_id: (LocationState(state), reason) for location_id, state, reason in rows}
+    described: dict[str, tuple[LocationState, str]] = {}
     for location in list_served_locations(connection):
-        state, reason = known.get(location.location_id, (LocationState.STARTING, None))
+        state, reason = reports.get(location.location_id, (LocationState.STARTING, None))
         if state is LocationState.RECEIVING:
-            told[location.name] = state, f"receiving {location.uri}"
+            described[location.name] = state, f"receiving {location.uri}"
         elif state is not LocationState.STARTING:
-            told[location.name] = state, reason or state.value
-    return told
+            described[location.name] = state, reason or state.value
+    return described
 
 
 def create_watched_folders(connection: Connection, home: Path) -> list[str]:
-    """The folders that locations watch, so that files can be dropped before anybody looks.
+    """Create the watched folders, so that files can be dropped before the locations run.
 
-    Returns what cannot be made, in words: that is a matter of its location, which goes on trying."""
+    Return a description of each folder that cannot be created. It is not an error here: the location itself retries."""
     problems = []
     for location in receive_locations(connection):
         try:
@@ -124,33 +124,35 @@ def create_watched_folders(connection: Connection, home: Path) -> list[str]:
             try:
                 make_folder(folder)
             except OSError as error:
-                problems.append(f"{location.name}: {folder} cannot be made: {error.strerror or error}")
+                problems.append(f"{location.name}: {folder} cannot be created: {error.strerror or error}")
     return problems
 
 
 def enable(connection: Connection, name: str) -> None:
-    """The location takes in messages from now on."""
-    _set(connection, name, enabled=True)
+    """Let the location receive messages."""
+    _set_enabled(connection, name, enabled=True)
 
 
 def disable(connection: Connection, name: str) -> None:
-    """The location takes in nothing more; what it has taken already goes its way."""
-    _set(connection, name, enabled=False)
+    """Stop the location from receiving messages. Files that it has claimed are still published."""
+    _set_enabled(connection, name, enabled=False)
 
 
-def schedule(connection: Connection, name: str, when: Schedule | None) -> None:
-    """The location takes in messages at these times only, or (None) always. A schedule that its application declares
-    comes back when that is applied again."""
-    problems = [] if when is None else list(when.problems())
+def set_schedule(connection: Connection, name: str, schedule: Schedule | None) -> None:
+    """Set the times when the location receives messages. None means always.
+
+    The next apply of the application restores the schedule that it declares."""
+    problems = [] if schedule is None else list(schedule.problems())
     if problems:
         raise DefinitionError(
-            "This cannot be a schedule.", why=" ".join(problems), hint="See postroom location --help."
+            "The schedule is invalid.", why=" ".join(problems), hint="See 'postroom location schedule --help'."
         )
 
     def work(connection: Connection) -> None:
         connection.execute("SELECT change_routing()")
-        _enabled(connection, name)
-        connection.execute("UPDATE receive_locations SET schedule = %s WHERE name = %s", (stored_schedule(when), name))
+        _is_enabled(connection, name)
+        stored = stored_schedule(schedule)
+        connection.execute("UPDATE receive_locations SET schedule = %s WHERE name = %s", (stored, name))
 
     transaction(connection, work)
 
@@ -161,7 +163,7 @@ def reset_stream(connection: Connection, name: str) -> None:
     It gets a new checkpoint, so the receipts of rows that were read before do not apply."""
 
     def work(connection: Connection) -> None:
-        _enabled(connection, name)
+        _is_enabled(connection, name)
         requested = connection.execute(statement("queries/request_stream_restart"), (name,))
         if not requested.rowcount:
             raise StateError(
@@ -172,14 +174,15 @@ def reset_stream(connection: Connection, name: str) -> None:
     transaction(connection, work)
 
 
-def scheduled(connection: Connection, name: str) -> Schedule | None:
-    """When a location takes in messages; None: always."""
-    _enabled(connection, name)
+def get_schedule(connection: Connection, name: str) -> Schedule | None:
+    """Return the times when a location receives messages. None means always."""
+    _is_enabled(connection, name)
     row = connection.execute("SELECT schedule FROM receive_locations WHERE name = %s", (name,)).fetchone()
     return None if row is None else read_schedule(row[0])
 
 
-def _enabled(connection: Connection, name: str) -> bool:
+def _is_enabled(connection: Connection, name: str) -> bool:
+    """Return True if the location is enabled. Raise NotFound if there is none with this name."""
     row = connection.execute("SELECT enabled FROM receive_locations WHERE name = %s", (name,)).fetchone()
     if row is None:
         names = (location.name for location in receive_locations(connection))
@@ -190,13 +193,13 @@ def _enabled(connection: Connection, name: str) -> bool:
     return bool(row[0])
 
 
-def _set(connection: Connection, name: str, *, enabled: bool) -> None:
+def _set_enabled(connection: Connection, name: str, *, enabled: bool) -> None:
     def work(connection: Connection) -> None:
-        # Not that routing changes, but the processes that run learn of changes by its version.
+        # Routing does not change, but running processes detect configuration changes by its version.
         connection.execute("SELECT change_routing()")
-        if _enabled(connection, name) is enabled:
+        if _is_enabled(connection, name) is enabled:
             state = "enabled" if enabled else "disabled"
-            raise StateError(f"Receive location {name!r} is {state} already.", hint="There is nothing to do.")
+            raise StateError(f"Receive location {name!r} is already {state}.", hint="There is nothing to do.")
         connection.execute("UPDATE receive_locations SET enabled = %s WHERE name = %s", (enabled, name))
 
     transaction(connection, work)

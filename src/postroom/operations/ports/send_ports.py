@@ -1,6 +1,6 @@
-"""Send ports: list, enlist, start, stop, unenlist (SPT-01 … 08, SPT-12).
+"""List, enlist, start, stop and unenlist send ports (SPT-01 … 08, SPT-12).
 
-Every change takes the routing lock exclusively: no publish under way can leave a message behind.
+Every change takes the routing lock exclusively, so no concurrent publish can route by the old state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from postroom.operations.ports.states import StateChange, check_transition
 
 @dataclass(frozen=True, kw_only=True)
 class PortListing:
-    """A send port and what stands in the queues for it."""
+    """A send port with the number of its instances in the queues."""
 
     port: SendPort
     application: str
@@ -30,11 +30,11 @@ class PortListing:
     retrying: int
     suspended: int
     groups: tuple[str, ...] = ()
-    """The send port groups that it is a member of."""
+    """The send port groups that the port is a member of."""
 
 
 def list_ports(connection: Connection, *, application: str | None = None) -> list[PortListing]:
-    """Every send port, by name."""
+    """Return every send port, or those of one application, sorted by name."""
     ports = {port.port_id: port for port in send_ports(connection)}
     groups = send_port_groups(connection)
     rows = connection.execute(statement("queries/list_send_ports"), {"application": application})
@@ -46,7 +46,7 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
             waiting=waiting,
             retrying=retrying,
             suspended=suspended,
-            groups=tuple(group.name for group in groups if port_id in {one.port_id for one in group.members}),
+            groups=tuple(group.name for group in groups if port_id in {member.port_id for member in group.members}),
         )
         for port_id, owner, host, waiting, retrying, suspended in rows
         if port_id in ports
@@ -54,17 +54,17 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
 
 
 def describe_maps(stored: Mapping[str, Any]) -> list[str]:
-    """The maps of a port in words: which message type becomes which, by what."""
-    return [describe_value(one) for one in stored.get("maps", ())]
+    """Return a description of each map of a port: source type, target type, and the mapper."""
+    return [describe_value(map_definition) for map_definition in stored.get("maps", ())]
 
 
 def enlist(connection: Connection, name: str) -> StateChange:
-    """Bound becomes stopped: the port has a subscription, whose matches are suspended until it is started."""
+    """Change a bound port to stopped: it gets a subscription, and matching messages are suspended."""
     return _change(connection, name, "enlist", lambda c, port: (enlist_port(c, port), 0))
 
 
 def start(connection: Connection, name: str) -> StateChange:
-    """The port's matches are served; what was suspended because it was stopped is taken up again, in order."""
+    """Start the port. Messages that were suspended because it was stopped are resumed, in order."""
     change = _change(connection, name, "start", _start)
     if change.resumed:
         WakeUp(connection).send([get_port_host(connection, get_send_port(connection, name)).name])
@@ -72,17 +72,17 @@ def start(connection: Connection, name: str) -> StateChange:
 
 
 def stop(connection: Connection, name: str) -> StateChange:
-    """New matches are suspended. What is in the work queue already is still delivered."""
+    """Stop the port: new messages are suspended. Messages in the work queue are still delivered."""
     return _change(connection, name, "stop", lambda c, port: (stop_port(c, port), 0))
 
 
 def unenlist(connection: Connection, name: str) -> StateChange:
-    """The subscription goes; instances that exist stay, and can be resumed or terminated."""
+    """Remove the subscription. Existing instances stay and can be resumed or terminated."""
     return _change(connection, name, "unenlist", _unenlist)
 
 
 def get_send_port(connection: Connection, name: str) -> SendPort:
-    """The send port of that name, or NotFound that lists those there are."""
+    """Return the send port with this name. Raise NotFound, which suggests names, if there is none."""
     ports = send_ports(connection)
     for port in ports:
         if port.name == name:
@@ -93,7 +93,7 @@ def get_send_port(connection: Connection, name: str) -> SendPort:
     )
 
 
-#: Gives the port as it is afterwards, and how many messages were resumed.
+#: Returns the port in its new state, and the number of resumed messages.
 _Step = Callable[[Connection, SendPort], tuple[SendPort, int]]
 
 
@@ -117,7 +117,7 @@ def _unenlist(connection: Connection, port: SendPort) -> tuple[SendPort, int]:
         if group.is_enlisted and [one.port_id for one in group.members if one.is_enlisted] == [port.port_id]:
             raise StateError(
                 f"Port {port.name!r} cannot unenlist: it is the last enlisted member of the group {group.name!r}.",
-                why=f"The group is {group.state.name.lower()}, and would have nobody to give its messages to.",
+                why=f"The group is {group.state.name.lower()} and would have no enlisted member left.",
                 hint=f"Unenlist the group first: postroom group unenlist {group.name!r}",
             )
     return unenlist_port(connection, port), 0

@@ -1,4 +1,4 @@
-"""Sinks: send ports that Spark drains, and how they are getting on."""
+"""List sinks, the send ports that Spark serves, with their progress."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from postroom.operations.ports.send_ports import list_ports
 
 @dataclass(frozen=True, kw_only=True)
 class SinkListing:
-    """A sink, and what the process that drains it says of it."""
+    """A sink with the last report of the process that serves it."""
 
     sink: str
     port_id: uuid.UUID
     application: str
     host: str
     state: str
-    """not running (no process serves the sinks of its host); stopped or bound, as the port is; waiting, writing or
+    """not running (no process serves the sinks of its host); stopped or bound, like the port; waiting, writing or
     failing."""
     since: datetime | None
-    """When that began, if a process serves it."""
+    """When the state began. None if no process serves the sink."""
     waiting: int
     retrying: int
     suspended: int
     batches: int
     written: int
-    """Messages, since its process was started."""
+    """The number of messages since the process was started."""
     last_batch_at: datetime | None
     reason: str | None
     """Why it is failing."""
     guarantee: str | None
-    """None for those who may not see how the port is configured."""
+    """The delivery guarantee. None if the login may not read the port's configuration."""
     uri: str
 
     def as_dict(self) -> dict[str, Any]:
-        """For a listing."""
+        """Return the fields as values for a listing."""
         return asdict(self)
 
 
 def list_sinks(connection: Connection) -> list[SinkListing]:
-    """Every sink, by name."""
-    held = {lock for (lock,) in connection.execute(statement("queries/held_locks"), (SINKS_SERVED_LOCK,))}
-    served = {host.name for host in hosts(connection) if host.host_id in held}
-    said = {
+    """Return every sink, sorted by name."""
+    locked = {lock for (lock,) in connection.execute(statement("queries/held_locks"), (SINKS_SERVED_LOCK,))}
+    served = {host.name for host in hosts(connection) if host.host_id in locked}
+    reports = {
         port_id: (state, since, batches, written, last_batch_at, reason)
         for port_id, state, since, batches, written, last_batch_at, reason in connection.execute(
             "SELECT port_id, state, since, batches, written, last_batch_at, reason FROM management.running_sinks"
@@ -61,9 +61,9 @@ def list_sinks(connection: Connection) -> list[SinkListing]:
         if not one.port.adapter_type.is_sink:
             continue
         unknown = (SinkState.WAITING.value, None, 0, 0, None, None)
-        state, since, batches, written, last_batch_at, reason = said.get(one.port.port_id, unknown)
+        state, since, batches, written, last_batch_at, reason = reports.get(one.port.port_id, unknown)
         if one.host not in served:
-            # What a process that is gone said last is not true any more.
+            # The last report of a process that has ended is out of date.
             state, since, batches, written, reason = "not running", None, 0, 0, None
         elif one.port.state is not PortState.STARTED and state == SinkState.WAITING.value:
             state = one.port.state.name.lower()
@@ -90,7 +90,7 @@ def list_sinks(connection: Connection) -> list[SinkListing]:
 
 
 def get_guarantee(port: SendPort) -> str | None:
-    """Return what a sink promises of every message, or None for those who may not see its settings."""
+    """Return the delivery guarantee of a sink, or None if the login may not read its settings."""
     try:
         return port.adapter.guarantee
     except DefinitionError:

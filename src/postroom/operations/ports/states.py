@@ -1,7 +1,7 @@
-"""The states that send ports and send port groups go through, and what an operation on one did (SPT-01, SPT-02).
+"""The states of send ports and send port groups, and the allowed transitions (SPT-01, SPT-02).
 
-bound ──enlist──► stopped ──start──► started          start on a bound one enlists it first
-  ▲                  │  ▲               │             unenlist on a started one stops it first
+bound ──enlist──► stopped ──start──► started          starting a bound port enlists it first
+  ▲                  │  ▲               │             unenlisting a started port stops it first
   └────unenlist──────┘  └─────stop──────┘
 """
 
@@ -12,16 +12,24 @@ from dataclasses import dataclass
 from postroom.errors import StateError
 from postroom.messagebox.configuration import PortState
 
-_FROM = {
+#: The operations that are allowed in each state.
+_TRANSITIONS = {
     PortState.BOUND: ("enlist", "start"),
     PortState.STOPPED: ("start", "unenlist"),
     PortState.STARTED: ("stop", "unenlist"),
+}
+#: The state that each operation leads to.
+_TARGETS = {
+    "enlist": PortState.STOPPED,
+    "start": PortState.STARTED,
+    "stop": PortState.STOPPED,
+    "unenlist": PortState.BOUND,
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class StateChange:
-    """What an operation did."""
+    """The result of an operation. ``resumed`` is the number of messages that were resumed."""
 
     name: str
     before: PortState
@@ -30,7 +38,9 @@ class StateChange:
 
 
 def check_transition(operation: str, what: str, state: PortState) -> None:
-    """StateError if something in this state cannot do that; ``what`` is how it is called: ``Port 'Europe'``."""
-    if operation not in _FROM[state]:
-        hint = ", ".join(f"'{other}'" for other in _FROM[state])
-        raise StateError(f"{what} is {state.name.lower()}; it cannot {operation}.", hint=f"What it can do now: {hint}.")
+    """Raise StateError if the state does not allow the operation. ``what`` is the subject: ``Port 'Europe'``."""
+    if operation not in _TRANSITIONS[state]:
+        allowed = " or ".join(f"'{other}'" for other in _TRANSITIONS[state])
+        name = state.name.lower()
+        problem = f"is already {name}" if _TARGETS[operation] is state else f"is {name} and cannot {operation}"
+        raise StateError(f"{what} {problem}.", hint=f"Possible operations: {allowed}.")

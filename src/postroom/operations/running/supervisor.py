@@ -1,7 +1,7 @@
-"""`postroom up`: the embedded PostgreSQL, the pipelines and the hosts as one thing that runs.
+"""Supervise the embedded PostgreSQL server, the pipelines and the hosts for `postroom up`.
 
-Each is a process of its own. One that ends is started again, at once the first time and then after a growing pause;
-the database before those that need it. Everything ends with the supervisor, in whatever way that ends.
+Each is a process of its own. A process that ends is restarted: the first time at once, then with a backoff. The
+database is restarted before the processes that need it. All of them end with the supervisor, even if it is killed.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ from postroom.messagebox.embedded.postmaster import Guard
 from postroom.messagebox.streams.running_locations import LocationState
 from postroom.operations.ports.receive_locations import describe_running_locations
 
-_LOOK_SECONDS = 0.2
-_LOOK_FOR_HOSTS_SECONDS = 5.0
-_LOOK_AT_LOCATIONS_SECONDS = 1.0
+_POLL_SECONDS = 0.2
+_POLL_HOSTS_SECONDS = 5.0
+_POLL_LOCATIONS_SECONDS = 1.0
 _STOP_SECONDS = 30.0
 _BACKOFF = Backoff(first=1.0, longest=30.0)
-#: A process that ran this long before it ended is started again without a pause.
-_RAN_WELL_SECONDS = 60.0
+#: A process that ran this long before it ended is restarted at once.
+_STABLE_SECONDS = 60.0
 
 _log = logging.getLogger(__name__)
 
-#: Told what happens, in words.
-Say = Callable[[str], None]
+#: Called with a message for the user about each event.
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SparkOptions:
-    """Where Spark runs, and what it is told; as the pipelines' own options."""
+    """The options of Spark that are passed on to the pipelines."""
 
     master: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def as_arguments(self) -> list[str]:
+        """Return the options of `postroom pipeline run`."""
         master = [] if self.master is None else ["--master", self.master]
         return master + [word for key, value in self.settings.items() for word in ("--conf", f"{key}={value}")]
 
@@ -66,9 +67,10 @@ class _Child:
     not_before: float = field(default=0.0)
 
     def start(self) -> None:
+        """Start the process. Its output goes to the log."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            # A session of its own: Ctrl-C in the terminal reaches the supervisor, which ends its children in order.
+            # A new session: Ctrl-C in the terminal reaches only the supervisor, which stops its children in order.
             self.process = subprocess.Popen(
                 self.command,
                 env=dict(self.environment),
@@ -80,38 +82,39 @@ class _Child:
         self.guard = Guard(self.process.pid)
         self.started = time.monotonic()
 
-    def ended(self) -> int | None:
-        """The exit code, once, when the process is gone."""
+    def poll(self) -> int | None:
+        """Return the exit code once, when the process has ended."""
         if self.process is None or self.process.poll() is None:
             return None
         code = self.process.returncode
-        self._forget()
-        if time.monotonic() - self.started > _RAN_WELL_SECONDS:
+        self._release()
+        if time.monotonic() - self.started > _STABLE_SECONDS:
             self.failures = 0
         # The first restart is immediate.
         self.not_before = time.monotonic() + _BACKOFF.delay(self.failures)
         self.failures += 1
         return code
 
-    def end(self, deadline: float) -> None:
+    def wait(self, deadline: float) -> None:
+        """Wait for the process to end. Kill it at the deadline."""
         if self.process is not None:
             try:
                 self.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-            self._forget()
+            self._release()
 
-    def _forget(self) -> None:
+    def _release(self) -> None:
         if self.guard is not None:
             self.guard.release()
         self.process = self.guard = None
 
 
 class Supervisor:
-    """Runs everything that a deployed MessageBox needs, until it is stopped.
+    """Runs all processes that a deployed MessageBox needs.
 
-    The database is the embedded one under ``home`` if ``server`` is given; otherwise somebody else looks after it."""
+    If ``server`` is given, it is the embedded server under ``home`` and is supervised, too."""
 
     def __init__(
         self,
@@ -120,61 +123,61 @@ class Supervisor:
         *,
         server: EmbeddedServer | None = None,
         spark: SparkOptions | None = None,
-        say: Say = _log.info,
+        report: Report = _log.info,
     ) -> None:
         self.url = url
         self._home = home
         self._server = server
         self._spark = spark or SparkOptions()
-        self._say = say
+        self._report = report
         self._children: list[_Child] = []
-        self._look_again = 0.0
-        self._look_at_locations = 0.0
-        self._told: dict[str, LocationState] = {}
+        self._next_host_poll = 0.0
+        self._next_location_poll = 0.0
+        self._reported: dict[str, LocationState] = {}
 
     def run(self, stop: threading.Event) -> None:
-        """Supervises until ``stop`` is set, then ends everything in good order."""
+        """Supervise until ``stop`` is set, then stop all processes in order."""
         try:
             while not stop.is_set():
-                self._look_after_server()
-                self._look_for_hosts()
+                self._supervise_server()
+                self._add_children()
                 for child in self._children:
-                    self._look_after(child)
-                self._tell_of_locations()
-                stop.wait(_LOOK_SECONDS)
+                    self._supervise(child)
+                self._report_locations()
+                stop.wait(_POLL_SECONDS)
         finally:
-            self._say("Stopping: pipelines, then hosts" + (", then PostgreSQL" if self._server is not None else ""))
-            self._end()
+            self._report("Stopping: pipelines, then hosts" + (", then PostgreSQL" if self._server is not None else ""))
+            self._stop()
 
     def pids(self) -> dict[str, int]:
-        """The processes that run now, by name."""
+        """Return the ids of the running processes by name."""
         return {child.name: child.process.pid for child in self._children if child.process is not None}
 
-    def _look_for_hosts(self) -> None:
-        """What was applied in the meantime runs too: a new host, or the first receive location or sink of one."""
-        if time.monotonic() < self._look_again:
+    def _add_children(self) -> None:
+        """Add the processes of hosts, and of their first locations and sinks, that were applied in the meantime."""
+        if time.monotonic() < self._next_host_poll:
             return
-        self._look_again = time.monotonic() + _LOOK_FOR_HOSTS_SECONDS
+        self._next_host_poll = time.monotonic() + _POLL_HOSTS_SECONDS
         known = {child.name for child in self._children}
         try:
-            self._children += [child for child in self._wanted() if child.name not in known]
+            self._children += [child for child in self._read_children() if child.name not in known]
         except Unavailable as error:
-            self._say(f"The MessageBox does not answer: {str(error).splitlines()[0]}")
+            self._report(f"The MessageBox does not answer: {str(error).splitlines()[0]}")
 
-    def _wanted(self) -> list[_Child]:
+    def _read_children(self) -> list[_Child]:
         with connect(self.url, application_name="postroom up") as connection:
             known = hosts(connection)
             on_spark = {location.host_id for location in receive_locations(connection)}
             on_spark |= {port.host_id for port in send_ports(connection) if port.adapter_type.is_sink}
-        wanted = [self._child("host", host.name) for host in known]
-        return wanted + [self._child("pipeline", host.name) for host in known if host.host_id in on_spark]
+        children = [self._build_child("host", host.name) for host in known]
+        return children + [self._build_child("pipeline", host.name) for host in known if host.host_id in on_spark]
 
-    def _child(self, kind: str, host: str) -> _Child:
+    def _build_child(self, kind: str, host: str) -> _Child:
         command = [sys.executable, "-m", "postroom", kind, "run", host, "--home", str(self._home)]
         if kind == "pipeline":
             command += self._spark.as_arguments()
         name = f"{kind} {host}"
-        # Not among the arguments, which everybody on the machine can read: the address may have a password in it.
+        # The URL may contain a password. Every user of the machine can read arguments, but not the environment.
         environment = {**os.environ, **({"POSTROOM_DATABASE": self.url} if self._server is None else {})}
         return _Child(
             name=name,
@@ -183,45 +186,45 @@ class Supervisor:
             log=self._home / ".postroom" / "logs" / f"{kind}-{host.lower()}.log",
         )
 
-    def _tell_of_locations(self) -> None:
-        """A process that runs is not yet one that takes in files: Spark has to start first, and then each stream."""
-        if time.monotonic() < self._look_at_locations:
+    def _report_locations(self) -> None:
+        """Report when a location starts to receive. This is after its process starts, because Spark has to start."""
+        if time.monotonic() < self._next_location_poll:
             return
-        self._look_at_locations = time.monotonic() + _LOOK_AT_LOCATIONS_SECONDS
+        self._next_location_poll = time.monotonic() + _POLL_LOCATIONS_SECONDS
         try:
             with connect(self.url, application_name="postroom up") as connection:
-                told = describe_running_locations(connection)
+                described = describe_running_locations(connection)
         except Unavailable:
-            return  # told by those who look after it
-        for name, (state, words) in sorted(told.items()):
-            if self._told.get(name) is not state:
-                self._say(f"{name}: {words}")
-        self._told = {name: state for name, (state, _) in told.items()}
+            return  # _add_children reports it
+        for name, (state, description) in sorted(described.items()):
+            if self._reported.get(name) is not state:
+                self._report(f"{name}: {description}")
+        self._reported = {name: state for name, (state, _) in described.items()}
 
-    def _look_after_server(self) -> None:
+    def _supervise_server(self) -> None:
         if self._server is not None and self._server.pid is None:
-            self._say("PostgreSQL is gone; starting it again")
+            self._report("PostgreSQL has ended; restarting it")
             try:
                 self._server.start()
             except Unavailable as error:
-                self._say(f"PostgreSQL does not start: {error.why or error.what}")
+                self._report(f"PostgreSQL does not start: {error.why or error.what}")
 
-    def _look_after(self, child: _Child) -> None:
-        code = child.ended()
+    def _supervise(self, child: _Child) -> None:
+        code = child.poll()
         if code is not None:
-            self._say(f"{child.name} ended with {code}; starting it again (its log: {child.log})")
+            self._report(f"{child.name} ended with exit code {code}; restarting it (log: {child.log})")
         if child.process is None and time.monotonic() >= child.not_before:
             child.start()
             assert child.process is not None
-            self._say(f"{child.name} starts as process {child.process.pid}")
+            self._report(f"{child.name} starts as process {child.process.pid}")
 
-    def _end(self) -> None:
-        # Pipelines first: what they have published in the meantime can still be delivered.
+    def _stop(self) -> None:
+        # Pipelines first: the hosts can still deliver what the pipelines publish until they end.
         for kind in ("pipeline", "host"):
-            ending = [child for child in self._children if child.name.startswith(kind)]
-            for child in ending:
+            stopping = [child for child in self._children if child.name.startswith(kind)]
+            for child in stopping:
                 if child.process is not None:
                     child.process.terminate()
             deadline = time.monotonic() + _STOP_SECONDS
-            for child in ending:
-                child.end(deadline)
+            for child in stopping:
+                child.wait(deadline)

@@ -15,21 +15,21 @@ from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import migrate
 from postroom.operations.deployment.apply import apply
 from postroom.operations.ports.receive_locations import create_watched_folders
-from postroom.operations.running.supervisor import Say, SparkOptions, Supervisor
+from postroom.operations.running.supervisor import Report, SparkOptions, Supervisor
 
 
 @contextmanager
 def deploy_and_supervise(
-    definition: ApplicationDefinition, home: Path, *, database: str | None, spark: SparkOptions, say: Say
+    definition: ApplicationDefinition, home: Path, *, database: str | None, spark: SparkOptions, report: Report
 ) -> Iterator[Supervisor]:
     """Apply the application to its MessageBox and yield a supervisor that is ready to run."""
     with lock_home(home):
         if database is not None:
-            yield _apply(definition, database, home, None, spark, say)
+            yield _apply(definition, database, home, None, spark, report)
             return
-        say("Starting PostgreSQL")
+        report("Starting PostgreSQL")
         with EmbeddedServer(server_folder(home)) as server:
-            yield _apply(definition, server.url(), home, server, spark, say)
+            yield _apply(definition, server.url(), home, server, spark, report)
 
 
 def _apply(
@@ -38,15 +38,15 @@ def _apply(
     home: Path,
     server: EmbeddedServer | None,
     spark: SparkOptions,
-    say: Say,
+    report: Report,
 ) -> Supervisor:
     migrate(url)
     with connect(url, application_name="postroom apply") as connection:
         apply(connection, definition, home=home)
         for problem in create_watched_folders(connection, home):
-            say(problem)
-    say(f"Application {definition.name} is deployed")
-    return Supervisor(url, home, server=server, spark=spark, say=say)
+            report(problem)
+    report(f"Application {definition.name} is deployed")
+    return Supervisor(url, home, server=server, spark=spark, report=report)
 
 
 @contextmanager

@@ -165,13 +165,13 @@ def test_claimed_files_of_a_location_outside_its_schedule_are_published(
 ) -> None:
     put(folder, 1)
     assert make_claimer(unsettled).scan().claimed == 1
-    locations.schedule(box.connection, "drop", Schedule(stop="2000-12-31"))
+    locations.set_schedule(box.connection, "drop", Schedule(stop="2000-12-31"))
     served = _location_to_serve(box)
     assert served is not None
     assert not served.enabled
     box.connection.execute("UPDATE file_claims SET state = 5, problem = 'it cannot be read'")
     assert _location_to_serve(box) is None, "a quarantined file is retried when the location is started"
-    locations.schedule(box.connection, "drop", None)
+    locations.set_schedule(box.connection, "drop", None)
     served = _location_to_serve(box)
     assert served is not None
     assert served.enabled
