@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 
 from postroom import Application, Throttling, adapters, pipelines
 from postroom.adapters import AnySink, SparkSink, SparkTable
-from postroom.agent.receiving.chunks import CHUNK_ROWS
+from postroom.agent.receiving.interchange import CHUNK_ROWS
 from postroom.maps import Python
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Message

@@ -18,7 +18,8 @@ import postroom
 from postroom import Application, Client, pipelines
 from postroom.adapters.kinds import ADAPTERS
 from postroom.agent.direct.message_batch import Published
-from postroom.agent.receiving.interchange import STAMPED, Interchange, stamp
+from postroom.agent.receiving.documents import STAMPED, stamp
+from postroom.agent.receiving.interchange import Interchange
 from postroom.cli.main import cli
 from postroom.message import Bytes
 from postroom.messagebox.configuration import ReceiveLocation

@@ -13,7 +13,7 @@ from postroom.agent.error_reports import Failure, is_error_report
 from postroom.agent.identity import Kind, derive_id, unit_for_failure
 from postroom.agent.publish import PublishBatch, Publisher, RoutingLock
 from postroom.agent.routes import RoutedMessages
-from postroom.agent.routing.matchers import Matcher, ProcedureMatcher
+from postroom.agent.routing.matching import Matcher, ProcedureMatcher
 from postroom.errors import ClaimLost
 from postroom.message import Bytes, Message, Part
 from postroom.messagebox.connection import Connection

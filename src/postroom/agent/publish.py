@@ -6,19 +6,82 @@
 Both lanes, resumed messages and error messages go through ``publish``. What takes time comes first; the routing lock
 comes last, because everybody who changes a subscription waits for it. A batch is matched without the lock and is
 written only if the routing version is still the same under the lock. Otherwise the whole transaction is repeated.
+
+A publish takes a receipt for each unit of work first, under a unique key. If the receipt exists, the unit was published
+before, and the receipt stores the outcome.
 """
 
 from __future__ import annotations
 
+import json
+import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
-from postroom.agent.routing.matchers import Matcher, ProcedureMatcher
-from postroom.agent.wake_up import WakeUp
+from postroom.agent.routing.matching import Matcher, ProcedureMatcher
 from postroom.errors import NotAllowed, StaleRouting, TransactionConflict
 from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.queues import WakeUp
 from postroom.messagebox.statements import statement
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt:
+    """One chunk of a unit of work, and what came of it."""
+
+    unit: uuid.UUID
+    chunk: int = 0
+    outcome: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How much of an interchange is published already, from its receipts."""
+
+    next_chunk: int = 0
+    last_document: int = 0
+    bad: int = 0
+    done: bool = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether some of it came in, so that it cannot be all or nothing any more."""
+        return bool(self.next_chunk or self.last_document)
+
+
+def take_receipts(connection: Connection, receipts: Sequence[Receipt]) -> bool:
+    """Takes the receipts; False if one of them was taken before. Waits for a transaction that is taking the same."""
+    taken = connection.execute(
+        "SELECT unit, chunk FROM take_receipts(%s::uuid[], %s::int[], %s::jsonb[])",
+        (
+            [one.unit for one in receipts],
+            [one.chunk for one in receipts],
+            [json.dumps(dict(one.outcome)) for one in receipts],
+        ),
+    ).fetchall()
+    return len(taken) == len(receipts)
+
+
+def read_outcome(connection: Connection, unit: uuid.UUID) -> Mapping[str, Any]:
+    """What the receipt of a unit says, which was taken before."""
+    row = connection.execute("SELECT outcome FROM read_receipts(ARRAY[%s::uuid])", (unit,)).fetchone()
+    assert row is not None
+    outcome: Mapping[str, Any] = row[0]
+    return outcome
+
+
+def read_progress(connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Progress]:
+    """How far each interchange was published before, by its receipts."""
+    rows = connection.execute(
+        "SELECT unit, last_chunk, last_document, bad, done FROM read_receipts(%s)", (list(interchange_ids),)
+    )
+    known = {
+        unit: Progress(next_chunk=chunk + 1, last_document=last, bad=bad, done=done)
+        for unit, chunk, last, bad, done in rows
+    }
+    return {one: known.get(one, Progress()) for one in interchange_ids}
 
 
 class RoutingLock(NamedTuple):

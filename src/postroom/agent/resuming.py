@@ -15,8 +15,7 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.receiving.suspended_documents import resumed_interchange
 from postroom.agent.reports import RoutingFailureReport, Unroutable, publish_reports
 from postroom.agent.routes import RoutedMessages
-from postroom.agent.routing.matchers import IndexMatcher, Matcher
-from postroom.agent.routing.matching import routing_failure
+from postroom.agent.routing.matching import IndexMatcher, Matcher, routing_failure
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure
 from postroom.message import Context, Message

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from postroom.agent.identity import Kind, Units, id_array
 from postroom.agent.publish import RoutingLock
-from postroom.agent.routing.convoys import locate_instances
+from postroom.agent.routing.correlation import locate_instances
 from postroom.agent.routing.matching import MatchResult
 from postroom.agent.routing.table import Subscriber
 from postroom.errors import StaleRouting

@@ -16,14 +16,13 @@ from datetime import timedelta
 
 from psycopg import sql
 
-from postroom.agent.wake_up import channel_of
 from postroom.background_loop import BackgroundLoop
 from postroom.errors import PostroomError
 from postroom.hosts.pooler import backend_pid, check_session, refuse_transaction_pooler
 from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connect, Connection
 from postroom.messagebox.postgres_errors import translated_errors
-from postroom.messagebox.queues import HostQueues
+from postroom.messagebox.queues import HostQueues, channel_of
 
 _log = logging.getLogger(__name__)
 

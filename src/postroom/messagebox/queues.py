@@ -11,16 +11,26 @@ others: then every call here finds fewer rows than it was asked for, and the res
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from psycopg.adapt import Transformer
 
+from postroom.errors import PostroomError
 from postroom.messagebox.blocking_call import blocking_call
 from postroom.messagebox.connection import Connection
+
+#: A host that was woken this short a time ago is still looking.
+_QUIET_SECONDS = 0.02
+
+#: Inside ``hold_wake_ups``: the hosts to wake at its end.
+_held: ContextVar[set[str] | None] = ContextVar("held_wake_ups", default=None)
 
 
 class ClaimedMessage(NamedTuple):
@@ -237,3 +247,49 @@ def _array(seqs: Iterable[int]) -> str:
 def storable(text: str) -> str:
     """What adapters say may contain anything; PostgreSQL's text takes no NUL and no lone surrogate."""
     return text.replace("\0", "\\0").encode("utf-8", "replace").decode()
+
+
+def channel_of(host_name: str) -> str:
+    """The channel that the instances of a host listen on."""
+    return f"postroom_{host_name.lower()}"
+
+
+@contextmanager
+def hold_wake_ups(connection: Connection) -> Iterator[None]:
+    """Keeps wake-ups back until the end, for operations inside one transaction. After an error none is sent."""
+    hosts: set[str] = set()
+    token = _held.set(hosts)
+    try:
+        yield
+    finally:
+        _held.reset(token)
+    WakeUp(connection).send(hosts)
+
+
+class WakeUp:
+    """Wakes hosts after a commit that put rows into their queues, at most once per host and moment.
+
+    A NOTIFY inside a publishing transaction would take a database-wide lock until it commits. A lost wake-up costs only
+    time, because every host polls."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sent: dict[str, float] = {}
+
+    def send(self, hosts: Iterable[str]) -> None:
+        """Wakes these hosts, except those that were woken just now."""
+        held = _held.get()
+        if held is not None:
+            held.update(hosts)
+            return
+        now = time.monotonic()
+        due = [host for host in hosts if now - self._sent.get(host, 0.0) > _QUIET_SECONDS]
+        for host in due:
+            self._sent[host] = now
+        if due:
+            # The work is committed; that nobody could be woken must not make it look otherwise.
+            with suppress(PostroomError):
+                self._connection.execute(
+                    "SELECT pg_notify(channel, '') FROM unnest(%s::text[]) channel",
+                    ([channel_of(host) for host in due],),
+                )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from postroom.agent.wake_up import hold_wake_ups
 from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.queues import hold_wake_ups
 
 Name = TypeVar("Name")
 Result = TypeVar("Result")

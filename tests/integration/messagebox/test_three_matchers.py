@@ -12,7 +12,7 @@ import psycopg
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from postroom.agent.routing.matchers import ProcedureMatcher
+from postroom.agent.routing.matching import ProcedureMatcher
 from postroom.agent.routing.table import RoutingTable
 from postroom.filters.columns import columns_of
 from postroom.filters.evaluate import matches

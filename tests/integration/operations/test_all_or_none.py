@@ -7,10 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from postroom.agent.wake_up import channel_of
 from postroom.errors import StateError
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.queues import channel_of
 from postroom.operations.all_or_none import all_or_none
 from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region

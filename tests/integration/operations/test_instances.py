@@ -11,12 +11,11 @@ import pytest
 from postroom import pipelines
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
-from postroom.agent.wake_up import channel_of
 from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox.connection import connect
 from postroom.messagebox.jobs import run_all_jobs_once
-from postroom.messagebox.queues import HostQueues, Retry, Suspension
+from postroom.messagebox.queues import HostQueues, Retry, Suspension, channel_of
 from postroom.operations.instances.changes import (
     resume,
     resume_all,

@@ -25,7 +25,7 @@ from postroom.agent.direct.message_batch import MessageBatch, Published, Unrouta
 from postroom.agent.identity import unit_for_key
 from postroom.agent.publish import Publisher
 from postroom.agent.reports import publish_reports
-from postroom.agent.routing.matchers import IndexMatcher, Matcher, ProcedureMatcher
+from postroom.agent.routing.matching import IndexMatcher, Matcher, ProcedureMatcher
 from postroom.agent.routing.table import RoutingTable
 from postroom.message import Message
 from postroom.messagebox.configuration import Host

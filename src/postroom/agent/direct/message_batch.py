@@ -15,12 +15,10 @@ from psycopg.pq import TransactionStatus
 
 from postroom.agent.identity import Kind, derive_id
 from postroom.agent.originator import Login, names_originator, resolve_originator, stored_originator
-from postroom.agent.publish import PublishBatch, RoutingLock, lock_current
-from postroom.agent.receipts import Receipt, read_outcome, take_receipts
+from postroom.agent.publish import PublishBatch, Receipt, RoutingLock, lock_current, read_outcome, take_receipts
 from postroom.agent.reports import RoutingFailureReport, write_suspensions
 from postroom.agent.routes import RoutedMessages
-from postroom.agent.routing.matchers import IndexMatcher, Matcher
-from postroom.agent.routing.matching import MatchResult, routing_failure
+from postroom.agent.routing.matching import IndexMatcher, Matcher, MatchResult, routing_failure
 from postroom.errors import BadValue, DuplicateKey, PublishFailed, PublishResult, RoutingFailure, StateError
 from postroom.message import FRAGMENT_SIZE, Context, Message, Part
 from postroom.messagebox.configuration import Host, ServiceClass

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from postroom.agent.originator import ANONYMOUS, GUEST, Login
-from postroom.agent.receiving.chunks import Chunk
+from postroom.agent.receiving.interchange import Chunk
 from postroom.errors import AuthenticationFailure
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines.documents.disassembled_batch import Decoded

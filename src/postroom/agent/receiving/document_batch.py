@@ -1,6 +1,6 @@
 """The documents of some chunks on their way into the MessageBox, with all the rows that they become.
 
-What cannot be published is among the rows too (batch_failures.py).
+What cannot be published is among the rows too (document_failures.py).
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ import pyarrow as pa
 
 from postroom.agent.identity import Kind, Units, id_array
 from postroom.agent.originator import batch_originators, stored_originator
-from postroom.agent.publish import PublishBatch, RoutingLock, lock_current
-from postroom.agent.receipts import take_receipts
+from postroom.agent.publish import PublishBatch, RoutingLock, lock_current, take_receipts
 from postroom.agent.receiving.authentication import authenticate
-from postroom.agent.receiving.chunks import Chunk
-from postroom.agent.receiving.contexts import stored_contexts
 from postroom.agent.receiving.document_failures import BatchFailures
-from postroom.agent.receiving.documents import Documents
+from postroom.agent.receiving.documents import Documents, stored_contexts
+from postroom.agent.receiving.interchange import Chunk
 from postroom.agent.reports import Unroutable
 from postroom.agent.routes import Routes
 from postroom.agent.routing.matching import match_batch, routing_failure

@@ -14,12 +14,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from postroom.agent.publish import Publisher
-from postroom.agent.receipts import Progress, read_progress
-from postroom.agent.receiving.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, read_all_chunks, read_chunks, refuse_rest
+from postroom.agent.publish import Progress, Publisher, read_progress
 from postroom.agent.receiving.document_batch import ConcurrentAttempt, DocumentBatch
-from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.routing.matchers import IndexMatcher, Matcher
+from postroom.agent.receiving.interchange import (
+    CHUNK_BYTES,
+    CHUNK_ROWS,
+    Chunk,
+    Interchange,
+    read_all_chunks,
+    read_chunks,
+    refuse_rest,
+)
+from postroom.agent.routing.matching import IndexMatcher, Matcher
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageFailure, StateError

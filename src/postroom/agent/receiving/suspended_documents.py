@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import uuid
 
-from postroom.agent.receiving.interchange import STAMPED, Interchange
+from postroom.agent.receiving.documents import STAMPED
+from postroom.agent.receiving.interchange import Interchange
 from postroom.message import Bytes, Context, Message
 from postroom.namespaces import SUSPENDED_NAMESPACE, is_distinguished, split_key
 from postroom.pipelines import ReceivePipeline

@@ -8,8 +8,10 @@ looks up one hash, however many are waiting, and compares the values of what it 
 from __future__ import annotations
 
 import hashlib
+import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pyarrow as pa
@@ -25,6 +27,10 @@ from postroom.values import ValueType, type_of
 
 #: A correlation type, and values (as value keys) in the order of its properties.
 Correlation = tuple[int, tuple[str, ...]]
+
+
+#: The MessageBox has columns for this many values of a convoy.
+_CONVOY_VALUES = 3
 
 
 def correlation_hash(correlation: Correlation) -> int:
@@ -101,3 +107,34 @@ def _value_keys(column: pa.Array) -> list[str | None]:
     if value_type_of_column(column.type) is ValueType.STR:
         return values
     return [None if value is None else value_key(value) for value in values]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convoy:
+    """A convoy set, and its values (as value keys) in one message."""
+
+    convoy_set_id: int
+    values: tuple[str, ...]
+
+
+def locate_instances(
+    connection: Connection, convoys: Sequence[Convoy], offered: Sequence[uuid.UUID]
+) -> list[uuid.UUID]:
+    """For each convoy the instance that it has already, or else the one that is offered, and is its own from now on.
+
+    The caller is in the transaction that publishes. A message that lacks one of the properties is in no convoy: it
+    activates an instance of its own, and is not asked for here.
+    """
+    if not convoys:
+        return []
+    columns = [
+        [one.values[number] if number < len(one.values) else None for one in convoys]
+        for number in range(_CONVOY_VALUES)
+    ]
+    located = connection.execute(
+        "SELECT number, instance_id FROM locate_convoy_instances"
+        "(%s::int[], %s::text[], %s::text[], %s::text[], %s::uuid[])",
+        ([one.convoy_set_id for one in convoys], *columns, list(offered)),
+    ).fetchall()
+    by_number: dict[int, uuid.UUID] = dict(located)
+    return [by_number[number] for number in range(1, len(convoys) + 1)]

@@ -11,7 +11,7 @@ from postroom.hosts.dequeue.claimer import Claimer
 from postroom.hosts.dequeue.work_in_hand import WorkInHand
 from postroom.messagebox.configuration import Dequeuing
 
-#: Publishers wake a host at most this often (agent/wake_up.py), so a woken host goes on looking for a little.
+#: Publishers wake a host at most this often (messagebox/queues.py), so a woken host goes on looking for a little.
 _AFTER_WAKE_UP = 0.03
 _PATIENCE = 1.0
 

@@ -16,12 +16,10 @@ import numpy as np
 
 from postroom.agent.error_reports import Failure, type_in
 from postroom.agent.originator import Login
-from postroom.agent.receipts import Progress
+from postroom.agent.publish import Progress
 from postroom.agent.receiving.authentication import authenticate, authentication_failure, has_originator
-from postroom.agent.receiving.chunks import read_chunks
-from postroom.agent.receiving.contexts import snapshot
-from postroom.agent.receiving.documents import value_columns
-from postroom.agent.receiving.interchange import Interchange, stamp
+from postroom.agent.receiving.documents import snapshot, stamp, value_columns
+from postroom.agent.receiving.interchange import Interchange, read_chunks
 from postroom.agent.routing.matching import routing_failure
 from postroom.clock import system_clock
 from postroom.errors import DefinitionError, MessageFailure, NotFound

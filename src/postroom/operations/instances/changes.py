@@ -12,10 +12,10 @@ from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 
-from postroom.agent.wake_up import WakeUp
 from postroom.errors import StateError
 from postroom.message import Body, Bytes, Part
 from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.queues import WakeUp
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.writing import Cause, write_part
 from postroom.operations.instances.listing import (

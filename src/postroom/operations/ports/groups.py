@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from postroom.agent.wake_up import WakeUp
 from postroom.errors import NotFound, StateError, nearest
 from postroom.messagebox.configuration import SendPortGroup, hosts, send_port_groups
 from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.queues import WakeUp
 from postroom.operations.ports.enlistment import enlist_group, start_group, stop_group, unenlist_group
 from postroom.operations.ports.states import StateChange, check_transition
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from postroom.agent.wake_up import WakeUp
 from postroom.errors import NotFound, StateError, nearest
 from postroom.messagebox.configuration import PortState, SendPort, send_port_groups, send_ports
 from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.queues import WakeUp
 from postroom.messagebox.statements import statement
 from postroom.operations.describe import describe_value
 from postroom.operations.ports.enlistment import enlist_port, get_port_host, start_port, stop_port, unenlist_port

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from postroom.agent.identity import unit_for_partition
-from postroom.agent.receipts import read_progress
+from postroom.agent.publish import read_progress
 from postroom.agent.receiving.receiver import Received
 from postroom.agent.receiving.row_units import RowUnit, receive_rows
 from postroom.errors import StateError

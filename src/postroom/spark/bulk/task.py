@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from postroom.adapters import SparkReader
 from postroom.agent.identity import unit_for_split
-from postroom.agent.receipts import read_progress
+from postroom.agent.publish import read_progress
 from postroom.agent.receiving.row_units import ReceivedRows, RowUnit, receive_rows
 from postroom.message import Context
 from postroom.messagebox.configuration import ReceiveLocation

@@ -11,13 +11,12 @@ import pytest
 from postroom.agent.direct.message_agent import MessageAgent, Outbox
 from postroom.agent.direct.message_batch import MAX_CALLS, MessageBatch
 from postroom.agent.routing.table import RoutingTable
-from postroom.agent.wake_up import WakeUp
 from postroom.errors import MessageBoxUnavailable, PublishFailed
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.queues import ClaimedMessage, HostQueues
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, WakeUp
 from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 
 from postroom import pipelines
-from postroom.agent.receipts import read_progress
-from postroom.agent.receiving import chunks
+from postroom.agent.publish import read_progress
+from postroom.agent.receiving import interchange as chunks
 from postroom.agent.receiving import receiver as receiving
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable

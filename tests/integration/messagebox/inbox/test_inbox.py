@@ -299,7 +299,7 @@ def test_a_throttled_interchange_continues_where_it_was_left(
     box: Box, numbering: InboxNumbering, hand_over: HandOver, task: ReceiveTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task ends after its maximum wait and gives back what it has not published (THR-05)."""
-    monkeypatch.setattr("postroom.agent.receiving.chunks.CHUNK_ROWS", 10)
+    monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", 10)
     monkeypatch.setattr("postroom.agent.receiving.receiver.CHUNK_ROWS", 10)
     location = add_inbox_location(box, name="lines", pipeline=pipelines.JsonLines(promote=PROMOTE))
     store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))

@@ -64,7 +64,7 @@ def test_a_publisher_continues_as_soon_as_the_load_is_below_the_threshold(box: B
 def test_an_interchange_is_paced_between_its_transactions(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     box.add_port("Everything", "exists(Region)")
     location = box.add_location()
-    monkeypatch.setattr("postroom.agent.receiving.chunks.CHUNK_ROWS", 10)
+    monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", 10)
     monkeypatch.setattr("postroom.agent.receiving.receiver.CHUNK_ROWS", 10)
     published: list[int] = []
     with connect(box.url, user=box.host().role_name) as connection:

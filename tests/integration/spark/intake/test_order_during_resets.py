@@ -146,7 +146,7 @@ def open_location(box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         return lambda: not opened[-1].throttled
 
     monkeypatch.setattr(executor, "Pace", pace)
-    monkeypatch.setattr("postroom.agent.receiving.chunks.CHUNK_ROWS", CHUNK)
+    monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", CHUNK)
     monkeypatch.setattr("postroom.agent.receiving.receiver.CHUNK_ROWS", CHUNK)
 
     def open_next(settle: float = 1.0) -> OrderedLocation:

@@ -39,7 +39,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the pauses of tasks, which take no time in the test. Chunks are small."""
     recorded: list[float] = []
     monkeypatch.setattr(executor, "Pace", partial(Pace, sleep=recorded.append))
-    monkeypatch.setattr("postroom.agent.receiving.chunks.CHUNK_ROWS", 10)
+    monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", 10)
     monkeypatch.setattr("postroom.agent.receiving.receiver.CHUNK_ROWS", 10)
     return recorded
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from postroom.agent.receiving.contexts import snapshot, stored_contexts
+from postroom.agent.receiving.documents import snapshot, stored_contexts
 from postroom.message import Context
 from postroom.properties import DistinguishedField, Property
 from postroom.system_properties import BTS

@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from postroom.agent.receipts import Progress
-from postroom.agent.receiving.chunks import Chunk, read_all_chunks, read_chunks
-from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.unexpected_errors import unexpected_failure
+from postroom.agent.publish import Progress
+from postroom.agent.receiving.interchange import Chunk, Interchange, read_all_chunks, read_chunks, unexpected_failure
 from postroom.errors import BadValue, StorageFailure, Unavailable
 from postroom.message import FRAGMENT_SIZE, Body, Bytes, Context
 from postroom.pipelines import JsonLines, PassThrough
@@ -88,7 +86,7 @@ def test_the_bytes_of_bodies_by_reference_count() -> None:
 
 
 def test_a_standard_interchange_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroom.agent.receiving.chunks.MAX_STANDARD_BYTES", 1_000)
+    monkeypatch.setattr("postroom.agent.receiving.interchange.MAX_STANDARD_BYTES", 1_000)
     lines = b'{"n": 1}\n' * 1_000
     interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(lines), context=Context())
     (chunk,) = read_chunks(JsonLines(recoverable=False), interchange, Progress())
@@ -140,7 +138,7 @@ def test_with_no_bad_document_allowed_one_refuses_all() -> None:
 
 
 def test_what_stands_in_earlier_chunks_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroom.agent.receiving.chunks.CHUNK_ROWS", 4)
+    monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", 4)
     first, second, rest = of_lines(GOOD * 3 + BAD + GOOD * 3 + BAD + GOOD + BAD * 2 + GOOD * 9)
     assert [(one.rows, one.bad, one.is_last) for one in (first, second)] == [(3, 1, False), (3, 1, False)]
     assert rest.refusal is not None
@@ -152,7 +150,7 @@ def test_what_stands_in_earlier_chunks_stays(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_count_goes_on_where_an_attempt_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever an attempt ends, the next one refuses the same documents for the same reason."""
-    monkeypatch.setattr("postroom.agent.receiving.chunks.CHUNK_ROWS", 2)
+    monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", 2)
     body = (GOOD + BAD) * 9
     whole = of_lines(body)
     assert [one.bad for one in whole] == [1, 1, 1, 0]
@@ -177,8 +175,8 @@ def test_a_limit_that_was_lowered_meanwhile_holds_for_the_bad_documents_that_fol
 
 
 def test_what_is_resumed_has_to_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroom.agent.receiving.chunks.MAX_STANDARD_BYTES", 10_000)
-    monkeypatch.setattr("postroom.agent.receiving.chunks.CHUNK_ROWS", 10)
+    monkeypatch.setattr("postroom.agent.receiving.interchange.MAX_STANDARD_BYTES", 10_000)
+    monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", 10)
     pipeline = JsonLines(bad_documents=None)
 
     def held(body: bytes) -> Chunk:
