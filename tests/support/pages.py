@@ -101,19 +101,24 @@ def anchors(page: Path) -> set[str]:
 
 
 def system_property_table() -> str:
-    """Generate the table of the system properties."""
-    rows = ["| property | type | set by, in this version |", "|---|---|---|"]
+    """Generate the tables of the system properties: those that the engine sets, and the others."""
+    used = ["| property | type | set on, or set by |", "|---|---|---|"]
+    unused = ["| property that this version neither sets nor reads | type |", "|---|---|"]
     for namespace, prefix in ((BTS, "BTS"), (FILE, "FILE"), (HTTP, "HTTP"), (ErrorReport, "ErrorReport")):
         for name, prop in vars(namespace).items():
             if isinstance(prop, Property):
-                kind = prop.value_type.python_type.__name__
-                rows.append(f"| `{prefix}.{name}` | {kind} | {SET_BY.get(prop.dotted, '')} |")
-    return "\n".join(rows) + "\n"
+                cells = f"| `{prefix}.{name}` | {prop.value_type.python_type.__name__} |"
+                if prop.dotted in SET_BY:
+                    used.append(f"{cells} {SET_BY[prop.dotted]} |")
+                else:
+                    unused.append(cells)
+    return "\n".join([*used, "", *unused]) + "\n"
 
 
 _RECEIVED = "every received message, promoted"
 _ERROR = "every error message"
 _SENDING = "the context for the adapter of a send port, written"
+_FILE_NAME = "a publisher or a pipeline component; a macro of [file names](adapters.md#file) uses it"
 SET_BY = {
     "BTS.ReceivePortID": _RECEIVED,
     "BTS.ReceivePortName": _RECEIVED,
@@ -138,6 +143,15 @@ SET_BY = {
     "visible to filters like the party",
     "BTS.RetryInterval": f"{_SENDING}, in whole minutes",
     "BTS.RetryCount": f"{_SENDING}: how many retries are left",
+    "BTS.AckType": "a publisher: an `ACK` or `NACK` without a subscriber is dropped",
+    "BTS.SignatureCertificate": "messages that `components.SMime` has verified, written: the SHA-256 thumbprint of the "
+    "signer's certificate",
+    "BTS.SuspendMessageOnMappingFailure": "a pipeline component: if a map fails, only "
+    "[the document is suspended](../how-to/maps.md#failures)",
+    "BTS.SourceParty": _FILE_NAME,
+    "BTS.SourcePartyQualifier": _FILE_NAME,
+    "BTS.DestinationParty": _FILE_NAME,
+    "BTS.DestinationPartyQualifier": _FILE_NAME,
     "FILE.ReceivedFileName": "messages from files, written",
     "HTTP.ContentType": "messages from an HTTP location, written, if the request had one",
     "HTTP.InboundHttpHeaders": "messages from an HTTP location, written: one line per header, without credentials",

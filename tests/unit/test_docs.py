@@ -216,6 +216,14 @@ def test_the_table_lists_the_properties_that_the_engine_sets() -> None:
     assert {*context.promoted, BTS.InterchangeSequenceNumber.key} == STAMPED
 
 
+def test_the_table_lists_the_properties_that_the_code_uses() -> None:
+    source = ROOT / "src" / "postroom"
+    files = [*source.rglob("*.py"), *source.rglob("*.sql")]
+    text = "".join(path.read_text(encoding="utf-8") for path in files if path.name != "system_properties.py")
+    used = {f"{namespace}.{name}" for namespace, name in re.findall(r"\b(BTS|FILE|HTTP)[.#](\w+)", text)}
+    assert used <= {*SET_BY}
+
+
 def test_every_decision_is_in_the_index() -> None:
     index = (DECISIONS / "README.md").read_text(encoding="utf-8")
     found = sorted(DECISIONS.glob("[0-9]*.md"))
