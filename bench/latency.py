@@ -26,7 +26,7 @@ from bench.messagebox import MeasuredBox, json_lines, measured_box
 from bench.pipeline import pipeline_process
 from bench.ratios import Result, in_turn, ratio_of
 from postroom import adapters
-from postroom.messagebox.configuration import host_named, receive_locations
+from postroom.messagebox.configuration import find_host, read_receive_locations
 from postroom.messagebox.connection import connect
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.java import find_java
@@ -117,8 +117,8 @@ def _serve(url: str, host: str, home: Path) -> None:
     session = SparkSession.builder.master("local[2]").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     with connect(url) as connection:
-        role = host_named(connection, host).role_name
-        [location] = receive_locations(connection)
+        role = find_host(connection, host).role_name
+        [location] = read_receive_locations(connection)
     login = Login(url=url, user=role)
     rows = load_claims(session, login, location).mapInArrow(_Pass(login, home), "name string")
     query = rows.writeStream.format("noop").option("checkpointLocation", str(home / "plain")).start()

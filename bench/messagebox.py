@@ -16,7 +16,7 @@ from postroom import Throttling, pipelines
 from postroom.adapters import File
 from postroom.adapters.definition import AdapterDefinition
 from postroom.filters.expression import Filter
-from postroom.messagebox.configuration import Host, ReceiveLocation, ServiceClass, hosts, receive_locations
+from postroom.messagebox.configuration import Host, ReceiveLocation, ServiceClass, read_hosts, read_receive_locations
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.migrate import create_host, migrate
@@ -63,11 +63,11 @@ class MeasuredBox:
 
     @property
     def host(self) -> Host:
-        return hosts(self.connection)[0]
+        return read_hosts(self.connection)[0]
 
     @property
     def location(self) -> ReceiveLocation:
-        return receive_locations(self.connection)[0]
+        return read_receive_locations(self.connection)[0]
 
     def _add_location(self, adapter: AdapterDefinition, pipeline: pipelines.ReceivePipeline) -> None:
         (self.home / "in").mkdir(parents=True, exist_ok=True)

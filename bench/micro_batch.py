@@ -24,7 +24,7 @@ import pyarrow as pa
 from bench.messagebox import MeasuredBox, json_lines, measured_box
 from bench.ratios import Result, ratio_of
 from bench.streaming import write_claims
-from postroom.messagebox.configuration import host_named, receive_locations
+from postroom.messagebox.configuration import find_host, read_receive_locations
 from postroom.messagebox.connection import connect
 from postroom.spark.intake import file_claims
 from postroom.spark.java import find_java
@@ -116,7 +116,7 @@ def _stream_of(stream: IO[str] | None) -> IO[str]:
 
 def _serve(session: str, url: str, host: str, home: Path) -> None:
     with connect(url) as connection:
-        login = Login(url=url, user=host_named(connection, host).role_name)
+        login = Login(url=url, user=find_host(connection, host).role_name)
     with _ours(login, home) if session == "ours" else _plain(login, home) as query:
         last = -1
         for _ in sys.stdin:
@@ -133,7 +133,7 @@ def _ours(login: Login, home: Path) -> Iterator[StreamingQuery]:
     from postroom.spark.session import open_session
 
     with connect(login.url) as connection:
-        [location] = receive_locations(connection)
+        [location] = read_receive_locations(connection)
     with open_session(home, master="local[2]") as session:
         yield start_stream(session, location, login=login, home=home)
 
@@ -148,7 +148,7 @@ def _plain(login: Login, home: Path) -> Iterator[StreamingQuery]:
     from postroom.spark.receive.task import ReceiveTask
 
     with connect(login.url) as connection:
-        [location] = receive_locations(connection)
+        [location] = read_receive_locations(connection)
     session = SparkSession.builder.master("local[2]").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     task = ReceiveTask(source=ClaimedFiles(location=location, home=home), login=login)

@@ -15,7 +15,7 @@ import pytest
 
 from postroom import pipelines
 from postroom.errors import StateError
-from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
 from postroom.operations.ports.receive_locations import list_locations
 from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.once import receive_once
@@ -212,7 +212,7 @@ def test_too_many_bad_rows_stop_the_location_until_somebody_says_otherwise(
     box.connection.execute("UPDATE receive_locations SET adapter = adapter || '{\"bad_rows\": 3}'")
     box.connection.execute('UPDATE receive_locations SET pipeline = pipeline || \'{"body": "csv"}\'')
     box.connection.execute("UPDATE file_claims SET state = 2, problem = NULL")
-    [location] = receive_locations(box.connection)
+    [location] = read_receive_locations(box.connection)
     assert receive(location)["published"] == 10
     # The limit is the new one; the pipeline is the one that the file was begun with.
     assert {body["region"] for body in bodies_of_good_rows(box)} == {"EU"}

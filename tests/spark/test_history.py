@@ -13,7 +13,7 @@ import postroom.spark
 from postroom.errors import BadFilter, DefinitionError, NotAllowed, NotFound, Unavailable
 from postroom.message import Message
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
-from postroom.messagebox.migrate import group_role
+from postroom.messagebox.migrate import get_group_role
 from postroom.spark.history.data_source import History, HistoryReader, Range, login_of
 from postroom.spark.history.tables import TABLES
 from postroom.spark.history.where import parse_where
@@ -119,7 +119,7 @@ def test_queues_in_ranges_of_numbers(filled: Box) -> None:
 
 
 def test_who_may_not_read_bodies_is_told_so(filled: Box) -> None:
-    operators = group_role(filled.connection, "operators")
+    operators = get_group_role(filled.connection, "operators")
     filled.connection.execute(f"CREATE ROLE {operators}_olga LOGIN IN ROLE {operators}")
     try:
         with pytest.raises(NotAllowed, match="may not read the messages"):

@@ -30,12 +30,12 @@ def test_interchanges_handed_over_while_the_stream_runs_are_published_once(
             numbering.scan()
             return box.count("spool") == count and not box.count("inbox")
 
-        inbox.hand_over(other, location.location_id, uuid.uuid4(), Context(), [bodies[0]])
+        inbox.store_in_inbox(other, location.location_id, uuid.uuid4(), Context(), [bodies[0]])
         numbering.scan()
         query = start_stream(location)
         wait_until(lambda: published(1), what="the first message")
         for body in bodies[1:]:
-            inbox.hand_over(other, location.location_id, uuid.uuid4(), Context(), [body])
+            inbox.store_in_inbox(other, location.location_id, uuid.uuid4(), Context(), [body])
         wait_until(lambda: published(3), what="all messages")
     assert box.queued() == {"Everything": 3}
     assert sorted(size for (size,) in box.connection.execute("SELECT size FROM parts")) == sorted(map(len, bodies))

@@ -22,7 +22,7 @@ from postroom.maps import Python
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Message
 from postroom.messagebox.check import check
-from postroom.messagebox.configuration import host_named
+from postroom.messagebox.configuration import find_host
 from postroom.messagebox.connection import connect
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
 from postroom.messagebox.streams.throttling import store_thresholds
@@ -198,7 +198,7 @@ def test_from_a_folder_into_a_lake(session: SparkSession, database: str, tmp_pat
         (tmp_path / "in" / f"{n}.json").write_text(f'{{"region": "{region}", "total": {n}.5}}')
     with connect(database) as connection:
         apply(connection, app.definition(), home=tmp_path)
-        host = host_named(connection, "Main")
+        host = find_host(connection, "Main")
         process = PipelineOnce(session, host, login=Login(url=database, user=host.role_name), home=tmp_path)
         counts = process.run(threading.Event())
         assert (counts["published"], counts["written"]) == (3, 3)

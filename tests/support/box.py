@@ -16,7 +16,7 @@ from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Received, Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.message import Bytes, Context
-from postroom.messagebox.configuration import Host, ReceiveLocation, hosts, receive_locations
+from postroom.messagebox.configuration import Host, ReceiveLocation, read_hosts, read_receive_locations
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import create_host
 from postroom.messagebox.subscriptions import deploy_property
@@ -49,7 +49,7 @@ class Box:
         return int(self.one(f"SELECT count(*) FROM {table}"))
 
     def host(self, name: str = "Default") -> Host:
-        return next(host for host in hosts(self.connection) if host.name == name)
+        return next(host for host in read_hosts(self.connection) if host.name == name)
 
     def add_host(self, name: str) -> Host:
         with self.connection.transaction():
@@ -77,7 +77,7 @@ class Box:
                 *(Jsonb(adapters.File("in").model_dump(mode="json")), Jsonb(definition.model_dump(mode="json"))),
             ),
         )
-        return next(one for one in receive_locations(self.connection) if one.name == name)
+        return next(one for one in read_receive_locations(self.connection) if one.name == name)
 
     def add_port(
         self,

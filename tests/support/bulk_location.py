@@ -8,7 +8,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from postroom import adapters, pipelines
-from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
 from tests.support.box import PROMOTE, Box
 
 SCHEMA = "id bigint, region string, total decimal(12,2), priority int"
@@ -34,4 +34,4 @@ def add_bulk_location(
         "UPDATE receive_locations SET adapter = %s, uri = %s WHERE id = %s",
         (Jsonb(reader.model_dump(mode="json")), reader.address(Path("/")), location.location_id),
     )
-    return next(one for one in receive_locations(box.connection) if one.name == name)
+    return next(one for one in read_receive_locations(box.connection) if one.name == name)

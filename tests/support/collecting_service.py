@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from postroom.errors import ClaimLost
 from postroom.filters.expression import Filter
 from postroom.hosts import ServiceContext
-from postroom.hosts.dequeue.outcomes import Outcome, Verdict
-from postroom.hosts.dequeue.thread_connections import ThreadConnections
+from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import ClaimedMessage
-from postroom.messagebox.service_subscriptions import SubscribingService, SubscriptionState, Unconsumed
-from postroom.messagebox.storage.stored_messages import message_of
+from postroom.messagebox.storage.stored_messages import build_message
+from postroom.messagebox.subscriptions import SubscribingService, SubscriptionState, UnconsumedMessage
 from postroom.properties import Property
 
 SERVICE = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")
@@ -36,7 +35,7 @@ class Collector:
     ) -> None:
         self.context = context
         self.received: defaultdict[uuid.UUID, list[bytes]] = defaultdict(list)
-        self.left: dict[uuid.UUID, list[Unconsumed]] = {}
+        self.left: dict[uuid.UUID, list[UnconsumedMessage]] = {}
         self.at_the_same_time = 0
         self._step = step
         self._waits_for = waits_for
@@ -54,7 +53,7 @@ class Collector:
         pass
 
     def handle(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
-        message = message_of(claimed, connections)
+        message = build_message(claimed, connections)
         with self._lock:
             self.at_the_same_time += claimed.instance_id in self._busy
             self._busy.add(claimed.instance_id)
@@ -68,13 +67,15 @@ class Collector:
                 if left is not None:
                     self.left[claimed.instance_id] = left
         except ClaimLost:
-            return Verdict.DISCARD
+            return Disposition.DISCARD
         finally:
             with self._lock:
                 self._busy.discard(claimed.instance_id)
-        return outcome or Verdict.SETTLED
+        return outcome or Disposition.FINISHED
 
-    def _receive(self, connection: Connection, claimed: ClaimedMessage, message: Message) -> list[Unconsumed] | None:
+    def _receive(
+        self, connection: Connection, claimed: ClaimedMessage, message: Message
+    ) -> list[UnconsumedMessage] | None:
         """Consumes the message; what is left over, if it was the last one of its instance."""
         instance = claimed.instance_id
         if self._waits_for is not None and instance not in self.received:

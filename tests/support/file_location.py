@@ -8,7 +8,7 @@ from typing import Literal
 from psycopg.types.json import Jsonb
 
 from postroom import adapters, pipelines
-from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
 from postroom.pipelines import ReceivePipeline
 from tests.support.box import PROMOTE, Box
 
@@ -44,4 +44,4 @@ def add_file_location(
         "UPDATE receive_locations SET adapter = %s, uri = %s WHERE id = %s",
         (Jsonb(adapter.model_dump(mode="json")), adapter.address(Path("/")), location.location_id),
     )
-    return next(one for one in receive_locations(box.connection) if one.name == name)
+    return next(one for one in read_receive_locations(box.connection) if one.name == name)

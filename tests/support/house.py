@@ -20,7 +20,7 @@ from postroom.agent.receiving.receiver import Received, Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.cli.main import main
 from postroom.message import Bytes, Context
-from postroom.messagebox.configuration import hosts, receive_locations
+from postroom.messagebox.configuration import read_hosts, read_receive_locations
 from postroom.messagebox.connection import connect
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -103,8 +103,8 @@ class House:
         """One interchange as a task of the pipeline receives it, logged in as the location's host; without Spark."""
         assert self.database is not None
         with connect(self.database) as connection:
-            [where] = [one for one in receive_locations(connection) if one.name == location]
-            [host] = [one for one in hosts(connection) if one.host_id == where.host_id]
+            [where] = [one for one in read_receive_locations(connection) if one.name == location]
+            [host] = [one for one in read_hosts(connection) if one.host_id == where.host_id]
         arrived = Interchange(interchange_id=uuid.uuid4(), body=Bytes(body), context=context or Context())
         with connect(self.database, user=host.role_name) as connection:
             [received] = Receiver(connection, RoutingTable()).receive(where, [arrived])

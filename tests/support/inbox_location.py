@@ -5,7 +5,7 @@ from __future__ import annotations
 from psycopg.types.json import Jsonb
 
 from postroom import adapters, pipelines
-from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
 from postroom.pipelines import ReceivePipeline
 from tests.support.box import PROMOTE, Box
 
@@ -25,4 +25,4 @@ def add_inbox_location(
         "UPDATE receive_locations SET adapter = %s, uri = 'http://127.0.0.1:8080/orders', host_id = %s WHERE id = %s",
         (Jsonb(declared.model_dump(mode="json")), box.host(host).host_id, location.location_id),
     )
-    return next(one for one in receive_locations(box.connection) if one.name == name)
+    return next(one for one in read_receive_locations(box.connection) if one.name == name)

@@ -8,7 +8,7 @@ from postroom.agent.resuming import ResumedInbound
 from postroom.message import Bytes, Message, Part
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, StoredPart
-from postroom.messagebox.storage.stored_messages import message_of
+from postroom.messagebox.storage.stored_messages import build_message
 from postroom.operations.instances.changes import resume
 from tests.support.box import Box
 
@@ -33,7 +33,7 @@ class _Reader:
 def take(box: Box) -> list[Message]:
     """What is in the work queue, as a host reads and completes it."""
     claimed = _claim(box)
-    found = [message_of(one, _Reader(box.connection)) for one in claimed]
+    found = [build_message(one, _Reader(box.connection)) for one in claimed]
     read = [
         Message(
             context=message.context,
@@ -60,7 +60,7 @@ def resume_now(box: Box, instance_id: uuid.UUID, *, body: bytes | None = None) -
     def complete(connection: Connection) -> None:
         assert QUEUES.complete(connection, claimed.claim_id, [claimed.seq]) == 1
 
-    message = message_of(claimed, _Reader(box.connection))
+    message = build_message(claimed, _Reader(box.connection))
     ResumedInbound("Default").handle(box.connection, claimed, message, complete)
     return take(box)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from postroom.message import Context
-from postroom.messagebox.queues import storable
+from postroom.messagebox.queues import to_storable_text
 from postroom.namespaces import ERROR_REPORT_NAMESPACE, SUSPENDED_NAMESPACE, split_key
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
@@ -93,7 +93,7 @@ class Failure:
             ErrorReport.RoutingFailureReportID: None if self.report_id is None else str(self.report_id),
         }
         written: dict[str, Value] = {
-            ErrorReport.Description.key: storable(self.description),
+            ErrorReport.Description.key: to_storable_text(self.description),
             ErrorReport.FailureTime.key: self.failed_at,
             ErrorReport.FailureMessageID.key: str(self.message_id),
             ErrorReport.FailureInstanceID.key: str(self.instance_id),

@@ -18,7 +18,7 @@ from postroom.errors import ClaimLost
 from postroom.message import Bytes, Message, Part
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
-from postroom.messagebox.storage.stored_context import StoredContext
+from postroom.messagebox.storage.stored_messages import StoredContext
 
 
 class FailedMessages:

@@ -19,7 +19,7 @@ from postroom.agent.routing.matching import IndexMatcher, Matcher, routing_failu
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure
 from postroom.message import Context, Message
-from postroom.messagebox.configuration import ReceiveLocation, host_named, receive_locations
+from postroom.messagebox.configuration import ReceiveLocation, find_host, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
 from postroom.messagebox.storage.writing import Task
@@ -57,7 +57,7 @@ class ResumedInbound:
         known: uuid.UUID | None = row[0] if row is not None else None
         if known is not None:
             return known
-        host = host_named(connection, self._host_name)
+        host = find_host(connection, self._host_name)
         report = RoutingFailureReport(
             message_id=uuid.uuid4(),
             instance_id=uuid.uuid4(),
@@ -109,7 +109,7 @@ def _still_unroutable(context: Context, unauthorised_hosts: Collection[str]) -> 
 
 
 def _location(connection: Connection, location_id: uuid.UUID | None) -> ReceiveLocation:
-    for location in receive_locations(connection):
+    for location in read_receive_locations(connection):
         if location.location_id == location_id:
             return location
     raise PipelineFailure(

@@ -1,10 +1,9 @@
-"""Host instances: processes that dequeue messages, hand them to their services, and keep house."""
+"""Host instances: processes that dequeue messages, pass them to their services and run the housekeeping jobs."""
 
 from __future__ import annotations
 
 from postroom.hosts.dequeue.service import BuildService, Service, ServiceContext
-from postroom.hosts.instance import HostInstance
-from postroom.hosts.run import run_host
+from postroom.hosts.instance import HostInstance, run_host
 from postroom.hosts.settings import HostSettings
 
 __all__ = [

@@ -1,8 +1,9 @@
-"""One process of a host: registered, polling, handing over, completing, keeping house."""
+"""A host instance: a process that registers with its host, serves its queues and runs the housekeeping jobs."""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -13,22 +14,42 @@ from typing import Self
 
 from postroom.adapters import build
 from postroom.agent.resuming import ResumedInbound
+from postroom.background_loop import BackgroundLoop
 from postroom.clock import Clock, system_clock
 from postroom.hosts.dequeue.service import BuildService, ServiceContext
 from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.http.locations import HttpLocations
-from postroom.hosts.jobs import JobLoop
 from postroom.hosts.messaging.endpoint_manager import EndpointManager
 from postroom.hosts.messaging.send_ports import BuildAdapter, OpenSendPorts
 from postroom.hosts.registration import LOCK_SERVER, LOCK_SOCKET, Registration
 from postroom.hosts.settings import HostSettings
-from postroom.messagebox.configuration import ServiceClass, dequeuing, host_named
-from postroom.messagebox.connection import connect
-from postroom.messagebox.permission import require_host
+from postroom.messagebox.configuration import ServiceClass, check_login_of_host, find_host, read_dequeuing
+from postroom.messagebox.connection import Connect, LazyConnection, connect
+from postroom.messagebox.jobs import JobSettings, build_jobs, run_due_jobs
 from postroom.messagebox.queues import HostQueues
-from postroom.messagebox.service_subscriptions import ServiceSubscriptions
+from postroom.messagebox.subscriptions import ServiceSubscriptions
+from postroom.stop_signals import set_on_stop_signals
 
 _log = logging.getLogger(__name__)
+
+
+class JobLoop:
+    """Runs the housekeeping jobs that are due. Across all hosts one job runs at a time."""
+
+    def __init__(self, *, connect: Connect, settings: JobSettings) -> None:
+        self._connection = LazyConnection(connect)
+        self._jobs = build_jobs(settings)
+        self._interval = min(job.interval for job in self._jobs).total_seconds() / 2
+        self.loop = BackgroundLoop("jobs", self._step)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _step(self) -> float:
+        for run in run_due_jobs(self._connection.get(), self._jobs):
+            if run.error:
+                _log.warning("job %s failed: %s", run.name, run.error)
+        return self._interval
 
 
 class HostInstance:
@@ -37,9 +58,9 @@ class HostInstance:
         with HostInstance(url, "Orders", Path("orders-home")) as instance:
             ...
 
-    ``as_role`` logs in as the host's own role, where the server trusts that; otherwise the URL says who logs in.
-    ``services`` are those of other service classes than messaging, which the instance serves itself.
-    ``clock`` is for tests that move the time; without it the server's time counts.
+    ``as_role`` logs in as the host's own role if the server trusts that, otherwise with the login of the URL.
+    ``services`` are the services of other service classes. The instance itself serves messaging.
+    ``clock`` lets tests move the time. The default is the server's time.
     """
 
     def __init__(
@@ -68,15 +89,15 @@ class HostInstance:
         self._http: HttpLocations | None = None
 
     def start(self) -> None:
-        """Registers and begins to work. Raises NotFound, NotAllowed or Unavailable if it cannot."""
+        """Register and start to work. Raise NotFound, NotAllowed or Unavailable if that is not possible."""
         with connect(self._url, application_name="postroom host") as connection:
-            host = host_named(connection, self._host_name)
-            messaging = dequeuing(connection, ServiceClass.MESSAGING_IN_PROCESS)
-            others = {one: dequeuing(connection, one) for one in self._services}
+            host = find_host(connection, self._host_name)
+            messaging = read_dequeuing(connection, ServiceClass.MESSAGING_IN_PROCESS)
+            others = {service_class: read_dequeuing(connection, service_class) for service_class in self._services}
         user = host.role_name if self._as_role else None
         open_connection = partial(connect, self._url, user=user, application_name=f"postroom host {host.name}")
         with open_connection() as connection:
-            require_host(connection, host)
+            check_login_of_host(connection, host)
         queues = HostQueues(host.name)
         registration = Registration(
             connect=partial(open_connection, server_settings=LOCK_SERVER, socket_settings=LOCK_SOCKET),
@@ -85,9 +106,9 @@ class HostInstance:
             queues=queues,
             heartbeat=self._settings.heartbeat,
             on_wake=self._wake,
-            on_lost=self._shut,
-            on_back=self._reopen,
-            held=self._held,
+            on_lost=self._pause,
+            on_regained=self._unpause,
+            get_unfinished=self._get_unfinished,
         )
         host_instance = registration.register()
         self._registration = registration
@@ -115,7 +136,7 @@ class HostInstance:
                     queues=queues,
                     host_instance=host_instance,
                     dequeuing=others[service_class],
-                    service=build(
+                    service=build_service(
                         ServiceContext(
                             host=host,
                             queues=queues,
@@ -127,22 +148,22 @@ class HostInstance:
                     in_order=True,
                     clock=self._clock,
                 )
-                for service_class, build in self._services.items()
+                for service_class, build_service in self._services.items()
             ),
         ]
         for subservice in self._subservices:
             subservice.start()
         self._registration.loop.start()
-        self._reopen()
+        self._unpause()
         if self._settings.runs_jobs:
             self._jobs = JobLoop(connect=open_connection, settings=self._settings.jobs)
             self._jobs.loop.start()
         self._http = HttpLocations(connect=open_connection, host_id=host.host_id, home=self._home)
         self._http.loop.start()
-        _log.info("host instance %d of %s is working", host_instance, host.name)
+        _log.info("host instance %d of %s has started", host_instance, host.name)
 
     def stop(self) -> None:
-        """Finishes what is under way (bounded by the settings), gives back the rest, and deregisters."""
+        """Finish the messages in progress within ``stop_within``, release the others, and deregister."""
         if self._registration is None:
             return
         deadline = time.monotonic() + self._settings.stop_within.total_seconds()
@@ -166,23 +187,23 @@ class HostInstance:
 
     @property
     def host_instance(self) -> int:
-        """The number under which it is registered."""
+        """The number of the registered instance, or 0."""
         return self._registration.host_instance if self._registration else 0
 
     @property
     def http(self) -> HttpLocations:
-        """Its HTTP receive locations, while it works."""
+        """The HTTP receive locations. Available while the instance runs."""
         assert self._http is not None
         return self._http
 
     @property
-    def returns(self) -> int:
-        """How often it lost its lock and took it again."""
-        return self._registration.returns if self._registration else 0
+    def regained_locks(self) -> int:
+        """The number of times that the instance lost its lock and acquired it again."""
+        return self._registration.regained_locks if self._registration else 0
 
     @property
     def counts(self) -> Counter[str]:
-        """How many messages came to which end: completed, settled, released, retried, suspended, discarded."""
+        """The number of messages by outcome: completed, finished, released, retried, suspended, discarded."""
         return sum((subservice.counts for subservice in self._subservices), Counter())
 
     def __enter__(self) -> Self:
@@ -196,13 +217,42 @@ class HostInstance:
         for subservice in self._subservices:
             subservice.wake()
 
-    def _shut(self) -> None:
+    def _pause(self) -> None:
         for subservice in self._subservices:
-            subservice.shut()
+            subservice.pause()
 
-    def _reopen(self) -> None:
+    def _unpause(self) -> None:
         for subservice in self._subservices:
-            subservice.reopen()
+            subservice.unpause()
 
-    def _held(self) -> list[int]:
-        return [seq for subservice in self._subservices for seq in subservice.held]
+    def _get_unfinished(self) -> list[int]:
+        return [seq for subservice in self._subservices for seq in subservice.unfinished]
+
+
+def run_host(
+    url: str,
+    host_name: str,
+    home: Path,
+    *,
+    as_role: bool = False,
+    build_adapter: BuildAdapter = build,
+    settings: HostSettings | None = None,
+    stop: threading.Event | None = None,
+) -> HostInstance:
+    """Run a host instance until SIGTERM, SIGINT or ``stop``. Return the stopped instance.
+
+    Raise NotFound, NotAllowed or Unavailable if it cannot start. In the main thread this handles both signals while
+    the instance runs.
+    """
+    stopping = stop or threading.Event()
+    instance = HostInstance(
+        url,
+        host_name,
+        home,
+        as_role=as_role,
+        build_adapter=build_adapter,
+        settings=settings,
+    )
+    with set_on_stop_signals(stopping), instance:
+        stopping.wait()
+    return instance

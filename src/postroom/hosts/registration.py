@@ -1,7 +1,7 @@
-"""By what the others know that a host instance lives: a row, and a session lock on its number.
+"""The liveness of a host instance: a row in the MessageBox, and a session lock on the number of the instance.
 
-The connection that holds the lock also listens for wake-ups, so that its loss is noticed at once. When it is lost
-nothing more is handed out until the instance has its lock again.
+The connection that holds the lock also listens for wake-ups, so its loss is detected at once. After a loss the
+instance processes no message until it has its lock again.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from datetime import timedelta
 from psycopg import sql
 
 from postroom.background_loop import BackgroundLoop
-from postroom.errors import PostroomError
-from postroom.hosts.pooler import backend_pid, check_session, refuse_transaction_pooler
+from postroom.errors import PostroomError, Unavailable
 from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connect, Connection
-from postroom.messagebox.postgres_errors import translated_errors
+from postroom.messagebox.postgres_errors import translate_errors
 from postroom.messagebox.queues import HostQueues, channel_of
 
 _log = logging.getLogger(__name__)
 
-#: The class of the advisory locks that host instances hold; the other half is the instance's number.
+#: The class of the advisory locks of host instances. The object of a lock is the number of the instance.
 INSTANCE_LOCK = 7002
 
-#: The server must not give up the session before this side has noticed the loss: this side takes 6 s, the server 11 s.
+_PROBES = 3
+
+#: The host must detect a lost connection before the server ends the session: the host takes 6 s, the server 11 s.
 LOCK_SOCKET = {
     "keepalives_idle": "3",
     "keepalives_interval": "1",
@@ -46,7 +47,7 @@ _REGISTER_AGAIN = """
     INSERT INTO management.host_instances (id, host_id, server, pid) OVERRIDING SYSTEM VALUE VALUES (%s, %s, %s, %s)
     ON CONFLICT (id) DO UPDATE SET dead_since = NULL
 """
-# Our last session may still stand, if only this side has noticed that the network broke.
+# The server may not have noticed yet that the network broke, and may still have the last session.
 _END_LAST_SESSION = """
     SELECT pg_terminate_backend(pid) FROM pg_locks
      WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -55,7 +56,7 @@ _END_LAST_SESSION = """
 
 
 class Registration:
-    """One host instance's row and lock. ``register`` once; the loop keeps it until ``deregister``."""
+    """The row and the lock of one host instance. Call ``register`` once. The loop keeps both until ``deregister``."""
 
     def __init__(
         self,
@@ -67,8 +68,8 @@ class Registration:
         heartbeat: timedelta,
         on_wake: Callable[[], None],
         on_lost: Callable[[], None],
-        on_back: Callable[[], None],
-        held: Callable[[], Sequence[int]],
+        on_regained: Callable[[], None],
+        get_unfinished: Callable[[], Sequence[int]],
     ) -> None:
         self._connect = connect
         self._connect_other = connect_other
@@ -77,22 +78,25 @@ class Registration:
         self._heartbeat = heartbeat.total_seconds()
         self._on_wake = on_wake
         self._on_lost = on_lost
-        self._on_back = on_back
-        self._held = held
+        self._on_regained = on_regained
+        self._get_unfinished = get_unfinished
         self._connection: Connection | None = None
         self._session = 0
-        self._interrupted, self._interrupter = -1, -1
+        self._interrupt_reader, self._interrupt_writer = -1, -1
         self.host_instance = 0
-        #: How often the lock was lost and taken again.
-        self.returns = 0
+        #: The number of times that the lock was lost and acquired again.
+        self.regained_locks = 0
         self.loop = BackgroundLoop("registration", self._step, interrupt=self._interrupt)
 
     def register(self) -> int:
-        """A new number, with its lock. Refuses a connection on which a session lock would not hold."""
+        """Insert the row and acquire the lock. Return the number of the instance.
+
+        Raise Unavailable if a session lock would not last on this connection.
+        """
         connection = self._connect()
         try:
             with self._connect_other() as other:
-                refuse_transaction_pooler(connection, other)
+                check_own_session(connection, other)
             row = connection.execute(
                 _REGISTER, (self._host.host_id, socket.gethostname(), os.getpid(), INSTANCE_LOCK)
             ).fetchone()
@@ -102,13 +106,13 @@ class Registration:
         except BaseException:
             connection.close()
             raise
-        self._interrupted, self._interrupter = os.pipe()
+        self._interrupt_reader, self._interrupt_writer = os.pipe()
         return self.host_instance
 
     def deregister(self) -> None:
-        """Gives back whatever is still claimed, and the number."""
-        os.close(self._interrupted)
-        os.close(self._interrupter)
+        """Release all claims of the instance, and delete its row."""
+        os.close(self._interrupt_reader)
+        os.close(self._interrupt_writer)
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(PostroomError), connection:
@@ -116,13 +120,13 @@ class Registration:
                 connection.execute("DELETE FROM management.host_instances WHERE id = %s", (self.host_instance,))
 
     def _interrupt(self) -> None:
-        os.write(self._interrupter, b"x")
+        os.write(self._interrupt_writer, b"x")
 
     def _step(self) -> float:
         if self._connection is None:
             self._register_again()
-            self.returns += 1
-            self._on_back()
+            self.regained_locks += 1
+            self._on_regained()
         try:
             self._watch(self._connection)
             return 0.0
@@ -134,14 +138,14 @@ class Registration:
             raise
 
     def _watch(self, connection: Connection | None) -> None:
-        """Waits for a wake-up, for the heartbeat, or for the end of the connection."""
+        """Wait for a wake-up, for the heartbeat, or for the end of the connection."""
         assert connection is not None
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
-        poll.register(self._interrupted, select.POLLIN)
+        poll.register(self._interrupt_reader, select.POLLIN)
         ready = {fd for fd, _ in poll.poll(self._heartbeat * 1000)}
         if connection.fileno() in ready:
-            with translated_errors():
+            with translate_errors():
                 connection.pgconn.consume_input()
             while connection.pgconn.notifies():
                 self._on_wake()
@@ -153,21 +157,56 @@ class Registration:
         try:
             connection.execute(_END_LAST_SESSION, (INSTANCE_LOCK, self.host_instance, self._session))
             with connection.transaction():
-                # The job that looks for dead instances may hold it for a moment.
+                # The job that finds dead instances may have locked it for a moment.
                 connection.execute("SET LOCAL lock_timeout = '5s'")
                 connection.execute("SELECT pg_advisory_lock(%s, %s)", (INSTANCE_LOCK, self.host_instance))
                 arguments = (self.host_instance, self._host.host_id, socket.gethostname(), os.getpid())
                 connection.execute(_REGISTER_AGAIN, arguments)
-            released = self._queues.release_claims(connection, self.host_instance, self._held())
+            released = self._queues.release_claims(connection, self.host_instance, self._get_unfinished())
             self._listen(connection)
         except BaseException:
             connection.close()
             raise
-        _log.info("host instance %d has its lock again; %d messages were given back", self.host_instance, released)
+        _log.info("host instance %d has its lock again; %d messages were released", self.host_instance, released)
 
     def _listen(self, connection: Connection) -> None:
-        # Wake-ups that arrive together with the answer to a statement are not left in the connection's own buffer.
+        # Without a handler, wake-ups that arrive with the answer to a statement would stay in the driver's buffer.
         connection.add_notify_handler(lambda _: self._on_wake())
         connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel_of(self._host.name))))
-        self._session = backend_pid(connection)
+        self._session = get_backend_pid(connection)
         self._connection = connection
+
+
+def check_own_session(connection: Connection, other: Connection) -> None:
+    """Raise Unavailable if ``connection`` has no session of its own. ``other`` is a second, idle connection.
+
+    Behind a pooler in transaction mode an idle connection has no session. A transaction on ``other`` then gets the
+    session that ``connection`` used last, or the next statement on ``connection`` gets a different session.
+    """
+    session = get_backend_pid(connection)
+    with other.transaction():
+        if get_backend_pid(other) == session:
+            raise _transaction_pooler_error()
+        for _ in range(_PROBES):
+            check_session(connection, session)
+    check_session(connection, session)
+
+
+def check_session(connection: Connection, session: int) -> None:
+    """Raise Unavailable if a statement on ``connection`` does not run in this session."""
+    if get_backend_pid(connection) != session:
+        raise _transaction_pooler_error()
+
+
+def get_backend_pid(connection: Connection) -> int:
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _transaction_pooler_error() -> Unavailable:
+    return Unavailable(
+        "This connection to the MessageBox has no session of its own.",
+        why="It goes through a pooler in transaction mode, where the session lock of a host instance does not last.",
+        hint="Use a URL that connects hosts to PostgreSQL directly, or to a pooler in session mode.",
+    )

@@ -1,4 +1,4 @@
-"""How a host instance behaves where the MessageBox does not say so."""
+"""The settings of a host instance that are not stored in the MessageBox."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ def _hundred_per_processor() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class HostSettings:
-    """The defaults are for production; tests shorten the times."""
+    """The settings of a host instance. The defaults are for production, and tests shorten the times."""
 
-    #: How many claimed messages may wait in memory; when they are that many, nothing more is dequeued.
+    #: Maximum number of claimed messages in memory. The host dequeues no more messages above it.
     memory_queue: int = field(default_factory=_hundred_per_processor)
-    #: How long work that is under way may take to finish after the host was told to stop.
+    #: How long messages in progress may take to finish after the host was stopped.
     stop_within: timedelta = timedelta(seconds=30)
-    #: How often the connection that holds the lock is asked whether it is still the same session.
+    #: How often the connection that holds the lock is checked for still being the same session.
     heartbeat: timedelta = timedelta(seconds=5)
-    #: After this time configuration is read again, whether or not the routing version changed.
+    #: The configuration is read again after this time, even if the routing version has not changed.
     configuration_age: timedelta = timedelta(seconds=60)
-    #: Whether this instance takes its turn at the housekeeping.
+    #: True if this instance runs housekeeping jobs.
     runs_jobs: bool = True
     jobs: JobSettings = field(default_factory=JobSettings)

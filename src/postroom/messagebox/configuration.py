@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 from postroom.adapters import AdapterDefinition, PortAdapter, ReceiveAdapter
 from postroom.adapters.kinds import adapter_type, load_port_adapter, load_receive_adapter
 from postroom.application import Schedule, Throttling
-from postroom.errors import DefinitionError, NotFound, nearest
+from postroom.errors import DefinitionError, NotAllowed, NotFound, nearest
 from postroom.filters.authorisation import ApplicationProperties
 from postroom.maps.port_maps import PortMaps, load_maps
 from postroom.messagebox.connection import Connection
@@ -157,7 +157,7 @@ class SendPort(_Endpoint):
         return self._parse(load_port_adapter, self.adapter_json)
 
 
-class Destiny(Enum):
+class MemberDisposition(Enum):
     """What happens to a message, by the states of a send port group and of its member (SPT-13)."""
 
     DELIVERED = "delivered"
@@ -195,15 +195,15 @@ class SendPortGroup:
     def is_enlisted(self) -> bool:
         return self.state is not PortState.BOUND
 
-    def destiny(self, member: GroupMember) -> Destiny:
+    def get_disposition(self, member: GroupMember) -> MemberDisposition:
         """What happens to messages that come to a member through this group."""
         states = {self.state, member.port_state}
         if PortState.BOUND in states:
-            return Destiny.NONE
-        return Destiny.SUSPENDED if PortState.STOPPED in states else Destiny.DELIVERED
+            return MemberDisposition.NONE
+        return MemberDisposition.SUSPENDED if PortState.STOPPED in states else MemberDisposition.DELIVERED
 
 
-def hosts(connection: Connection) -> list[Host]:
+def read_hosts(connection: Connection) -> list[Host]:
     rows = connection.execute(
         "SELECT id, name, role_name, is_default, trusted, throttle_messages, throttle_spool_multiplier,"
         "       throttle_longest_delay FROM management.hosts ORDER BY id"
@@ -221,7 +221,7 @@ def hosts(connection: Connection) -> list[Host]:
     ]
 
 
-def application_properties(connection: Connection) -> dict[int, ApplicationProperties]:
+def read_application_properties(connection: Connection) -> dict[int, ApplicationProperties]:
     """What each host can show for itself, by its id."""
     shown: defaultdict[int, set[tuple[str, str]]] = defaultdict(set)
     for host_id, key, text in connection.execute("SELECT host_id, property_key, value FROM application_properties"):
@@ -229,9 +229,9 @@ def application_properties(connection: Connection) -> dict[int, ApplicationPrope
     return {host_id: frozenset(texts) for host_id, texts in shown.items()}
 
 
-def host_named(connection: Connection, name: str) -> Host:
+def find_host(connection: Connection, name: str) -> Host:
     """The host of that name (in any case), or NotFound that lists those there are."""
-    known = hosts(connection)
+    known = read_hosts(connection)
     for host in known:
         if host.name.lower() == name.lower():
             return host
@@ -241,7 +241,25 @@ def host_named(connection: Connection, name: str) -> Host:
     )
 
 
-def dequeuing(connection: Connection, service_class: ServiceClass) -> Dequeuing:
+def check_login_of_host(connection: Connection, host: Host) -> None:
+    """NotAllowed unless the login may work as this host: its own login, or an administrator."""
+    row = connection.execute(
+        "SELECT has_function_privilege(format('messagebox.%%I(uuid, integer, smallint, integer, timestamptz)',"
+        " 'dequeue_messages_' || lower(%s::text)), 'execute'), session_user",
+        (host.name,),
+    ).fetchone()
+    assert row is not None
+    allowed, login = row
+    if not allowed:
+        raise NotAllowed(
+            f"The login {login} may not run the host {host.name}.",
+            why=f"It is neither a member of the host's role {host.role_name} nor an administrator.",
+            hint="Use a --database URL with a login of the host. The owner of the MessageBox makes one: "
+            f"GRANT {host.role_name} TO {login}",
+        )
+
+
+def read_dequeuing(connection: Connection, service_class: ServiceClass) -> Dequeuing:
     """The row of a service class in adm_ServiceClass."""
     row = connection.execute(
         "SELECT polling_interval, dequeue_threads FROM management.service_classes WHERE id = %s", (int(service_class),)
@@ -251,7 +269,7 @@ def dequeuing(connection: Connection, service_class: ServiceClass) -> Dequeuing:
     return Dequeuing(service_class=service_class, polling_interval=row[0], dequeue_threads=row[1])
 
 
-def receive_locations(connection: Connection, *, host_id: int | None = None) -> list[ReceiveLocation]:
+def read_receive_locations(connection: Connection, *, host_id: int | None = None) -> list[ReceiveLocation]:
     """The receive locations, of one host or of all, by name; without their adapters' settings for who may not read
     those."""
     rows = connection.execute(_with_adapter(connection, "receive_locations"), (host_id,))
@@ -260,16 +278,17 @@ def receive_locations(connection: Connection, *, host_id: int | None = None) -> 
         *("enabled", "route_failures", "authentication", "maps_json"),
     )
     return [
-        ReceiveLocation(**dict(zip(names, row, strict=True)), schedule=read_schedule(stored)) for *row, stored in rows
+        ReceiveLocation(**dict(zip(names, row, strict=True)), schedule=schedule_from_json(stored))
+        for *row, stored in rows
     ]
 
 
-def stored_schedule(schedule: Schedule | None) -> Jsonb | None:
-    """The inverse of ``read_schedule``."""
+def schedule_to_json(schedule: Schedule | None) -> Jsonb | None:
+    """The inverse of ``schedule_from_json``."""
     return None if schedule is None else Jsonb(schedule.model_dump(mode="json"))
 
 
-def read_schedule(stored: dict[str, Any] | None) -> Schedule | None:
+def schedule_from_json(stored: dict[str, Any] | None) -> Schedule | None:
     """A schedule as it is stored."""
     return None if stored is None else Schedule(**stored)
 
@@ -283,7 +302,7 @@ def _with_adapter(connection: Connection, table: str) -> str:
     return statement(f"queries/read_{table}").replace("__ADAPTER__", adapter)
 
 
-def send_ports(
+def read_send_ports(
     connection: Connection, *, host_id: int | None = None, ids: Sequence[uuid.UUID] | None = None
 ) -> list[SendPort]:
     """The send ports, of one host or of all, by name; without their adapters' settings for who may not read those."""
@@ -296,7 +315,7 @@ def send_ports(
     return [SendPort(**{**port, "state": PortState(port["state"])}) for port in ports]
 
 
-def send_port_groups(connection: Connection, *, member: uuid.UUID | None = None) -> list[SendPortGroup]:
+def read_send_port_groups(connection: Connection, *, member: uuid.UUID | None = None) -> list[SendPortGroup]:
     """The send port groups, all or those that a send port is a member of, by name."""
     members: defaultdict[uuid.UUID, list[GroupMember]] = defaultdict(list)
     for group_id, port_id, name, state, subscription_id in connection.execute(

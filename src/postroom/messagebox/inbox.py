@@ -1,10 +1,10 @@
-"""The inbox: what one-way adapters have accepted, until the stream of their receive location has published it.
+"""The inbox: interchanges that one-way adapters have accepted and that no stream has published yet.
 
-    accepted = hand_over(connection, location_id, interchange_id, context, request_body)     # committed: answer 202
+    stored = store_in_inbox(connection, location_id, interchange_id, context, request_body)     # committed: answer 202
 
-A row is there for good when ``hand_over`` returns, and goes when its messages are committed. Between the two it gets a
-number from the one reader of its location. Numbers are given to committed rows only: a row that commits late gets a
-later number, whatever its transaction began with, and no transaction elsewhere holds any of them up.
+A row is durable when ``store_in_inbox`` returns, and is deleted when its messages are committed. In between the only
+reader of its location assigns a number to it. Only committed rows get numbers: a row that commits late gets a later
+number, and a long transaction elsewhere delays no row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from postroom.errors import Unavailable
 from postroom.message import CHUNK_SIZE, FRAGMENT_SIZE, Body, Bytes, Context
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import storable
+from postroom.messagebox.queues import to_storable_text
 from postroom.messagebox.statements import statement
 
 _FRAGMENTS_AT_A_TIME = max(1, CHUNK_SIZE // FRAGMENT_SIZE)
@@ -27,7 +27,7 @@ _INSERT = statement("queries/insert_into_inbox")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class InboxRow:
     """A row that the stream is given: which one, and how many bytes."""
 
     interchange_id: uuid.UUID
@@ -35,7 +35,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HandedOver:
+class StoredInterchange:
     """What was handed over, ready to be received."""
 
     interchange_id: uuid.UUID
@@ -48,7 +48,7 @@ class HandedOver:
         return Context.from_json(self.stored_context)
 
 
-def hand_over(
+def store_in_inbox(
     connection: Connection,
     location_id: uuid.UUID,
     interchange_id: uuid.UUID,
@@ -80,7 +80,7 @@ def is_known(connection: Connection, interchange_id: uuid.UUID) -> bool:
     return found is not None
 
 
-def give_numbers(connection: Connection, location_id: uuid.UUID, most: int) -> int:
+def assign_numbers(connection: Connection, location_id: uuid.UUID, most: int) -> int:
     """Hands rows to the stream, in the order in which they came; at most so many. Returns how many.
 
     Only the one reader of a location calls this, one transaction after the other: whoever sees a number sees all the
@@ -96,26 +96,26 @@ def newest(connection: Connection, location_id: uuid.UUID, after: int, most: int
     return after if found[0] is None else int(found[0])
 
 
-def between(connection: Connection, location_id: uuid.UUID, after: int, last: int) -> list[Waiting]:
+def between(connection: Connection, location_id: uuid.UUID, after: int, last: int) -> list[InboxRow]:
     """The stream's rows with numbers above ``after`` and up to ``last``, in order."""
     rows = connection.execute(
         "SELECT interchange_id, size FROM inbox"
         " WHERE location_id = %s AND number > %s AND number <= %s ORDER BY number",
         (location_id, after, last),
     )
-    return [Waiting(interchange_id=interchange_id, size=size) for interchange_id, size in rows]
+    return [InboxRow(interchange_id=interchange_id, size=size) for interchange_id, size in rows]
 
 
-def read(
+def read_interchanges(
     connection: Connection, interchange_ids: Sequence[uuid.UUID], connect: Callable[[], Connection]
-) -> list[HandedOver]:
+) -> list[StoredInterchange]:
     """The rows that are still there. Large bodies are read when they are asked for, over connections of their own."""
     rows = connection.execute(
         "SELECT interchange_id, context, size, body FROM inbox WHERE interchange_id = ANY (%s) ORDER BY number",
         (list(interchange_ids),),
     )
     return [
-        HandedOver(
+        StoredInterchange(
             interchange_id=interchange_id,
             stored_context=context,
             body=FragmentedInboxBody(connect=connect, interchange_id=interchange_id, size=size)
@@ -126,12 +126,12 @@ def read(
     ]
 
 
-def forget(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
+def delete_interchanges(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
     """Deletes rows whose messages are committed."""
     connection.execute("DELETE FROM inbox WHERE interchange_id = ANY (%s)", (list(interchange_ids),))
 
 
-def give_back(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
+def return_to_inbox(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
     """Takes rows back from the stream. They are handed to it again, under new numbers."""
     connection.execute(
         "UPDATE inbox SET number = NULL, attempts = 0 WHERE interchange_id = ANY (%s)", (list(interchange_ids),)
@@ -155,11 +155,12 @@ def undo_attempt(connection: Connection, interchange_id: uuid.UUID) -> None:
 def quarantine(connection: Connection, interchange_id: uuid.UUID, problem: str) -> None:
     """Keep a row that cannot be received out of the stream, with the problem."""
     connection.execute(
-        "UPDATE inbox SET number = NULL, problem = %s WHERE interchange_id = %s", (storable(problem), interchange_id)
+        "UPDATE inbox SET number = NULL, problem = %s WHERE interchange_id = %s",
+        (to_storable_text(problem), interchange_id),
     )
 
 
-def try_again(connection: Connection, location_id: uuid.UUID) -> int:
+def release_quarantined(connection: Connection, location_id: uuid.UUID) -> int:
     """Return quarantined rows to the stream. Return their number."""
     return connection.execute(
         "UPDATE inbox SET problem = NULL, attempts = 0 WHERE location_id = %s AND problem IS NOT NULL", (location_id,)

@@ -59,7 +59,7 @@ class JobRun:
     error: str = ""
 
 
-def jobs(settings: JobSettings | None = None) -> tuple[Job, ...]:
+def build_jobs(settings: JobSettings | None = None) -> tuple[Job, ...]:
     """All jobs, in the order in which they help each other."""
     chosen = settings or JobSettings()
     call = _calls
@@ -103,7 +103,7 @@ def run_all_jobs_once(
 ) -> list[JobRun]:
     """Runs every job, due or not, as soon as no other session is at it."""
     with _job_lock(connection, wait):
-        return [_run(connection, job) for job in jobs(settings)]
+        return [_run(connection, job) for job in build_jobs(settings)]
 
 
 @contextmanager

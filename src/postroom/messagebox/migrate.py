@@ -15,7 +15,7 @@ import hashlib
 
 from postroom.errors import DefinitionError, StateError
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.statements import names_in, statement
+from postroom.messagebox.statements import list_statements, statement
 
 _PROCEDURES = ("procedures/jobs", "procedures")
 _HOST_PROCEDURES = "procedures/host"
@@ -61,7 +61,7 @@ def create_host(connection: Connection, name: str, *, is_default: bool = False) 
     ).fetchone()
     assert row is not None
     host_id = int(row[0])
-    _create_role(connection, role, login=True, member_of=group_role(connection, "hosts"))
+    _create_role(connection, role, login=True, member_of=get_group_role(connection, "hosts"))
     connection.execute(_for_host(connection, "queries/create_host_queues", name, host_id, role))
     _apply_host_procedures(connection, name, host_id, role)
     connection.execute(_for_host(connection, _HOST_GRANTS, name, host_id, role))
@@ -76,7 +76,7 @@ def is_current(connection: Connection) -> bool:
     applied = _applied_files(connection)
     if not applied:
         return False
-    known = {_number(name): name for name in names_in("schema")}
+    known = {_number(name): name for name in list_statements("schema")}
     if any(known.get(number, name) != name for number, name in applied.items()):
         raise StateError(
             "The MessageBox was made by an unreleased version of Postroom.",
@@ -101,7 +101,7 @@ def _applied_files(connection: Connection) -> dict[int, str]:
 
 def _apply_schema(connection: Connection) -> None:
     applied = _applied_files(connection)
-    for name in names_in("schema"):
+    for name in list_statements("schema"):
         if _number(name) not in applied:
             connection.execute(statement(name))
             connection.execute(
@@ -111,12 +111,12 @@ def _apply_schema(connection: Connection) -> None:
 
 def _apply_procedures_and_grants(connection: Connection) -> None:
     for group in _GROUPS:
-        _create_role(connection, group_role(connection, group), login=False)
+        _create_role(connection, get_group_role(connection, group), login=False)
     hosts = connection.execute("SELECT name, id, role_name FROM management.hosts").fetchall()
     # Functions call each other; their bodies are checked when they run.
     connection.execute("SET LOCAL check_function_bodies = off")
     for folder in _PROCEDURES:
-        for name in names_in(folder):
+        for name in list_statements(folder):
             connection.execute(_with_groups(connection, name))
     for host, host_id, role in hosts:
         _apply_host_procedures(connection, host, host_id, role)
@@ -128,7 +128,7 @@ def _apply_procedures_and_grants(connection: Connection) -> None:
 
 
 def _apply_host_procedures(connection: Connection, host: str, host_id: int, role: str) -> None:
-    for procedure in names_in(_HOST_PROCEDURES):
+    for procedure in list_statements(_HOST_PROCEDURES):
         connection.execute(_for_host(connection, procedure, host, host_id, role))
 
 
@@ -147,7 +147,7 @@ def _with_groups(connection: Connection, name: str) -> str:
     """A statement with the names of this MessageBox's roles in it: __HOSTS_ROLE__ and the like."""
     text = statement(name)
     for group in _GROUPS:
-        text = text.replace(f"__{group.upper()}_ROLE__", group_role(connection, group))
+        text = text.replace(f"__{group.upper()}_ROLE__", get_group_role(connection, group))
     return text
 
 
@@ -168,7 +168,7 @@ def _box_id(connection: Connection) -> str:
     return str(row[0])
 
 
-def group_role(connection: Connection, group: str) -> str:
+def get_group_role(connection: Connection, group: str) -> str:
     """The role of all hosts, of trusted hosts, of operators or of administrators of this MessageBox."""
     return f"postroom_{_box_id(connection)}_{group}"
 
@@ -180,6 +180,6 @@ def _number(name: str) -> int:
 def _procedures_hash() -> str:
     digest = hashlib.blake2b(digest_size=16)
     for folder in (*_PROCEDURES, _HOST_PROCEDURES, "grants"):
-        for name in names_in(folder):
+        for name in list_statements(folder):
             digest.update(statement(name).encode())
     return digest.hexdigest()

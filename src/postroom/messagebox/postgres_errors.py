@@ -67,7 +67,7 @@ def translate_psycopg_error(error: psycopg.Error) -> PostroomError:
 
 
 @contextmanager
-def translated_errors() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Translate what psycopg raises in the block; for calls that do not go through a ``Connection``."""
     try:
         yield

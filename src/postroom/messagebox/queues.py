@@ -21,10 +21,13 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus, Format
+from psycopg.pq.abc import PGresult
 
 from postroom.errors import PostroomError
-from postroom.messagebox.blocking_call import blocking_call
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.postgres_errors import translate_errors
 
 #: A host that was woken this short a time ago is still looking.
 _QUIET_SECONDS = 0.02
@@ -136,7 +139,7 @@ class HostQueues:
 
         ``in_order`` leaves out what comes for an instance after something that is not dealt with yet."""
         call = self._in_order if in_order else self._dequeue
-        result = blocking_call(connection, call, claim_id, host_instance, service_class, limit, now)
+        result = call_blocking(connection, call, claim_id, host_instance, service_class, limit, now)
         rows = Transformer(connection)
         rows.set_pgresult(result)
         return rows.load_rows(0, result.ntuples, lambda row: ClaimedMessage(claim_id, *row))
@@ -149,7 +152,7 @@ class HostQueues:
         """Those of several claims, all or none of them in one statement. Returns how many the claims still held."""
         calls = (f"{self._complete}(${2 * n + 1}, ${2 * n + 2})" for n in range(len(claims)))
         arguments = [given for claim_id, seqs in claims.items() for given in (claim_id, _array(seqs))]
-        result = blocking_call(connection, f"SELECT {' + '.join(calls)}".encode(), *arguments)
+        result = call_blocking(connection, f"SELECT {' + '.join(calls)}".encode(), *arguments)
         return int.from_bytes(result.get_value(0, 0) or b"", "big")
 
     def retry(
@@ -164,8 +167,8 @@ class HostQueues:
                 claim_id,
                 _array(retries),
                 [one.delay for one in given],
-                [storable(one.code) for one in given],
-                [storable(one.description) for one in given],
+                [to_storable_text(one.code) for one in given],
+                [to_storable_text(one.description) for one in given],
                 now,
             ),
         )
@@ -185,8 +188,8 @@ class HostQueues:
             (
                 claim_id,
                 _array(suspensions),
-                [storable(one.code) for one in given],
-                [storable(one.description) for one in given],
+                [to_storable_text(one.code) for one in given],
+                [to_storable_text(one.description) for one in given],
                 [one.adapter for one in given],
                 [one.uri for one in given],
                 [one.resumable for one in given],
@@ -233,6 +236,20 @@ class HostQueues:
         return [(number, body) for number, body in rows]
 
 
+def call_blocking(connection: Connection, command: bytes, *arguments: object) -> PGresult:
+    """The answer to one SELECT, with $1, $2 ... for its arguments, in binary form. Raises what ``execute`` would raise.
+
+    Not prepared: the driver forgets what is prepared on a connection whenever a transaction is rolled back.
+    """
+    encoded = [None if value is None else str(value).encode() for value in arguments]
+    with translate_errors():
+        with connection.lock:
+            result = connection.pgconn.exec_params(command, encoded, result_format=Format.BINARY)
+        if result.status != ExecStatus.TUPLES_OK:
+            raise error_from_result(result, encoding=connection.info.encoding)
+    return result
+
+
 def _count(connection: Connection, call: str, arguments: tuple[object, ...]) -> int:
     row = connection.execute(call, arguments).fetchone()
     assert row is not None
@@ -244,7 +261,7 @@ def _array(seqs: Iterable[int]) -> str:
     return f"{{{','.join(map(str, seqs))}}}"
 
 
-def storable(text: str) -> str:
+def to_storable_text(text: str) -> str:
     """What adapters say may contain anything; PostgreSQL's text takes no NUL and no lone surrogate."""
     return text.replace("\0", "\\0").encode("utf-8", "replace").decode()
 

@@ -13,7 +13,7 @@ def statement(name: str) -> str:
 
 
 @cache
-def names_in(folder: str) -> tuple[str, ...]:
+def list_statements(folder: str) -> tuple[str, ...]:
     """The statements in a folder, in the order of their names."""
     return tuple(
         sorted(

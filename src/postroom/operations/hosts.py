@@ -10,7 +10,7 @@ from psycopg.rows import class_row, dict_row
 
 from postroom.errors import StateError
 from postroom.filters.authorisation import NOTHING_TO_SHOW, ApplicationProperties
-from postroom.messagebox.configuration import Host, application_properties, host_named, hosts
+from postroom.messagebox.configuration import Host, find_host, read_application_properties, read_hosts
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.namespaces import dotted_name, split_key
@@ -58,7 +58,7 @@ class HostInstanceListing:
 
 def list_hosts(connection: Connection) -> list[HostListing]:
     """Return every host, sorted by name."""
-    shown = application_properties(connection)
+    shown = read_application_properties(connection)
     hidden = read_sensitive_keys(connection)
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(statement("queries/list_hosts")).fetchall()
@@ -76,7 +76,7 @@ def _list_properties(shown: ApplicationProperties, hidden: Collection[str]) -> I
 
 def list_host_instances(connection: Connection, name: str) -> list[HostInstanceListing]:
     """Return the instances of one host, the oldest first."""
-    host = host_named(connection, name)
+    host = find_host(connection, name)
     with connection.cursor(row_factory=class_row(HostInstanceListing)) as cursor:
         return cursor.execute(
             "SELECT id AS host_instance_id, server, pid, started_at, dead_since FROM host_instances"
@@ -88,8 +88,8 @@ def list_host_instances(connection: Connection, name: str) -> list[HostInstanceL
 def get_publishing_host(connection: Connection, name: str | None) -> Host:
     """Return the host with this name, or the default host. A client publishes on behalf of this host."""
     if name is not None:
-        return host_named(connection, name)
-    for host in hosts(connection):
+        return find_host(connection, name)
+    for host in read_hosts(connection):
         if host.is_default:
             return host
     raise StateError("The MessageBox has no hosts yet.", hint="Run 'postroom apply APP' first.")

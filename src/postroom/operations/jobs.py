@@ -7,7 +7,7 @@ from datetime import datetime
 
 from postroom.messagebox.check import Violation, check
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.jobs import JobRun, jobs, run_all_jobs_once
+from postroom.messagebox.jobs import JobRun, build_jobs, run_all_jobs_once
 
 __all__ = ["JobListing", "Violation", "check", "list_jobs", "run_jobs"]
 
@@ -39,7 +39,7 @@ def list_jobs(connection: Connection) -> list[JobListing]:
             interval_seconds=job.interval.total_seconds(),
             **dict(zip(names, known.get(job.name, ()), strict=False)),
         )
-        for job in jobs()
+        for job in build_jobs()
     ]
 
 

@@ -16,7 +16,7 @@ from postroom.errors import NotFound, StateError
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.messagebox.storage.stored_context import name_originator
+from postroom.messagebox.storage.stored_messages import set_originator
 from postroom.operations.instances.listing import Instance, InstanceQuery, list_instances
 from postroom.operations.redaction import read_sensitive_keys, redact_context
 from postroom.system_properties import BTS, ErrorReport
@@ -88,7 +88,7 @@ def get_message(connection: Connection, message_id: uuid.UUID) -> StoredMessage:
             hint="See 'postroom message list'.",
         )
     context, part_ids, body_part_id, _, published_at, published_by, *originator = row
-    name_originator(context["promoted"], context["written"], (originator[0], originator[1]))
+    set_originator(context["promoted"], context["written"], (originator[0], originator[1]))
     parts = connection.execute(statement("queries/describe_parts"), (part_ids,))
     return StoredMessage(
         message_id=message_id,

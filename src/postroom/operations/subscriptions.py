@@ -15,8 +15,8 @@ from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.service_subscriptions import SubscriptionState
 from postroom.messagebox.statements import statement
+from postroom.messagebox.subscriptions import SubscriptionState
 from postroom.operations.properties import read_deployed_properties
 from postroom.operations.redaction import (
     build_hidden_filter,

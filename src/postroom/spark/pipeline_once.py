@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from postroom.clock import system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError, StateError, Unavailable
 from postroom.messagebox.configuration import Host, ReceiveLocation
-from postroom.messagebox.streams.running_sinks import sinks_are_served
+from postroom.messagebox.streams.running_sinks import lock_sinks_served
 from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.once import Watcher, receive_once
 from postroom.spark.bulk.row_stream import start_row_stream
@@ -58,7 +58,7 @@ class PipelineOnce:
         problems: list[PostroomError] = []
         with self._login.connect("pipeline") as connection:
             # The sinks are drained after all locations.
-            sinks_are_served(connection, self._host.host_id)
+            lock_sinks_served(connection, self._host.host_id)
             for location in served_now(connection, self._host):
                 if not stopping.is_set():
                     problems += self._once(location, stopping, watcher)

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.errors import MessageBoxUnavailable, PostroomError
-from postroom.messagebox.configuration import Host, host_named, receive_locations
+from postroom.messagebox.configuration import Host, check_login_of_host, find_host, read_receive_locations
 from postroom.messagebox.connection import connect
-from postroom.messagebox.permission import require_host
 from postroom.spark.bulk.once import Watcher
 from postroom.spark.login import Login
 from postroom.spark.pipeline_once import PipelineOnce, ended_early
@@ -54,11 +53,11 @@ def run_pipeline(
     """
     stopping = stop or threading.Event()
     with connect(url, application_name="postroom pipeline") as connection:
-        host = host_named(connection, host_name)
+        host = find_host(connection, host_name)
     login = Login(url=url, user=host.role_name if as_role else None)
     with login.connect("pipeline") as connection:
-        require_host(connection, host)
-        locations = receive_locations(connection, host_id=host.host_id)
+        check_login_of_host(connection, host)
+        locations = read_receive_locations(connection, host_id=host.host_id)
     if any(location.enabled and location.adapter_type.reads_rows for location in locations):
         settings = for_bulk(settings)
     with set_on_stop_signals(stopping):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError
-from postroom.messagebox.configuration import Host, ReceiveLocation, receive_locations
+from postroom.messagebox.configuration import Host, ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.spark.bulk.row_stream import RunningRowStream
 from postroom.spark.bulk.running_bulk import RunningBulk
@@ -15,7 +15,7 @@ from postroom.spark.receive.running_location import RunningLocation
 def served_now(connection: Connection, host: Host, *, clock: Clock = system_clock) -> list[ReceiveLocation]:
     """Return the locations of a host that receive now, or that have something left to publish."""
     now = clock()
-    known = receive_locations(connection, host_id=host.host_id)
+    known = read_receive_locations(connection, host_id=host.host_id)
     served = (location_to_serve(connection, one, now) for one in known)
     return [location for location in served if location is not None]
 

@@ -19,7 +19,7 @@ from postroom.maps import Map
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Bytes, Context, Message
 from postroom.messagebox.check import check
-from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import connect
 from postroom.pipelines import Delimited, Field, Positional, components
 from postroom.pipelines.components.contract import Consumed
@@ -291,7 +291,7 @@ def apply_pipeline(box: Box, case: Case, stage: str | None, *, mapped: bool) -> 
             Jsonb(PortMaps(maps=maps).model_dump(mode="json") if mapped else {}),
         ),
     )
-    [location] = receive_locations(box.connection)
+    [location] = read_receive_locations(box.connection)
     return location
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from postroom.cli.exit_codes import ExitCode
-from postroom.messagebox.configuration import ServiceClass, hosts
+from postroom.messagebox.configuration import ServiceClass, read_hosts
 from postroom.messagebox.connection import connect
-from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.properties import Property
 from postroom.system_properties import SYSTEM_PROPERTIES
 from tests.integration.cli.conftest import Run
@@ -80,7 +80,7 @@ def test_what_a_message_asks_of_its_receivers_is_not_shown_either(payments: Run,
 def test_nor_is_what_an_instance_waits_for(payments: Run, database: str) -> None:
     """Its filter is no configuration: the value came with a message."""
     with connect(database) as connection:
-        host = next(one for one in hosts(connection) if one.name == "Secure")
+        host = next(one for one in read_hosts(connection) if one.name == "Secure")
         service = SubscribingService(service_id=uuid.UUID(int=7), name="Refunds")
         filter = (Property("Payments.Card", str) == "9999") & (Property("Security.Level", int) == 77)
         ServiceSubscriptions(host, ServiceClass.ORCHESTRATIONS).wait(connection, service, uuid.uuid4(), filter)

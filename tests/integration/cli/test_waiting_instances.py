@@ -5,9 +5,9 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from postroom.messagebox.configuration import ServiceClass, hosts
+from postroom.messagebox.configuration import ServiceClass, read_hosts
 from postroom.messagebox.connection import connect
-from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from tests.integration.cli.conftest import Run
 from tests.support.box import Priority, Region
 
@@ -17,7 +17,7 @@ SERVICE = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")
 def test_waiting_instances_and_convoys(applied: Run, database: str, tmp_path: Path) -> None:
     waiting = uuid.uuid4()
     with connect(database) as connection, connection.transaction():
-        [host] = hosts(connection)
+        [host] = read_hosts(connection)
         subscriptions = ServiceSubscriptions(host, ServiceClass.ORCHESTRATIONS)
         activation = subscriptions.activate(connection, SERVICE, Region == "ASIA", convoy=[Region], ordered=True)
         subscriptions.set_state(connection, activation, SubscriptionState.STARTED)

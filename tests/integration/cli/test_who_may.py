@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from postroom.cli.exit_codes import ExitCode
-from postroom.messagebox.configuration import ServiceClass, hosts
+from postroom.messagebox.configuration import ServiceClass, read_hosts
 from postroom.messagebox.connection import connect
 from postroom.messagebox.migrate import create_host
-from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.properties import Property
 from tests.integration.cli.conftest import Ran, Run
 
@@ -132,7 +132,7 @@ def test_somebody_without_a_role_is_refused_everything(as_login: As) -> None:
 
 def test_operators_explain_without_the_instances_that_wait_and_are_told_so(as_login: As, database: str) -> None:
     with connect(database) as connection:
-        [host] = hosts(connection)
+        [host] = read_hosts(connection)
         service = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")
         waiting = ServiceSubscriptions(host, ServiceClass.ORCHESTRATIONS)
         waiting.wait(connection, service, uuid.uuid4(), Property("Orders.Region", str) == "ASIA")
@@ -172,7 +172,7 @@ def test_only_its_own_login_runs_a_host(as_login: As, database: str, command: tu
     """Neither operators nor nobody nor the login of another host; and none of them is told that all went well."""
     with connect(database) as connection:
         create_host(connection, "Second")
-        [role] = [host.role_name for host in hosts(connection) if host.name == "Second"]
+        [role] = [host.role_name for host in read_hosts(connection) if host.name == "Second"]
         connection.execute(f"GRANT {role} TO somebody")
     for login in ("olga", "sam", "somebody"):
         ran = as_login(login, *command)

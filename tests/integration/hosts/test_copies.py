@@ -10,7 +10,7 @@ from postroom import Application, Property, adapters
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.hosts import HostInstance
 from postroom.message import Message
-from postroom.messagebox.configuration import host_named
+from postroom.messagebox.configuration import find_host
 from postroom.messagebox.connection import Connection, connect
 from postroom.operations.deployment.apply import apply
 from tests.integration.hosts.conftest import SETTINGS
@@ -29,7 +29,7 @@ def deploy(connection: Connection, home: Path, *, name: str = "%MessageID%.txt",
 
 
 def publish(connection: Connection) -> str:
-    agent = MessageAgent(connection, host_named(connection, "Main"))
+    agent = MessageAgent(connection, find_host(connection, "Main"))
     [published] = agent.publish([Message.of(b"order", promoted={Region: "EU"})])
     assert published.subscribers == ("Europe",) * 3
     return str(published.message_id)

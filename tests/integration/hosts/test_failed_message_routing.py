@@ -133,7 +133,7 @@ def test_the_other_subscribers_of_the_original_are_not_touched(box: Box, start_h
     recorder = Recorder(fails_at("Web"))
     instance = start_host(recorder)
     box.agent().publish([order()])
-    wait_until(lambda: instance.counts["completed"] == 1 and instance.counts["settled"] == 1)
+    wait_until(lambda: instance.counts["completed"] == 1 and instance.counts["finished"] == 1)
     run_all_jobs_once(box.connection)
     assert box.suspended() == [("PORT_STOPPED", True)]
     assert (box.count("spool"), box.count("parts")) == (1, 1)
@@ -152,7 +152,7 @@ def test_a_large_body_is_shared_and_not_copied(box: Box, start_host: StartHost) 
     instance = start_host(recorder)
     message = Message.of(body, promoted={Region: "EU"}, parts=[Part(name="note", body=order().parts[0].body)])
     box.agent().publish([message])
-    wait_until(lambda: instance.counts["settled"] == 1)
+    wait_until(lambda: instance.counts["finished"] == 1)
     run_all_jobs_once(box.connection)
     assert box.count("parts") == 2
     assert box.one("SELECT part_ids FROM spool") == [part.part_id for part in message.parts]
@@ -172,7 +172,7 @@ def test_the_error_message_is_published_by_who_published_the_original(box: Box, 
     with connect(box.url, user=box.host().role_name) as publisher:
         box.agent(connection=publisher).publish([order()])
     instance = start_host(Recorder(fails_at("Web")), "Sender")
-    wait_until(lambda: instance.counts["settled"] == 1)
+    wait_until(lambda: instance.counts["finished"] == 1)
     assert box.one("SELECT published_by FROM spool ORDER BY published_at DESC LIMIT 1") == box.host().role_name
 
 
@@ -371,7 +371,7 @@ def test_what_the_original_demands_of_a_host_the_error_message_demands_too(
         )
     box.agent().publish([Message.of(b"sealed", promoted={Region: "EU"}, predicates={certificate: "A909"})])
     instance = start_host(Recorder(fails_at("Web")), "Sender")
-    wait_until(lambda: instance.counts["settled" if authorised else "suspended"] == 1)
+    wait_until(lambda: instance.counts["finished" if authorised else "suspended"] == 1)
     [(service, code)] = box.connection.execute(
         "SELECT p.name, q.error_code FROM suspended_queue q JOIN send_ports p ON p.id = q.service_id"
     ).fetchall()

@@ -63,7 +63,7 @@ def test_a_resumed_message_is_handed_over_and_settled_by_the_agent(
     handled = Handled(monkeypatch, completes)
     instance = start_host(Recorder())
     resume_all(box)
-    wait_until(lambda: instance.counts["settled"] == 1)
+    wait_until(lambda: instance.counts["finished"] == 1)
     assert [message.body.data for message in handled.messages if message.body] == [b"not json"]
     assert box.count("instances") == 0
     run_all_jobs_once(box.connection)

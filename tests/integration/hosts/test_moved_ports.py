@@ -8,7 +8,7 @@ from postroom import Application, Property, adapters
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.hosts import HostInstance
 from postroom.message import Message
-from postroom.messagebox.configuration import host_named
+from postroom.messagebox.configuration import find_host
 from postroom.messagebox.connection import Connection, connect
 from postroom.operations.deployment.apply import apply
 from postroom.operations.deployment.plan import Action, Kind, Plan
@@ -30,7 +30,7 @@ def deploy(connection: Connection, home: Path, host: str) -> Plan:
 
 
 def publish(connection: Connection, body: bytes, region: str = "EU") -> None:
-    agent = MessageAgent(connection, host_named(connection, "Main"))
+    agent = MessageAgent(connection, find_host(connection, "Main"))
     agent.publish([Message.of(body, promoted={Region: region})])
 
 

@@ -77,5 +77,5 @@ def test_a_session_that_changes_later_is_treated_as_lost(box: Box, start_host: S
     instance = start_host(Recorder(), settings=settings)
     assert instance._registration is not None
     instance._registration._session = -1  # as if the heartbeat was answered by another session
-    wait_until(lambda: instance.returns == 1)
+    wait_until(lambda: instance.regained_locks == 1)
     assert box.one(_HELD) == 1

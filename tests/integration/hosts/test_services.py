@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from postroom.hosts import ServiceContext
-from postroom.hosts.dequeue.outcomes import Outcome
+from postroom.hosts.dequeue.service import Outcome
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import connect
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, Suspension
-from postroom.messagebox.service_subscriptions import ServiceSubscriptions
+from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.operations.instances.changes import resume
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Priority, Region
@@ -207,7 +207,7 @@ def test_another_host_instance_goes_on_where_one_stopped(
     assert at_two.wait(PATIENCE)
     with ThreadPoolExecutor() as pool:
         stopped = pool.submit(first.stop)
-        wait_until(lambda: len(first._held()) == 1, what="the instance to forget what it does not work on")
+        wait_until(lambda: len(first._get_unfinished()) == 1, what="the instance to forget what it does not work on")
         let_go.set()
         stopped.result(30)
     assert received(made[0]) == ["12"]

@@ -175,7 +175,7 @@ def test_without_its_lock_it_hands_out_nothing_and_then_comes_back(box: Box, sta
     box.agent().publish(orders(50))
     wait_until(lambda: len(recorder.began) == 5)
     end_lock_connection(box, number)
-    wait_until(lambda: instance.returns == 1)
+    wait_until(lambda: instance.regained_locks == 1)
     assert instance.host_instance == number
     assert box.one("SELECT count(*) FROM host_instances WHERE id = %s AND dead_since IS NULL", number) == 1
     assert locks(box, number) == 1
@@ -214,7 +214,7 @@ def test_an_instance_that_was_buried_comes_back_under_its_number(box: Box, start
     number = instance.host_instance
     box.connection.execute("DELETE FROM host_instances")
     end_lock_connection(box, number)
-    wait_until(lambda: instance.returns == 1)
+    wait_until(lambda: instance.regained_locks == 1)
     assert box.one("SELECT id FROM host_instances") == number
     box.agent().publish(orders(5))
     wait_until(lambda: instance.counts["completed"] == 5)
@@ -235,7 +235,7 @@ def test_all_its_connections_may_break_and_nothing_is_lost(box: Box, start_host:
     wait_until(lambda: box.count("work_queue") == 0)
     assert len({one.message.message_id for one in recorder.sent}) == 200
     assert box.count("instances") == 0, "nothing was suspended, and no attempt was counted as failed"
-    wait_until(lambda: instance.returns > 0)
+    wait_until(lambda: instance.regained_locks > 0)
     run_all_jobs_once(box.connection)
     assert box.count("spool") == 0
     assert check(box.connection) == []

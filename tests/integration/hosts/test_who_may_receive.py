@@ -14,7 +14,7 @@ from postroom.message import Bytes, Context, Message
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
-from postroom.messagebox.storage.stored_context import StoredContext
+from postroom.messagebox.storage.stored_messages import StoredContext
 from postroom.operations.instances.changes import resume
 from postroom.properties import Property
 from postroom.system_properties import BTS

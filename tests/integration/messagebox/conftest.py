@@ -6,7 +6,7 @@ import pytest
 
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.service_subscriptions import ServiceSubscriptions
+from postroom.messagebox.subscriptions import ServiceSubscriptions
 from tests.support.box import Box
 from tests.support.lanes import Lane
 

@@ -10,7 +10,7 @@ from postroom.message import FRAGMENT_SIZE, Message
 from postroom.messagebox.check import _INVARIANTS, check, find_violations
 from postroom.messagebox.connection import connect
 from postroom.messagebox.jobs import JOB_LOCK, run_all_jobs_once
-from postroom.messagebox.statements import names_in
+from postroom.messagebox.statements import list_statements
 from tests.support.box import Box, Region
 from tests.support.databases import Databases
 
@@ -89,7 +89,7 @@ def test_damage_is_named(loaded: Box, damage: str) -> None:
 
 def test_every_invariant_has_a_statement_and_a_test() -> None:
     names = {invariant.name for invariant in _INVARIANTS}
-    assert {f"checks/{name}" for name in names} == set(names_in("checks"))
+    assert {f"checks/{name}" for name in names} == set(list_statements("checks"))
     assert set().union(*DAMAGES.values()) == names
 
 

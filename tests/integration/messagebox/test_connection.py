@@ -15,8 +15,8 @@ from postroom.errors import (
     PostroomError,
     StorageFailure,
 )
-from postroom.messagebox.blocking_call import blocking_call
 from postroom.messagebox.connection import Connection, connect, transaction
+from postroom.messagebox.queues import call_blocking
 from tests.support.box import Box
 
 
@@ -46,7 +46,7 @@ def connection(box: Box) -> Connection:
         (lambda c: c.cursor().executemany("INSERT INTO numbers VALUES (%s)", [(1,), ("x",)]), StorageFailure),
         (copy, StorageFailure),
         (commit_twice, DuplicateKey),
-        (lambda c: blocking_call(c, b"SELECT 1/$1::integer", 0), StorageFailure),
+        (lambda c: call_blocking(c, b"SELECT 1/$1::integer", 0), StorageFailure),
     ],
     ids=["execute", "bind", "programming error", "executemany", "copy", "commit", "blocking call"],
 )
@@ -68,7 +68,7 @@ def test_a_lost_connection_is_unavailable_now_and_at_the_next_call(box: Box) -> 
         for call in (
             lambda: connection.execute("SELECT 1"),
             lambda: transaction(connection, lambda c: None),
-            lambda: blocking_call(connection, b"SELECT 1"),
+            lambda: call_blocking(connection, b"SELECT 1"),
         ):
             with pytest.raises(MessageBoxUnavailable):
                 call()

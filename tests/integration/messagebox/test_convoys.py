@@ -11,7 +11,7 @@ import pytest
 from postroom.errors import DefinitionError
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.properties import Property
 from tests.support.box import Box, Priority, Region, Total
 from tests.support.lanes import Lane, Publisher, instances_of, waits_for_a_lock

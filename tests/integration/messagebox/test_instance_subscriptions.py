@@ -13,7 +13,7 @@ from postroom.filters.expression import Filter
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.properties import Property
 from tests.support.box import Box, Priority, Region, Total
 from tests.support.lanes import Lane, Publisher, instances_of, waits_for_a_lock

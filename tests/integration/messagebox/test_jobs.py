@@ -14,7 +14,7 @@ from postroom.errors import NotAllowed, Unavailable
 from postroom.message import FRAGMENT_SIZE, Message
 from postroom.messagebox.check import Violation, check
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.jobs import JOB_LOCK, Job, JobRun, JobSettings, jobs, run_all_jobs_once, run_due_jobs
+from postroom.messagebox.jobs import JOB_LOCK, Job, JobRun, JobSettings, build_jobs, run_all_jobs_once, run_due_jobs
 from postroom.messagebox.queues import HostQueues
 from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region
@@ -271,13 +271,13 @@ def test_every_run_is_recorded(box: Box) -> None:
     for number in (1, 2):
         run_all_jobs_once(box.connection)
         rows = box.connection.execute("SELECT name, runs, error, finished_at >= started_at FROM job_runs").fetchall()
-        assert sorted(rows) == sorted((job.name, number, None, True) for job in jobs())
+        assert sorted(rows) == sorted((job.name, number, None, True) for job in build_jobs())
 
 
 def test_a_job_that_fails_is_recorded_and_does_not_stop_the_others(box: Box) -> None:
     box.connection.execute("DROP FUNCTION operate_on_instances()")
     runs = run_all_jobs_once(box.connection)
-    assert len(runs) == len(jobs())
+    assert len(runs) == len(build_jobs())
     assert [run.name for run in runs if run.error] == ["operate_on_instances"]
     assert "operate_on_instances() does not exist" in box.one("SELECT error FROM job_runs WHERE error IS NOT NULL")
 
@@ -302,10 +302,10 @@ def test_a_job_is_due_when_its_interval_has_passed_since_any_host_ran_it(box: Bo
 def test_one_session_at_a_time_runs_jobs(box: Box) -> None:
     with another(box) as connection:
         connection.execute("SELECT pg_advisory_lock(%s, %s)", JOB_LOCK)
-        assert run_due_jobs(box.connection, jobs()) == []
+        assert run_due_jobs(box.connection, build_jobs()) == []
         with pytest.raises(Unavailable, match="by another session"):
             run_all_jobs_once(box.connection, wait=timedelta(milliseconds=10))
-    assert len(run_all_jobs_once(box.connection)) == len(jobs())
+    assert len(run_all_jobs_once(box.connection)) == len(build_jobs())
     with another(box) as connection:
         assert connection.execute("SELECT pg_try_advisory_lock(%s, %s)", JOB_LOCK).fetchone() == (True,), "given back"
 

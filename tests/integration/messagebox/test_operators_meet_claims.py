@@ -11,7 +11,7 @@ import pytest
 from postroom.message import Message
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from tests.support.box import Box, Region
 from tests.support.lanes import waits_for_a_lock
 from tests.support.waiting import wait_until

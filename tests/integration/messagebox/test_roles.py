@@ -15,7 +15,7 @@ from postroom.message import Message
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import migrate
-from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.operations.ports import groups
 from postroom.operations.ports import send_ports as ports
 from postroom.operations.roles import grant_role, list_roles, revoke_role

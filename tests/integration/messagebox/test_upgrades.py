@@ -9,7 +9,7 @@ from postroom.message import Message
 from postroom.messagebox import migrate as migrations
 from postroom.messagebox.check import check
 from postroom.messagebox.migrate import is_current, migrate
-from postroom.messagebox.statements import names_in, statement
+from postroom.messagebox.statements import list_statements, statement
 from tests.support.box import Box, Region
 
 ADDED = {
@@ -25,9 +25,9 @@ def next_release(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A Postroom with one schema file and two procedures more than this one."""
 
     def all_names(folder: str) -> tuple[str, ...]:
-        return (*names_in(folder), *(name for name in ADDED if name.rpartition("/")[0] == folder))
+        return (*list_statements(folder), *(name for name in ADDED if name.rpartition("/")[0] == folder))
 
-    monkeypatch.setattr(migrations, "names_in", all_names)
+    monkeypatch.setattr(migrations, "list_statements", all_names)
     monkeypatch.setattr(migrations, "statement", lambda name: ADDED.get(name) or statement(name))
     return monkeypatch
 

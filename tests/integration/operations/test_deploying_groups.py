@@ -12,7 +12,7 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.application import SendPortState
 from postroom.errors import DefinitionRefused, PublishFailed
 from postroom.message import Message
-from postroom.messagebox.configuration import PortState, SendPortGroup, host_named, send_port_groups
+from postroom.messagebox.configuration import PortState, SendPortGroup, find_host, read_send_port_groups
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.plan import Action, Kind
@@ -46,17 +46,17 @@ def orders(
 def problems(connection: Connection, app: Application) -> list[str]:
     """What plan says; apply refuses it in the same words, and changes nothing."""
     planned = plan(connection, app.definition(), home=HOME).problems
-    before = send_port_groups(connection)
+    before = read_send_port_groups(connection)
     with pytest.raises(DefinitionRefused) as caught:
         deploy(connection, app)
     assert caught.value.problems == planned
-    assert send_port_groups(connection) == before
+    assert read_send_port_groups(connection) == before
     assert all(problem.file == __file__ and problem.line for problem in planned)
     return [problem.text for problem in planned]
 
 
 def publish(connection: Connection, region: str = "EU") -> tuple[str, ...]:
-    agent = MessageAgent(connection, host_named(connection, "Main"), RoutingTable())
+    agent = MessageAgent(connection, find_host(connection, "Main"), RoutingTable())
     try:
         return agent.publish([Message.of(b"", promoted={Region: region})])[0].subscribers
     except PublishFailed:
@@ -64,7 +64,7 @@ def publish(connection: Connection, region: str = "EU") -> tuple[str, ...]:
 
 
 def the_group(connection: Connection) -> SendPortGroup:
-    (group,) = send_port_groups(connection)
+    (group,) = read_send_port_groups(connection)
     return group
 
 
@@ -75,7 +75,7 @@ def test_a_first_apply_makes_the_group_and_messages_flow(connection: Connection)
     assert publish(connection) == ("A", "B")
     group = the_group(connection)
     assert (group.state, group.application) == (PortState.STARTED, "orders")
-    agent = MessageAgent(connection, host_named(connection, "Main"))
+    agent = MessageAgent(connection, find_host(connection, "Main"))
     [published] = agent.publish([Message.of(b"", promoted={BTS.SPGroupID: str(group.group_id)})])
     assert published.subscribers == ("A", "B")
     assert deploy(connection, orders()).changes == ()
@@ -195,7 +195,7 @@ def test_a_removed_group_leaves_its_members_and_their_instances(connection: Conn
     done = deploy(connection, orders(None))
     (step,) = done.select(Kind.SEND_PORT_GROUP, Action.REMOVE)
     assert (step.name, step.note) == ("G", "is stopped and will be unenlisted; instances stay")
-    assert send_port_groups(connection) == []
+    assert read_send_port_groups(connection) == []
     assert publish(connection) == ()
     assert _count(connection, "suspended_queue WHERE cause = 1") == 2
     # Declared again it is the same group, so that what it kept is taken up.
@@ -221,7 +221,7 @@ def test_what_becomes_of_a_message_through_the_group_can_be_asked(connection: Co
     deploy(connection, orders())
     ports.stop(connection, "B")
     group = the_group(connection)
-    assert {member.port_name: group.destiny(member).value for member in group.members} == {
+    assert {member.port_name: group.get_disposition(member).value for member in group.members} == {
         "A": "delivered",
         "B": "suspended",
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from postroom import Application, Property, Throttling, adapters
-from postroom.messagebox.configuration import host_named, receive_locations
+from postroom.messagebox.configuration import find_host, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.plan import Action, Kind
@@ -22,7 +22,7 @@ def guarded(name: str = "guarded", **host: Any) -> Application:
 
 
 def of_secure(connection: Connection) -> tuple[bool, set[tuple[str, str]]]:
-    host = host_named(connection, "Secure")
+    host = find_host(connection, "Secure")
     shown = connection.execute(
         "SELECT property_key, value FROM application_properties WHERE host_id = %s", (host.host_id,)
     )
@@ -86,16 +86,16 @@ def test_authentication_follows_the_declaration_and_needs_a_trusted_host(connect
     (problem,) = plan(connection, app("drop", trusted=None).definition(), home=HOME).problems
     assert "requires authentication, but the host 'Gate' is not trusted" in problem.text
     deploy(connection, app("drop", trusted=True))
-    assert [one.authentication for one in receive_locations(connection)] == ["drop"]
+    assert [one.authentication for one in read_receive_locations(connection)] == ["drop"]
     done = deploy(connection, app("keep", trusted=True))
     [difference] = next(step.differences for step in done.select(Kind.RECEIVE_PORT, Action.CHANGE))
     assert (difference.field, difference.before, difference.after) == ("authentication", "drop", "keep")
-    assert [one.authentication for one in receive_locations(connection)] == ["keep"]
+    assert [one.authentication for one in read_receive_locations(connection)] == ["keep"]
 
 
 def test_a_host_throttles_as_the_application_says(connection: Connection) -> None:
     deploy(connection, guarded())
-    assert host_named(connection, "Secure").throttling == Throttling()
+    assert find_host(connection, "Secure").throttling == Throttling()
     changed = deploy(connection, guarded(throttling=Throttling(messages=1_000, longest_delay=60)))
     (step,) = changed.select(Kind.HOST, Action.CHANGE)
     assert [(one.field, one.before, one.after) for one in step.differences] == [
@@ -105,11 +105,11 @@ def test_a_host_throttles_as_the_application_says(connection: Connection) -> Non
             "above 1,000 messages, 10 times that in the spool, up to 60 s",
         )
     ]
-    assert host_named(connection, "Secure").throttling == Throttling(messages=1_000, longest_delay=60)
+    assert find_host(connection, "Secure").throttling == Throttling(messages=1_000, longest_delay=60)
     assert deploy(connection, guarded(throttling=Throttling(messages=1_000, longest_delay=60))).changes == ()
     other = guarded("second", throttling=Throttling(messages=0)).definition()
     (problem,) = plan(connection, other, home=HOME).problems
     assert "the application 'guarded' says that it throttles above 1,000 messages" in problem.text
     # Another one that says nothing leaves it as it is.
     deploy(connection, guarded("third"))
-    assert host_named(connection, "Secure").throttling.messages == 1_000
+    assert find_host(connection, "Secure").throttling.messages == 1_000

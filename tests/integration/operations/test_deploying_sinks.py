@@ -7,7 +7,7 @@ import pytest
 from postroom import Application, Property, adapters
 from postroom.adapters import PortAdapter, SparkSink
 from postroom.errors import DefinitionRefused
-from postroom.messagebox.configuration import ServiceClass, send_ports
+from postroom.messagebox.configuration import ServiceClass, read_send_ports
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.plan import Kind, Step
@@ -39,7 +39,7 @@ def test_plan_states_what_each_sink_promises(connection: Connection) -> None:
     assert other.note == "at least once: the writer 'delta' may repeat a batch, rows have their message_id"
     assert next((one.field, one.after) for one in other.differences) == ("adapter format", "delta")
     deploy(connection, orders(adapters.SparkSink("delta", "lake")))
-    (port,) = send_ports(connection)
+    (port,) = read_send_ports(connection)
     assert port.adapter_type.is_sink
     assert isinstance(port.adapter, SparkSink)
     assert port.adapter.format == "delta"

@@ -18,7 +18,7 @@ from postroom.application import SendPortState
 from postroom.errors import DefinitionRefused, PublishFailed
 from postroom.message import Context, Message
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration import PortState, host_named, hosts, receive_locations, send_ports
+from postroom.messagebox.configuration import PortState, find_host, read_hosts, read_receive_locations, read_send_ports
 from postroom.messagebox.connection import Connection, connect
 from postroom.operations.deployment.apply import apply, plan
 from postroom.operations.deployment.plan import Action, Kind
@@ -63,7 +63,7 @@ def orders(
 
 
 def publish(connection: Connection, region: str) -> tuple[str, ...]:
-    host = host_named(connection, "Main")
+    host = find_host(connection, "Main")
     message = Message.of(b"{}", promoted={Region: region})
     try:
         return MessageAgent(connection, host, RoutingTable()).publish([message])[0].subscribers
@@ -78,7 +78,7 @@ def one(connection: Connection, query: str, *parameters: object) -> Any:
 
 
 def port_states(connection: Connection) -> Iterator[tuple[str, PortState]]:
-    return ((port.name, port.state) for port in send_ports(connection))
+    return ((port.name, port.state) for port in read_send_ports(connection))
 
 
 def test_a_first_apply_makes_everything_and_messages_flow(connection: Connection) -> None:
@@ -93,11 +93,11 @@ def test_a_first_apply_makes_everything_and_messages_flow(connection: Connection
         ("create", "location", "drop"),
         ("create", "send port", "Europe"),
     }
-    (host,) = hosts(connection)
+    (host,) = read_hosts(connection)
     assert (host.name, host.is_default) == ("Main", True)
-    (location,) = receive_locations(connection)
+    (location,) = read_receive_locations(connection)
     assert (location.port_name, location.uri, location.enabled) == ("OrdersIn", "file:///srv/orders/in", True)
-    (port,) = send_ports(connection)
+    (port,) = read_send_ports(connection)
     assert (port.state, port.uri, port.retry_count) == (PortState.STARTED, "file:///srv/orders/out", 3)
     assert one(connection, "SELECT count(*) FROM properties") == len(SYSTEM_PROPERTIES) + 2
     assert publish(connection, "EU") == ("Europe",)
@@ -118,7 +118,7 @@ def test_applying_the_same_again_changes_nothing_at_all(connection: Connection) 
 def test_a_plan_says_what_apply_would_do_and_does_nothing(connection: Connection) -> None:
     planned = plan(connection, orders().definition(), home=HOME)
     assert one(connection, "SELECT count(*) FROM applications") == 0
-    assert hosts(connection) == []
+    assert read_hosts(connection) == []
     assert planned == deploy(connection, orders())
     assert plan(connection, orders().definition(), home=HOME).changes == ()
 
@@ -126,7 +126,7 @@ def test_a_plan_says_what_apply_would_do_and_does_nothing(connection: Connection
 def test_a_changed_filter_takes_the_place_of_the_old_one_at_once(connection: Connection) -> None:
     deploy(connection, orders())
     assert publish(connection, "EU") == ("Europe",)
-    before = send_ports(connection)[0]
+    before = read_send_ports(connection)[0]
     done = deploy(connection, orders(filter=Region == "US"))
     (step,) = done.select(Kind.SEND_PORT, Action.CHANGE)
     (difference,) = step.differences
@@ -135,7 +135,7 @@ def test_a_changed_filter_takes_the_place_of_the_old_one_at_once(connection: Con
         "Orders.Region == 'EU'",
         "Orders.Region == 'US'",
     )
-    after = send_ports(connection)[0]
+    after = read_send_ports(connection)[0]
     assert (after.port_id, after.transport_id, after.state) == (before.port_id, before.transport_id, PortState.STARTED)
     assert after.subscription_id != before.subscription_id
     assert publish(connection, "US") == ("Europe",)
@@ -187,13 +187,13 @@ def test_a_disabled_location_stays_disabled_when_it_changes(connection: Connecti
     done = deploy(connection, orders(receive_port="OtherIn"))
     assert ("change", "location", "drop") in changes(done)
     assert ("remove", "receive port", "OrdersIn") in changes(done)
-    (location,) = receive_locations(connection)
+    (location,) = read_receive_locations(connection)
     assert (location.port_name, location.enabled) == ("OtherIn", False)
 
 
 def test_an_adapter_or_a_retry_policy_changes_without_a_new_subscription(connection: Connection) -> None:
     deploy(connection, orders())
-    before = send_ports(connection)[0]
+    before = read_send_ports(connection)[0]
     version = one(connection, "SELECT version FROM routing_version")
     app = orders(ports=())
     app.send_port("Europe", adapters.File("elsewhere"), filter=Region == "EU", retry=Retry(count=9, interval=1.5))
@@ -205,7 +205,7 @@ def test_an_adapter_or_a_retry_policy_changes_without_a_new_subscription(connect
         "retry count",
         "retry interval",
     }
-    after = send_ports(connection)[0]
+    after = read_send_ports(connection)[0]
     assert after.subscription_id == before.subscription_id
     assert (after.retry_count, after.retry_interval.total_seconds()) == (9, 1.5)
     assert one(connection, "SELECT version FROM routing_version") > version, "hosts must learn of it"
@@ -233,14 +233,14 @@ def test_a_port_may_move_to_another_host(connection: Connection) -> None:
     assert publish(connection, "EU") == ("Europe",)
     assert one(connection, "SELECT count(*) FROM main_q") == 1
     assert one(connection, "SELECT count(*) FROM slow_q") == 1
-    assert [(host.name, host.is_default) for host in hosts(connection)] == [("Main", True), ("Slow", False)]
+    assert [(host.name, host.is_default) for host in read_hosts(connection)] == [("Main", True), ("Slow", False)]
 
 
 def test_the_names_of_hosts_differ_by_more_than_case(connection: Connection) -> None:
     deploy(connection, orders(host="Slow"))
     done = deploy(connection, orders(host="SLOW"))
     assert done.changes == () or changes(done) == {("change", "application", "orders")}
-    assert len(hosts(connection)) == 2
+    assert len(read_hosts(connection)) == 2
 
 
 def test_every_problem_that_only_the_messagebox_knows_is_listed(connection: Connection) -> None:
@@ -283,7 +283,7 @@ def test_a_location_with_files_in_hand_is_not_removed(connection: Connection) ->
         deploy(connection, orders(location=None))
     connection.execute("UPDATE file_claims SET state = 3, path = '/in/.postroom/kept/a.json'")
     deploy(connection, orders(location=None))
-    assert receive_locations(connection) == []
+    assert read_receive_locations(connection) == []
 
 
 def test_a_location_with_something_in_its_inbox_is_not_removed_and_stays_of_its_kind(connection: Connection) -> None:
@@ -294,9 +294,9 @@ def test_a_location_with_something_in_its_inbox_is_not_removed_and_stays_of_its_
         return app
 
     deploy(connection, web(adapters.HttpReceive("/orders", port=8080)))
-    (location,) = receive_locations(connection)
+    (location,) = read_receive_locations(connection)
     for _ in range(2):
-        inbox.hand_over(connection, location.location_id, uuid.uuid4(), Context(), [b"{}"])
+        inbox.store_in_inbox(connection, location.location_id, uuid.uuid4(), Context(), [b"{}"])
     with pytest.raises(DefinitionRefused, match="cannot be removed: 2 received interchanges are"):
         deploy(connection, web())
     with pytest.raises(DefinitionRefused, match="cannot be changed to the kind 'file': 2 received interchanges"):
@@ -313,7 +313,7 @@ def test_nothing_is_half_applied(connection: Connection) -> None:
     connection.execute("ALTER TABLE send_ports ADD CONSTRAINT refuse CHECK (name <> 'New')")
     with pytest.raises(Exception, match="refuse"):
         apply(connection, definition, home=HOME)
-    assert [host.name for host in hosts(connection)] == ["Main"]
+    assert [host.name for host in read_hosts(connection)] == ["Main"]
     assert publish(connection, "EU") == ("Europe",)
     assert publish(connection, "US") == ()
 
@@ -336,9 +336,9 @@ def test_applies_at_the_same_time_come_one_after_another(connection: Connection,
     for thread in threads:
         thread.join()
     assert failures == []
-    names = {port.name for port in send_ports(connection)}
+    names = {port.name for port in read_send_ports(connection)}
     assert names in ({"A", "B", "C"}, {"Europe", "C"})
-    assert len(hosts(connection)) == 1
+    assert len(read_hosts(connection)) == 1
 
 
 def test_an_apply_waits_for_publishes_that_are_under_way(connection: Connection, database: str) -> None:
@@ -372,9 +372,9 @@ def test_routing_of_failures_follows_the_declaration(connection: Connection) -> 
         return declared
 
     deploy(connection, app(route_failures=False))
-    assert not receive_locations(connection)[0].route_failures
-    assert not send_ports(connection)[0].route_failures
-    subscription = send_ports(connection)[0].subscription_id
+    assert not read_receive_locations(connection)[0].route_failures
+    assert not read_send_ports(connection)[0].route_failures
+    subscription = read_send_ports(connection)[0].subscription_id
     done = deploy(connection, app(route_failures=True))
     assert changes(done) == {
         ("change", "application", "orders"),
@@ -383,7 +383,7 @@ def test_routing_of_failures_follows_the_declaration(connection: Connection) -> 
     }
     [difference] = next(step.differences for step in done.select(Kind.RECEIVE_PORT, Action.CHANGE))
     assert (difference.field, difference.before, difference.after) == ("route failures", "False", "True")
-    assert receive_locations(connection)[0].route_failures
-    assert send_ports(connection)[0].route_failures
-    assert send_ports(connection)[0].subscription_id == subscription, "it subscribes to the same as before"
+    assert read_receive_locations(connection)[0].route_failures
+    assert read_send_ports(connection)[0].route_failures
+    assert read_send_ports(connection)[0].subscription_id == subscription, "it subscribes to the same as before"
     assert deploy(connection, app(route_failures=True)).changes == ()

@@ -13,7 +13,7 @@ from postroom.errors import AuthenticationFailure, DefinitionError, NotFound, Pi
 from postroom.filters.explain import Reason
 from postroom.message import Context, Message
 from postroom.messagebox.configuration import ServiceClass
-from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.operations.explain.explanation import (
     FailureHandling,
     Limits,

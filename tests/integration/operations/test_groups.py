@@ -10,7 +10,7 @@ import pytest
 
 from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import Message
-from postroom.messagebox.configuration import PortState, send_port_groups, send_ports
+from postroom.messagebox.configuration import PortState, read_send_port_groups, read_send_ports
 from postroom.operations.ports import groups
 from postroom.operations.ports import send_ports as ports
 from postroom.operations.subscriptions import list_subscriptions
@@ -69,8 +69,8 @@ def grouped(box: Box, *, group: str = "started", port: str = "started") -> None:
 
 
 def states(box: Box) -> dict[str, str]:
-    found = [(port.name, port.state) for port in send_ports(box.connection)]
-    found += [(group.name, group.state) for group in send_port_groups(box.connection)]
+    found = [(port.name, port.state) for port in read_send_ports(box.connection)]
+    found += [(group.name, group.state) for group in read_send_port_groups(box.connection)]
     return {name: state.name.lower() for name, state in found}
 
 
@@ -120,7 +120,7 @@ def test_the_subscriptions_of_members_say_through_which_group(box: Box) -> None:
         ("P", None, "STARTED"),
     ]
     (through,) = (one for one in list_subscriptions(box.connection, service="P") if one.group == "G")
-    group_id = send_port_groups(box.connection)[0].group_id
+    group_id = read_send_port_groups(box.connection)[0].group_id
     assert through.filter == (f"BTS.SPGroupID == '{group_id}' or Orders.Region == 'group' or Orders.Region == 'both'")
 
 

@@ -11,7 +11,7 @@ from postroom.filters.text import format_filter
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ServiceClass
-from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.operations.instances.changes import resume, suspend, suspend_all, terminate, terminate_all
 from postroom.operations.instances.listing import (
     InstanceQuery,

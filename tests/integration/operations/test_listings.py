@@ -15,10 +15,10 @@ from postroom.errors import DefinitionError, NotFound, StateError
 from postroom.filters.text import format_filter
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration import PortState, receive_locations
+from postroom.messagebox.configuration import PortState, read_receive_locations
 from postroom.messagebox.connection import connect
-from postroom.messagebox.service_subscriptions import SubscriptionState
 from postroom.messagebox.streams.running_locations import LocationProgress, LocationReport, LocationState
+from postroom.messagebox.subscriptions import SubscriptionState
 from postroom.operations.hosts import list_host_instances, list_hosts
 from postroom.operations.instances.changes import resume, terminate
 from postroom.operations.instances.listing import InstanceQuery, list_instances
@@ -188,7 +188,7 @@ def test_a_location_has_the_schedule_that_it_is_given(box: Box) -> None:
     night = Schedule(window=("22:00", "06:00"))
     locations.set_schedule(box.connection, "drop", night)
     (listed,) = locations.list_locations(box.connection)
-    (location,) = receive_locations(box.connection)
+    (location,) = read_receive_locations(box.connection)
     assert listed.schedule == location.schedule == night
     noon, midnight = datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
     assert (location.receives_at(noon), location.receives_at(midnight)) == (False, True)
@@ -196,11 +196,11 @@ def test_a_location_has_the_schedule_that_it_is_given(box: Box) -> None:
     with pytest.raises(DefinitionError, match="The schedule is invalid"):
         locations.set_schedule(box.connection, "drop", Schedule(zone="Mars"))
     locations.set_schedule(box.connection, "drop", None)
-    (location,) = receive_locations(box.connection)
+    (location,) = read_receive_locations(box.connection)
     assert location.schedule is None
     assert location.receives_at(noon)
     locations.disable(box.connection, "drop")
-    assert not receive_locations(box.connection)[0].receives_at(noon)
+    assert not read_receive_locations(box.connection)[0].receives_at(noon)
     with pytest.raises(NotFound):
         locations.set_schedule(box.connection, "nowhere", None)
 
@@ -222,7 +222,7 @@ def test_a_location_says_what_holds_it_up(box: Box) -> None:
 def test_a_location_says_how_it_is_getting_on(box: Box) -> None:
     location = add_inbox_location(box)
     for number in range(3):
-        inbox.hand_over(box.connection, location.location_id, uuid.UUID(int=number), Context(), [b"{}"])
+        inbox.store_in_inbox(box.connection, location.location_id, uuid.UUID(int=number), Context(), [b"{}"])
     inbox.quarantine(box.connection, uuid.UUID(int=1), "It is odd.")
 
     def listed() -> tuple[str, str | None, int, float]:

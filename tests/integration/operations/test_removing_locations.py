@@ -16,7 +16,7 @@ from postroom.errors import DefinitionRefused, MissingReference
 from postroom.message import Context
 from postroom.messagebox import inbox
 from postroom.messagebox.check import find_violations
-from postroom.messagebox.configuration import hosts, receive_locations
+from postroom.messagebox.configuration import read_hosts, read_receive_locations
 from postroom.messagebox.connection import Connection, connect
 from postroom.operations.deployment import apply as deployment
 from postroom.operations.deployment.compare import compare
@@ -48,7 +48,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 def take_in(connection: Connection, kind: str) -> TakeIn:
     """What the location does when something comes."""
     deploy(connection, declared(kind))
-    (location,) = receive_locations(connection)
+    (location,) = read_receive_locations(connection)
 
     def take(other: Connection) -> None:
         if kind == "file":
@@ -56,7 +56,7 @@ def take_in(connection: Connection, kind: str) -> TakeIn:
                 other, location.location_id, [(uuid.uuid4(), "a.json", Path("/in/.postroom/x/a.json"))]
             )
         else:
-            inbox.hand_over(other, location.location_id, uuid.uuid4(), Context(), [b"{}"])
+            inbox.store_in_inbox(other, location.location_id, uuid.uuid4(), Context(), [b"{}"])
 
     return take
 
@@ -64,7 +64,7 @@ def take_in(connection: Connection, kind: str) -> TakeIn:
 @pytest.fixture
 def other(connection: Connection, database: str, take_in: TakeIn) -> Iterator[Connection]:
     """A session of the location's host."""
-    with connect(database, user=hosts(connection)[0].role_name) as session:
+    with connect(database, user=read_hosts(connection)[0].role_name) as session:
         yield session
 
 
@@ -145,7 +145,7 @@ def test_what_is_put_aside_keeps_the_location_and_what_is_done_with_goes(
     else:
         deploy(connection, declared())
     assert count(connection) == int(keeps)
-    assert len(receive_locations(connection)) == int(keeps)
+    assert len(read_receive_locations(connection)) == int(keeps)
 
 
 def test_check_reports_intake_without_a_location_and_a_new_declaration_continues_it(
@@ -164,4 +164,4 @@ def test_check_reports_intake_without_a_location_and_a_new_declaration_continues
     assert count(other) == 1
     assert find_violations(connection) == []
     if kind == "file":
-        file_claims.reset_all_claims(other, receive_locations(connection)[0].location_id)
+        file_claims.reset_all_claims(other, read_receive_locations(connection)[0].location_id)

@@ -27,8 +27,8 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         name = "Main"
 
     monkeypatch.setattr("postroom.messagebox.connection.connect", lambda url: _Connection())
-    monkeypatch.setattr("postroom.messagebox.configuration.host_named", lambda connection, name: _Host())
-    monkeypatch.setattr("postroom.messagebox.permission.require_host", lambda connection, host: None)
+    monkeypatch.setattr("postroom.messagebox.configuration.find_host", lambda connection, name: _Host())
+    monkeypatch.setattr("postroom.messagebox.configuration.check_login_of_host", lambda connection, host: None)
     monkeypatch.setattr(
         "postroom.spark.running_pipeline.run_pipeline", lambda *_, **options: given.update(options) or {}
     )

@@ -22,7 +22,7 @@ from postroom.errors import (
     StorageFailure,
     TransactionConflict,
 )
-from postroom.messagebox.postgres_errors import translate_psycopg_error, translated_errors
+from postroom.messagebox.postgres_errors import translate_errors, translate_psycopg_error
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,6 @@ def test_the_sqlstates_of_the_messagebox(sqlstate: str, expected: type[PostroomE
 
 
 def test_a_block_translates_what_it_raises() -> None:
-    with pytest.raises(MessageBoxUnavailable) as raised, translated_errors():
+    with pytest.raises(MessageBoxUnavailable) as raised, translate_errors():
         raise psycopg.OperationalError("the server closed the connection")
     assert isinstance(raised.value.__cause__, psycopg.OperationalError)

@@ -29,7 +29,7 @@ from postroom.errors import MessageFailure, RoutingFailure
 from postroom.message import Part
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.storage.copy_format import BIGINT, UUID, constant
+from postroom.messagebox.storage.copy_format import BIGINT, UUID, encode_constant
 from postroom.messagebox.storage.writing import (
     write_messages,
     write_part,
@@ -165,7 +165,9 @@ class DocumentBatch(PublishBatch):
         originators = batch_originators(shared, columns, self._routing.login)
         names = [name for name, _ in kinds]
         if originators is None and len(set(names)) == 1 and not self._shared_parts:
-            write_spool(connection, (UUID, self._message_ids), (UUID, self._part_ids), constant(names[0]), contexts)
+            write_spool(
+                connection, (UUID, self._message_ids), (UUID, self._part_ids), encode_constant(names[0]), contexts
+            )
             return
         message_ids, body_ids = map(bytes, self._message_ids), list(map(bytes, self._part_ids))
         part_ids = map(documents.part_ids, self._kept.tolist(), body_ids)
@@ -188,7 +190,7 @@ class DocumentBatch(PublishBatch):
     ) -> None:
         if bodies:
             sizes = np.fromiter(map(len, bodies), dtype=np.int64, count=len(bodies))
-            columns = [(UUID, ids), constant(name), constant(content_type), (BIGINT, sizes)]
+            columns = [(UUID, ids), encode_constant(name), encode_constant(content_type), (BIGINT, sizes)]
             write_parts(connection, columns, bodies)
 
     def write_routes(self, connection: Connection, lock: RoutingLock) -> None:

@@ -19,7 +19,7 @@ from postroom.agent.receiving.interchange import Chunk, Interchange
 from postroom.filters.columns import Columns
 from postroom.message import BODY_NAME, MAX_PARTS, Body, Bytes, Context, Part, predicates_to_json
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.storage.stored_values import plain_text
+from postroom.messagebox.storage.stored_values import format_decimal
 from postroom.namespaces import is_distinguished
 from postroom.pipelines.documents.disassembled_batch import BadDocument
 from postroom.pipelines.documents.spool import cut
@@ -278,7 +278,7 @@ def _plain_texts(column: pa.Array) -> pa.Array:
     if not pc.any(has_exponent).as_py():
         return texts
     # Zero and very small numbers.
-    others = pa.array(map(plain_text, column.filter(has_exponent).to_pylist()), _TEXT)
+    others = pa.array(map(format_decimal, column.filter(has_exponent).to_pylist()), _TEXT)
     return pc.replace_with_mask(texts, has_exponent, others)
 
 
@@ -290,7 +290,9 @@ def snapshot(shared: Context, columns: Mapping[str, pa.Array], row: int) -> Cont
     """The context of one row of a batch, promoted flags and all."""
     # A Decimal without the trailing zeros that an Arrow column of fixed scale adds.
     own = {key: column[row].as_py() for key, column in columns.items()}
-    values = {key: Decimal(plain_text(value)) if isinstance(value, Decimal) else value for key, value in own.items()}
+    values = {
+        key: Decimal(format_decimal(value)) if isinstance(value, Decimal) else value for key, value in own.items()
+    }
     there = {key: value for key, value in values.items() if value is not None}
     return Context(
         {**shared.promoted, **{key: value for key, value in there.items() if not is_distinguished(key)}},

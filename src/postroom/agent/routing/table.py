@@ -21,7 +21,7 @@ from postroom.filters.authorisation import ApplicationProperties
 from postroom.filters.columns import Columns
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.filters.index import SubscriptionIndex
-from postroom.messagebox.configuration import application_properties
+from postroom.messagebox.configuration import read_application_properties
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_values import StoredValue, from_stored
@@ -131,7 +131,7 @@ class RoutingTable:
         properties = _read_properties(connection, self.properties)
         lists = read_property_lists(connection)
         spelled_hosts: dict[int, str] = dict(connection.execute("SELECT id, name FROM hosts").fetchall())
-        shown = application_properties(connection)
+        shown = read_application_properties(connection)
         login = read_login(connection)
         index = SubscriptionIndex() if everything else self._index
         filters: dict[int, Filter] = {}

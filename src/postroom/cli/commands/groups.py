@@ -72,7 +72,7 @@ def show(options: CommandOptions, name: str) -> None:
         {
             "member": one.port_name,
             "state": one.port_state.name.lower(),
-            "through_the_group": found.destiny(one).value,
+            "through_the_group": found.get_disposition(one).value,
             "subscription_id": one.subscription_id,
         }
         for one in found.members

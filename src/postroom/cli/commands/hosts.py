@@ -39,15 +39,14 @@ def run(options: CommandOptions, name: str) -> None:
     import logging
 
     from postroom.hosts import run_host
-    from postroom.messagebox.configuration import host_named
+    from postroom.messagebox.configuration import check_login_of_host, find_host
     from postroom.messagebox.connection import connect
-    from postroom.messagebox.permission import require_host
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with options.messagebox() as url:
         with connect(url) as connection:
-            host = host_named(connection, name)
-            require_host(connection, host)
+            host = find_host(connection, name)
+            check_login_of_host(connection, host)
         name = host.name
         click.echo(f"Host {name} works; Ctrl-C ends it.")
         # On a server of one's own the URL says who logs in; the embedded one trusts everybody on the machine.

@@ -41,16 +41,15 @@ def run(options: CommandOptions, host: str, master: str | None, settings: dict[s
     import logging
 
     from postroom.cli.rendering.bulk_progress import show_bulk_progress
-    from postroom.messagebox.configuration import host_named
+    from postroom.messagebox.configuration import check_login_of_host, find_host
     from postroom.messagebox.connection import connect
-    from postroom.messagebox.permission import require_host
     from postroom.spark.running_pipeline import run_pipeline
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with options.messagebox() as url:
         with connect(url) as connection:
-            served = host_named(connection, host)
-            require_host(connection, served)
+            served = find_host(connection, host)
+            check_login_of_host(connection, served)
         host = served.name
         click.echo(f"Spark starts for the receive locations and sinks of {host}; Ctrl-C ends it.")
         with show_bulk_progress() as watcher:

@@ -1,4 +1,4 @@
-"""Stores the outcomes of messages, as many at a time as came together while the last ones were stored."""
+"""Stores the outcomes of messages in batches: all that were reported while the last batch was stored."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from functools import partial
 
 from postroom.background_loop import BackgroundLoop
 from postroom.clock import Clock
-from postroom.hosts.dequeue.outcomes import Outcome, Verdict
-from postroom.hosts.dequeue.work_in_hand import WorkInHand
+from postroom.hosts.dequeue.service import Disposition, Outcome
+from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, Suspension
 
-_AT_A_TIME = 1000
-_PATIENCE = 1.0
+_BATCH_SIZE = 1000
+_IDLE_SECONDS = 1.0
 
 
 class Completer:
-    """Outcomes go in from many threads and into the MessageBox from one.
+    """Collects outcomes from many threads and writes them to the MessageBox from one thread.
 
-    Nothing is lost while the MessageBox is away: outcomes are kept, and stored when it is back. An outcome whose claim
-    was taken over meanwhile finds no row; it is discarded and counted.
+    Outcomes are buffered while the MessageBox is unavailable. If another host instance has taken over the claim of a
+    message, its outcome finds no row and is counted as discarded.
     """
 
     def __init__(
@@ -32,26 +32,26 @@ class Completer:
         *,
         connect: Connect,
         queues: HostQueues,
-        work: WorkInHand,
-        scheduled: Callable[[timedelta], None],
-        settled: Callable[[], None] | None = None,
+        buffer: WorkBuffer,
+        on_scheduled: Callable[[timedelta], None],
+        on_finished: Callable[[], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._connection = LazyConnection(connect)
         self._queues = queues
-        self._work = work
-        self._scheduled = scheduled
-        self._settled = settled
+        self._buffer = buffer
+        self._on_scheduled = on_scheduled
+        self._on_finished = on_finished
         self._clock = clock
         self._outcomes: deque[tuple[ClaimedMessage, Outcome]] = deque()
         self._batch: list[tuple[ClaimedMessage, Outcome]] = []
         self._idle = False
-        #: How many messages came to which end: completed, settled, released, retried, suspended, discarded.
+        #: The number of messages by outcome: completed, finished, released, retried, suspended, discarded.
         self.counts: Counter[str] = Counter()
         self.loop = BackgroundLoop("complete", self._step)
 
     def store(self, claimed: ClaimedMessage, outcome: Outcome) -> None:
-        """Takes note; returns at once."""
+        """Queue an outcome to be stored. Return at once."""
         self._outcomes.append((claimed, outcome))
         if self._idle:
             self.loop.wake()
@@ -62,63 +62,64 @@ class Completer:
     def _step(self) -> float:
         self._batch = self._batch or self._take()
         if not self._batch:
-            return _PATIENCE
-        self.counts += self._write(_by_claim(self._batch))
-        settled, self._batch = self._batch, []
-        self._work.settle([claimed.seq for claimed, _ in settled])
-        if delays := [outcome.delay for _, outcome in settled if isinstance(outcome, Retry)]:
-            self._scheduled(min(delays))
-        if self._settled is not None:
-            self._settled()
+            return _IDLE_SECONDS
+        self.counts += self._write(_group_by_claim(self._batch))
+        finished, self._batch = self._batch, []
+        self._buffer.finish([claimed.seq for claimed, _ in finished])
+        if delays := [outcome.delay for _, outcome in finished if isinstance(outcome, Retry)]:
+            self._on_scheduled(min(delays))
+        if self._on_finished is not None:
+            self._on_finished()
         return 0.0
 
     def _take(self) -> list[tuple[ClaimedMessage, Outcome]]:
         if not self._outcomes:
             self._idle = True
-            # Asked again, because a thread may have looked at the flag just before it was set.
+            # Check again, because a thread may have read the flag just before it was set.
             if not self._outcomes:
                 return []
         self._idle = False
-        return [self._outcomes.popleft() for _ in range(min(len(self._outcomes), _AT_A_TIME))]
+        return [self._outcomes.popleft() for _ in range(min(len(self._outcomes), _BATCH_SIZE))]
 
     def _write(self, claims: dict[uuid.UUID, _Outcomes]) -> Counter[str]:
         calls = list(self._calls(claims))
 
         def write(connection: Connection) -> Counter[str]:
-            counts = Counter(name for given in claims.values() for name in given.others)
+            counts = Counter(name for outcomes in claims.values() for name in outcomes.others)
             for name, call in calls:
                 counts[name] += call(connection)
             return counts
 
         connection = self._connection.get()
-        # What is one statement needs no transaction around it, and none of its waits.
+        # A single statement needs no transaction, and saves its round trips.
         counts = write(connection) if len(calls) <= 1 else transaction(connection, write)
-        counts["discarded"] += sum(given.size for given in claims.values()) - counts.total()
+        counts["discarded"] += sum(outcomes.size for outcomes in claims.values()) - counts.total()
         return counts
 
     def _calls(self, claims: dict[uuid.UUID, _Outcomes]) -> Iterator[tuple[str, Callable[[Connection], int]]]:
-        """What is to be called, and what it counts."""
+        """Yield the calls that store the outcomes, each with the name that its rows are counted under."""
         queues, now = self._queues, self._clock() if self._clock else None
-        if completed := {claim_id: given.completed for claim_id, given in claims.items() if given.completed}:
+        if completed := {claim_id: outcomes.completed for claim_id, outcomes in claims.items() if outcomes.completed}:
             yield "completed", partial(queues.complete_claims, claims=completed)
-        for claim_id, given in claims.items():
-            if given.released:
-                yield "released", partial(queues.release, claim_id=claim_id, seqs=given.released)
-            if given.retries:
-                yield "retried", partial(queues.retry, claim_id=claim_id, retries=given.retries, now=now)
-            if given.suspensions:
-                yield "suspended", partial(queues.suspend, claim_id=claim_id, suspensions=given.suspensions, now=now)
+        for claim_id, outcomes in claims.items():
+            if outcomes.released:
+                yield "released", partial(queues.release, claim_id=claim_id, seqs=outcomes.released)
+            if outcomes.retries:
+                yield "retried", partial(queues.retry, claim_id=claim_id, retries=outcomes.retries, now=now)
+            if outcomes.suspensions:
+                suspensions = outcomes.suspensions
+                yield "suspended", partial(queues.suspend, claim_id=claim_id, suspensions=suspensions, now=now)
 
 
 @dataclass
 class _Outcomes:
-    """The outcomes of one claim, sorted by what is to be done."""
+    """The outcomes of one claim, by kind."""
 
     completed: list[int] = field(default_factory=list)
     released: list[int] = field(default_factory=list)
     retries: dict[int, Retry] = field(default_factory=dict)
     suspensions: dict[int, Suspension] = field(default_factory=dict)
-    #: What needs nothing stored.
+    #: Outcomes that nothing is stored for.
     others: list[str] = field(default_factory=list)
 
     @property
@@ -127,21 +128,21 @@ class _Outcomes:
         return sum(map(len, stored)) + len(self.others)
 
 
-def _by_claim(batch: Iterable[tuple[ClaimedMessage, Outcome]]) -> dict[uuid.UUID, _Outcomes]:
+def _group_by_claim(batch: Iterable[tuple[ClaimedMessage, Outcome]]) -> dict[uuid.UUID, _Outcomes]:
     claims: dict[uuid.UUID, _Outcomes] = {}
-    claim_id, of_claim = None, _Outcomes()
+    claim_id, outcomes = None, _Outcomes()
     for claimed, outcome in batch:
         if claimed.claim_id is not claim_id:  # mostly the same as before; hashing an id is slow
             claim_id = claimed.claim_id
-            of_claim = claims.setdefault(claim_id, _Outcomes())
-        if outcome is Verdict.COMPLETE:
-            of_claim.completed.append(claimed.seq)
+            outcomes = claims.setdefault(claim_id, _Outcomes())
+        if outcome is Disposition.COMPLETE:
+            outcomes.completed.append(claimed.seq)
         elif isinstance(outcome, Retry):
-            of_claim.retries[claimed.seq] = outcome
+            outcomes.retries[claimed.seq] = outcome
         elif isinstance(outcome, Suspension):
-            of_claim.suspensions[claimed.seq] = outcome
-        elif outcome is Verdict.RELEASE:
-            of_claim.released.append(claimed.seq)
+            outcomes.suspensions[claimed.seq] = outcome
+        elif outcome is Disposition.RELEASE:
+            outcomes.released.append(claimed.seq)
         else:
-            of_claim.others.append(outcome.value)
+            outcomes.others.append(outcome.value)
     return claims

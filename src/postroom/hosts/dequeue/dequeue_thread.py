@@ -1,4 +1,4 @@
-"""Takes messages from memory and hands them to the service that they are for."""
+"""A thread that takes messages from memory and passes them to the service of its service class."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from datetime import timedelta
 
 from postroom.backoff import Backoff
 from postroom.hosts.dequeue.completer import Completer
-from postroom.hosts.dequeue.service import Service
-from postroom.hosts.dequeue.thread_connections import ThreadConnections
-from postroom.hosts.dequeue.work_in_hand import WorkInHand
+from postroom.hosts.dequeue.service import Service, ThreadConnections
+from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.queues import ClaimedMessage, Retry
 
 _BACKOFF = Backoff(first=1.0, longest=256.0)
@@ -21,9 +20,9 @@ class DequeueThread:
     """One of the threads of a service class."""
 
     def __init__(
-        self, name: str, *, work: WorkInHand, service: Service, completer: Completer, connections: ThreadConnections
+        self, name: str, *, buffer: WorkBuffer, service: Service, completer: Completer, connections: ThreadConnections
     ) -> None:
-        self._work = work
+        self._buffer = buffer
         self._service = service
         self._completer = completer
         self._connections = connections
@@ -33,25 +32,25 @@ class DequeueThread:
         self._thread.start()
 
     def join(self, timeout: float) -> bool:
-        """Waits for its end; False if it has not ended in time."""
+        """Wait for the thread to end. Return False after the timeout."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        take, handle, store = self._work.take, self._service.handle, self._completer.store
+        take, handle, store = self._buffer.take, self._service.handle, self._completer.store
         while (claimed := take()) is not None:
             try:
                 outcome = handle(claimed, self._connections)
             except Exception as error:
-                _log.exception("message %s was not handled; it is tried again later", claimed.message_id)
-                outcome = _later(claimed, error)
+                _log.exception("message %s could not be handled and will be retried", claimed.message_id)
+                outcome = _retry_after_defect(claimed, error)
             store(claimed, outcome)
         self._connections.close()
 
 
-def _later(claimed: ClaimedMessage, error: Exception) -> Retry:
-    """A service answers for its messages; what it lets through is a defect of its own. The message is kept, and comes
-    back, but not at once: it would be back before anybody could do something about it, again and again."""
+def _retry_after_defect(claimed: ClaimedMessage, error: Exception) -> Retry:
+    """Return a retry with a growing delay. An exception that a service lets through is a defect of the service, so an
+    immediate retry would fail again."""
     return Retry(
         delay=timedelta(seconds=_BACKOFF.delay(claimed.attempt + 1)),
         code="UNEXPECTED",

@@ -1,28 +1,87 @@
-"""What a host does with the messages of one service class."""
+"""What a host does with the messages of one service class: the service, what it works with, and its outcomes."""
 
 from __future__ import annotations
 
+import threading
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
-from postroom.hosts.dequeue.outcomes import Outcome
-from postroom.hosts.dequeue.thread_connections import ThreadConnections
+from postroom.errors import ReadInterrupted, Unavailable
 from postroom.messagebox.configuration import Host
-from postroom.messagebox.connection import Connect, Connection
-from postroom.messagebox.queues import ClaimedMessage, HostQueues
-from postroom.messagebox.service_subscriptions import ServiceSubscriptions
+from postroom.messagebox.connection import Connect, Connection, LazyConnection
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, StoredPart, Suspension
+from postroom.messagebox.subscriptions import ServiceSubscriptions
+
+
+class Disposition(Enum):
+    """The outcomes of a message that need no further data."""
+
+    #: The message was delivered. Its queue row is deleted and the message is released.
+    COMPLETE = "completed"
+    #: The service has completed the message in a transaction of its own.
+    FINISHED = "finished"
+    #: Nothing was attempted. The message returns to its queue.
+    RELEASE = "released"
+    #: Another host instance took over the claim. The result of this attempt is void.
+    DISCARD = "discarded"
+
+
+Outcome = Disposition | Retry | Suspension
+
+
+class ThreadConnections:
+    """The two connections of a dequeue thread: one to write, one to read claimed messages.
+
+    A body may be read while the same thread runs a COPY, so reading needs its own connection. An adapter may read from
+    other threads. Both connections are opened at their first use, because most messages need neither.
+    """
+
+    def __init__(self, connect: Connect, queues: HostQueues) -> None:
+        self._writing = LazyConnection(connect)
+        self._reading = LazyConnection(connect)
+        self._lock = threading.Lock()
+        self._queues = queues
+
+    def writing(self) -> Connection:
+        return self._writing.get()
+
+    def parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
+        try:
+            return self._queues.parts(self._get_reading(), claimed.claim_id, claimed.message_id)
+        except Unavailable as error:
+            raise ReadInterrupted("The parts of the message could not be read.", why=str(error)) from error
+
+    def fragments(
+        self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
+    ) -> list[tuple[int, bytes]]:
+        try:
+            return self._queues.fragments(
+                self._get_reading(), claimed.claim_id, claimed.message_id, part_id, start=start, count=count
+            )
+        except Unavailable as error:
+            raise ReadInterrupted("The body of the message could not be read.", why=str(error)) from error
+
+    def _get_reading(self) -> Connection:
+        with self._lock:
+            return self._reading.get()
+
+    def close(self) -> None:
+        self._writing.close()
+        self._reading.close()
 
 
 class Service(Protocol):
-    """A subservice: the Endpoint Manager for messaging; others for other service classes."""
+    """A subservice: the Endpoint Manager for messaging, other services for other service classes."""
 
     def prepare(self, connection: Connection, claimed: Sequence[ClaimedMessage]) -> None:
-        """Called by the poller, on its connection, before it hands out what it claimed: one message at least."""
+        """Prepare for a batch of at least one message. The poller calls this on its connection after each claim."""
         ...
 
     def handle(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
-        """Called by a dequeue thread, with connections of its own. Never raises because of the message."""
+        """Process one message in a dequeue thread. Never raise because of the message."""
         ...
 
     def close(self) -> None: ...
@@ -30,8 +89,11 @@ class Service(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceContext:
-    """What a service of a host instance works with: its host, the queues to complete messages in, and a way to
-    subscribe for its service class. Connections log in as the host."""
+    """What a service of a host instance works with.
+
+    ``queues`` completes messages and ``subscriptions`` subscribes for the service class. Connections log in as the
+    host.
+    """
 
     host: Host
     queues: HostQueues
@@ -39,5 +101,5 @@ class ServiceContext:
     connect: Connect
 
 
-#: Makes the service of a service class when a host instance starts.
+#: Creates the service of a service class when a host instance starts.
 BuildService = Callable[[ServiceContext], Service]

@@ -1,4 +1,4 @@
-"""All that a host instance does for one service class: a poller, its threads, and a completer."""
+"""The work of a host instance for one service class: a poller, dequeue threads and a completer."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ import time
 from collections import Counter
 
 from postroom.clock import Clock
-from postroom.hosts.dequeue.claimer import Claimer
 from postroom.hosts.dequeue.completer import Completer
 from postroom.hosts.dequeue.dequeue_thread import DequeueThread
-from postroom.hosts.dequeue.in_order import InOrder
-from postroom.hosts.dequeue.instance_work import InstanceWork
-from postroom.hosts.dequeue.poller import Poller
-from postroom.hosts.dequeue.service import Service
-from postroom.hosts.dequeue.thread_connections import ThreadConnections
-from postroom.hosts.dequeue.work_in_hand import WorkInHand
+from postroom.hosts.dequeue.ordered_delivery import OrderedService, OrderedWorkBuffer
+from postroom.hosts.dequeue.poller import Claimer, Poller
+from postroom.hosts.dequeue.service import Service, ThreadConnections
+from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.configuration import Dequeuing
 from postroom.messagebox.connection import Connect
 from postroom.messagebox.queues import HostQueues
@@ -24,7 +21,10 @@ _log = logging.getLogger(__name__)
 
 
 class Subservice:
-    """Starts shut: ``reopen`` lets it work. ``in_order``: the messages of one instance one after the other."""
+    """One service class in a host instance. It starts paused, and works after ``unpause``.
+
+    ``in_order`` handles the messages of one instance one after the other.
+    """
 
     def __init__(
         self,
@@ -38,19 +38,19 @@ class Subservice:
         in_order: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        service = InOrder(service) if in_order else service
+        service = OrderedService(service) if in_order else service
         self._service = service
-        self._work = InstanceWork(memory_queue) if in_order else WorkInHand(memory_queue)
+        self._buffer = OrderedWorkBuffer(memory_queue) if in_order else WorkBuffer(memory_queue)
         self._poller = Poller(
             dequeuing,
-            self._work,
+            self._buffer,
             lambda: Claimer(
                 connect=connect,
                 queues=queues,
                 host_instance=host_instance,
                 service_class=dequeuing.service_class,
                 service=service,
-                work=self._work,
+                buffer=self._buffer,
                 in_order=in_order,
                 clock=clock,
             ),
@@ -58,17 +58,17 @@ class Subservice:
         self._completer = Completer(
             connect=connect,
             queues=queues,
-            work=self._work,
-            scheduled=self._poller.due_in,
-            # Whatever is settled may have stood in the way of the next message of its instance.
-            settled=self._poller.wake if in_order else None,
+            buffer=self._buffer,
+            on_scheduled=self._poller.wake_if_due_within,
+            # A finished message may have blocked the next message of its instance.
+            on_finished=self._poller.wake if in_order else None,
             clock=clock,
         )
         name = dequeuing.service_class.name.lower()
         self._threads = [
             DequeueThread(
                 f"{name} {number}",
-                work=self._work,
+                buffer=self._buffer,
                 service=service,
                 completer=self._completer,
                 connections=ThreadConnections(connect, queues),
@@ -82,36 +82,36 @@ class Subservice:
             thread.start()
         self._poller.start()
 
-    def shut(self) -> None:
-        """Hands out nothing until ``reopen``; what is under way goes on."""
-        self._work.shut()
+    def pause(self) -> None:
+        """Start no message until ``unpause``. Messages in progress continue."""
+        self._buffer.pause()
 
-    def reopen(self) -> None:
-        self._work.reopen()
+    def unpause(self) -> None:
+        self._buffer.unpause()
         self._poller.wake()
 
     def wake(self) -> None:
         self._poller.wake()
 
     @property
-    def held(self) -> list[int]:
-        """The numbers of the rows that are under way, or whose outcome is not stored yet."""
-        return self._work.held
+    def unfinished(self) -> list[int]:
+        """The sequence numbers of the messages that are in progress, or whose outcome is not stored yet."""
+        return self._buffer.unfinished
 
     @property
     def counts(self) -> Counter[str]:
-        """How many messages came to which end since the start."""
+        """The number of messages by outcome since the start."""
         return self._completer.counts.copy()
 
     def stop(self, deadline: float) -> None:
-        """Claims nothing more, lets what is under way end and stores its outcomes; not longer than to the deadline."""
+        """Stop claiming, and wait until the messages in progress are finished, at most until the deadline."""
         self._poller.stop()
-        self._work.shut()
-        self._work.end()
+        self._buffer.pause()
+        self._buffer.close()
         ended = [thread.join(max(0.0, deadline - time.monotonic())) for thread in self._threads]
-        settled = self._work.wait_until_settled(max(0.0, deadline - time.monotonic()))
-        if not all(ended) or not settled:
-            _log.warning("%d messages were still under way when the host stopped", len(self.held))
+        finished = self._buffer.wait_until_finished(max(0.0, deadline - time.monotonic()))
+        if not all(ended) or not finished:
+            _log.warning("%d messages were still in progress when the host stopped", len(self.unfinished))
         self._completer.loop.stop()
         self._completer.loop.join(max(1.0, deadline - time.monotonic()))
         self._completer.close()

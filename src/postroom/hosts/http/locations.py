@@ -14,7 +14,7 @@ from postroom.background_loop import BackgroundLoop
 from postroom.errors import DefinitionError
 from postroom.hosts.http.requests import HttpRequests, Locations
 from postroom.hosts.http.shared_connections import SharedConnections
-from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.streams.throttling import ThrottleWatch
 
@@ -79,7 +79,7 @@ class HttpLocations:
         return sorted(each.server.port for each in self._open.values())
 
     def _step(self) -> float:
-        self.follow(receive_locations(self._configuration.get(), host_id=self._host_id))
+        self.follow(read_receive_locations(self._configuration.get(), host_id=self._host_id))
         return _LOOK_SECONDS
 
     def follow(self, deployed: list[ReceiveLocation]) -> None:

@@ -87,7 +87,7 @@ class HttpRequests:
         body = _spooled(request.body, most)
         with self._connections.one(_FREE_WITHIN) as connection:
             if not (keyed and inbox.is_known(connection, interchange_id)):
-                inbox.hand_over(connection, location.location_id, interchange_id, context, body.chunks())
+                inbox.store_in_inbox(connection, location.location_id, interchange_id, context, body.chunks())
         return Answer(
             status=202,
             content={"interchange_id": str(interchange_id)},

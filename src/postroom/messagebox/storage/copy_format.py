@@ -33,12 +33,12 @@ _PIECE = 1 << 18
 Column = tuple[str, npt.ArrayLike]
 
 
-def fixed_rows(columns: Sequence[Column], rows: int) -> bytes:
+def encode_fixed_rows(columns: Sequence[Column], rows: int) -> bytes:
     """Rows of fixed-width columns without nulls."""
     return _laid_out(columns, rows, len(columns)).tobytes()
 
 
-def rows_with_tail(columns: Sequence[Column], tails: Sequence[bytes]) -> Iterator[bytes]:
+def encode_rows_with_tail(columns: Sequence[Column], tails: Sequence[bytes]) -> Iterator[bytes]:
     """Rows of fixed-width columns that end in one column of any width, in buffers of a good size."""
     rows = len(tails)
     lengths = np.fromiter(map(len, tails), dtype=">i4", count=rows)
@@ -53,7 +53,7 @@ def rows_with_tail(columns: Sequence[Column], tails: Sequence[bytes]) -> Iterato
         yield b"".join(pieces)
 
 
-def constant(text: str) -> Column:
+def encode_constant(text: str) -> Column:
     """A text column that is the same in every row."""
     encoded = text.encode()
     return f"V{len(encoded)}", np.void(encoded)
@@ -77,7 +77,7 @@ def _laid_out(
     return table
 
 
-def row(*fields: bytes | None) -> bytes:
+def encode_row(*fields: bytes | None) -> bytes:
     """One row of fields that are encoded already; None is null."""
     pieces = [struct.pack(">h", len(fields))]
     for field in fields:
@@ -88,12 +88,12 @@ def row(*fields: bytes | None) -> bytes:
     return b"".join(pieces)
 
 
-def jsonb(text: str) -> bytes:
+def encode_jsonb(text: str) -> bytes:
     """A jsonb field: its format version, then the text."""
     return b"\x01" + text.encode()
 
 
-def uuid_array(ids: Sequence[bytes]) -> bytes:
+def encode_uuid_array(ids: Sequence[bytes]) -> bytes:
     """A uuid[] field of one dimension."""
     if not ids:
         return struct.pack(">iiI", 0, 0, 2950)

@@ -14,14 +14,14 @@ StoredValue = tuple[str | None, int | None, Decimal | None, float | None]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _DOUBLE = struct.Struct(">d")
-NOTHING: StoredValue = (None, None, None, None)
+NULL_VALUE: StoredValue = (None, None, None, None)
 
 
 def to_stored(value: Value | None) -> StoredValue:
     """The four columns for a value; all null for none (an exists predicate)."""
     match value:
         case None:
-            return NOTHING
+            return NULL_VALUE
         case bool() | int():
             return None, int(value), None, None
         case str():
@@ -45,7 +45,7 @@ def value_key(value: Value) -> str:
         case datetime():
             return str((value - _EPOCH) // _MICROSECOND)
         case Decimal():
-            return plain_text(value)
+            return format_decimal(value)
         case float():
             return _DOUBLE.pack(value + 0.0).hex()
 
@@ -67,7 +67,7 @@ def from_value_key(value_type: ValueType, key: str) -> Value:
             return float(_DOUBLE.unpack(bytes.fromhex(key))[0])
 
 
-def plain_text(value: Decimal) -> str:
+def format_decimal(value: Decimal) -> str:
     """A Decimal without trailing zeros, and never in exponent form."""
     text = format(value, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text

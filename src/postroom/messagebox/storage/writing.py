@@ -17,11 +17,11 @@ from postroom.messagebox.storage.copy_format import (
     UUID,
     Column,
     copy_rows,
-    fixed_rows,
-    jsonb,
-    row,
-    rows_with_tail,
-    uuid_array,
+    encode_fixed_rows,
+    encode_jsonb,
+    encode_row,
+    encode_rows_with_tail,
+    encode_uuid_array,
 )
 
 SPOOL = ("message_id", "part_ids", "body_part_id", "body_part_name", "context")
@@ -109,7 +109,7 @@ def write_part(connection: Connection, part: Part) -> None:
 
 
 def _part(part: Part) -> bytes:
-    return row(
+    return encode_row(
         part.part_id.bytes,
         part.name.encode(),
         part.content_type.encode(),
@@ -121,12 +121,12 @@ def _part(part: Part) -> bytes:
 
 def _spool(message: Message, context: str, originator: Sequence[str | None] = ()) -> bytes:
     body = message.body
-    return row(
+    return encode_row(
         message.message_id.bytes,
-        uuid_array([part.part_id.bytes for part in message.parts]),
+        encode_uuid_array([part.part_id.bytes for part in message.parts]),
         body.part_id.bytes if body else None,
         body.name.encode() if body else None,
-        jsonb(context),
+        encode_jsonb(context),
         *map(_text, originator),
     )
 
@@ -142,25 +142,27 @@ def _fragments(part_id: bytes, body: Body) -> Iterator[bytes]:
     for chunk in body.chunks():
         pending += chunk
         while len(pending) >= FRAGMENT_SIZE:
-            yield row(part_id, number.to_bytes(4, "big"), bytes(pending[:FRAGMENT_SIZE]))
+            yield encode_row(part_id, number.to_bytes(4, "big"), bytes(pending[:FRAGMENT_SIZE]))
             del pending[:FRAGMENT_SIZE]
             number += 1
     if pending:
-        yield row(part_id, number.to_bytes(4, "big"), bytes(pending))
+        yield encode_row(part_id, number.to_bytes(4, "big"), bytes(pending))
 
 
 def write_parts(connection: Connection, columns: Sequence[Column], bodies: Sequence[bytes]) -> None:
     """Many parts whose content is at hand: part_id, name, content_type and size in columns, bodies beside."""
     names = ("part_id", "name", "content_type", "size", "body")
-    copy_rows(connection, "parts", names, rows_with_tail(columns, bodies))
+    copy_rows(connection, "parts", names, encode_rows_with_tail(columns, bodies))
 
 
 def write_spool(connection: Connection, ids: Column, part_ids: Column, name: Column, contexts: Sequence[bytes]) -> None:
     """Many messages of one part each; the contexts are encoded as jsonb fields already."""
     arrays = np.empty(len(contexts), dtype=[("head", "V24"), ("id", "V16")])
-    arrays["head"] = np.void(uuid_array([b"\0" * 16])[:-16])
+    arrays["head"] = np.void(encode_uuid_array([b"\0" * 16])[:-16])
     arrays["id"] = part_ids[1]
-    copy_rows(connection, "spool", SPOOL, rows_with_tail([ids, ("V40", arrays.view("V40")), part_ids, name], contexts))
+    copy_rows(
+        connection, "spool", SPOOL, encode_rows_with_tail([ids, ("V40", arrays.view("V40")), part_ids, name], contexts)
+    )
 
 
 #: Message id, the ids of its parts in order, id and name of its body part, and the context as an encoded jsonb field.
@@ -173,21 +175,21 @@ def write_spool_rows(
     """Many messages of any number of parts. Trusted logins may say who each is from. Row by row, and slower: columns of
     any width."""
     encoded = (
-        (message_id, uuid_array(part_ids), body_id, name.encode(), context)
+        (message_id, encode_uuid_array(part_ids), body_id, name.encode(), context)
         for message_id, part_ids, body_id, name, context in rows
     )
     if originators is None:
-        copy_rows(connection, "spool", SPOOL, (row(*one) for one in encoded))
+        copy_rows(connection, "spool", SPOOL, (encode_row(*one) for one in encoded))
         return
     pairs = zip(encoded, originators, strict=True)
-    copy_rows(connection, "spool", (*SPOOL, *ORIGINATOR), (row(*one, *map(_text, who)) for one, who in pairs))
+    copy_rows(connection, "spool", (*SPOOL, *ORIGINATOR), (encode_row(*one, *map(_text, who)) for one, who in pairs))
 
 
 def write_work_queue(connection: Connection, host: str, columns: Sequence[Column], rows: int) -> None:
     """Write rows into a host's work queue. A column for ``task`` may follow those of QUEUE; without it the task is
     DELIVER."""
     names = (*QUEUE, "task")[: len(columns)]
-    copy_rows(connection, f"{host}_q", names, [fixed_rows(columns, rows)])
+    copy_rows(connection, f"{host}_q", names, [encode_fixed_rows(columns, rows)])
 
 
 def write_suspended(connection: Connection, host: str, rows: Iterable[SuspendedRow]) -> None:
@@ -200,7 +202,7 @@ def _text(value: str | None) -> bytes | None:
 
 
 def _suspended(one: SuspendedRow) -> bytes:
-    return row(
+    return encode_row(
         one.host_id.to_bytes(2, "big"),
         one.message_id.bytes,
         None if one.subscription_id is None else one.subscription_id.to_bytes(8, "big"),
@@ -225,5 +227,5 @@ def write_references(
 ) -> None:
     """References to messages or parts (``kind``), as deltas in one of the two logs."""
     if len(ids):
-        rows = fixed_rows([(UUID, ids), (INTEGER, deltas)], len(ids))
+        rows = encode_fixed_rows([(UUID, ids), (INTEGER, deltas)], len(ids))
         copy_rows(connection, f"{kind}_ref_count_log_{log}", (f"{kind}_id", "delta"), [rows])

@@ -25,18 +25,18 @@ class BatchRecord:
     partitions: int
 
 
-def known_stream(connection: Connection, location_id: uuid.UUID) -> StreamRecord | None:
+def read_stream(connection: Connection, location_id: uuid.UUID) -> StreamRecord | None:
     """Return the stream of this location, or None if it was never started."""
     row = connection.execute("SELECT * FROM begin_stream(%s, NULL)", (location_id,)).fetchone()
     return None if row is None else StreamRecord(checkpoint_id=row[0], restart_requested=row[1])
 
 
-def begin_stream(connection: Connection, location_id: uuid.UUID, checkpoint_id: uuid.UUID) -> None:
+def start_stream(connection: Connection, location_id: uuid.UUID, checkpoint_id: uuid.UUID) -> None:
     """Record that the stream of a location starts, or starts again, with this checkpoint."""
     connection.execute("SELECT * FROM begin_stream(%s, %s)", (location_id, checkpoint_id))
 
 
-def begin_batch(
+def start_batch(
     connection: Connection, location_id: uuid.UUID, checkpoint_id: uuid.UUID, batch: int, units: Sequence[uuid.UUID]
 ) -> BatchRecord | None:
     """Record a batch, with a unit for each of its partitions, unless this one or a newer one is known.

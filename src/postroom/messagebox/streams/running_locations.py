@@ -16,7 +16,7 @@ from datetime import datetime
 from enum import Enum
 
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import storable
+from postroom.messagebox.queues import to_storable_text
 from postroom.messagebox.statements import statement
 
 _AT_MOST_EVERY = 1.0
@@ -70,7 +70,7 @@ class LocationReport:
                 {
                     **asdict(progress),
                     "state": progress.state.value,
-                    "reason": None if progress.reason is None else storable(progress.reason),
+                    "reason": None if progress.reason is None else to_storable_text(progress.reason),
                     "server": socket.gethostname(),
                     "pid": os.getpid(),
                     "first": told is None,

@@ -17,7 +17,7 @@ from enum import Enum
 
 from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import storable
+from postroom.messagebox.queues import to_storable_text
 from postroom.messagebox.statements import statement
 
 _log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class SinkReport:
         self._tell(connection, progress)
 
     def fails(self, connection: Connection, reason: str) -> None:
-        self._tell(connection, replace(self._progress, state=SinkState.FAILING, reason=storable(reason)))
+        self._tell(connection, replace(self._progress, state=SinkState.FAILING, reason=to_storable_text(reason)))
 
     def _tell(self, connection: Connection, progress: SinkProgress) -> None:
         told = {"port_id": self._port_id, "server": socket.gethostname(), "pid": os.getpid(), "first": self._first}
@@ -85,6 +85,6 @@ class SinkReport:
         self._progress, self._first = progress, False
 
 
-def sinks_are_served(connection: Connection, host_id: int) -> None:
+def lock_sinks_served(connection: Connection, host_id: int) -> None:
     """Says so for as long as the session lasts."""
     connection.execute("SELECT pg_advisory_lock_shared(%s, %s)", (SINKS_SERVED_LOCK, host_id))

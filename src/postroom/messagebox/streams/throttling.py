@@ -22,7 +22,7 @@ from postroom.messagebox.statements import statement
 _SHORTEST_DELAY = 0.5
 _LOOK_EVERY = 1.0
 #: How long a task waits, in seconds, if it can end and come again.
-PATIENCE = 5.0
+MAX_WAIT = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Throttle:
         return max(1, round(most / 10 * (1 - self.severity)))
 
 
-def throttle_for(load: Load, thresholds: Throttling) -> Throttle | None:
+def calculate_throttle(load: Load, thresholds: Throttling) -> Throttle | None:
     """What a load means for a host with these thresholds; None if it is not over any."""
     limits = [(load.queued, thresholds.messages, "messages wait in the queues")]
     if thresholds.spool_multiplier:
@@ -69,7 +69,7 @@ def read_throttle(connection: Connection, host_id: int) -> Throttle | None:
         return None
     queued, spooled, messages, multiplier, longest = row
     thresholds = Throttling(messages=messages, spool_multiplier=multiplier, longest_delay=longest)
-    return throttle_for(Load(queued=queued, spooled=spooled), thresholds)
+    return calculate_throttle(Load(queued=queued, spooled=spooled), thresholds)
 
 
 def store_thresholds(connection: Connection, host_id: int, thresholds: Throttling) -> None:
@@ -119,7 +119,7 @@ class Pace:
         connection: Connection,
         host_id: int,
         *,
-        patience: float = PATIENCE,
+        patience: float = MAX_WAIT,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._connection = connection

@@ -27,10 +27,10 @@ from postroom.messagebox.configuration import (
     PortState,
     SendPort,
     SendPortGroup,
-    hosts,
-    send_port_groups,
-    send_ports,
-    stored_schedule,
+    read_hosts,
+    read_send_port_groups,
+    read_send_ports,
+    schedule_to_json,
 )
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.migrate import create_host
@@ -154,7 +154,7 @@ class _Deployment:
         """Execute all steps, in the order of their dependencies."""
         self._deploy_properties()
         self._create_hosts()
-        self._host_ids = {host.name.lower(): host.host_id for host in hosts(self._connection)}
+        self._host_ids = {host.name.lower(): host.host_id for host in read_hosts(self._connection)}
         self._application_id = self._store_application()
         self._remove()
         self._store_receive_ports()
@@ -173,7 +173,7 @@ class _Deployment:
         for step in self._plan.select(Kind.HOST, Action.CREATE):
             is_default = not has_default and step.name == DEFAULT_HOST
             create_host(self._connection, step.name, is_default=is_default)
-        known = {host.name.lower(): host for host in hosts(self._connection)}
+        known = {host.name.lower(): host for host in read_hosts(self._connection)}
         for step in self._plan.select(Kind.HOST, Action.CREATE, Action.CHANGE):
             host = known[step.name.lower()]
             trusted, properties, throttling = resolve_host_settings(self._definition, self._deployed, host.name)
@@ -254,7 +254,7 @@ class _Deployment:
                         "maps": Jsonb(fields["maps"]),
                         "uri": fields["uri"],
                         "enabled": location.enabled,
-                        "schedule": stored_schedule(location.schedule),
+                        "schedule": schedule_to_json(location.schedule),
                     },
                 )
         for step in self._plan.select(Kind.RECEIVE_PORT, Action.REMOVE):
@@ -294,7 +294,7 @@ class _Deployment:
             },
         ).fetchone()
         assert row is not None
-        (stored,) = send_ports(self._connection, ids=[row[0]])
+        (stored,) = read_send_ports(self._connection, ids=[row[0]])
         return stored
 
     def _set_initial_state(self, stored: SendPort, declared: SendPortDefinition) -> None:
@@ -331,9 +331,9 @@ class _Deployment:
         ).fetchone()
         assert row is not None
         group_id: uuid.UUID = row[0]
-        (group,) = (one for one in send_port_groups(self._connection) if one.group_id == group_id)
+        (group,) = (one for one in read_send_port_groups(self._connection) if one.group_id == group_id)
         known = {member.port_name for member in group.members}
-        for port in send_ports(self._connection):
+        for port in read_send_ports(self._connection):
             if port.name in declared.members and port.name not in known:
                 group = add_member(self._connection, group, port)
         return group

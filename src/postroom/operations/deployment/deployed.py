@@ -13,11 +13,11 @@ from postroom.messagebox.configuration import (
     ReceiveLocation,
     SendPort,
     SendPortGroup,
-    application_properties,
-    hosts,
-    receive_locations,
-    send_port_groups,
-    send_ports,
+    read_application_properties,
+    read_hosts,
+    read_receive_locations,
+    read_send_port_groups,
+    read_send_ports,
 )
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
@@ -90,8 +90,8 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
     }
     own_send_ports = {name for (name,) in connection.execute(statement("queries/list_send_port_names"), (application,))}
     return Deployed(
-        hosts={host.name.lower(): host for host in hosts(connection)},
-        application_properties=application_properties(connection),
+        hosts={host.name.lower(): host for host in read_hosts(connection)},
+        application_properties=read_application_properties(connection),
         properties={
             key: ValueType(value_type)
             for key, value_type in connection.execute("SELECT key, value_type FROM properties")
@@ -102,8 +102,8 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
             ApplicationDefinition.from_stored(stored) for name, stored in definitions.items() if name != application
         ),
         receive_ports=own,
-        locations={one.name: one for one in receive_locations(connection) if one.port_name in own},
-        send_ports={one.name: one for one in send_ports(connection) if one.name in own_send_ports},
-        send_port_groups={one.name: one for one in send_port_groups(connection) if one.application == application},
+        locations={one.name: one for one in read_receive_locations(connection) if one.port_name in own},
+        send_ports={one.name: one for one in read_send_ports(connection) if one.name in own_send_ports},
+        send_port_groups={one.name: one for one in read_send_port_groups(connection) if one.application == application},
         unfinished_files=dict(connection.execute(statement("queries/unfinished_files")).fetchall()),
     )

@@ -25,7 +25,7 @@ from postroom.clock import system_clock
 from postroom.errors import DefinitionError, MessageFailure, NotFound
 from postroom.maps.inbound import taken_up_by
 from postroom.message import Context, FileSlice
-from postroom.messagebox.configuration import ReceiveLocation, hosts, receive_locations
+from postroom.messagebox.configuration import ReceiveLocation, read_hosts, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.system_properties import BTS, FILE
 
@@ -45,7 +45,7 @@ def find_location(connection: Connection, name: str | None) -> ReceiveLocation:
     """Return the receive location with this name, or the only location.
 
     Raise NotFound if there is none, and DefinitionError if there are several and no name is given."""
-    known = receive_locations(connection)
+    known = read_receive_locations(connection)
     found = [location for location in known if name is None or location.name == name]
     if len(found) == 1:
         return found[0]
@@ -131,5 +131,5 @@ def add_properties(context: Context, extra: Context) -> Context:
 
 def _get_login(connection: Connection, location: ReceiveLocation) -> Login:
     """Return the account of the location's host, and whether the host is trusted to name originators."""
-    host = next(host for host in hosts(connection) if host.host_id == location.host_id)
+    host = next(host for host in read_hosts(connection) if host.host_id == location.host_id)
     return Login(account=host.role_name, trusted=host.trusted)

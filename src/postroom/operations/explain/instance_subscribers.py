@@ -12,7 +12,7 @@ from postroom.agent.routing.correlation import Correlation, correlations_in, fin
 from postroom.agent.routing.table import RoutingTable, read_property_lists
 from postroom.filters.authorisation import NOTHING_TO_SHOW
 from postroom.message import Context
-from postroom.messagebox.configuration import application_properties, hosts
+from postroom.messagebox.configuration import read_application_properties, read_hosts
 from postroom.messagebox.connection import Connection
 from postroom.operations.explain.subscribers import Subscriber
 from postroom.operations.redaction import can_read_correlation_values
@@ -41,8 +41,8 @@ def find_waiting_instances(
         return [*found]
     by_key = {prop.key: prop for prop in properties}
     filters = read_waiting(connection, [one.subscription_id for one, _ in waiting], by_key)
-    names = {host.host_id: host.name for host in hosts(connection)}
-    host_properties = application_properties(connection)
+    names = {host.host_id: host.name for host in read_hosts(connection)}
+    host_properties = read_application_properties(connection)
     for one, rows in waiting:
         if one.subscription_id not in filters:
             continue  # the instance ended in the meantime

@@ -22,7 +22,7 @@ from postroom.filters.index import SubscriptionIndex
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.messagebox.storage.stored_context import name_originator
+from postroom.messagebox.storage.stored_messages import set_originator
 from postroom.operations.redaction import read_sensitive_keys, redact_explanation
 from postroom.system_properties import BTS
 from postroom.values import Value
@@ -111,7 +111,7 @@ class _Stored:
 def _to_stored(
     message_id: uuid.UUID, published_at: datetime, context: dict[str, dict[str, object]], sid: str, pid: str
 ) -> _Stored:
-    name_originator(context["promoted"], context["written"], (sid, pid))
+    set_originator(context["promoted"], context["written"], (sid, pid))
     return _Stored(message_id, published_at, Context.from_json(context))
 
 

@@ -21,14 +21,14 @@ from postroom.messagebox.configuration import (
     PortState,
     SendPort,
     SendPortGroup,
-    application_properties,
-    hosts,
-    send_port_groups,
-    send_ports,
+    read_application_properties,
+    read_hosts,
+    read_send_port_groups,
+    read_send_ports,
 )
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.service_subscriptions import SubscriptionState
 from postroom.messagebox.statements import statement
+from postroom.messagebox.subscriptions import SubscriptionState
 from postroom.operations.ports.enlistment import build_group_filter, build_port_filter
 from postroom.operations.subscriptions import find_subscription, read_subscription_filters, restore_written_order
 from postroom.properties import Property
@@ -146,11 +146,11 @@ class _Ports:
 
     def __init__(self, connection: Connection, properties: list[Property]) -> None:
         self._properties = properties
-        self._hosts = {host.host_id: host.name for host in hosts(connection)}
-        by_id = application_properties(connection)
+        self._hosts = {host.host_id: host.name for host in read_hosts(connection)}
+        by_id = read_application_properties(connection)
         self._host_properties = {name: by_id[host_id] for host_id, name in self._hosts.items() if host_id in by_id}
-        self._ports = {port.port_id: port for port in send_ports(connection)}
-        self._groups = {group.name: group for group in send_port_groups(connection)}
+        self._ports = {port.port_id: port for port in read_send_ports(connection)}
+        self._groups = {group.name: group for group in read_send_port_groups(connection)}
 
     def get_host_properties(self, host: str) -> ApplicationProperties:
         """Return the application properties of a host."""

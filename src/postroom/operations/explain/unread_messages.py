@@ -9,7 +9,7 @@ from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.suspended_documents import resumed_interchange
 from postroom.errors import PipelineFailure
 from postroom.message import Body, Context, Message, Part
-from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.writing import Task
@@ -37,7 +37,7 @@ def find_unread(connection: Connection, message: StoredMessage) -> UnreadMessage
     """Return the message as its location would resume it. Return None if a pipeline has read it."""
     for instance in list_referring_instances(connection, message.message_id):
         if instance.task is Task.RECEIVE:
-            known = (one for one in receive_locations(connection) if one.location_id == instance.service_id)
+            known = (one for one in read_receive_locations(connection) if one.location_id == instance.service_id)
             interchange = resumed_interchange(_load_message(connection, message), _stored_context(connection, message))
             return UnreadMessage(location=next(known, None), interchange=interchange)
     return None

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from postroom.agent.error_reports import FAILURE_CODES
 from postroom.errors import NotFound, nearest
-from postroom.messagebox.configuration import ServiceClass, host_named
+from postroom.messagebox.configuration import ServiceClass, find_host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.writing import Cause, Task
@@ -185,7 +185,7 @@ def check_names(connection: Connection, query: InstanceQuery) -> None:
 
     An unknown name is a typing error, not an empty result."""
     if query.host is not None:
-        host_named(connection, query.host)
+        find_host(connection, query.host)
     if query.port is not None:
         names = [name for (name,) in connection.execute(statement("queries/list_service_names"))]
         if query.port not in names:

@@ -20,9 +20,9 @@ from postroom.messagebox.configuration import (
     SendPort,
     SendPortGroup,
     ServiceClass,
-    hosts,
-    send_port_groups,
-    send_ports,
+    read_hosts,
+    read_send_port_groups,
+    read_send_ports,
 )
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.subscriptions import create_subscription
@@ -64,7 +64,7 @@ def _add_filter(directed: Filter, text: str | None, properties: list[Property]) 
 def enlist_port(connection: Connection, port: SendPort) -> SendPort:
     """Create the port's subscriptions, stopped. Raise if a value in the filter does not fit its property (PRED-10)."""
     subscription_id = _subscribe(connection, port, build_port_filter(port, read_deployed_properties(connection)))
-    for group in send_port_groups(connection, member=port.port_id):
+    for group in read_send_port_groups(connection, member=port.port_id):
         if group.is_enlisted:
             subscribe_member(connection, group, port)
     return _store_port_state(connection, port, PortState.STOPPED, subscription_id)
@@ -73,7 +73,7 @@ def enlist_port(connection: Connection, port: SendPort) -> SendPort:
 def start_port(connection: Connection, port: SendPort) -> tuple[SendPort, int]:
     """Start the port's subscriptions. Also return the number of suspended messages that were resumed."""
     _set_subscription_state(connection, [port.subscription_id], _STARTED)
-    groups = send_port_groups(connection, member=port.port_id)
+    groups = read_send_port_groups(connection, member=port.port_id)
     started = [group for group in groups if group.state is PortState.STARTED]
     _set_subscription_state(connection, _list_subscriptions(started, port), _STARTED)
     stored = _store_port_state(connection, port, PortState.STARTED, port.subscription_id)
@@ -84,7 +84,7 @@ def start_port(connection: Connection, port: SendPort) -> tuple[SendPort, int]:
 
 def stop_port(connection: Connection, port: SendPort) -> SendPort:
     """Stop the port's subscriptions."""
-    through_groups = _list_subscriptions(send_port_groups(connection, member=port.port_id), port)
+    through_groups = _list_subscriptions(read_send_port_groups(connection, member=port.port_id), port)
     _set_subscription_state(connection, [port.subscription_id, *through_groups], _STOPPED)
     return _store_port_state(connection, port, PortState.STOPPED, port.subscription_id)
 
@@ -92,7 +92,7 @@ def stop_port(connection: Connection, port: SendPort) -> SendPort:
 def unenlist_port(connection: Connection, port: SendPort) -> SendPort:
     """Remove the port's subscriptions."""
     connection.execute("SELECT remove_subscription(%s)", (port.subscription_id,))
-    for group in send_port_groups(connection, member=port.port_id):
+    for group in read_send_port_groups(connection, member=port.port_id):
         unsubscribe_member(connection, group, port.port_id)
     return _store_port_state(connection, port, PortState.BOUND, None)
 
@@ -109,7 +109,7 @@ def resubscribe_port(connection: Connection, port: SendPort) -> SendPort:
 
 def get_port_host(connection: Connection, port: SendPort) -> Host:
     """Return the host of the port."""
-    return next(host for host in hosts(connection) if host.host_id == port.host_id)
+    return next(host for host in read_hosts(connection) if host.host_id == port.host_id)
 
 
 def _store_port_state(
@@ -207,7 +207,7 @@ def unsubscribe_member(connection: Connection, group: SendPortGroup, port_id: uu
 
 
 def _member_ports(connection: Connection, group: SendPortGroup) -> list[SendPort]:
-    return send_ports(connection, ids=[member.port_id for member in group.members])
+    return read_send_ports(connection, ids=[member.port_id for member in group.members])
 
 
 def _store_group_state(connection: Connection, group: SendPortGroup, state: PortState) -> SendPortGroup:
@@ -216,7 +216,7 @@ def _store_group_state(connection: Connection, group: SendPortGroup, state: Port
 
 
 def _read_group(connection: Connection, group_id: uuid.UUID) -> SendPortGroup:
-    return next(one for one in send_port_groups(connection) if one.group_id == group_id)
+    return next(one for one in read_send_port_groups(connection) if one.group_id == group_id)
 
 
 # -- both ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from postroom.errors import NotFound, StateError, nearest
-from postroom.messagebox.configuration import SendPortGroup, hosts, send_port_groups
+from postroom.messagebox.configuration import SendPortGroup, read_hosts, read_send_port_groups
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import WakeUp
 from postroom.operations.ports.enlistment import enlist_group, start_group, stop_group, unenlist_group
@@ -19,12 +19,12 @@ from postroom.operations.ports.states import StateChange, check_transition
 
 def list_groups(connection: Connection, *, application: str | None = None) -> list[SendPortGroup]:
     """Return every send port group, or those of one application, sorted by name."""
-    return [group for group in send_port_groups(connection) if application in (None, group.application)]
+    return [group for group in read_send_port_groups(connection) if application in (None, group.application)]
 
 
 def get_group(connection: Connection, name: str) -> SendPortGroup:
     """Return the send port group with this name. Raise NotFound, which suggests names, if there is none."""
-    groups = send_port_groups(connection)
+    groups = read_send_port_groups(connection)
     for group in groups:
         if group.name == name:
             return group
@@ -71,7 +71,7 @@ def _change(connection: Connection, name: str, operation: str, step: _Step) -> S
 
     change = transaction(connection, work)
     if resumed:
-        WakeUp(connection).send([host.name for host in hosts(connection) if host.host_id in resumed])
+        WakeUp(connection).send([host.name for host in read_hosts(connection) if host.host_id in resumed])
     return change
 
 

@@ -15,7 +15,12 @@ from postroom.adapters.file.folder import make_folder
 from postroom.application import Schedule
 from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError, NotFound, StateError, nearest
-from postroom.messagebox.configuration import ReceiveLocation, read_schedule, receive_locations, stored_schedule
+from postroom.messagebox.configuration import (
+    ReceiveLocation,
+    read_receive_locations,
+    schedule_from_json,
+    schedule_to_json,
+)
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.statements import statement
 from postroom.messagebox.streams.running_locations import LocationState
@@ -74,7 +79,7 @@ def list_locations(connection: Connection, *, clock: Clock = system_clock) -> li
     """Return every receive location, sorted by name."""
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(statement("queries/list_receive_locations")).fetchall()
-    listed = [LocationListing(**{**row, "schedule": read_schedule(row["schedule"])}) for row in rows]
+    listed = [LocationListing(**{**row, "schedule": schedule_from_json(row["schedule"])}) for row in rows]
     served = {location.location_id for location in list_served_locations(connection)}
     return [one if one.location_id in served else _clear_progress(one, clock()) for one in listed]
 
@@ -90,7 +95,7 @@ def _clear_progress(listing: LocationListing, now: datetime) -> LocationListing:
 def list_served_locations(connection: Connection) -> list[ReceiveLocation]:
     """Return the locations that a running process serves. Such a process has locked the location."""
     locked = {lock for (lock,) in connection.execute(statement("queries/held_locks"), (LOCATION_LOCK,))}
-    locations = receive_locations(connection)
+    locations = read_receive_locations(connection)
     return [location for location in locations if lock_number(location.location_id) % (1 << 32) in locked]
 
 
@@ -113,7 +118,7 @@ def create_watched_folders(connection: Connection, home: Path) -> list[str]:
 
     Return a description of each folder that cannot be created. It is not an error here: the location itself retries."""
     problems = []
-    for location in receive_locations(connection):
+    for location in read_receive_locations(connection):
         try:
             watched = location.adapter.watched_folder
         except DefinitionError as error:
@@ -151,7 +156,7 @@ def set_schedule(connection: Connection, name: str, schedule: Schedule | None) -
     def work(connection: Connection) -> None:
         connection.execute("SELECT change_routing()")
         _is_enabled(connection, name)
-        stored = stored_schedule(schedule)
+        stored = schedule_to_json(schedule)
         connection.execute("UPDATE receive_locations SET schedule = %s WHERE name = %s", (stored, name))
 
     transaction(connection, work)
@@ -178,14 +183,14 @@ def get_schedule(connection: Connection, name: str) -> Schedule | None:
     """Return the times when a location receives messages. None means always."""
     _is_enabled(connection, name)
     row = connection.execute("SELECT schedule FROM receive_locations WHERE name = %s", (name,)).fetchone()
-    return None if row is None else read_schedule(row[0])
+    return None if row is None else schedule_from_json(row[0])
 
 
 def _is_enabled(connection: Connection, name: str) -> bool:
     """Return True if the location is enabled. Raise NotFound if there is none with this name."""
     row = connection.execute("SELECT enabled FROM receive_locations WHERE name = %s", (name,)).fetchone()
     if row is None:
-        names = (location.name for location in receive_locations(connection))
+        names = (location.name for location in read_receive_locations(connection))
         raise NotFound(
             f"There is no receive location {name!r}.",
             hint=nearest(name, names, "The receive locations are", none="none; run postroom apply first"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.errors import NotFound, StateError, nearest
-from postroom.messagebox.configuration import PortState, SendPort, send_port_groups, send_ports
+from postroom.messagebox.configuration import PortState, SendPort, read_send_port_groups, read_send_ports
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import WakeUp
 from postroom.messagebox.statements import statement
@@ -35,8 +35,8 @@ class PortListing:
 
 def list_ports(connection: Connection, *, application: str | None = None) -> list[PortListing]:
     """Return every send port, or those of one application, sorted by name."""
-    ports = {port.port_id: port for port in send_ports(connection)}
-    groups = send_port_groups(connection)
+    ports = {port.port_id: port for port in read_send_ports(connection)}
+    groups = read_send_port_groups(connection)
     rows = connection.execute(statement("queries/list_send_ports"), {"application": application})
     return [
         PortListing(
@@ -83,7 +83,7 @@ def unenlist(connection: Connection, name: str) -> StateChange:
 
 def get_send_port(connection: Connection, name: str) -> SendPort:
     """Return the send port with this name. Raise NotFound, which suggests names, if there is none."""
-    ports = send_ports(connection)
+    ports = read_send_ports(connection)
     for port in ports:
         if port.name == name:
             return port
@@ -113,7 +113,7 @@ def _start(connection: Connection, port: SendPort) -> tuple[SendPort, int]:
 
 
 def _unenlist(connection: Connection, port: SendPort) -> tuple[SendPort, int]:
-    for group in send_port_groups(connection, member=port.port_id):
+    for group in read_send_port_groups(connection, member=port.port_id):
         if group.is_enlisted and [one.port_id for one in group.members if one.is_enlisted] == [port.port_id]:
             raise StateError(
                 f"Port {port.name!r} cannot unenlist: it is the last enlisted member of the group {group.name!r}.",

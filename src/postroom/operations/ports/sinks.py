@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from postroom.errors import DefinitionError
-from postroom.messagebox.configuration import PortState, SendPort, hosts
+from postroom.messagebox.configuration import PortState, SendPort, read_hosts
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.streams.running_sinks import SINKS_SERVED_LOCK, SinkState
@@ -49,7 +49,7 @@ class SinkListing:
 def list_sinks(connection: Connection) -> list[SinkListing]:
     """Return every sink, sorted by name."""
     locked = {lock for (lock,) in connection.execute(statement("queries/held_locks"), (SINKS_SERVED_LOCK,))}
-    served = {host.name for host in hosts(connection) if host.host_id in locked}
+    served = {host.name for host in read_hosts(connection) if host.host_id in locked}
     reports = {
         port_id: (state, since, batches, written, last_batch_at, reason)
         for port_id, state, since, batches, written, last_batch_at, reason in connection.execute(

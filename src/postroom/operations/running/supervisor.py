@@ -18,7 +18,7 @@ from pathlib import Path
 
 from postroom.backoff import Backoff
 from postroom.errors import Unavailable
-from postroom.messagebox.configuration import hosts, receive_locations, send_ports
+from postroom.messagebox.configuration import read_hosts, read_receive_locations, read_send_ports
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.embedded.postmaster import Guard
@@ -166,9 +166,9 @@ class Supervisor:
 
     def _read_children(self) -> list[_Child]:
         with connect(self.url, application_name="postroom up") as connection:
-            known = hosts(connection)
-            on_spark = {location.host_id for location in receive_locations(connection)}
-            on_spark |= {port.host_id for port in send_ports(connection) if port.adapter_type.is_sink}
+            known = read_hosts(connection)
+            on_spark = {location.host_id for location in read_receive_locations(connection)}
+            on_spark |= {port.host_id for port in read_send_ports(connection) if port.adapter_type.is_sink}
         children = [self._build_child("host", host.name) for host in known]
         return children + [self._build_child("pipeline", host.name) for host in known if host.host_id in on_spark]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from postroom.agent.identity import unit_for_partition
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.streams.row_streams import begin_batch, begin_stream, known_stream
+from postroom.messagebox.streams.row_streams import read_stream, start_batch, start_stream
 from postroom.spark.login import Login
 
 _log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class StreamMemory:
     def begin(self) -> None:
         """Before the stream is started. Raises StateError if it has begun with a checkpoint that is not here."""
         with self.login.connect("stream") as connection:
-            known = known_stream(connection, self.location.location_id)
+            known = read_stream(connection, self.location.location_id)
             if known is not None and known.restart_requested:
                 self._put_aside()
             elif known is not None and known.checkpoint_id != self.checkpoint_id:
@@ -61,7 +61,7 @@ class StreamMemory:
             elif known is not None:
                 return
             # A checkpoint without a record is from before there were any, or a process died between these two steps.
-            begin_stream(connection, self.location.location_id, self.checkpoint_id or self._make())
+            start_stream(connection, self.location.location_id, self.checkpoint_id or self._make())
 
     def begin_batch(self, batch: int, partitions: int) -> None:
         """Before any of its rows is read. Raises StateError if it is not the batch that was begun under its number."""
@@ -70,7 +70,7 @@ class StreamMemory:
         if checkpoint_id is not None:
             units = [unit_for_partition(checkpoint_id, batch, partition) for partition in range(partitions)]
             with self.login.connect("stream") as connection:
-                known = begin_batch(connection, self.location.location_id, checkpoint_id, batch, units)
+                known = start_batch(connection, self.location.location_id, checkpoint_id, batch, units)
         if known is None:
             raise StateError(
                 f"The stream of {self.location.name} runs in another place, or is restarted.",

@@ -51,9 +51,9 @@ class InboxNumbering:
         if not self._lock.acquire():
             return Scan(active=False)
         if self._is_first_scan:
-            inbox.try_again(self._connection, self._location_id)
+            inbox.release_quarantined(self._connection, self._location_id)
             self._is_first_scan = False
-        numbered = inbox.give_numbers(self._connection, self._location_id, self._batch_size)
+        numbered = inbox.assign_numbers(self._connection, self._location_id, self._batch_size)
         return Scan(active=True, claimed=numbered, more=numbered == self._batch_size)
 
     def next_scan_in(self, longest: timedelta) -> timedelta:

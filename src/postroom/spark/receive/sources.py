@@ -16,7 +16,7 @@ from postroom.message import Context, FileSlice
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.inbox import HandedOver, Waiting
+from postroom.messagebox.inbox import InboxRow, StoredInterchange
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
 from postroom.spark.intake.published_files import finish_files, is_unchanged
@@ -118,28 +118,30 @@ class Inbox:
     location: ReceiveLocation
     login: Login
 
-    def read(self, connection: Connection, rows: Sequence[Waiting]) -> list[HandedOver]:
-        return inbox.read(connection, [row.interchange_id for row in rows], partial(self.login.connect, "inbox"))
+    def read(self, connection: Connection, rows: Sequence[InboxRow]) -> list[StoredInterchange]:
+        return inbox.read_interchanges(
+            connection, [row.interchange_id for row in rows], partial(self.login.connect, "inbox")
+        )
 
-    def interchange(self, item: HandedOver) -> Interchange:
+    def interchange(self, item: StoredInterchange) -> Interchange:
         return Interchange(interchange_id=item.interchange_id, body=item.body, context=item.context)
 
-    def describe(self, item: HandedOver) -> str:
+    def describe(self, item: StoredInterchange) -> str:
         return f"interchange {item.interchange_id}"
 
-    def is_unchanged(self, item: HandedOver) -> bool:
+    def is_unchanged(self, item: StoredInterchange) -> bool:
         return True
 
-    def is_waiting(self, row: Waiting) -> bool:
+    def is_waiting(self, row: InboxRow) -> bool:
         return True
 
-    def finish(self, connection: Connection, items: Sequence[HandedOver]) -> None:
-        inbox.forget(connection, [item.interchange_id for item in items])
+    def finish(self, connection: Connection, items: Sequence[StoredInterchange]) -> None:
+        inbox.delete_interchanges(connection, [item.interchange_id for item in items])
 
     def give_back(self, connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> None:
-        inbox.give_back(connection, interchange_ids)
+        inbox.return_to_inbox(connection, interchange_ids)
 
-    def quarantine(self, connection: Connection, item: HandedOver, error: Exception) -> None:
+    def quarantine(self, connection: Connection, item: StoredInterchange, error: Exception) -> None:
         problem = f"Interchange {item.interchange_id} could not be received: {type(error).__name__}: {error}"
         inbox.quarantine(connection, item.interchange_id, problem)
 

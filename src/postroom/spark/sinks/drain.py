@@ -23,7 +23,7 @@ from postroom.adapters.kinds import load_port_adapter
 from postroom.clock import system_clock
 from postroom.errors import ClaimLost, DefinitionError, DeliveryFailure, PostroomError
 from postroom.maps.port_maps import NO_MAPS
-from postroom.messagebox.configuration import Host, SendPort, send_ports
+from postroom.messagebox.configuration import Host, SendPort, read_send_ports
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import Retry, Suspension
 from postroom.messagebox.streams.running_sinks import SinkReport
@@ -121,7 +121,7 @@ class Drain:
         return drained
 
     def _drain_one(self, connection: Connection, port_id: uuid.UUID) -> Drained | None:
-        port = next(iter(send_ports(connection, ids=[port_id])), None)
+        port = next(iter(read_send_ports(connection, ids=[port_id])), None)
         configured = port.adapter if port else None
         limit = configured.max_messages if isinstance(configured, AnySink) else _BATCH_OF_A_LOST_PORT
         batch = self.queue.open(connection, port_id, limit=limit)

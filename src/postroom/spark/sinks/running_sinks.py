@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from postroom.adapters import AnySink
 from postroom.errors import MessageBoxUnavailable, PostroomError, StateError
-from postroom.messagebox.configuration import Host, send_ports
+from postroom.messagebox.configuration import Host, read_send_ports
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.streams.running_sinks import sinks_are_served
+from postroom.messagebox.streams.running_sinks import lock_sinks_served
 from postroom.spark.login import Login
 from postroom.spark.reasons import reason_of
 from postroom.spark.sinks.drain import Drain
@@ -81,7 +81,7 @@ class Sinks:
         for port_id in sorted(self._drain.queue.waiting(connection)):
             if stopping.is_set():
                 break
-            port = next(iter(send_ports(connection, ids=[port_id])), None)
+            port = next(iter(read_send_ports(connection, ids=[port_id])), None)
             try:
                 self._drain_to_the_end(port_id, port.name if port else str(port_id), stopping)
             except MessageBoxUnavailable:
@@ -135,7 +135,7 @@ class Sinks:
     def _drain_one(self, connection: Connection, port_id: uuid.UUID) -> bool:
         """One batch; False when the next one has to wait for its time, or there is none."""
         began = time.monotonic()
-        port = next(iter(send_ports(connection, ids=[port_id])), None)
+        port = next(iter(read_send_ports(connection, ids=[port_id])), None)
         drained = self._drain.drain_once(connection, port_id)
         if drained is None:
             return False
@@ -156,7 +156,7 @@ class Sinks:
     def _say_that_they_are_served(self, connection: Connection) -> None:
         session = connection.info.backend_pid
         if session != self._served_by:
-            sinks_are_served(connection, self._host.host_id)
+            lock_sinks_served(connection, self._host.host_id)
             self._served_by = session
 
 

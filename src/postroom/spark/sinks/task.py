@@ -22,7 +22,7 @@ from postroom.maps.port_maps import NO_MAPS, PortMaps
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, StoredPart, Suspension
-from postroom.messagebox.storage.stored_messages import message_of
+from postroom.messagebox.storage.stored_messages import build_message
 from postroom.messagebox.streams.sink_batches import SinkMessage, SinkQueue
 from postroom.pipelines.definitions import FORMAT_SECONDS
 from postroom.spark.login import Login
@@ -124,7 +124,7 @@ class SinkTask:
         found: list[tuple[SinkMessage, Message]] = []
         for one in given:
             try:
-                message = message_of(one.claimed, reader)
+                message = build_message(one.claimed, reader)
                 found.append((one, map_message(self.port.maps, message)))
             except Exception as error:
                 self.suspend_or_route(connection, one.claimed, row_failure(error))
@@ -155,7 +155,7 @@ class SinkTask:
     def _route(
         self, connection: Connection, queues: HostQueues, claimed: ClaimedMessage, code: str, description: str
     ) -> bool:
-        context = message_of(claimed, _Reader(connection, queues)).context if claimed.context is not None else None
+        context = build_message(claimed, _Reader(connection, queues)).context if claimed.context is not None else None
         failure = Failure(
             code=code,
             description=description,

@@ -17,7 +17,7 @@ from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, WakeUp
-from postroom.messagebox.service_subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region
 from tests.support.cut_connections import dying_before_commit

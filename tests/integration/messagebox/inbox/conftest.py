@@ -10,7 +10,7 @@ from postroom.message import Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.inbox import Waiting
+from postroom.messagebox.inbox import InboxRow
 from postroom.spark.executor import drop_executor
 from postroom.spark.intake.intake import InboxNumbering
 from postroom.spark.login import Login
@@ -20,7 +20,7 @@ from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location
 
 Connect = Callable[[], Connection]
-HandOver = Callable[..., uuid.UUID]
+StoreInterchange = Callable[..., uuid.UUID]
 
 
 @pytest.fixture
@@ -54,21 +54,21 @@ def task(login: Login, location: ReceiveLocation) -> Iterator[ReceiveTask]:
 
 
 @pytest.fixture
-def hand_over(connect_as_host: Connect, location: ReceiveLocation) -> HandOver:
+def store_interchange(connect_as_host: Connect, location: ReceiveLocation) -> StoreInterchange:
     connection = connect_as_host()
 
     def now(body: bytes = b'{"region": "EU"}', interchange_id: uuid.UUID | None = None) -> uuid.UUID:
         one = interchange_id or uuid.uuid4()
-        inbox.hand_over(connection, location.location_id, one, Context(), [body])
+        inbox.store_in_inbox(connection, location.location_id, one, Context(), [body])
         return one
 
     return now
 
 
-def waiting(box: Box, location: ReceiveLocation) -> list[Waiting]:
+def waiting(box: Box, location: ReceiveLocation) -> list[InboxRow]:
     """Return what the stream would be given."""
     return inbox.between(box.connection, location.location_id, 0, 1 << 60)
 
 
-def rows_of(*interchange_ids: uuid.UUID) -> list[Waiting]:
-    return [Waiting(interchange_id=one, size=1) for one in interchange_ids]
+def rows_of(*interchange_ids: uuid.UUID) -> list[InboxRow]:
+    return [InboxRow(interchange_id=one, size=1) for one in interchange_ids]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from postroom.agent.receiving.receiver import Receiver
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration import receive_locations
+from postroom.messagebox.configuration import read_receive_locations
 from postroom.messagebox.connection import connect
 from postroom.spark.intake.intake import InboxNumbering
 from postroom.spark.login import Login
@@ -24,21 +24,21 @@ CONTENTS = {SMALL: b'{"region": "EU"}', LARGE: b'{"region": "EU", "filler": "%s"
 POINTS: dict[str, Callable[[], None]] = {
     "while the first is handed over": lambda: setattr(inbox, "_fragments", kill_self),
     "in the middle of a large one": lambda: setattr(inbox, "_insert_fragments", kill_after(inbox._insert_fragments)),
-    "after it was handed over": lambda: setattr(inbox, "hand_over", kill_after(inbox.hand_over)),
-    "before the numbers": lambda: setattr(inbox, "give_numbers", kill_self),
-    "after the numbers": lambda: setattr(inbox, "give_numbers", kill_after(inbox.give_numbers)),
+    "after it was handed over": lambda: setattr(inbox, "store_in_inbox", kill_after(inbox.store_in_inbox)),
+    "before the numbers": lambda: setattr(inbox, "assign_numbers", kill_self),
+    "after the numbers": lambda: setattr(inbox, "assign_numbers", kill_after(inbox.assign_numbers)),
     "before the publish": lambda: setattr(Receiver, "receive", kill_self),
-    "after the publish": lambda: setattr(inbox, "forget", kill_self),
-    "after the rows are deleted": lambda: setattr(inbox, "forget", kill_after(inbox.forget)),
+    "after the publish": lambda: setattr(inbox, "delete_interchanges", kill_self),
+    "after the rows are deleted": lambda: setattr(inbox, "delete_interchanges", kill_after(inbox.delete_interchanges)),
 }
 
 
 def main(url: str, user: str, location_name: str, point: str) -> None:
     with connect(url, user=user) as connection:
-        [location] = [one for one in receive_locations(connection) if one.name == location_name]
+        [location] = [one for one in read_receive_locations(connection) if one.name == location_name]
         POINTS[point]()
         for interchange_id, content in CONTENTS.items():
-            inbox.hand_over(connection, location.location_id, interchange_id, Context(), [content])
+            inbox.store_in_inbox(connection, location.location_id, interchange_id, Context(), [content])
         InboxNumbering(connection, location).scan()
         login = Login(url=url, user=user)
         rows = inbox.between(connection, location.location_id, 0, 1 << 60)

@@ -29,17 +29,21 @@ from postroom.spark.receive.sources import Inbox
 from postroom.spark.receive.stream_source import NumberedReader, StreamSettings
 from postroom.spark.receive.task import ReceiveTask
 from postroom.system_properties import BTS
-from tests.integration.messagebox.inbox.conftest import Connect, HandOver, rows_of, waiting
+from tests.integration.messagebox.inbox.conftest import Connect, StoreInterchange, rows_of, waiting
 from tests.support.box import PROMOTE, Box
 from tests.support.inbox_location import add_inbox_location
 from tests.support.load import set_load
 
 
 def test_a_backlog_is_numbered_in_several_rounds(
-    box: Box, location: ReceiveLocation, connect_as_host: Connect, hand_over: HandOver, task: ReceiveTask
+    box: Box,
+    location: ReceiveLocation,
+    connect_as_host: Connect,
+    store_interchange: StoreInterchange,
+    task: ReceiveTask,
 ) -> None:
     for _ in range(5):
-        hand_over()
+        store_interchange()
     numbering = InboxNumbering(connect_as_host(), location, batch_size=2)
     rounds: list[int] = []
 
@@ -68,9 +72,9 @@ def test_a_row_that_is_committed_late_is_read_once(
         return found, end
 
     with first.transaction():
-        inbox.hand_over(first, location.location_id, early, Context(), [b"{}"])
+        inbox.store_in_inbox(first, location.location_id, early, Context(), [b"{}"])
         with second.transaction():
-            inbox.hand_over(second, location.location_id, late, Context(), [b"{}"])
+            inbox.store_in_inbox(second, location.location_id, late, Context(), [b"{}"])
         # The second transaction started later and is committed. The first one is still open.
         found, offset = new_rows(reader.initialOffset())
         assert found == [late]
@@ -84,11 +88,11 @@ def test_a_row_that_is_committed_late_is_read_once(
 
 
 def test_a_long_transaction_elsewhere_does_not_delay_the_inbox(
-    box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering
+    box: Box, location: ReceiveLocation, store_interchange: StoreInterchange, numbering: InboxNumbering
 ) -> None:
     with connect(box.url) as other, other.transaction():
         other.execute("CREATE TABLE elsewhere ()")  # has a transaction id older than all that follow
-        one = hand_over()
+        one = store_interchange()
         numbering.scan()
         assert [row.interchange_id for row in waiting(box, location)] == [one]
 
@@ -98,7 +102,7 @@ def test_an_interchange_is_published_with_its_context_and_deleted(
 ) -> None:
     one = uuid.uuid4()
     context = Context().write(BTS.SourceParty, "somebody")
-    assert inbox.hand_over(connect_as_host(), location.location_id, one, context, [b'{"region": ', b'"EU"}'])
+    assert inbox.store_in_inbox(connect_as_host(), location.location_id, one, context, [b'{"region": ', b'"EU"}'])
     numbering.scan()
     [received] = task.receive(waiting(box, location))
     assert (received.interchange_id, received.published) == (one, 1)
@@ -112,9 +116,13 @@ def test_an_interchange_is_published_with_its_context_and_deleted(
 
 
 def test_an_unreadable_interchange_is_suspended_with_its_bytes(
-    box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: ReceiveTask
+    box: Box,
+    location: ReceiveLocation,
+    store_interchange: StoreInterchange,
+    numbering: InboxNumbering,
+    task: ReceiveTask,
 ) -> None:
-    hand_over(b"{broken")
+    store_interchange(b"{broken")
     numbering.scan()
     [received] = task.receive(waiting(box, location))
     assert received.suspended == 1
@@ -130,7 +138,7 @@ def test_bodies_of_any_size_are_unchanged(box: Box, login: Login, connect_as_hos
     content = bytes(number % 251 for number in range(size))
     pieces = (content[start : start + 40_000] for start in range(0, size, 40_000))
     one = uuid.uuid4()
-    inbox.hand_over(connect_as_host(), location.location_id, one, Context(), pieces)
+    inbox.store_in_inbox(connect_as_host(), location.location_id, one, Context(), pieces)
     assert box.one("SELECT size FROM inbox") == size
     assert box.count("inbox_fragments") == (0 if size <= FRAGMENT_SIZE else -(-size // FRAGMENT_SIZE))
     InboxNumbering(connect_as_host(), location).scan()
@@ -151,25 +159,29 @@ def test_content_that_is_cut_short_is_not_stored(box: Box, location: ReceiveLoca
 
     connection = connect_as_host()
     with pytest.raises(ConnectionResetError):
-        inbox.hand_over(connection, location.location_id, uuid.uuid4(), Context(), broken())
+        inbox.store_in_inbox(connection, location.location_id, uuid.uuid4(), Context(), broken())
     assert box.count("inbox") == box.count("inbox_fragments") == 0
-    assert inbox.hand_over(connection, location.location_id, uuid.uuid4(), Context(), [b"{}"])
+    assert inbox.store_in_inbox(connection, location.location_id, uuid.uuid4(), Context(), [b"{}"])
 
 
 def test_a_repeated_hand_over_is_recognised_before_and_after_the_publish(
-    box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: ReceiveTask
+    box: Box,
+    location: ReceiveLocation,
+    store_interchange: StoreInterchange,
+    numbering: InboxNumbering,
+    task: ReceiveTask,
 ) -> None:
     one = uuid.uuid4()
     assert not inbox.is_known(box.connection, one)
-    hand_over(interchange_id=one)
+    store_interchange(interchange_id=one)
     assert inbox.is_known(box.connection, one)
-    hand_over(interchange_id=one)
+    store_interchange(interchange_id=one)
     assert box.count("inbox") == 1
     numbering.scan()
     task.receive(rows_of(one))
     assert inbox.is_known(box.connection, one)
     # A repeat that was checked just before the commit of the publish goes through the stream and publishes nothing.
-    hand_over(interchange_id=one)
+    store_interchange(interchange_id=one)
     numbering.scan()
     [again] = task.receive(waiting(box, location))
     assert again.published == 0
@@ -178,9 +190,13 @@ def test_a_repeated_hand_over_is_recognised_before_and_after_the_publish(
 
 
 def test_an_interchange_that_cannot_be_received_is_quarantined_and_does_not_hold_up_the_others(
-    box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: ReceiveTask
+    box: Box,
+    location: ReceiveLocation,
+    store_interchange: StoreInterchange,
+    numbering: InboxNumbering,
+    task: ReceiveTask,
 ) -> None:
-    ids = [hand_over() for _ in range(3)]
+    ids = [store_interchange() for _ in range(3)]
     # An invalid context, which no adapter writes.
     box.connection.execute(
         "UPDATE inbox SET context = %s WHERE interchange_id = %s",
@@ -205,7 +221,7 @@ def test_an_interchange_that_cannot_be_received_is_quarantined_and_does_not_hold
 def test_a_poison_message_is_suspended_after_the_last_attempt(
     box: Box,
     location: ReceiveLocation,
-    hand_over: HandOver,
+    store_interchange: StoreInterchange,
     numbering: InboxNumbering,
     task: ReceiveTask,
     monkeypatch: pytest.MonkeyPatch,
@@ -213,8 +229,8 @@ def test_a_poison_message_is_suspended_after_the_last_attempt(
     class WorkerDied(BaseException):
         pass
 
-    poison = hand_over(b'{"region": "poison"}')
-    hand_over()
+    poison = store_interchange(b'{"region": "poison"}')
+    store_interchange()
     numbering.scan()
     receive = Receiver.receive
 
@@ -238,9 +254,9 @@ def test_a_poison_message_is_suspended_after_the_last_attempt(
 
 
 def test_a_connection_that_breaks_while_a_component_reads_does_not_suspend_the_message(
-    box: Box, hand_over: HandOver, connect_as_host: Connect
+    box: Box, store_interchange: StoreInterchange, connect_as_host: Connect
 ) -> None:
-    one = hand_over(b"x" * (3 * FRAGMENT_SIZE))
+    one = store_interchange(b"x" * (3 * FRAGMENT_SIZE))
 
     def broken() -> Connection:
         reading = connect_as_host()
@@ -263,12 +279,16 @@ def test_only_one_process_numbers_the_inbox_of_a_location(
 
 
 def test_receipts_are_kept_as_long_as_the_row(
-    box: Box, location: ReceiveLocation, hand_over: HandOver, numbering: InboxNumbering, task: ReceiveTask
+    box: Box,
+    location: ReceiveLocation,
+    store_interchange: StoreInterchange,
+    numbering: InboxNumbering,
+    task: ReceiveTask,
 ) -> None:
-    one = hand_over()
+    one = store_interchange()
     numbering.scan()
     task.receive(rows_of(one))
-    hand_over(interchange_id=one)
+    store_interchange(interchange_id=one)
     purge = "SELECT purge_receipts('7 days', now() + interval '30 days')"
     assert box.one(purge) == 0
     box.connection.execute("DELETE FROM inbox")
@@ -279,13 +299,13 @@ def test_a_host_can_only_use_the_inboxes_of_its_own_locations(box: Box, location
     other = box.add_host("Other")
     one = uuid.uuid4()
     with connect(box.url, user=box.host().role_name) as connection:
-        inbox.hand_over(connection, location.location_id, one, Context(), [bytes(2 * FRAGMENT_SIZE)])
+        inbox.store_in_inbox(connection, location.location_id, one, Context(), [bytes(2 * FRAGMENT_SIZE)])
         for changed in ("context = '{}'", "body = 'x'", "handed_over_by = 'me'", "location_id = gen_random_uuid()"):
             with pytest.raises(NotAllowed):
                 connection.execute(f"UPDATE inbox SET {changed}".encode())
     with connect(box.url, user=other.role_name) as connection:
         with pytest.raises(NotAllowed):
-            inbox.hand_over(connection, location.location_id, uuid.uuid4(), Context(), [b"forged"])
+            inbox.store_in_inbox(connection, location.location_id, uuid.uuid4(), Context(), [b"forged"])
         with pytest.raises(NotAllowed):
             connection.execute("INSERT INTO inbox_fragments VALUES (%s, 7, 'forged')", (one,))
         assert connection.execute("SELECT 1 FROM inbox").fetchall() == []
@@ -296,7 +316,11 @@ def test_a_host_can_only_use_the_inboxes_of_its_own_locations(box: Box, location
 
 
 def test_a_throttled_interchange_continues_where_it_was_left(
-    box: Box, numbering: InboxNumbering, hand_over: HandOver, task: ReceiveTask, monkeypatch: pytest.MonkeyPatch
+    box: Box,
+    numbering: InboxNumbering,
+    store_interchange: StoreInterchange,
+    task: ReceiveTask,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A task ends after its maximum wait and gives back what it has not published (THR-05)."""
     monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", 10)
@@ -306,7 +330,7 @@ def test_a_throttled_interchange_continues_where_it_was_left(
     set_load(box, queued=100)
     monkeypatch.setattr(executor, "Pace", partial(Pace, sleep=lambda seconds: None))
     task = replace(task, source=Inbox(location=location, login=task.login), paced=True)
-    ids = [hand_over(b'{"region": "EU"}\n' * 25), hand_over(b'{"region": "EU"}\n' * 5)]
+    ids = [store_interchange(b'{"region": "EU"}\n' * 25), store_interchange(b'{"region": "EU"}\n' * 5)]
     numbers = "SELECT array_agg(number ORDER BY handed_over_at) FROM inbox"
     numbering.scan()
     first = box.one(numbers)

@@ -10,7 +10,7 @@ from postroom import Throttling
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.messagebox.connection import connect
-from postroom.messagebox.streams.throttling import PATIENCE, Pace, store_thresholds
+from postroom.messagebox.streams.throttling import MAX_WAIT, Pace, store_thresholds
 from tests.support.box import Box, interchange
 from tests.support.load import set_load
 
@@ -40,9 +40,9 @@ def test_a_publisher_gives_up_after_its_patience_in_total(box: Box, durations: l
     set_load(box, queued=15)
     pace = Pace(box.connection, box.host().host_id, sleep=durations.append)
     assert not pace()
-    assert sum(durations) == pytest.approx(PATIENCE)
+    assert sum(durations) == pytest.approx(MAX_WAIT)
     assert not pace()
-    assert sum(durations) == pytest.approx(PATIENCE)
+    assert sum(durations) == pytest.approx(MAX_WAIT)
     set_load(box, queued=9)
     durations.append(1)
     assert pace()

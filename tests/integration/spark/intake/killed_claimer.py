@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from postroom.messagebox.configuration import receive_locations
+from postroom.messagebox.configuration import read_receive_locations
 from postroom.messagebox.connection import connect
 from postroom.spark.intake import archiving, file_claims, published_files
 from postroom.spark.intake.claim_folders import ClaimFolders
@@ -59,7 +59,7 @@ def main(url: str, user: str, location_name: str, home: str, point: str, foreign
     if foreign_archive:
         refuse_links_into(Path(foreign_archive))
     with connect(url, user=user) as connection:
-        [location] = [found for found in receive_locations(connection) if found.name == location_name]
+        [location] = [found for found in read_receive_locations(connection) if found.name == location_name]
         claimer = FileClaimer(connection, location, Path(home))
         POINTS[point]()
         claimer.scan()

@@ -13,7 +13,7 @@ import pytest
 
 from postroom import Schedule
 from postroom.clock import system_clock
-from postroom.messagebox.configuration import ReceiveLocation, receive_locations
+from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
 from postroom.operations.ports import receive_locations as locations
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
@@ -178,5 +178,5 @@ def test_claimed_files_of_a_location_outside_its_schedule_are_published(
 
 
 def _location_to_serve(box: Box) -> ReceiveLocation | None:
-    [location] = receive_locations(box.connection)
+    [location] = read_receive_locations(box.connection)
     return location_to_serve(box.connection, location, system_clock())

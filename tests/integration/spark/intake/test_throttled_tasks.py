@@ -11,7 +11,7 @@ import pytest
 
 from postroom import Throttling, pipelines
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.streams.throttling import PATIENCE, Pace, store_thresholds
+from postroom.messagebox.streams.throttling import MAX_WAIT, Pace, store_thresholds
 from postroom.spark import executor
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim
@@ -60,7 +60,7 @@ def test_an_interrupted_file_continues_with_its_next_document(
     scan_until_settled(claimer, clock)
     received = task.receive(claimed())
     assert sum(one.published for one in received) == 10
-    assert sum(pauses) == pytest.approx(PATIENCE)
+    assert sum(pauses) == pytest.approx(MAX_WAIT)
     assert claimed() == [], "the task has ended, and the stream has no claims left"
 
     scan_until_settled(claimer, clock)

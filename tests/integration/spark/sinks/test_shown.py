@@ -8,9 +8,9 @@ import pytest
 
 from postroom.adapters import SparkSink, SparkTable
 from postroom.errors import NotAllowed
-from postroom.messagebox.configuration import send_ports
+from postroom.messagebox.configuration import read_send_ports
 from postroom.messagebox.connection import connect
-from postroom.messagebox.streams.running_sinks import SinkReport, sinks_are_served
+from postroom.messagebox.streams.running_sinks import SinkReport, lock_sinks_served
 from postroom.operations.describe import describe_value
 from postroom.operations.ports.sinks import SinkListing, get_guarantee, list_sinks
 from tests.support.box import Box, Region
@@ -31,7 +31,7 @@ def test_how_a_sink_is_getting_on(box: Box, tmp_path: Path) -> None:
     assert (one.sink, one.state, one.waiting, one.written) == ("Lake", "not running", 2, 0)
     assert one.guarantee == "exactly once: each batch is a directory that appears whole"
     with connect(box.url, user=box.host().role_name) as process:
-        sinks_are_served(process, box.host().host_id)
+        lock_sinks_served(process, box.host().host_id)
         assert shown(box).state == "waiting"
         seen = []
         drain = drain_of(box, tmp_path, lambda step: seen.append(shown(box).state))
@@ -60,7 +60,7 @@ def test_a_batch_that_is_left_as_it_is_says_why(box: Box, tmp_path: Path) -> Non
     add_sink(box, SparkSink("parquet", "lake"))
     publish(box, b"a")
     with connect(box.url) as process:
-        sinks_are_served(process, box.host().host_id)
+        lock_sinks_served(process, box.host().host_id)
         box.connection.execute("UPDATE send_ports SET state = 2")
         assert shown(box).state == "stopped"
         drain = drain_of(box, tmp_path)
@@ -87,7 +87,7 @@ def test_a_host_tells_of_its_own_sinks_only(box: Box) -> None:
 def test_only_sinks_have_a_guarantee(box: Box) -> None:
     add_sink(box, SparkTable("jdbc:derby:x", "orders"))
     box.add_port("Europe", "exists(Orders.Region)")
-    ports = {port.name: port for port in send_ports(box.connection)}
+    ports = {port.name: port for port in read_send_ports(box.connection)}
     assert get_guarantee(ports["Lake"]) == "exactly once: rows are merged by message_id"
     assert get_guarantee(ports["Europe"]) == ""
 

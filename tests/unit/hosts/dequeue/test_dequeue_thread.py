@@ -1,4 +1,4 @@
-"""A thread hands over one message after the other, and survives what a service does to it."""
+"""A dequeue thread passes one message after the other to its service, and survives exceptions of the service."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ import pytest
 
 from postroom.hosts.dequeue.completer import Completer
 from postroom.hosts.dequeue.dequeue_thread import DequeueThread
-from postroom.hosts.dequeue.outcomes import Outcome, Verdict
-from postroom.hosts.dequeue.thread_connections import ThreadConnections
-from postroom.hosts.dequeue.work_in_hand import WorkInHand
+from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
+from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry
 from tests.support.waiting import PATIENCE
-from tests.unit.hosts.dequeue.test_work_in_hand import claimed, opened
+from tests.unit.hosts.dequeue.test_work_buffer import claimed, unpaused_buffer
 
 
 class Handles:
-    """A service that does what the test says."""
+    """A service that calls a function of the test."""
 
     def __init__(self, handle: Callable[[ClaimedMessage], Outcome]) -> None:
         self._handle = handle
@@ -35,11 +34,13 @@ class Handles:
 
 
 def no_connection() -> NoReturn:
-    raise AssertionError("nothing of this needs a connection")
+    raise AssertionError("these tests need no connection")
 
 
-def threads(count: int, work: WorkInHand, handle: Callable[[ClaimedMessage], Outcome]) -> list[tuple[int, Outcome]]:
-    """Runs threads over what is in hand, to its end; what was stored."""
+def run_threads(
+    count: int, buffer: WorkBuffer, handle: Callable[[ClaimedMessage], Outcome]
+) -> list[tuple[int, Outcome]]:
+    """Run threads until the buffer is empty. Return the stored outcomes."""
     queues = HostQueues("Orders")
     stored: list[tuple[int, Outcome]] = []
 
@@ -47,11 +48,11 @@ def threads(count: int, work: WorkInHand, handle: Callable[[ClaimedMessage], Out
         def store(self, claimed: ClaimedMessage, outcome: Outcome) -> None:
             stored.append((claimed.seq, outcome))
 
-    completer = Stores(connect=no_connection, queues=queues, work=work, scheduled=lambda delay: None)
+    completer = Stores(connect=no_connection, queues=queues, buffer=buffer, on_scheduled=lambda delay: None)
     running = [
         DequeueThread(
             f"thread {number}",
-            work=work,
+            buffer=buffer,
             service=Handles(handle),
             completer=completer,
             connections=ThreadConnections(no_connection, queues),
@@ -60,7 +61,7 @@ def threads(count: int, work: WorkInHand, handle: Callable[[ClaimedMessage], Out
     ]
     for thread in running:
         thread.start()
-    work.end()
+    buffer.close()
     assert all(thread.join(PATIENCE) for thread in running)
     return stored
 
@@ -68,16 +69,16 @@ def threads(count: int, work: WorkInHand, handle: Callable[[ClaimedMessage], Out
 def test_a_message_whose_service_raised_is_retried_with_backoff(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not at once: a defect would keep the host and the MessageBox busy with one message."""
+    """An immediate retry after a defect would keep the host and the MessageBox busy with one message."""
     monkeypatch.setattr("random.uniform", lambda low, high: high)
-    work = opened(10)
+    buffer = unpaused_buffer(10)
     for attempt in (0, 1, 5, 100):
-        work.put([one._replace(attempt=attempt) for one in claimed(attempt)], 0)
+        buffer.put([one._replace(attempt=attempt) for one in claimed(attempt)], 0)
 
     def fails(message: ClaimedMessage) -> Outcome:
         raise ZeroDivisionError("a defect")
 
-    stored = dict(threads(1, work, fails))
+    stored = dict(run_threads(1, buffer, fails))
     delays = {seq: outcome.delay for seq, outcome in stored.items() if isinstance(outcome, Retry)}
     assert delays == {
         0: timedelta(seconds=1),
@@ -89,20 +90,20 @@ def test_a_message_whose_service_raised_is_retried_with_backoff(
     assert "a defect" in caplog.text
 
 
-def test_nothing_waits_behind_a_slow_message_while_another_thread_is_free() -> None:
-    """The first message ends only when all the others, which came with it, are done."""
-    work = opened(100)
-    work.put(claimed(*range(50)), 0)
+def test_a_slow_message_does_not_block_messages_while_another_thread_is_free() -> None:
+    """The first message ends only when all other messages of its batch are done."""
+    buffer = unpaused_buffer(100)
+    buffer.put(claimed(*range(50)), 0)
     others, others_done = list(range(1, 50)), threading.Event()
 
     def handle(message: ClaimedMessage) -> Outcome:
         if message.seq == 0:
-            return Verdict.COMPLETE if others_done.wait(PATIENCE) else Verdict.DISCARD
+            return Disposition.COMPLETE if others_done.wait(PATIENCE) else Disposition.DISCARD
         others.remove(message.seq)
         if not others:
             others_done.set()
-        return Verdict.COMPLETE
+        return Disposition.COMPLETE
 
-    stored = threads(2, work, handle)
-    assert stored[-1] == (0, Verdict.COMPLETE)
+    stored = run_threads(2, buffer, handle)
+    assert stored[-1] == (0, Disposition.COMPLETE)
     assert len(stored) == 50

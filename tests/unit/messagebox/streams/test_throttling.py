@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from postroom import Application, Throttling
 from postroom.errors import DefinitionError, DefinitionRefused
-from postroom.messagebox.streams.throttling import Load, throttle_for
+from postroom.messagebox.streams.throttling import Load, calculate_throttle
 
 COUNTS = st.integers(0, 10**9)
 
@@ -28,20 +28,20 @@ def load(queued: int = 0, spooled: int = 0) -> Load:
     ],
 )
 def test_up_to_the_thresholds_and_without_one_nothing_is_slowed_down(thresholds: Throttling, there: Load) -> None:
-    assert throttle_for(there, thresholds) is None
+    assert calculate_throttle(there, thresholds) is None
 
 
 def test_the_delay_grows_with_the_excess_up_to_the_longest() -> None:
-    delays = [throttle_for(load(queued), Throttling()) for queued in (50_001, 55_000, 75_000, 100_000, 10**7)]
+    delays = [calculate_throttle(load(queued), Throttling()) for queued in (50_001, 55_000, 75_000, 100_000, 10**7)]
     assert [one and one.delay for one in delays] == pytest.approx([0.5, 30, 150, 300, 300])
     assert [one and one.rows(1_000) for one in delays] == [100, 90, 50, 1, 1]
 
 
 def test_the_worse_of_the_two_decides_and_says_why() -> None:
-    slow = throttle_for(load(60_000, 1_000_000), Throttling())
+    slow = calculate_throttle(load(60_000, 1_000_000), Throttling())
     assert slow is not None
     assert slow.reason == "1,000,000 messages are in the spool; the threshold is 500,000"
-    slow = throttle_for(load(90_000, 510_000), Throttling())
+    slow = calculate_throttle(load(90_000, 510_000), Throttling())
     assert slow is not None
     assert slow.reason == "90,000 messages wait in the queues; the threshold is 50,000"
 
@@ -51,7 +51,7 @@ def test_more_is_never_faster_and_no_batch_is_empty(
     queued: int, spooled: int, more: int, messages: int, multiplier: float, longest: float
 ) -> None:
     thresholds = Throttling(messages=messages, spool_multiplier=multiplier, longest_delay=longest)
-    before, after = (throttle_for(load(queued + extra, spooled), thresholds) for extra in (0, more))
+    before, after = (calculate_throttle(load(queued + extra, spooled), thresholds) for extra in (0, more))
     assert before is None or after is not None
     if before is not None and after is not None:
         assert before.delay <= after.delay <= longest

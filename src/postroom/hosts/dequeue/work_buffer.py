@@ -1,0 +1,176 @@
+"""The messages that a host instance has claimed and has in memory: queued for a thread, or in progress in a thread.
+
+The poller adds messages, the dequeue threads take them, and the completer reports them finished. When the instance
+loses its lock, the queued messages are dropped at once, and threads get no message until the instance has the lock
+again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+
+from postroom.messagebox.queues import ClaimedMessage
+
+
+class WorkBuffer:
+    """A bounded queue in memory that also tracks the messages that were taken from it and are not finished.
+
+    Threads take a queued message without the lock, because a lock costs more per message than the rest of ``take``.
+    ``deque.popleft`` is atomic: a message belongs to the thread, or to ``pause``, that popped it.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        # Two halves: the threads work on one while the poller fetches the other. The poller never claims less than a
+        # half, because polling for single messages costs more than it gains.
+        self._half = max(1, capacity // 2)
+        self._lock = threading.Lock()
+        self._has_messages = threading.Condition(self._lock)
+        self._has_space = threading.Condition(self._lock)
+        self._is_empty = threading.Condition(self._lock)
+        self._all_finished = threading.Condition(self._lock)
+        self._queued: deque[ClaimedMessage] = deque()
+        # Capacity that claimers have reserved and not filled yet. Two claimers work at the same time.
+        self._reserved = 0
+        # A claimer waits until no more than this number of messages is queued; -1 if no claimer waits.
+        self._notify_at = -1
+        self._unfinished: set[int] = set()
+        self._generation = 0
+        self._paused = True
+        self._closed = False
+
+    # -- called by the poller ----------------------------------------------------------------------------------
+
+    def wait_for_capacity(self, timeout: float, *, when_empty: bool = False) -> tuple[int, int]:
+        """Reserve capacity. Return the number of messages that may be added, and the generation to add them with.
+
+        There is capacity when half of the buffer is free, or, with ``when_empty``, when no message is queued. There is
+        none while the buffer is paused. The caller returns the capacity with ``release_capacity`` after its claim.
+        """
+        limit, changed = (0, self._is_empty) if when_empty else (self._half, self._has_space)
+        with self._lock:
+            # Set before the check, so that a thread that takes a message after the check notifies.
+            self._notify_at = max(self._notify_at, limit)
+            if not self._has_capacity(limit) and not self._closed:
+                changed.wait(timeout)
+            capacity = self._half if self._has_capacity(limit) else 0
+            self._reserved += capacity
+            return capacity, self._generation
+
+    def release_capacity(self, capacity: int) -> None:
+        """Return reserved capacity, whether or not it was filled."""
+        with self._lock:
+            self._reserved -= capacity
+            self._has_space.notify()
+            self._is_empty.notify()
+
+    def _has_capacity(self, limit: int) -> bool:
+        if self._paused or self._closed:
+            return False
+        queued = len(self._queued)
+        # Messages whose outcome is not stored yet count too: a slow MessageBox must slow down the threads.
+        return (
+            queued <= limit
+            and queued + self._reserved <= self._half
+            and len(self._unfinished) - queued <= 4 * self._half
+        )
+
+    def put(self, claimed: Sequence[ClaimedMessage], generation: int) -> bool:
+        """Add messages. Return False, and add nothing, if the buffer was paused since the generation was read."""
+        with self._lock:
+            if self._paused or self._generation != generation:
+                return False
+            self._unfinished.update([message.seq for message in claimed])
+            self._queued.extend(claimed)
+            self._has_messages.notify(len(claimed))
+            return True
+
+    # -- called by the dequeue threads -------------------------------------------------------------------------
+
+    def take(self) -> ClaimedMessage | None:
+        """Return the next message, or None after ``close``. Wait while no message is queued."""
+        while True:
+            try:
+                taken = self._queued.popleft()
+            except IndexError:
+                if not self._wait_for_messages():
+                    return None
+                continue
+            if len(self._queued) <= self._notify_at:
+                self._notify_claimers()
+            return taken
+
+    def _wait_for_messages(self) -> bool:
+        """Wait until a message is queued, which another thread may take first. Return False after ``close``."""
+        with self._lock:
+            while not self._queued and not self._closed:
+                self._has_messages.wait()
+            return bool(self._queued)
+
+    def _notify_claimers(self) -> None:
+        with self._lock:
+            self._has_space.notify()
+            if self._queued:
+                self._notify_at = 0
+            else:
+                self._notify_at = -1
+                self._is_empty.notify()
+
+    # -- called by the completer -------------------------------------------------------------------------------
+
+    def finish(self, seqs: Sequence[int]) -> None:
+        """Forget these messages: their outcomes are stored."""
+        with self._lock:
+            self._unfinished.difference_update(seqs)
+            self._has_space.notify()
+            self._is_empty.notify()
+            if not self._unfinished:
+                self._all_finished.notify_all()
+
+    # -- called by the host instance ---------------------------------------------------------------------------
+
+    def pause(self) -> list[ClaimedMessage]:
+        """Give out no message until ``unpause``. Drop and return the queued messages."""
+        with self._lock:
+            self._paused = True
+            self._generation += 1
+            dropped = []
+            while self._queued:
+                with suppress(IndexError):  # a thread has taken it first
+                    dropped.append(self._queued.popleft())
+            dropped += self._drop_blocked(dropped)
+            self._unfinished.difference_update([message.seq for message in dropped])
+            if not self._unfinished:
+                self._all_finished.notify_all()
+            return dropped
+
+    def _drop_blocked(self, dropped: Sequence[ClaimedMessage]) -> list[ClaimedMessage]:
+        """Drop and return the messages that are buffered but not queued yet. Called under the lock."""
+        return []
+
+    def unpause(self) -> None:
+        with self._lock:
+            self._paused = False
+            self._has_space.notify()
+            self._is_empty.notify()
+
+    def close(self) -> None:
+        """Let the threads exit once the queue is empty."""
+        with self._lock:
+            self._closed = True
+            self._has_messages.notify_all()
+            self._has_space.notify()
+            self._is_empty.notify()
+
+    def wait_until_finished(self, timeout: float) -> bool:
+        """Wait until every message is finished. Return False after the timeout."""
+        with self._lock:
+            return self._all_finished.wait_for(lambda: not self._unfinished, timeout)
+
+    @property
+    def unfinished(self) -> list[int]:
+        """The sequence numbers of the messages that are in memory and not finished."""
+        with self._lock:
+            return list(self._unfinished)
