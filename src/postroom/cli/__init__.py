@@ -1,1 +1,1 @@
-"""The command line: `postroom NOUN VERB`. Each noun is a module here that is imported only when it is used."""
+"""The command line: `postroom NOUN VERB`. The module of a command is imported only when the command is run."""

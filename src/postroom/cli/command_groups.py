@@ -1,7 +1,4 @@
-"""A group of commands that imports a command's module only when that command is run.
-
-Otherwise `postroom --help` would wait for everything that any command needs.
-"""
+"""Groups of commands that import the module of a command only when it is run, to keep `postroom --help` fast."""
 
 from __future__ import annotations
 
@@ -14,12 +11,13 @@ import click
 
 @dataclass(frozen=True)
 class LazyCommand:
-    """A command that is not imported yet: where it is, as "module:attribute", and its line in the list of commands."""
+    """A command that is not imported yet: its target "module:attribute", and its line in the list of commands."""
 
     target: str
     summary: str
 
     def load(self) -> click.Command:
+        """Import the command."""
         module, _, attribute = self.target.partition(":")
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command), f"{self.target} is not a command"
@@ -27,7 +25,7 @@ class LazyCommand:
 
 
 class CommandGroup(click.Group):
-    """A group that tells all of what its verbs do; click alone would cut the lines short."""
+    """A group that lists the whole first sentence of each command. Click would cut it off."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
@@ -37,7 +35,7 @@ class CommandGroup(click.Group):
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are in the table `lazy`, by name and in the order of the help."""
+    """A group whose commands are in the table ``lazy``, by name, in the order of the help."""
 
     lazy: Mapping[str, LazyCommand] = {}
 

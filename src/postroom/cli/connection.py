@@ -29,7 +29,7 @@ def open_messagebox(options: CommandOptions, *, create: bool = False) -> Iterato
 
 @contextmanager
 def _add_source_of_address(options: CommandOptions) -> Iterator[None]:
-    """Say in errors where the address of the database comes from: a variable is easily forgotten."""
+    """Add to errors whether an option or an environment variable gave the address of the database."""
     try:
         yield
     except (Unavailable, DefinitionError) as error:

@@ -8,11 +8,11 @@ from postroom.errors import DatabaseError, DefinitionError, NotFound, PostroomEr
 
 
 class ExitCode(IntEnum):
-    """The same for every command, so that scripts can tell what to do next.
+    """The exit codes are the same for every command.
 
     ===  ===========  ==================================================================================
       0  OK           the command succeeded
-      1  FAILED       the command failed; standard error says what failed
+      1  FAILED       the command failed; standard error shows why
       2  USAGE        the command line is invalid
       3  REFUSED      a definition or a value is wrong; nothing was changed
       4  NOT_FOUND    nothing has this name or id
@@ -35,13 +35,14 @@ class ExitCode(IntEnum):
 
 
 def exit_code(error: PostroomError) -> ExitCode:
-    """The code for an error: by its type, the most particular one first."""
+    """Return the exit code for an error, by its type."""
     for kind, code in _BY_TYPE:
         if isinstance(error, kind):
             return code
     return ExitCode.FAILED
 
 
+#: The first type that matches decides.
 _BY_TYPE: tuple[tuple[type[PostroomError], ExitCode], ...] = (
     (NotFound, ExitCode.NOT_FOUND),
     (DefinitionError, ExitCode.REFUSED),

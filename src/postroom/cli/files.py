@@ -1,4 +1,4 @@
-"""Files that stand on a command line, as bodies of messages."""
+"""Open files that are given on the command line as message bodies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def open_body(path: Path) -> Body:
-    """The content of a file, which stays there. What has no size before it is read (a pipe, a device) is read."""
+    """Return a body that reads the file on demand. A pipe or a device has no size, so it is read at once."""
     from postroom.message import Bytes, FileSlice
 
     if path.is_file():

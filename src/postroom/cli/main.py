@@ -1,4 +1,4 @@
-"""`postroom`: finds the command, runs it, and turns whatever it raises into a message and an exit code."""
+"""`postroom`: find the command, run it, and convert errors to a message and an exit code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMANDS: dict[str, LazyCommand] = {
         "postroom.cli.commands.demo:demo",
         "Run an example application, show where its messages arrive, and check the result.",
     ),
-    "init": LazyCommand("postroom.cli.commands.init:init", "Write a new application into a folder, ready to run."),
+    "init": LazyCommand("postroom.cli.commands.init:init", "Create a new application in a folder, ready to run."),
     "up": LazyCommand(
         "postroom.cli.commands.up:up",
         "Deploy an application and run it until Ctrl-C: database, pipelines and hosts.",
@@ -73,6 +73,8 @@ COMMANDS: dict[str, LazyCommand] = {
 
 
 class Postroom(LazyGroup):
+    """The root of the command line."""
+
     lazy = COMMANDS
 
 
@@ -90,10 +92,10 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
-    given = sys.argv[1:] if arguments is None else arguments
+    words = sys.argv[1:] if arguments is None else arguments
     options = CommandOptions(database=os.environ.get("POSTROOM_DATABASE") or None, database_from="POSTROOM_DATABASE")
     try:
-        with cli.make_context("postroom", [*given], obj=options) as context:
+        with cli.make_context("postroom", [*words], obj=options) as context:
             try:
                 cli.invoke(context)
             except PostroomError as error:
@@ -105,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.UsageError as error:
-        show_usage_error(error, guess_output(given))
+        show_usage_error(error, guess_output(words))
         return error.exit_code
     except click.ClickException as error:
         error.show()
@@ -114,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo("Interrupted.", err=True)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has gone, as in `postroom … | head`. Python must not trip over it again at its end.
+        # The reader of the output has ended, as in `postroom … | head`. Without this, Python would fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except Exception:

@@ -1,4 +1,4 @@
-"""What every command knows: the home folder, the database and the form of the output.
+"""The options of every command: the home folder, the database and the output format.
 
     @click.command()
     @common_options
@@ -7,7 +7,7 @@
         with options.messagebox() as url:
             ...
 
-The options may stand before the noun or after the verb, where they count more.
+The options can be given before the noun or after the verb. After the verb they take precedence.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, kw_only=True)
 class CommandOptions:
-    """The choices that a user made for all commands."""
+    """The values of the common options."""
 
     home: Path = Path()
     database: str | None = None
     database_from: str = field(default="--database", compare=False)
-    """Where the address of the database comes from; a variable is easily forgotten."""
+    """The option or environment variable that gave the address of the database."""
     output: Format = Format.TABLE
 
     @property
     def has_messagebox(self) -> bool:
-        """Is a database given, or was an embedded MessageBox ever made in the home folder?"""
+        """Is a database given, or does the home folder have an embedded MessageBox?"""
         from postroom.messagebox.embedded import server_folder
 
         return self.database is not None or server_folder(self.home).exists()
 
     @contextmanager
     def messagebox(self, *, create: bool = False) -> Iterator[str]:
-        """The URL of the MessageBox: the given database, or the embedded one, which runs for as long as this lasts.
+        """Yield the URL of the MessageBox: the given database, or the embedded server, which runs until the context
+        ends.
 
-        An embedded one that is not there yet is made only if `create` says so: a listing in the wrong folder is to
-        say that, and not to show an empty MessageBox.
-        """
+        Only ``create`` creates a new embedded MessageBox. Otherwise a listing in the wrong folder would show an empty
+        one instead of an error."""
         if self.database:
             yield self.database
             return
@@ -59,8 +59,8 @@ class CommandOptions:
         if not create and not folder.exists():
             raise NotFound(
                 f"There is no MessageBox in {self.home.absolute()}.",
-                why="Neither --database nor POSTROOM_DATABASE is given, and no embedded one was ever started there.",
-                hint="Name its folder with --home, or make one: postroom apply APP --home DIR, or postroom up APP.",
+                why="Neither --database nor POSTROOM_DATABASE is given, and the folder has no embedded MessageBox.",
+                hint="Use --home for another folder, or create a MessageBox: postroom apply APP, or postroom up APP.",
             )
         with EmbeddedServer(folder) as server:
             yield server.url()
@@ -70,28 +70,28 @@ pass_options = click.make_pass_decorator(CommandOptions)
 
 
 def common_options(command: Command) -> Command:
-    """--home, --database and -o for a command."""
+    """Add --home, --database and -o to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def get_output(context: click.Context) -> Format:
-    """The form of the output that was chosen in this context or in one nested in it, also after that has ended."""
+    """Return the output format that was chosen in this context or in a nested one, even if that has ended."""
     return Format(context.meta.get(_OUTPUT, Format.TABLE))
 
 
 def guess_output(arguments: Sequence[str]) -> Format:
-    """The form of the output that a command line asks for, as far as one can tell that could not be understood."""
-    asked = Format.TABLE
-    for one, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        for spelled in (f"{one} {following}", one):
-            if spelled.lower() in ("-o json", "-ojson", "--output json", "--output=json"):
-                asked = Format.JSON
-    return asked
+    """Guess the output format of a command line that could not be parsed."""
+    output = Format.TABLE
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        for option in (f"{argument} {following}", argument):
+            if option.lower() in ("-o json", "-ojson", "--output json", "--output=json"):
+                output = Format.JSON
+    return output
 
 
-def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+def _store_option(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     if value is not None:
         assert parameter.name is not None
         chosen = {parameter.name: value} | ({"database_from": "--database"} if parameter.name == "database" else {})
@@ -106,14 +106,14 @@ _OPTIONS = (
         type=click.Path(file_okay=False, path_type=Path),
         metavar="DIR",
         help="Home folder, which contains the embedded MessageBox.  [default: the current folder]",
-        callback=_keep,
+        callback=_store_option,
         expose_value=False,
     ),
     click.option(
         "--database",
         metavar="URL",
         help="MessageBox on your own server, as postgresql://…  [env: POSTROOM_DATABASE]",
-        callback=_keep,
+        callback=_store_option,
         expose_value=False,
     ),
     click.option(
@@ -121,7 +121,7 @@ _OPTIONS = (
         "--output",
         type=click.Choice(Format, case_sensitive=False),
         help="Output format.  [default: table]",
-        callback=_keep,
+        callback=_store_option,
         expose_value=False,
     ),
 )

@@ -1,4 +1,4 @@
-"""--master and --conf: where Spark runs and what it is told, for the commands that start it."""
+"""The options --master and --conf of the commands that start Spark."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def spark_options(command: Command) -> Command:
-    """--master (as ``master``) and --conf (as ``settings``) for a command."""
+    """Add --master (as ``master``) and --conf (as ``settings``) to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-def _settings(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+def _parse_settings(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
     settings = {}
-    for one in given:
-        key, equals, value = one.partition("=")
+    for text in values:
+        key, equals, value = text.partition("=")
         if not equals or not key.startswith("spark."):
-            raise click.BadParameter(f"{one!r} is no setting of Spark. One looks like spark.executor.memory=4g.")
+            raise click.BadParameter(f"{text!r} is not a Spark setting. Example: spark.executor.memory=4g.")
         settings[key] = value
     return settings
 
@@ -39,7 +39,7 @@ _OPTIONS = (
         "settings",
         metavar="KEY=VALUE",
         multiple=True,
-        callback=_settings,
+        callback=_parse_settings,
         help="Spark setting, as for spark-submit; may be repeated.",
     ),
 )

@@ -31,7 +31,7 @@ def directed(box: Box) -> Box:
         ("Everyone", {BTS.SPGroupID}, ("Greedy", "Greedy", "Static")),
     ],
 )
-def test_what_is_promoted_and_who_gets_it(
+def test_directing_promotes_the_ids_of_the_port_or_the_group(
     directed: Box, name: str, promoted: set[object], subscribers: tuple[str, ...]
 ) -> None:
     """The port's own filter does not restrict it (SUB-13), and others get it as well (SUB-11)."""
@@ -41,7 +41,7 @@ def test_what_is_promoted_and_who_gets_it(
     assert published.subscribers == subscribers
 
 
-def test_an_address_is_promoted_if_it_is_there_and_short_enough(directed: Box) -> None:
+def test_an_outbound_address_is_promoted_unless_it_is_too_long(directed: Box) -> None:
     context = Context().write(BTS.OutboundTransportLocation, "file:out/a").write(BTS.OutboundTransportType, "FILE")
     context = direct_context(directed.connection, "Anywhere", context)
     assert context.is_promoted(BTS.OutboundTransportLocation)
@@ -52,14 +52,14 @@ def test_an_address_is_promoted_if_it_is_there_and_short_enough(directed: Box) -
     assert str(long[BTS.OutboundTransportLocation]).endswith("a")
 
 
-def test_a_name_that_is_not_there_is_said_with_those_that_are(directed: Box) -> None:
+def test_an_unknown_addressee_is_reported_with_suggestions(directed: Box) -> None:
     with pytest.raises(NotFound) as caught:
         direct_context(directed.connection, "Nobody", Context())
     assert caught.value.hint == "There are: Anywhere, Everyone, Greedy, Static."
 
 
 @pytest.mark.parametrize("name", ["Static", "Anywhere", "Everyone"])
-def test_a_host_directs_to_ports_of_other_hosts_and_to_groups(directed: Box, name: str) -> None:
+def test_a_host_can_direct_messages_to_ports_of_other_hosts_and_to_groups(directed: Box, name: str) -> None:
     """It may publish, so it may say for whom; how the others are configured it does not learn."""
     other = directed.add_host("Other")
     with connect(directed.url, user=other.role_name) as host:

@@ -48,7 +48,7 @@ def test_hosts_are_woken_once_after_the_commit(
     assert notified == [(psycopg.pq.TransactionStatus.IDLE, [channel_of("Default")])]
 
 
-def test_an_error_undoes_the_others_and_wakes_nobody(
+def test_an_error_rolls_back_all_changes_and_wakes_no_host(
     stopped: Box, notified: list[tuple[psycopg.pq.TransactionStatus, list[str]]]
 ) -> None:
     stopped.add_port("Started", "Region == 'US'")

@@ -81,7 +81,7 @@ def port_states(connection: Connection) -> Iterator[tuple[str, PortState]]:
     return ((port.name, port.state) for port in read_send_ports(connection))
 
 
-def test_a_first_apply_makes_everything_and_messages_flow(connection: Connection) -> None:
+def test_a_first_apply_creates_everything_and_routes_messages(connection: Connection) -> None:
     done = deploy(connection, orders())
     assert changes(done) == {
         ("create", "application", "orders"),
@@ -104,7 +104,7 @@ def test_a_first_apply_makes_everything_and_messages_flow(connection: Connection
     assert publish(connection, "US") == ()
 
 
-def test_applying_the_same_again_changes_nothing_at_all(connection: Connection) -> None:
+def test_applying_an_unchanged_application_changes_nothing(connection: Connection) -> None:
     deploy(connection, orders())
     before = one(connection, "SELECT version FROM routing_version")
     applied_at = one(connection, "SELECT applied_at FROM applications")
@@ -115,7 +115,7 @@ def test_applying_the_same_again_changes_nothing_at_all(connection: Connection) 
     assert one(connection, "SELECT applied_at FROM applications") == applied_at
 
 
-def test_a_plan_says_what_apply_would_do_and_does_nothing(connection: Connection) -> None:
+def test_a_plan_shows_the_changes_and_changes_nothing(connection: Connection) -> None:
     planned = plan(connection, orders().definition(), home=HOME)
     assert one(connection, "SELECT count(*) FROM applications") == 0
     assert read_hosts(connection) == []
@@ -123,7 +123,7 @@ def test_a_plan_says_what_apply_would_do_and_does_nothing(connection: Connection
     assert plan(connection, orders().definition(), home=HOME).changes == ()
 
 
-def test_a_changed_filter_takes_the_place_of_the_old_one_at_once(connection: Connection) -> None:
+def test_a_changed_filter_replaces_the_old_one_at_once(connection: Connection) -> None:
     deploy(connection, orders())
     assert publish(connection, "EU") == ("Europe",)
     before = read_send_ports(connection)[0]
@@ -145,7 +145,7 @@ def test_a_changed_filter_takes_the_place_of_the_old_one_at_once(connection: Con
     assert one(connection, "SELECT count(*) FROM subscriptions WHERE removed_at IS NULL") == 1
 
 
-def test_a_stopped_port_stays_stopped_and_keeps_what_was_suspended_for_it(connection: Connection) -> None:
+def test_a_stopped_port_stays_stopped_and_keeps_its_suspended_instances(connection: Connection) -> None:
     deploy(connection, orders())
     ports.stop(connection, "Europe")
     publish(connection, "EU")
@@ -168,7 +168,7 @@ def test_an_unenlisted_port_stays_unenlisted(connection: Connection) -> None:
 
 
 @pytest.mark.parametrize("state", ["bound", "stopped", "started"])
-def test_a_new_port_gets_the_state_that_it_declares(connection: Connection, state: SendPortState) -> None:
+def test_a_new_port_gets_its_declared_state(connection: Connection, state: SendPortState) -> None:
     deploy(connection, orders(state=state))
     assert dict(port_states(connection)) == {"Europe": PortState[state.upper()]}
 
@@ -191,7 +191,7 @@ def test_a_disabled_location_stays_disabled_when_it_changes(connection: Connecti
     assert (location.port_name, location.enabled) == ("OtherIn", False)
 
 
-def test_an_adapter_or_a_retry_policy_changes_without_a_new_subscription(connection: Connection) -> None:
+def test_a_changed_adapter_or_retry_policy_keeps_the_subscription(connection: Connection) -> None:
     deploy(connection, orders())
     before = read_send_ports(connection)[0]
     version = one(connection, "SELECT version FROM routing_version")
@@ -211,7 +211,7 @@ def test_an_adapter_or_a_retry_policy_changes_without_a_new_subscription(connect
     assert one(connection, "SELECT version FROM routing_version") > version, "hosts must learn of it"
 
 
-def test_a_removed_port_leaves_its_instances_and_finds_them_again(connection: Connection) -> None:
+def test_a_removed_port_keeps_its_instances_until_it_is_declared_again(connection: Connection) -> None:
     deploy(connection, orders(ports=("Europe", "Audit")))
     ports.stop(connection, "Audit")
     publish(connection, "EU")
@@ -225,7 +225,7 @@ def test_a_removed_port_leaves_its_instances_and_finds_them_again(connection: Co
     assert one(connection, "SELECT count(*) FROM work_queue") == 3
 
 
-def test_a_port_may_move_to_another_host(connection: Connection) -> None:
+def test_a_port_can_move_to_another_host(connection: Connection) -> None:
     deploy(connection, orders())
     publish(connection, "EU")
     done = deploy(connection, orders(host="Slow"))
@@ -236,14 +236,14 @@ def test_a_port_may_move_to_another_host(connection: Connection) -> None:
     assert [(host.name, host.is_default) for host in read_hosts(connection)] == [("Main", True), ("Slow", False)]
 
 
-def test_the_names_of_hosts_differ_by_more_than_case(connection: Connection) -> None:
+def test_host_names_are_not_case_sensitive(connection: Connection) -> None:
     deploy(connection, orders(host="Slow"))
     done = deploy(connection, orders(host="SLOW"))
     assert done.changes == () or changes(done) == {("change", "application", "orders")}
     assert len(read_hosts(connection)) == 2
 
 
-def test_every_problem_that_only_the_messagebox_knows_is_listed(connection: Connection) -> None:
+def test_all_conflicts_with_the_messagebox_are_listed(connection: Connection) -> None:
     deploy(connection, orders(name="first"))
     other = Application("second")
     as_int: AnyProperty = Property("Orders.Region", int)
@@ -264,7 +264,7 @@ def test_every_problem_that_only_the_messagebox_knows_is_listed(connection: Conn
     assert one(connection, "SELECT count(*) FROM applications") == 1
 
 
-def test_a_property_keeps_its_type_after_its_application_forgot_it(connection: Connection) -> None:
+def test_a_property_keeps_its_type_after_it_is_no_longer_declared(connection: Connection) -> None:
     deploy(connection, orders())
     deploy(connection, Application("orders"))
     other = Application("second")
@@ -273,7 +273,7 @@ def test_a_property_keeps_its_type_after_its_application_forgot_it(connection: C
     assert "Orders.Total has the type int here, but is deployed as Decimal" in problem.text
 
 
-def test_a_location_with_files_in_hand_is_not_removed(connection: Connection) -> None:
+def test_a_location_with_unpublished_files_is_not_removed(connection: Connection) -> None:
     deploy(connection, orders())
     connection.execute(
         "INSERT INTO file_claims (interchange_id, location_id, name, path, state)"
@@ -286,7 +286,7 @@ def test_a_location_with_files_in_hand_is_not_removed(connection: Connection) ->
     assert read_receive_locations(connection) == []
 
 
-def test_a_location_with_something_in_its_inbox_is_not_removed_and_stays_of_its_kind(connection: Connection) -> None:
+def test_a_location_with_a_filled_inbox_is_not_removed_and_keeps_its_adapter_kind(connection: Connection) -> None:
     def web(*adapter: ReceiveAdapter) -> Application:
         app = Application("web")
         for one in adapter:
@@ -306,7 +306,7 @@ def test_a_location_with_something_in_its_inbox_is_not_removed_and_stays_of_its_
     deploy(connection, web(adapters.File("in")))
 
 
-def test_nothing_is_half_applied(connection: Connection) -> None:
+def test_a_failed_apply_changes_nothing(connection: Connection) -> None:
     deploy(connection, orders())
     app = orders(filter=Region == "US", ports=("Europe", "New"), host="Another")
     definition = app.definition()
@@ -318,7 +318,7 @@ def test_nothing_is_half_applied(connection: Connection) -> None:
     assert publish(connection, "US") == ()
 
 
-def test_applies_at_the_same_time_come_one_after_another(connection: Connection, database: str) -> None:
+def test_concurrent_applies_are_serialised(connection: Connection, database: str) -> None:
     applications = [orders(name="one", ports=("A", "B"), location="l1", receive_port="r1"), orders(name="one")]
     applications += [orders(name="two", ports=("C",), location="l2", receive_port="r2")]
     failures: list[BaseException] = []
@@ -341,7 +341,7 @@ def test_applies_at_the_same_time_come_one_after_another(connection: Connection,
     assert len(read_hosts(connection)) == 1
 
 
-def test_an_apply_waits_for_publishes_that_are_under_way(connection: Connection, database: str) -> None:
+def test_an_apply_waits_for_publishes_in_progress(connection: Connection, database: str) -> None:
     """A publish that found the old filter's subscribers commits before the new one holds."""
     deploy(connection, orders())
     done = threading.Event()

@@ -76,7 +76,7 @@ def states(box: Box) -> dict[str, str]:
 
 @pytest.mark.parametrize("publish", [by_index, by_sql, by_stream], ids=["index", "sql", "stream"])
 @pytest.mark.parametrize(("group", "port"), MATRIX, ids=[f"group_{g}-port_{p}" for g, p in MATRIX])
-def test_every_pair_of_states(box: Box, group: str, port: str, publish: Publish) -> None:
+def test_delivery_depends_on_the_states_of_port_and_group(box: Box, group: str, port: str, publish: Publish) -> None:
     grouped(box, group=group, port=port)
     direct, through_the_group = MATRIX[group, port]
     publish(box, "direct")
@@ -89,7 +89,7 @@ def test_every_pair_of_states(box: Box, group: str, port: str, publish: Publish)
 
 
 @pytest.mark.parametrize("warm", [True, False], ids=["index", "sql"])
-def test_a_port_that_is_met_twice_gets_two_copies(box: Box, warm: bool) -> None:
+def test_a_port_that_matches_twice_gets_two_copies(box: Box, warm: bool) -> None:
     """SUB-15: once by itself and once through each of its groups."""
     grouped(box)
     box.add_group("Second", ["P"], "exists(Region)")
@@ -100,7 +100,7 @@ def test_a_port_that_is_met_twice_gets_two_copies(box: Box, warm: bool) -> None:
     assert box.one("SELECT sum(total) FROM message_ref_counts") == 4
 
 
-def test_a_message_that_names_the_group_reaches_every_member(box: Box) -> None:
+def test_a_message_directed_to_a_group_reaches_every_member(box: Box) -> None:
     """SUB-16, FLT-04: with or without a filter."""
     for name in ("One", "Two", "Three"):
         box.add_port(name)
@@ -110,7 +110,7 @@ def test_a_message_that_names_the_group_reaches_every_member(box: Box) -> None:
     assert box.queued() == {"One": 1, "Two": 1}
 
 
-def test_the_subscriptions_of_members_say_through_which_group(box: Box) -> None:
+def test_the_subscriptions_of_members_name_their_group(box: Box) -> None:
     grouped(box)
     found = [(one.service_name, one.group, one.state.name) for one in list_subscriptions(box.connection)]
     assert sorted(found, key=str) == [
@@ -129,7 +129,7 @@ def test_the_subscriptions_of_members_say_through_which_group(box: Box) -> None:
 
 @pytest.mark.parametrize("publish", [by_index, by_sql, by_stream], ids=["index", "sql", "stream"])
 @pytest.mark.parametrize("first", ["port", "group"])
-def test_what_waits_for_both_is_resumed_by_whichever_starts_last(box: Box, publish: Publish, first: str) -> None:
+def test_the_last_start_of_port_or_group_resumes_the_suspended_messages(box: Box, publish: Publish, first: str) -> None:
     grouped(box, group="stopped", port="stopped")
     publish(box, "both")
     numbers = box.one(
@@ -148,7 +148,7 @@ def test_what_waits_for_both_is_resumed_by_whichever_starts_last(box: Box, publi
     assert box.one("SELECT array_agg(seq ORDER BY seq) FROM work_queue") == numbers, "under their old numbers"
 
 
-def test_an_operator_may_resume_what_a_stopped_group_keeps(box: Box) -> None:
+def test_an_operator_can_resume_a_message_of_a_stopped_group(box: Box) -> None:
     grouped(box, group="stopped")
     by_index(box, "group")
     [instance] = box.connection.execute(
@@ -158,7 +158,7 @@ def test_an_operator_may_resume_what_a_stopped_group_keeps(box: Box) -> None:
     assert for_port(box) == [WORK]
 
 
-def test_what_a_group_kept_is_still_its_own_after_it_was_unenlisted_and_started_again(box: Box) -> None:
+def test_a_group_resumes_its_messages_after_it_was_unenlisted_and_started_again(box: Box) -> None:
     grouped(box, group="stopped")
     by_index(box, "group")
     groups.unenlist(box.connection, "G")
@@ -168,7 +168,7 @@ def test_what_a_group_kept_is_still_its_own_after_it_was_unenlisted_and_started_
     assert groups.start(box.connection, "G").resumed == 1
 
 
-def test_what_a_group_kept_is_resumed_by_starting_the_port_once_the_group_is_gone(box: Box) -> None:
+def test_starting_the_port_resumes_messages_of_a_removed_group(box: Box) -> None:
     grouped(box, group="stopped")
     by_index(box, "group")
     ports.stop(box.connection, "P")
@@ -183,7 +183,7 @@ def test_what_a_group_kept_is_resumed_by_starting_the_port_once_the_group_is_gon
 # -- refusals ------------------------------------------------------------------------------------------------------
 
 
-def test_a_group_goes_through_the_states_of_a_port_and_no_others(box: Box) -> None:
+def test_a_group_allows_the_same_transitions_as_a_port(box: Box) -> None:
     grouped(box, group="bound")
     allowed = {"bound": ("enlist", "start"), "stopped": ("start", "unenlist"), "started": ("stop", "unenlist")}
     operations = {"enlist": groups.enlist, "start": groups.start, "stop": groups.stop, "unenlist": groups.unenlist}
@@ -237,7 +237,7 @@ def test_the_last_enlisted_member_cannot_be_unenlisted(box: Box) -> None:
     assert list_subscriptions(box.connection) == []
 
 
-def test_a_group_that_is_not_there_is_said_with_those_that_are(box: Box) -> None:
+def test_an_unknown_group_is_reported_with_suggestions(box: Box) -> None:
     grouped(box)
     with pytest.raises(NotFound, match="'Nobody'") as caught:
         groups.start(box.connection, "Nobody")

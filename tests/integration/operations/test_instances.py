@@ -77,7 +77,7 @@ def suspended_by_failure(box: Box, message: Message) -> uuid.UUID:
     return only(box)
 
 
-def test_every_state_has_its_code_and_its_reason(box: Box) -> None:
+def test_each_state_has_its_code_and_reason(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     box.add_port("Asia", "Region == 'ASIA'", state="stopped")
     agent = box.agent()
@@ -106,7 +106,7 @@ def test_every_state_has_its_code_and_its_reason(box: Box) -> None:
     assert (report.service_class, report.service, report.service_id) == (64, None, None)
 
 
-def test_a_failure_keeps_all_that_an_operator_asks_for(box: Box) -> None:
+def test_a_failure_stores_error_adapter_and_uri(box: Box) -> None:
     instance = get_instance(box.connection, suspended_by_failure(box, order()))
     assert (instance.error_code, instance.reason) == ("DELIVERY", "Disk full.")
     assert (instance.adapter, instance.uri, instance.host) == ("file", "file:///out", "Default")
@@ -125,7 +125,7 @@ def test_a_failure_keeps_all_that_an_operator_asks_for(box: Box) -> None:
     }
 
 
-def test_rows_that_are_bad_in_the_same_way_are_one_group_wherever_they_stood(box: Box) -> None:
+def test_bad_rows_with_the_same_error_are_counted_as_one_group(box: Box) -> None:
     location = box.add_location(pipelines.JsonLines(promote=PROMOTE, recoverable=True))
     with connect(box.url, user=box.host().role_name) as connection:
         Receiver(connection, RoutingTable()).receive(location, [interchange(b"[\n" * 12)])
@@ -135,7 +135,7 @@ def test_rows_that_are_bad_in_the_same_way_are_one_group_wherever_they_stood(box
     assert group.count == 12
 
 
-def test_instances_can_be_narrowed_down(box: Box) -> None:
+def test_instances_are_filtered_by_conditions(box: Box) -> None:
     box.add_host("Other")
     box.add_port("Europe", "Region == 'EU'")
     box.add_port("Asia", "Region == 'ASIA'", state="stopped", host="Other")
@@ -157,7 +157,7 @@ def test_instances_can_be_narrowed_down(box: Box) -> None:
     assert names(InstanceQuery(host="nowhere")) == []
 
 
-def test_a_resumed_instance_goes_back_under_its_number_and_its_host_is_woken(box: Box) -> None:
+def test_a_resumed_instance_keeps_its_number_and_wakes_its_host(box: Box) -> None:
     instance_id = suspended_by_failure(box, order())
     before = get_instance(box.connection, instance_id)
     with connect(box.url) as listening:
@@ -174,14 +174,14 @@ def test_a_resumed_instance_goes_back_under_its_number_and_its_host_is_woken(box
     )
 
 
-def test_a_message_is_resumed_although_its_port_is_stopped(box: Box) -> None:
+def test_a_message_of_a_stopped_port_can_be_resumed(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'", state="stopped")
     box.agent().publish([order()])
     resume(box.connection, only(box))
     assert box.queued() == {"Europe": 1}
 
 
-def test_what_cannot_be_resumed_is_refused_with_the_way_out(box: Box) -> None:
+def test_a_rejected_resume_names_the_next_step(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     location = box.add_location(pipelines.JsonLines(promote=PROMOTE))
     box.receive(location, b'{"region": "nowhere", "total": 1}')
@@ -200,7 +200,7 @@ def test_what_cannot_be_resumed_is_refused_with_the_way_out(box: Box) -> None:
         resume(box.connection, uuid.uuid4())
 
 
-def test_what_a_host_works_on_is_left_alone(box: Box) -> None:
+def test_an_active_instance_cannot_be_changed(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     box.agent().publish([order()])
     claim(box)
@@ -212,7 +212,7 @@ def test_what_a_host_works_on_is_left_alone(box: Box) -> None:
     assert get_instance(box.connection, active).state is InstanceState.ACTIVE
 
 
-def test_an_operator_puts_an_instance_aside_and_takes_it_up_again(box: Box) -> None:
+def test_an_operator_suspends_and_resumes_an_instance(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     box.agent().publish([order()])
     instance_id = only(box)
@@ -225,7 +225,7 @@ def test_an_operator_puts_an_instance_aside_and_takes_it_up_again(box: Box) -> N
     assert box.queued() == {"Europe": 1}
 
 
-def test_terminate_releases_the_message_for_one_subscriber_alone(box: Box) -> None:
+def test_terminate_releases_the_message_for_one_subscriber_only(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     box.add_port("Audit", "exists(Region)")
     [published] = box.agent().publish([order()])
@@ -237,7 +237,7 @@ def test_terminate_releases_the_message_for_one_subscriber_alone(box: Box) -> No
         terminate(box.connection, uuid.uuid4())
 
 
-def test_many_at_once_and_only_those_that_were_asked_for(box: Box) -> None:
+def test_bulk_operations_change_only_matching_instances(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'", state="stopped")
     box.add_port("Asia", "Region == 'ASIA'", state="stopped")
     box.agent().publish([order() for _ in range(2_300)] + [order("ASIA") for _ in range(3)])
@@ -252,7 +252,7 @@ def test_many_at_once_and_only_those_that_were_asked_for(box: Box) -> None:
     assert list_instances(box.connection, EVERYTHING) == []
 
 
-def test_resume_all_leaves_alone_what_cannot_be_resumed(box: Box) -> None:
+def test_resume_all_skips_instances_that_cannot_be_resumed(box: Box) -> None:
     location = box.add_location(pipelines.JsonLines(promote=PROMOTE))
     box.receive(location, b'{"region": "nowhere", "total": 1}')
     assert resume_all(box.connection, EVERYTHING) == 1
@@ -266,7 +266,7 @@ def body_of(box: Box, message_id: uuid.UUID) -> bytes:
 
 
 @pytest.mark.parametrize("size", [10, FRAGMENT_SIZE * 3 + 7], ids=["small", "large"])
-def test_a_mended_instance_gets_a_message_of_its_own(box: Box, size: int) -> None:
+def test_an_instance_with_a_new_body_gets_its_own_message(box: Box, size: int) -> None:
     """RCV-15. The other subscriber keeps what was published."""
     box.add_port("Audit", "exists(Region)", state="stopped")
     note = Part(name="note", body=Bytes(b"n"), content_type="text/plain")
@@ -293,7 +293,7 @@ def test_a_mended_instance_gets_a_message_of_its_own(box: Box, size: int) -> Non
     assert references(box, "part") == {old_body.part_id: 1, shared.part_id: 2, message.parts[0].part_id: 1}
 
 
-def test_a_message_that_nobody_else_has_goes_when_its_instance_is_mended(box: Box) -> None:
+def test_the_old_message_is_deleted_if_no_other_instance_refers_to_it(box: Box) -> None:
     published = order()
     instance_id = suspended_by_failure(box, published)
     resume(box.connection, instance_id, body=b"good")
@@ -307,7 +307,7 @@ def test_a_message_without_a_body_can_get_one(box: Box) -> None:
     assert body_of(box, get_instance(box.connection, instance_id).message_id) == b"now there is one"
 
 
-def test_an_instance_that_cannot_be_resumed_is_not_mended_either(box: Box) -> None:
+def test_the_body_of_an_instance_that_cannot_be_resumed_is_not_replaced(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     [published] = box.agent().publish([order()])
     before = references(box), references(box, "part"), box.count("parts"), box.count("spool")
@@ -346,7 +346,7 @@ def test_starting_a_port_wakes_its_host(box: Box) -> None:
 
 
 @pytest.mark.parametrize("recoverable", [True, False])
-def test_the_report_of_a_terminated_instance_goes_by_the_job_and_not_before(box: Box, recoverable: bool) -> None:
+def test_the_report_of_a_terminated_instance_is_deleted_by_the_job(box: Box, recoverable: bool) -> None:
     """NRF-08."""
     location = box.add_location(pipelines.JsonLines(promote=PROMOTE, recoverable=recoverable))
     box.receive(location, b'{"region": "nowhere"}', b'{"region": "elsewhere"}')

@@ -60,7 +60,7 @@ def test_an_instance_is_listed_once_with_the_number_of_its_messages(box: Box, me
     assert (counted.value, counted.count) == ("Collector", 2)
 
 
-def test_every_message_knows_the_instance_that_it_joined(box: Box, messages: list[Message]) -> None:
+def test_every_message_lists_the_instance_that_it_joined(box: Box, messages: list[Message]) -> None:
     for joined in (messages[0], messages[2], messages[4]):
         [instance] = list_referring_instances(box.connection, joined.message_id)
         assert (instance.message_id, instance.messages) == (joined.message_id, 3)
@@ -90,7 +90,7 @@ def _numbers(box: Box) -> list[int]:
     return [seq for (seq,) in box.connection.execute("SELECT seq FROM work_queue ORDER BY seq")]
 
 
-def test_an_instance_that_is_worked_on_is_left_alone_as_a_whole(box: Box, messages: list[Message]) -> None:
+def test_an_instance_with_an_active_message_cannot_be_changed(box: Box, messages: list[Message]) -> None:
     *_, k = list_instances(box.connection, InstanceQuery())
     box.connection.execute(
         "UPDATE work_queue SET claim_id = gen_random_uuid(), claimed_by = 1"
@@ -104,7 +104,7 @@ def test_an_instance_that_is_worked_on_is_left_alone_as_a_whole(box: Box, messag
     assert box.count("convoy_set_instances") == 1
 
 
-def test_terminating_frees_the_values_and_removes_the_subscriptions(
+def test_terminating_releases_correlation_values_and_removes_subscriptions(
     box: Box, messages: list[Message], subscriptions: ServiceSubscriptions
 ) -> None:
     *_, k = list_instances(box.connection, InstanceQuery())
@@ -126,9 +126,7 @@ def test_an_instance_that_only_waits_can_be_terminated(box: Box, subscriptions: 
         terminate(box.connection, waiting)
 
 
-def test_subscriptions_of_both_types_are_listed_with_all_that_operators_see(
-    box: Box, subscriptions: ServiceSubscriptions
-) -> None:
+def test_subscriptions_of_both_types_are_listed_with_all_fields(box: Box, subscriptions: ServiceSubscriptions) -> None:
     box.add_port("Port", "Priority == 9")
     instances = [uuid.uuid4() for _ in range(3)]
     for number, instance in enumerate(instances):

@@ -47,7 +47,7 @@ def order(**more: object) -> Message:
     return Message.of(b"{}", promoted={Region: "EU", Total: Decimal("1.5"), **more})  # type: ignore[dict-item]
 
 
-def test_ports_are_listed_with_what_waits_for_them(box: Box) -> None:
+def test_ports_are_listed_with_their_queue_counts(box: Box) -> None:
     box.add_host("Other")
     box.add_port("Europe", "Region == 'EU'")
     box.add_port("Audit", "exists(Region)", state="stopped", host="Other")
@@ -62,7 +62,7 @@ def test_ports_are_listed_with_what_waits_for_them(box: Box) -> None:
     assert ports.list_ports(box.connection, application="another") == []
 
 
-def test_subscriptions_have_every_field_that_operators_see(box: Box) -> None:
+def test_subscriptions_have_all_fields(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU' or Total >= 10", priority=2)
     box.add_port("Audit", "exists(Region)", state="stopped")
     audit, europe = list_subscriptions(box.connection)
@@ -85,7 +85,7 @@ def test_subscriptions_have_every_field_that_operators_see(box: Box) -> None:
     assert format_filter(read_subscription_filters(box.connection, [europe])[europe.subscription_id]) == europe.filter
 
 
-def test_subscriptions_can_be_narrowed_down(box: Box) -> None:
+def test_subscriptions_are_filtered_by_conditions(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     box.add_port("7", "Region == 'EU'")
 
@@ -104,7 +104,7 @@ def test_subscriptions_can_be_narrowed_down(box: Box) -> None:
             find_subscription(box.connection, called)
 
 
-def test_a_name_that_several_subscriptions_share_is_not_enough(box: Box) -> None:
+def test_an_ambiguous_subscription_name_is_rejected(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     box.connection.execute("UPDATE send_ports SET state = 1")
     ports.enlist(box.connection, "Europe")
@@ -112,7 +112,7 @@ def test_a_name_that_several_subscriptions_share_is_not_enough(box: Box) -> None
         find_subscription(box.connection, "Europe")
 
 
-def test_a_message_shows_all_but_its_content(box: Box) -> None:
+def test_a_message_has_everything_except_its_content(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     note = Part(name="note", body=Bytes(b"n"), content_type="text/plain", charset="utf-8")
     message = Message.of(LARGE, promoted={Region: "EU", BTS.MessageType: "order"}, written={Total: 3}, parts=[note])
@@ -156,7 +156,7 @@ def test_a_message_is_saved_with_context_and_all_parts(box: Box, tmp_path: Path)
         save_message(box.connection, uuid.uuid4(), tmp_path)
 
 
-def test_a_large_part_is_read_in_pieces(box: Box) -> None:
+def test_a_large_part_is_read_in_chunks(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     message = Message.of(LARGE, promoted={Region: "EU"})
     box.agent().publish([message])
@@ -183,7 +183,7 @@ def test_locations_are_enabled_and_disabled(box: Box) -> None:
         locations.enable(box.connection, "nowhere")
 
 
-def test_a_location_has_the_schedule_that_it_is_given(box: Box) -> None:
+def test_a_schedule_is_set_and_removed(box: Box) -> None:
     box.add_location()
     night = Schedule(window=("22:00", "06:00"))
     locations.set_schedule(box.connection, "drop", night)
@@ -205,7 +205,7 @@ def test_a_location_has_the_schedule_that_it_is_given(box: Box) -> None:
         locations.set_schedule(box.connection, "nowhere", None)
 
 
-def test_a_location_says_what_holds_it_up(box: Box) -> None:
+def test_a_location_lists_its_problems(box: Box) -> None:
     location = box.add_location()
     for state, problem in ((2, None), (2, None), (3, None), (4, "It is gone.")):
         box.connection.execute(
@@ -219,7 +219,7 @@ def test_a_location_says_what_holds_it_up(box: Box) -> None:
     assert listed.oldest is not None
 
 
-def test_a_location_says_how_it_is_getting_on(box: Box) -> None:
+def test_a_location_reports_its_progress(box: Box) -> None:
     location = add_inbox_location(box)
     for number in range(3):
         inbox.store_in_inbox(box.connection, location.location_id, uuid.UUID(int=number), Context(), [b"{}"])
@@ -247,7 +247,7 @@ def test_a_location_says_how_it_is_getting_on(box: Box) -> None:
     assert listed()[0] == "disabled"
 
 
-def test_hosts_are_listed_with_their_processes(box: Box) -> None:
+def test_hosts_are_listed_with_their_instances(box: Box) -> None:
     box.add_host("Another")
     box.add_port("Europe", "Region == 'EU'")
     box.add_location()
@@ -272,7 +272,7 @@ def test_hosts_are_listed_with_their_processes(box: Box) -> None:
         list_host_instances(box.connection, "nowhere")
 
 
-def test_jobs_run_now_and_say_what_they_did(box: Box) -> None:
+def test_jobs_are_run_and_listed(box: Box) -> None:
     assert {job.runs for job in list_jobs(box.connection)} == {0}
     box.add_port("Europe", "Region == 'EU'")
     box.agent().publish([order()])
@@ -288,7 +288,7 @@ def test_jobs_run_now_and_say_what_they_did(box: Box) -> None:
 
 
 @pytest.mark.parametrize("folded", [False, True], ids=["in the logs", "folded"])
-def test_all_is_well_after_every_operation(box: Box, folded: bool) -> None:
+def test_no_operation_violates_an_invariant(box: Box, folded: bool) -> None:
     box.add_port("Europe", "Region == 'EU'", state="stopped")
     box.add_port("Audit", "exists(Region)", state="stopped")
     box.agent().publish([order(), Message.of(LARGE, promoted={Region: "EU"})])

@@ -18,7 +18,7 @@ from tests.support.box import Box
 from tests.support.file_location import add_file_location
 
 
-def test_a_location_is_served_while_somebody_claims_for_it(box: Box, tmp_path: Path) -> None:
+def test_a_location_is_served_while_a_process_has_locked_it(box: Box, tmp_path: Path) -> None:
     location = add_file_location(box, tmp_path / "in")
     add_file_location(box, tmp_path / "other", name="other")
     assert list_served_locations(box.connection) == []
@@ -30,7 +30,7 @@ def test_a_location_is_served_while_somebody_claims_for_it(box: Box, tmp_path: P
         assert list_served_locations(box.connection) == []
 
 
-def test_the_folders_are_there_before_anybody_looks(box: Box, tmp_path: Path) -> None:
+def test_watched_folders_are_created(box: Box, tmp_path: Path) -> None:
     add_file_location(box, tmp_path / "deep" / "in")
     (tmp_path / "file").touch()
     add_file_location(box, tmp_path / "file" / "in", name="other")
@@ -39,7 +39,7 @@ def test_the_folders_are_there_before_anybody_looks(box: Box, tmp_path: Path) ->
     assert problem == f"other: {tmp_path / 'file' / 'in'} cannot be created: Not a directory"
 
 
-def test_a_location_that_cannot_be_read_keeps_no_other_folder_from_being_made(box: Box, tmp_path: Path) -> None:
+def test_an_invalid_location_does_not_prevent_other_folders(box: Box, tmp_path: Path) -> None:
     box.add_location(name="broken", port="BrokenIn")
     box.connection.execute('UPDATE receive_locations SET adapter = \'{"kind": "carrier pigeon"}\'')
     add_file_location(box, tmp_path / "in")
@@ -48,7 +48,7 @@ def test_a_location_that_cannot_be_read_keeps_no_other_folder_from_being_made(bo
     assert problem.startswith("The stored definition of the receive location 'broken' cannot be read.")
 
 
-def test_the_supervisor_says_when_files_are_taken_in_and_when_it_stops(box: Box, tmp_path: Path) -> None:
+def test_the_supervisor_reports_state_changes_of_locations(box: Box, tmp_path: Path) -> None:
     """With hosts that nobody has to run: what it says is about the database alone."""
     location = add_file_location(box, tmp_path / "in")
     of, report = location.location_id, LocationReport()

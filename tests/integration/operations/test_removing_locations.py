@@ -74,7 +74,7 @@ def count(connection: Connection) -> int:
     return int(found[0])
 
 
-def test_what_came_after_the_comparison_keeps_the_location(
+def test_a_file_claimed_after_the_comparison_prevents_the_removal(
     connection: Connection, other: Connection, kind: str, take_in: TakeIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
@@ -89,7 +89,7 @@ def test_what_came_after_the_comparison_keeps_the_location(
     assert count(other) == 1
 
 
-def test_what_is_not_committed_yet_keeps_the_location_and_is_not_waited_for(
+def test_an_uncommitted_claim_prevents_the_removal_without_a_wait(
     connection: Connection, other: Connection, kind: str, take_in: TakeIn
 ) -> None:
     connection.execute("SET lock_timeout = '10s'")
@@ -102,7 +102,7 @@ def test_what_is_not_committed_yet_keeps_the_location_and_is_not_waited_for(
         deploy(connection, declared())
 
 
-def test_what_comes_after_the_removal_is_refused(connection: Connection, other: Connection, take_in: TakeIn) -> None:
+def test_a_claim_after_the_removal_is_rejected(connection: Connection, other: Connection, take_in: TakeIn) -> None:
     refused: list[Exception] = []
 
     def come() -> None:
@@ -134,7 +134,7 @@ def test_what_comes_after_the_removal_is_refused(connection: Connection, other: 
         (FileClaimState.FAILED, "/in/.postroom/x/a.json", True),
     ],
 )
-def test_what_is_put_aside_keeps_the_location_and_what_is_done_with_goes(
+def test_quarantined_files_prevent_the_removal_and_finished_ones_do_not(
     connection: Connection, other: Connection, take_in: TakeIn, state: FileClaimState, path: str, keeps: bool
 ) -> None:
     take_in(other)

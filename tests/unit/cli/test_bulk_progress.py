@@ -13,7 +13,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_people_see_rows_rate_and_what_is_left() -> None:
+def test_a_terminal_shows_rows_rate_and_remaining_time() -> None:
     screen = Terminal()
     with show_bulk_progress(screen) as show:
         assert show is not None
@@ -29,6 +29,6 @@ def test_people_see_rows_rate_and_what_is_left() -> None:
     assert "1.0/1.0 kB" in text
 
 
-def test_a_file_gets_no_bar() -> None:
+def test_output_to_a_file_has_no_progress_bar() -> None:
     with show_bulk_progress(io.StringIO()) as show:
         assert show is None

@@ -73,7 +73,7 @@ def test_help_takes_less_than_three_tenths_of_a_second() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_list_of_commands_says_what_the_command_says(name: str) -> None:
+def test_summaries_match_the_help_of_the_commands(name: str) -> None:
     assert COMMANDS[name].load().get_short_help_str(limit=200) == COMMANDS[name].summary
 
 
@@ -81,7 +81,7 @@ def test_the_list_of_commands_says_what_the_command_says(name: str) -> None:
     "arguments",
     [("-o", "json", "port", "lst"), ("port", "lst", "-o", "json"), ("--output=JSON", "port", "list", "--x")],
 )
-def test_a_command_line_that_is_not_understood_is_json_for_programs_too(
+def test_a_usage_error_is_json_if_json_is_requested(
     arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == ExitCode.USAGE
@@ -93,12 +93,12 @@ def test_a_command_line_that_is_not_understood_is_json_for_programs_too(
     assert error["hint"].startswith("See 'postroom port")
 
 
-def test_the_version_is_an_option_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_also_an_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == ExitCode.OK
     assert capsys.readouterr().out == f"postroom {postroom.__version__}\n"
 
 
-def test_the_versions_of_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_shows_all_components(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version", "-o", "json"]) == ExitCode.OK
     told = json.loads(capsys.readouterr().out)
     assert list(told) == ["postroom", "python", "spark", "postgresql", "java"]
@@ -106,7 +106,7 @@ def test_the_versions_of_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert int(told["java"].split()[0]) >= 17
 
 
-def test_no_help_is_cut_short(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_is_never_truncated(capsys: pytest.CaptureFixture[str]) -> None:
     for name, entry in COMMANDS.items():
         if isinstance(entry.load(), click.Group):
             assert main([name, "--help"]) == ExitCode.OK
@@ -117,7 +117,7 @@ def test_every_command_has_an_example() -> None:
     assert [words for words, command in every_command() if "Example" not in (command.help or "")] == []
 
 
-def test_every_line_of_the_table_of_exit_codes_is_a_code() -> None:
+def test_the_table_of_exit_codes_is_complete() -> None:
     documented = [line.split()[:2] for line in (exit_codes.ExitCode.__doc__ or "").splitlines() if line[4:7].strip()]
     assert [[str(code.value), code.name] for code in ExitCode] == [
         words for words in documented if words and words[0].isdigit()
@@ -139,25 +139,27 @@ def test_every_line_of_the_table_of_exit_codes_is_a_code() -> None:
     ],
     ids=lambda given: type(given).__name__,
 )
-def test_each_kind_of_failure_has_its_exit_code(
+def test_each_error_type_has_its_exit_code(
     raised: BaseException, code: ExitCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run_with(raised, monkeypatch) == code
 
 
-def test_an_error_is_three_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_has_three_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     run_with(StateError("The port is stopped.", why="It was stopped.", hint="Start it."), monkeypatch)
     assert capsys.readouterr().err == "Error: The port is stopped.\n  why: It was stopped.\n   do: Start it.\n"
 
 
-def test_an_error_is_json_for_programs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_json_if_json_is_requested(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_with(NotFound("No such port.", why="w", hint="h"), monkeypatch, "-o", "json")
     captured = capsys.readouterr()
     assert json.loads(captured.err)["error"] == {"code": "NOT_FOUND", "what": "No such port.", "why": "w", "hint": "h"}
     assert captured.out == ""
 
 
-def test_an_unknown_command_is_a_matter_of_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nonsense"]) == ExitCode.USAGE
     assert "nonsense" in capsys.readouterr().err
 
@@ -174,13 +176,13 @@ def test_an_unknown_command_is_a_matter_of_usage(capsys: pytest.CaptureFixture[s
         (["version", "-o", "JSON"], CommandOptions(output=Format.JSON)),
     ],
 )
-def test_options_may_stand_before_or_after_the_command(
+def test_options_can_be_given_before_or_after_the_command(
     arguments: list[str], expected: CommandOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert options_of(arguments or ["version"], monkeypatch) == expected
 
 
-def test_the_database_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_database_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POSTROOM_DATABASE", "postgresql:///from_the_shell")
     assert options_of(["version"], monkeypatch).database == "postgresql:///from_the_shell"
     given = "postgresql:///from_the_command_line"
@@ -201,7 +203,7 @@ def options_of(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Command
     return seen[0]
 
 
-def test_a_home_without_a_messagebox_is_said_and_not_made(tmp_path: Path) -> None:
+def test_a_home_without_a_messagebox_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="There is no MessageBox"), CommandOptions(home=tmp_path).messagebox():
         pass
     assert not [*tmp_path.iterdir()]
@@ -218,7 +220,7 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def test_a_table_shows_values_as_they_are_and_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_shows_unchanged_and_complete_values(capsys: pytest.CaptureFixture[str]) -> None:
     show_rows(ROWS, ["name", "count", "since"], Format.TABLE)
     shown = capsys.readouterr().out
     assert "[bold]Europe[/bold]" in shown
@@ -227,7 +229,7 @@ def test_a_table_shows_values_as_they_are_and_in_full(capsys: pytest.CaptureFixt
     assert "1.10" not in shown
 
 
-def test_numbers_stand_to_the_right_and_words_to_the_left(capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_are_right_aligned_and_text_left_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"count": 1, "promoted": True, "end": "."}, {"count": 1_000, "promoted": False, "end": "."}]
     show_rows(rows, ["count", "promoted", "end"], Format.TABLE)
     assert capsys.readouterr().out.splitlines()[1:] == ["    1  yes       .  ", " 1000  no        .  "]
@@ -239,7 +241,7 @@ def test_json_has_every_key(capsys: pytest.CaptureFixture[str]) -> None:
     assert first == {"name": "[bold]Europe[/bold]", "count": 7, "since": "2024-02-29T12:00:00+00:00", "total": "1.10"}
 
 
-def test_an_empty_listing_says_so_to_people_and_is_a_list_to_programs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_listing_is_a_message_or_an_empty_list(capsys: pytest.CaptureFixture[str]) -> None:
     show_rows([], ["name"], Format.TABLE, empty="No ports.")
     show_rows([], ["name"], Format.JSON, empty="No ports.")
     assert capsys.readouterr().out == "No ports.\n[]\n"

@@ -14,7 +14,7 @@ from postroom.cli.main import main
 from postroom.operations.demo import Figures
 
 
-def test_without_a_terminal_a_line_comes_only_when_something_changed(
+def test_without_a_terminal_a_line_is_written_after_each_change(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo, "_SECONDS_BETWEEN_LINES", 0.0)
@@ -27,16 +27,16 @@ def test_without_a_terminal_a_line_comes_only_when_something_changed(
     ]
 
 
-def test_a_long_title_stands_on_one_line() -> None:
+def test_a_long_title_fits_on_one_line() -> None:
     from rich.console import Console
 
     console = Console(width=100, record=True, file=io.StringIO())
     title = "252 orders dropped, 12 of them malformed; Spark is starting"
-    console.print(demo._table(Figures(), title=title))
+    console.print(demo._build_table(Figures(), title=title))
     assert console.export_text().splitlines()[0] == title
 
 
-def test_an_unknown_example_is_refused_with_those_that_exist(
+def test_an_unknown_example_is_rejected_with_suggestions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

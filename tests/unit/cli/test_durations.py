@@ -21,9 +21,9 @@ from postroom.cli.rendering.output import format_duration
         (86_460, "1 d"),
     ],
 )
-def test_an_age_is_said_in_two_units_at_most(seconds: float, words: str) -> None:
+def test_a_duration_has_at_most_two_units(seconds: float, words: str) -> None:
     assert format_duration(timedelta(seconds=seconds)) == words
 
 
-def test_no_age_is_nothing() -> None:
+def test_no_duration_is_an_empty_text() -> None:
     assert format_duration(None) == ""

@@ -52,9 +52,9 @@ def test_the_master_can_be_set_in_the_environment(told: dict[str, Any], monkeypa
 
 
 @pytest.mark.parametrize("setting", ["spark.executor.memory", "executor.memory=4g", "=4g"])
-def test_an_invalid_setting_is_refused(setting: str, told: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_setting_is_rejected(setting: str, told: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", "run", "Main", "--database", "x", "--conf", setting]) == 2
-    assert "is no setting of Spark" in capsys.readouterr().err
+    assert "is not a Spark setting" in capsys.readouterr().err
     assert told == {}
 
 

@@ -54,7 +54,7 @@ def instance(**changes: object) -> Instance:
         *("PORT_STOPPED", "PORT_GONE", "OPERATOR", "UNEXPECTED"),
     ],
 )
-def test_a_suspended_instance_can_be_resumed_somehow(code: str) -> None:
+def test_the_advice_for_a_suspended_instance_contains_a_command(code: str) -> None:
     assert f"`{code}`" in ERRORS.read_text(encoding="utf-8")
     said = get_advice(instance(error_code=code))
     assert said is not None
@@ -63,11 +63,11 @@ def test_a_suspended_instance_can_be_resumed_somehow(code: str) -> None:
     assert ("--body FILE" in said) == (code in ("PIPELINE", "DELIVERY_REFUSED"))
 
 
-def test_what_was_not_read_can_be_mended_whatever_happened() -> None:
+def test_an_unread_message_can_always_be_corrected() -> None:
     assert "--body FILE" in (get_advice(instance(error_code="UNEXPECTED", task=Task.RECEIVE)) or "")
 
 
-def test_a_report_leads_to_what_it_is_about() -> None:
+def test_the_advice_for_a_report_names_its_instance() -> None:
     state, cause = InstanceState.SUSPENDED_NOT_RESUMABLE, Cause.ROUTING_FAILURE_REPORT
     about = uuid.UUID(int=7)
     said = get_advice(instance(state=state, cause=cause, error_code="ROUTING", related_instance_id=about))
@@ -83,12 +83,12 @@ def test_a_report_leads_to_what_it_is_about() -> None:
     assert "terminate" in received
 
 
-def test_only_what_is_suspended_needs_advice() -> None:
+def test_only_suspended_instances_have_advice() -> None:
     assert get_advice(instance(state=InstanceState.READY_TO_RUN)) is None
     assert "instance resume" not in (get_advice(instance(state=InstanceState.SUSPENDED_NOT_RESUMABLE)) or "")
 
 
-def test_what_nobody_stands_for_waits_for_another_pipeline() -> None:
+def test_the_advice_for_a_missing_originator_is_a_pipeline_change() -> None:
     said = get_advice(instance(error_code="AUTHENTICATION", task=Task.RECEIVE))
     assert said is not None
     assert said.index("Apply") < said.index("postroom instance resume")

@@ -13,7 +13,7 @@ def said(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, str, 
     return [(one.field, one.before, one.after) for one in found]
 
 
-def test_files_are_told_by_their_names_and_never_by_their_content() -> None:
+def test_changed_files_are_listed_by_name_without_content() -> None:
     before = {"kind": "receive", "files": {"app.py": "eNqold", "gone.py": "eNqgone"}}
     after = {"kind": "receive", "files": {"app.py": "eNqnew", "more.py": "eNqmore"}}
     changed, added, removed = said(before, after)
@@ -24,13 +24,13 @@ def test_files_are_told_by_their_names_and_never_by_their_content() -> None:
     assert (removed[0], removed[2]) == ("pipeline file gone.py", "none")
 
 
-def test_a_pipeline_that_had_no_files_gets_some() -> None:
+def test_files_added_to_a_pipeline_are_listed() -> None:
     found = said({"kind": "json"}, {"kind": "json", "files": {"app.py": "eNqold"}})
     assert [(field, before) for field, before, _ in found] == [("pipeline file app.py", "none")]
     assert "eNq" not in repr(found)
 
 
-def test_components_are_told_by_their_names_and_settings() -> None:
+def test_components_are_described_by_name_and_settings() -> None:
     before = {"decoders": [], "disassemblers": [{"kind": "json", "promote": [], "recoverable": True}]}
     after = {
         "decoders": [
@@ -48,6 +48,6 @@ def test_components_are_told_by_their_names_and_settings() -> None:
     assert "{" not in repr(found).replace("{urn:x}", "").replace("{'pipeline", "")
 
 
-def test_maps_are_told_by_the_types_that_they_are_between() -> None:
+def test_maps_are_described_by_source_and_target_type() -> None:
     one = {"builtin": "xslt", "name": "Xslt", "settings": {"source": "a", "target": "b", "stylesheet": "a.xsl"}}
     assert said({"maps": []}, {"maps": [one]}) == [("pipeline maps", "none", "a → b by a.xsl")]

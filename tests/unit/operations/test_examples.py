@@ -50,7 +50,7 @@ def test_init_writes_an_application_with_the_name_of_the_folder(
     assert [port.name for port in after.send_ports] == [port.name for port in before.send_ports]
 
 
-def test_init_tells_what_it_wrote_and_what_to_do_next(
+def test_init_lists_the_written_files_and_the_next_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -60,7 +60,7 @@ def test_init_tells_what_it_wrote_and_what_to_do_next(
     assert "cd shop\n       postroom up app.py" in told
 
 
-def test_init_takes_an_empty_folder_and_refuses_one_with_files(
+def test_init_accepts_an_empty_folder_and_rejects_a_folder_with_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "shop"
@@ -72,7 +72,7 @@ def test_init_takes_an_empty_folder_and_refuses_one_with_files(
     assert (folder / "app.py").read_text() == "mine"
 
 
-def test_init_refuses_an_unknown_example(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_rejects_an_unknown_example(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", str(tmp_path / "shop"), "--example", "order"]) == ExitCode.NOT_FOUND
     assert "Did you mean orders?" in capsys.readouterr().err
     assert not (tmp_path / "shop").exists()

@@ -1,4 +1,4 @@
-"""`postroom plan`, `postroom apply` and `postroom application`: what is deployed."""
+"""`postroom plan`, `postroom apply` and `postroom application`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def plan(options: CommandOptions, app: Path, everything: bool) -> None:
     from postroom.errors import DefinitionRefused
     from postroom.operations.deployment import apply as deployment
 
-    definition = _loaded(options, app)
+    definition = _load(options, app)
     if options.has_messagebox:
         with open_messagebox(options) as connection:
             planned = deployment.plan(connection, definition, home=options.home.absolute())
@@ -67,7 +67,7 @@ def apply(options: CommandOptions, app: Path, everything: bool) -> None:
     """
     from postroom.operations.deployment import apply as deployment
 
-    definition = _loaded(options, app)
+    definition = _load(options, app)
     with open_messagebox(options, create=True) as connection:
         applied = deployment.apply(connection, definition, home=options.home.absolute())
     _show(applied, options.output, everything=everything, done=True)
@@ -103,8 +103,9 @@ def list_(options: CommandOptions) -> None:
     show_rows(rows, columns, options.output, empty="No applications. Apply one: postroom apply APP")
 
 
-def _loaded(options: CommandOptions, app: Path) -> ApplicationDefinition:
-    """The application in the file; DefinitionRefused with what is wrong with it, be that in the MessageBox or not."""
+def _load(options: CommandOptions, app: Path) -> ApplicationDefinition:
+    """Return the application in the file. Raise DefinitionRefused with its problems and conflicts with the
+    MessageBox."""
     from postroom.application.loading.load import read
     from postroom.errors import PostroomError
     from postroom.operations.deployment import apply as deployment
@@ -112,17 +113,17 @@ def _loaded(options: CommandOptions, app: Path) -> ApplicationDefinition:
     loaded = read(app)
     if loaded.definition is not None and not loaded.problems:
         return loaded.definition
-    further: tuple[Problem, ...] = ()
+    conflicts: tuple[Problem, ...] = ()
     if loaded.definition is not None and options.has_messagebox:
-        # If the MessageBox cannot be asked, that is told when the rest is mended.
+        # If the MessageBox cannot be reached, the error is reported after the other problems are fixed.
         with suppress(PostroomError), open_messagebox(options) as connection:
-            further = deployment.find_deployment_problems(connection, loaded.definition, home=options.home.absolute())
-    raise loaded.refusal(further)
+            conflicts = deployment.find_deployment_problems(connection, loaded.definition, home=options.home.absolute())
+    raise loaded.refusal(conflicts)
 
 
-def _difference(step: Step, one: Difference) -> str:
-    # What is new was not anything before.
-    return f"{one.field}: {one.after}" if step.action == "create" else f"{one.field}: {one.before} → {one.after}"
+def _format_difference(step: Step, difference: Difference) -> str:
+    before = "" if step.action == "create" else f"{difference.before} → "
+    return f"{difference.field}: {before}{difference.after}"
 
 
 def _show(plan: Plan, output: Format, *, everything: bool, done: bool) -> None:
@@ -133,7 +134,7 @@ def _show(plan: Plan, output: Format, *, everything: bool, done: bool) -> None:
             "kind": step.kind.value,
             "name": step.name,
             "what": "\n".join(
-                [*([step.note] if step.note else []), *(_difference(step, one) for one in step.differences)]
+                [*([step.note] if step.note else []), *(_format_difference(step, one) for one in step.differences)]
             ),
         }
         for step in steps
@@ -165,11 +166,11 @@ def _show(plan: Plan, output: Format, *, everything: bool, done: bool) -> None:
     if rows:
         show_rows(rows, ["action", "kind", "name", "what"], output)
     if not plan.changes:
-        click.echo(f"Nothing to change: {plan.application} is applied as it stands.")
+        click.echo(f"Nothing to change: {plan.application} is up to date.")
         return
     counts = [
         (sum(step.action == action for step in plan.steps), word)
         for action, word in (("create", "created"), ("change", "changed"), ("remove", "removed"), ("keep", "kept"))
     ]
-    said = ", ".join(f"{count} {word}" for count, word in counts if count)
-    click.echo(f"{plan.application}: {said}." if done else f"{plan.application}, if applied: {said}.")
+    summary = ", ".join(f"{count} {word}" for count, word in counts if count)
+    click.echo(f"{plan.application}: {summary}." if done else f"{plan.application}, if applied: {summary}.")

@@ -1,4 +1,4 @@
-"""`postroom demo`: an example application, fed, shown live and checked."""
+"""`postroom demo`: run an example application, show its progress and check the result."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def demo(options: CommandOptions, name: str, keep: bool) -> None:
     home = (options.home if options.home != Path() else Path("demo-home")).absolute()
     if (home / ".postroom").exists():
         raise StateError(
-            f"{home} is in use already.",
-            why="The demo counts from zero.",
-            hint=f"Remove {home}, or name another --home.",
+            f"{home} already has a MessageBox.",
+            why="The demo needs an empty one, because it counts messages.",
+            hint=f"Remove {home}, or use another --home.",
         )
     definition = load(app)
     live = _Live(quiet=options.output is Format.JSON)
@@ -71,20 +71,20 @@ def demo(options: CommandOptions, name: str, keep: bool) -> None:
             EmbeddedServer(server_folder(home)).destroy()
             shutil.rmtree(home, ignore_errors=True)
     if options.output is Format.JSON:
-        click.echo(to_json(_plain(result)))
+        click.echo(to_json(_to_json(result)))
     else:
-        _summary(result)
+        _show_summary(result)
     if result.differences:
         count = len(result.differences)
-        raise StateError(f"{count} things are not as they should be.", why="\n".join(result.differences[:20]))
+        raise StateError(f"The demo failed with {count} differences.", why="\n".join(result.differences[:20]))
     if options.output is not Format.JSON:
-        click.secho("Everything is where it should be, once, byte for byte.", fg="green")
+        click.secho("The demo succeeded: every message arrived once, byte for byte.", fg="green")
         if keep:
-            click.echo(f"Look around:  postroom instance list --home {home}")
+            click.echo(f"The home folder is kept. Next:  postroom instance list --home {home}")
 
 
 class _Live:
-    """The figures while the demo runs: a table that changes in a terminal, a line now and then elsewhere."""
+    """Shows the figures while the demo runs: a live table in a terminal, otherwise a line after each change."""
 
     def __init__(self, *, quiet: bool) -> None:
         from rich.console import Console
@@ -93,7 +93,7 @@ class _Live:
         self._console = Console(stderr=True, highlight=False)
         self._live = Live(console=self._console, refresh_per_second=8) if self._console.is_terminal else None
         self._quiet = quiet
-        self._said = ""
+        self._last_line = ""
         self._next = 0.0
 
     def __enter__(self) -> None:
@@ -105,55 +105,56 @@ class _Live:
             self._live.stop()
 
     def report(self, what: str) -> None:
+        """Write a message."""
         if not self._quiet:
             self._console.print(what, soft_wrap=True)
 
     def show(self, what: str, figures: Figures) -> None:
+        """Show the current step and its figures."""
         if self._quiet:
             return
         if self._live is not None:
-            self._live.update(_table(figures, title=what))
+            self._live.update(_build_table(figures, title=what))
             return
-        line = f"{what}: {', '.join(f'{name} {count}' for name, count in _rows(figures)) or 'nothing yet'}"
-        if line != self._said and time.monotonic() >= self._next:
-            # A line for every change, and not for every look.
-            self._said, self._next = line, time.monotonic() + _SECONDS_BETWEEN_LINES
+        line = f"{what}: {', '.join(f'{name} {count}' for name, count in _list_figures(figures)) or 'nothing yet'}"
+        if line != self._last_line and time.monotonic() >= self._next:
+            self._last_line, self._next = line, time.monotonic() + _SECONDS_BETWEEN_LINES
             self._console.print(line, soft_wrap=True)
 
 
-def _rows(figures: Figures) -> list[tuple[str, int]]:
+def _list_figures(figures: Figures) -> list[tuple[str, int]]:
     rows = [(f"delivered to {folder}", count) for folder, count in sorted(figures.delivered.items())]
     return rows + [(f"suspended: {code}", count) for code, count in sorted(figures.suspended.items())]
 
 
-def _table(figures: Figures, *, title: str) -> Group:
+def _build_table(figures: Figures, *, title: str) -> Group:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     table = Table(show_header=False, box=None)
-    for name, count in [*_rows(figures), ("in the queues", figures.waiting)]:
+    for name, count in [*_list_figures(figures), ("in the queues", figures.waiting)]:
         table.add_row(name, str(count))
-    return Group(Text(title, style="italic"), table)  # a title of the table itself would be as narrow as the table
+    return Group(Text(title, style="italic"), table)  # the table's own title would be as narrow as the table
 
 
-def _summary(result: DemoResult) -> None:
+def _show_summary(result: DemoResult) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="The demo in figures", title_justify="left")
+    table = Table(title="Result of the demo", title_justify="left")
     table.add_column("what")
     table.add_column("expected", justify="right")
     table.add_column("found", justify="right")
-    found = dict(_rows(result.actual))
-    for name, count in _rows(result.expected):
+    found = dict(_list_figures(result.actual))
+    for name, count in _list_figures(result.expected):
         table.add_row(name, str(count), str(found.get(name, 0)))
     Console().print(table)
 
 
-def _plain(result: DemoResult) -> dict[str, object]:
+def _to_json(result: DemoResult) -> dict[str, object]:
     return {
-        "expected": dict(_rows(result.expected)),
-        "found": dict(_rows(result.actual)),
+        "expected": dict(_list_figures(result.expected)),
+        "found": dict(_list_figures(result.actual)),
         "differences": result.differences,
     }

@@ -1,4 +1,4 @@
-"""`postroom explain`: where a message goes, and why."""
+"""`postroom explain`: explain where a message is routed, and why."""
 
 from __future__ import annotations
 
@@ -93,37 +93,37 @@ def explain(
     from postroom.operations.properties import parse_context, read_deployed_properties
 
     if message_id is not None and file is not None:
-        raise click.UsageError("Give the id of a message or --file, not both.")
+        raise click.UsageError("Give either the id of a message or --file.")
     if message_id is None and file is None and not (properties or written or require):
         raise click.UsageError("Give the id of a message, --file or --property.")
-    left_there = ""
+    ignored = ""
     with open_messagebox(options) as connection:
         extra = parse_context(properties, written, read_deployed_properties(connection), require)
         limits = Limits(receivers=limit, misses=nearest)
         if message_id is not None:
-            meant = resolve_message_id(connection, message_id)
-            explained = explain_message(connection, meant, extra=extra, documents=documents + 1, limits=limits)
+            resolved = resolve_message_id(connection, message_id)
+            explained = explain_message(connection, resolved, extra=extra, documents=documents + 1, limits=limits)
         elif file is not None:
             explained = explain_file(
                 connection, file, location=location, extra=extra, documents=documents + 1, limits=limits
             )
-            left_there = describe_ignored_file(connection, file, location)
+            ignored = describe_ignored_file(connection, file, location)
         else:
             explained = [explain_context(connection, extra, title="A message with these properties", limits=limits)]
-    # The error message about a document is none itself.
-    begins = [number for number, one in enumerate(explained) if not one.is_error]
-    more = len(begins) > documents
-    explained = explained[: begins[documents]] if more else explained
+    # An error message follows its document and is not counted.
+    starts = [number for number, one in enumerate(explained) if not one.is_error]
+    has_more = len(starts) > documents
+    explained = explained[: starts[documents]] if has_more else explained
     if options.output is Format.JSON:
         click.echo(to_json([explanation_to_json(one) for one in explained]))
         return
-    if left_there:
-        click.echo(left_there, err=True)
+    if ignored:
+        click.echo(ignored, err=True)
     for number, one in enumerate(explained):
         if number:
             click.echo()
         show_explanation(one)
     if not explained:
-        click.echo("There are no documents in it.")
-    if more:
-        click.echo(f"\nThere are more than {documents} documents in it; --documents explains more of them.")
+        click.echo("It has no documents.")
+    if has_more:
+        click.echo(f"\nIt has more than {documents} documents. Use --documents to explain more.")

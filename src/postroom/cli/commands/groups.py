@@ -47,7 +47,7 @@ def list_(options: CommandOptions, application: str | None) -> None:
 
     with open_messagebox(options) as connection:
         check_application(connection, application)
-        rows = [_row(one) for one in list_groups(connection, application=application)]
+        rows = [_to_row(one) for one in list_groups(connection, application=application)]
     columns = ["name", "state", "application", "members", "filter"]
     empty = "No send port groups. Declare one with app.send_port_group(...), and apply the application."
     show_rows(rows, columns, options.output, empty=empty)
@@ -78,9 +78,9 @@ def show(options: CommandOptions, name: str) -> None:
         for one in found.members
     ]
     if options.output is Format.JSON:
-        click.echo(to_json({**_row(found), "members": members}))
+        click.echo(to_json({**_to_row(found), "members": members}))
         return
-    show_record({key: value for key, value in _row(found).items() if key != "members"}, options.output)
+    show_record({key: value for key, value in _to_row(found).items() if key != "members"}, options.output)
     click.echo()
     columns = ["member", "state", "through_the_group", "subscription_id"]
     show_rows(members, columns, options.output, empty="It has no members.")
@@ -150,7 +150,7 @@ def unenlist(options: CommandOptions, names: tuple[str, ...]) -> None:
     change_states(options, names, groups.unenlist)
 
 
-def _row(group: SendPortGroup) -> dict[str, Any]:
+def _to_row(group: SendPortGroup) -> dict[str, Any]:
     return {
         "name": group.name,
         "state": group.state.name.lower(),

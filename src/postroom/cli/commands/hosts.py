@@ -1,4 +1,4 @@
-"""`postroom host`: hosts and the processes that run for them."""
+"""`postroom host`: hosts and host instances."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def run(options: CommandOptions, name: str) -> None:
             host = find_host(connection, name)
             check_login_of_host(connection, host)
         name = host.name
-        click.echo(f"Host {name} works; Ctrl-C ends it.")
-        # On a server of one's own the URL says who logs in; the embedded one trusts everybody on the machine.
+        click.echo(f"Host {name} is running. Press Ctrl-C to stop it.")
+        # The URL of an external server names the login. The embedded server trusts every local user.
         instance = run_host(url, name, options.home.absolute(), as_role=options.database is None)
         counts = ", ".join(f"{what} {count}" for what, count in sorted(instance.counts.items()))
-        click.echo(f"Host {name} has ended: {counts or 'nothing to do'}.")
+        click.echo(f"Host {name} has stopped: {counts or 'nothing to do'}.")
 
 
 @host.command("list")
@@ -68,7 +68,7 @@ def list_(options: CommandOptions) -> None:
     from postroom.operations.hosts import list_hosts
 
     with open_messagebox(options) as connection:
-        rows = [_row(one, options.output) for one in list_hosts(connection)]
+        rows = [_to_row(one, options.output) for one in list_hosts(connection)]
     columns = ["name", "is_default", "trusted", "running_instances", "locations", "send_ports", "properties"]
     show_rows(rows, columns, options.output, empty="No hosts. Apply an application: postroom apply APP")
 
@@ -94,15 +94,15 @@ def show(options: CommandOptions, name: str) -> None:
         (listing,) = (one for one in list_hosts(connection) if one.name.lower() == name.lower())
         queues = {one.state.label: one.count for one in count_queues(connection) if one.host == listing.name}
     if options.output is Format.JSON:
-        click.echo(to_json({**_row(listing, options.output), "instances": instances, "queues": queues}))
+        click.echo(to_json({**_to_row(listing, options.output), "instances": instances, "queues": queues}))
         return
-    show_record({**_row(listing, options.output), **queues}, options.output)
+    show_record({**_to_row(listing, options.output), **queues}, options.output)
     click.echo()
     columns = ["host_instance_id", "server", "pid", "started_at", "dead_since"]
-    show_rows(instances, columns, options.output, empty=f"Nobody runs it. Start it: postroom host run {listing.name}")
+    show_rows(instances, columns, options.output, empty=f"Not running. Start it: postroom host run {listing.name}")
 
 
-def _row(listing: HostListing, output: Format) -> dict[str, Any]:
+def _to_row(listing: HostListing, output: Format) -> dict[str, Any]:
     from dataclasses import asdict
 
     return asdict(listing) | ({"properties": listing.properties} if output is Format.TABLE else {})

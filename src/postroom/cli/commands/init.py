@@ -1,4 +1,4 @@
-"""`postroom init`: a new application folder."""
+"""`postroom init`: create a new application folder."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from postroom.cli.rendering.output import Format, to_json
     default="orders",
     show_default=True,
     metavar="NAME",
-    help="Start from this example: orders, envelope, http, bulk, component or failures.",
+    help="Example to start from: orders, envelope, http, bulk, component or failures.",
 )
 @common_options
 @pass_options
 def init(options: CommandOptions, folder: Path, example: str) -> None:
-    """Write a new application into a folder, ready to run.
+    """Create a new application in a folder, ready to run.
 
     \b
     Examples:
@@ -37,4 +37,4 @@ def init(options: CommandOptions, folder: Path, example: str) -> None:
         return
     for path in written:
         click.echo(f"wrote {path}")
-    click.echo(f"\nNext:  cd {folder}\n       postroom up app.py\n\nREADME.md says how to try it.")
+    click.echo(f"\nNext:  cd {folder}\n       postroom up app.py\n\nREADME.md describes how to try it.")

@@ -1,4 +1,4 @@
-"""`postroom instance`: service instances, and what to do with those that are suspended."""
+"""`postroom instance`: list, resume, suspend and terminate service instances."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _ALL = click.option("--all", "everything", is_flag=True, help="All instances tha
 _YES = click.option("--yes", is_flag=True, help="Skip the confirmation.")
 
 
-def _conditions(command: Command) -> Command:
-    """The options that say which instances."""
+def _condition_options(command: Command) -> Command:
+    """Add the options that select instances."""
     for option in reversed(
         (
             click.option(
@@ -74,7 +74,7 @@ def instance() -> None:
 
 
 @instance.command("list")
-@_conditions
+@_condition_options
 @click.option(
     "--limit", type=click.IntRange(min=1), metavar="N", default=50, show_default=True, help="Maximum number of rows."
 )
@@ -96,7 +96,7 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
     from postroom.operations.instances.listing import check_names, count_instances, list_instances
 
     with open_messagebox(options) as connection:
-        check_names(connection, _query(conditions))
+        check_names(connection, _build_query(conditions))
         if group_by is not None:
             counts = [
                 {
@@ -106,16 +106,16 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
                     "oldest": one.oldest,
                     "newest": one.newest,
                 }
-                for one in count_instances(connection, _query(conditions), group_by)
+                for one in count_instances(connection, _build_query(conditions), group_by)
             ]
             columns = [group_by, "state", "count", "oldest", "newest"]
             show_rows(counts, columns, options.output, empty="No instances.")
             return
-        found = list_instances(connection, _query(conditions, limit=limit + 1))
+        found = list_instances(connection, _build_query(conditions, limit=limit + 1))
     columns = ["instance_id", "state", "service", "host", "attempt", "since", "error_code", "reason"]
     if any(one.messages > 1 for one in found):
         columns.insert(4, "messages")
-    show_rows([_row(one, options.output) for one in found[:limit]], columns, options.output, empty="No instances.")
+    show_rows([_to_row(one, options.output) for one in found[:limit]], columns, options.output, empty="No instances.")
     report_truncation(len(found), limit, options.output)
 
 
@@ -135,9 +135,9 @@ def show(options: CommandOptions, instance_id: uuid.UUID) -> None:
 
     with open_messagebox(options) as connection:
         found = get_instance(connection, instance_id)
-    row = {**_row(found, options.output), "what_to_do": get_advice(found)}
+    row = {**_to_row(found, options.output), "what_to_do": get_advice(found)}
     if options.output is Format.TABLE:
-        # The reason is the description's first line; what does not apply is left out.
+        # The reason repeats the first line of the description. Empty fields are left out.
         row = {name: value for name, value in row.items() if value is not None and name not in ("reason", "since")}
     show_record(row, options.output)
 
@@ -151,7 +151,7 @@ def show(options: CommandOptions, instance_id: uuid.UUID) -> None:
 )
 @click.option("--allow-empty", is_flag=True, help="Accept an empty file as the body.")
 @_ALL
-@_conditions
+@_condition_options
 @_YES
 @common_options
 @pass_options
@@ -180,10 +180,10 @@ def resume(
     from postroom.operations.instances import changes as instance_changes
 
     if body is not None and len(ids) != 1:
-        raise click.UsageError("--body mends one instance: give one id.")
+        raise click.UsageError("--body needs exactly one id.")
     content = None if body is None else open_body(body)
     if content is not None and not content.size and not allow_empty:
-        raise click.UsageError(f"{body} is empty, and would replace the body; if that is meant, add --allow-empty.")
+        raise click.UsageError(f"{body} is empty. Add --allow-empty to replace the body with an empty file.")
 
     def one(connection: Connection, instance_id: uuid.UUID) -> None:
         instance_changes.resume(connection, instance_id, body=content)
@@ -195,7 +195,7 @@ def resume(
 @instance.command()
 @_IDS
 @_ALL
-@_conditions
+@_condition_options
 @_YES
 @common_options
 @pass_options
@@ -210,7 +210,7 @@ def suspend(
     """
     from postroom.operations.instances import changes as instance_changes
 
-    question = "" if yes or any(conditions.values()) else "Suspend every instance that is not being worked on?"
+    question = "" if yes or any(conditions.values()) else "Suspend every instance that is not active?"
     one, many = instance_changes.suspend, instance_changes.suspend_all
     _operate(options, ids, everything, conditions, one, many, "suspended", question)
 
@@ -218,7 +218,7 @@ def suspend(
 @instance.command()
 @_IDS
 @_ALL
-@_conditions
+@_condition_options
 @_YES
 @common_options
 @pass_options
@@ -235,13 +235,13 @@ def terminate(
     """
     from postroom.operations.instances import changes as instance_changes
 
-    question = "" if yes else "Terminate every instance that meets the conditions, for good?"
+    question = "" if yes else "Terminate every instance that matches the conditions?"
     one, many = instance_changes.terminate, instance_changes.terminate_all
     _operate(options, ids, everything, conditions, one, many, "terminated", question)
 
 
 def _ask(question: str, done: str) -> None:
-    """Goes on if the answer is yes; otherwise says that nothing was done, and fails."""
+    """Ask for confirmation. Exit with an error unless the answer is yes."""
     import sys
 
     try:
@@ -250,8 +250,8 @@ def _ask(question: str, done: str) -> None:
     except click.Abort:
         if sys.stdin.isatty():
             raise  # Ctrl-C
-        click.echo(err=True)  # nobody is there to answer
-    click.echo(f"Nothing was {done}. To answer beforehand, add --yes.", err=True)
+        click.echo(err=True)  # standard input is closed
+    click.echo(f"No instance was {done}. Use --yes to skip the confirmation.", err=True)
     raise click.exceptions.Exit(ExitCode.FAILED)
 
 
@@ -269,14 +269,14 @@ def _operate(
     from postroom.operations.instances.listing import check_names
 
     if bool(ids) == everything:
-        raise click.UsageError("Give ids, or --all, with conditions if not all are meant.")
+        raise click.UsageError("Give either ids or --all.")
     if ids and any(conditions.values()):
-        raise click.UsageError("Conditions go with --all, not with ids.")
+        raise click.UsageError("Conditions need --all, not ids.")
     if everything and question:
         _ask(question, done)
     with open_messagebox(options) as connection:
         if everything:
-            query = _query(conditions)
+            query = _build_query(conditions)
             check_names(connection, query)
             count = many(connection, query)
         else:
@@ -287,7 +287,7 @@ def _operate(
         click.echo(f"{count} {'instance' if count == 1 else 'instances'} {done}.")
 
 
-def _query(conditions: dict[str, Any], *, limit: int | None = None) -> InstanceQuery:
+def _build_query(conditions: dict[str, Any], *, limit: int | None = None) -> InstanceQuery:
     from postroom.operations.instances.listing import InstanceQuery, InstanceState
 
     states = [InstanceState[name] for chosen in conditions["states"] for name in _STATES[chosen]]
@@ -302,13 +302,13 @@ def _query(conditions: dict[str, Any], *, limit: int | None = None) -> InstanceQ
     )
 
 
-def _row(instance: Instance, output: Format) -> dict[str, Any]:
+def _to_row(instance: Instance, output: Format) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
         **asdict(instance),
         "service": instance.display_name if output is Format.TABLE else instance.service,
-        # The queues count what was tried again; people, and receivers, count from the first.
+        # The queues count retries. Users count attempts.
         "attempt": instance.attempt + 1,
         "state": instance.state.label,
         "service_class": instance.service_class.name.lower(),

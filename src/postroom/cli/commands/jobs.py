@@ -1,4 +1,4 @@
-"""`postroom jobs` and `postroom check`: housekeeping, and whether it keeps up."""
+"""`postroom jobs` and `postroom check`: housekeeping and the consistency check."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def run(options: CommandOptions) -> None:
         raise PostroomError(
             f"{len(failed)} of {len(runs)} jobs failed.",
             why=f"{failed[0].name}: {failed[0].error}",
-            hint="Run them again; if that goes on, run 'postroom check'.",
+            hint="Run them again. If they still fail, run 'postroom check'.",
         )
 
 
@@ -90,11 +90,11 @@ def check(options: CommandOptions) -> None:
     with open_messagebox(options) as connection:
         violations = find_violations(connection)
     columns = ["invariant", "count", "says", "examples"]
-    show_rows([asdict(one) for one in violations], columns, options.output, empty="All is as it must be.")
+    show_rows([asdict(one) for one in violations], columns, options.output, empty="All invariants hold.")
     if violations:
         hints = dict.fromkeys(one.hint for one in violations)
         raise PostroomError(
-            f"{len(violations)} invariants do not hold.",
+            f"{len(violations)} invariants are violated.",
             why="; ".join(one.invariant for one in violations),
             hint="\n".join(hints),
         )

@@ -1,4 +1,4 @@
-"""`postroom location`: receive locations."""
+"""`postroom location`: list, enable, disable and schedule receive locations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from postroom.application import Schedule
     from postroom.messagebox.connection import Connection
 
-_SCHEDULED = ["location", "schedule"]
+_SCHEDULE_COLUMNS = ["location", "schedule"]
 _NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
 
@@ -120,7 +120,7 @@ def reset_stream(options: CommandOptions, names: tuple[str, ...]) -> None:
 @click.option("--always", is_flag=True, help="Remove the schedule.")
 @common_options
 @pass_options
-def schedule(options: CommandOptions, /, names: tuple[str, ...], always: bool, **said: str | int | None) -> None:
+def schedule(options: CommandOptions, /, names: tuple[str, ...], always: bool, **fields: str | int | None) -> None:
     """Set the schedule of locations. Without options, show it.
 
     The change takes effect at once. If the application declares a schedule, applying it again restores that schedule.
@@ -133,19 +133,20 @@ def schedule(options: CommandOptions, /, names: tuple[str, ...], always: bool, *
     from postroom.operations.all_or_none import all_or_none
     from postroom.operations.ports import receive_locations
 
-    given = {name: value for name, value in said.items() if value is not None and (name, value) != ("zone", "UTC")}
+    given = {name: value for name, value in fields.items() if value is not None and (name, value) != ("zone", "UTC")}
     if always and given:
-        raise click.UsageError("Say when, or --always.")
+        raise click.UsageError("--always cannot be combined with other options.")
     if not always and not given:
         with open_messagebox(options) as connection:
             rows = [{"location": name, "schedule": receive_locations.get_schedule(connection, name)} for name in names]
-        show_rows([{**one, "schedule": str(one["schedule"] or "always")} for one in rows], _SCHEDULED, options.output)
+        rows = [{**row, "schedule": str(row["schedule"] or "always")} for row in rows]
+        show_rows(rows, _SCHEDULE_COLUMNS, options.output)
         return
     when = None if always else _parse_schedule(given)
     with open_messagebox(options) as connection:
         all_or_none(connection, names, lambda connection, name: receive_locations.set_schedule(connection, name, when))
-    now = "always" if when is None else str(when)
-    show_rows([{"location": name, "schedule": now} for name in names], _SCHEDULED, options.output)
+    text = "always" if when is None else str(when)
+    show_rows([{"location": name, "schedule": text} for name in names], _SCHEDULE_COLUMNS, options.output)
 
 
 def _change(

@@ -1,4 +1,4 @@
-"""`postroom message`: stored messages."""
+"""`postroom message`: list, show and save stored messages."""
 
 from __future__ import annotations
 
@@ -99,14 +99,14 @@ def show(options: CommandOptions, message_id: uuid.UUID) -> None:
         )
         return
     show_record(record, options.output)
-    # Values as a filter, or PROPERTY=VALUE on a command line, would have them.
-    written = [{**row, "value": value_to_text(row["value"])} for row in context]
-    asked = [{**row, "value": value_to_text(row["value"])} for row in predicates]
+    # Values in the form of filters and of PROPERTY=VALUE on a command line.
+    properties = [{**row, "value": value_to_text(row["value"])} for row in context]
+    required = [{**row, "value": value_to_text(row["value"])} for row in predicates]
     for title, rows, columns, empty in (
-        ("Context", written, ["property", "value", "promoted"], "It is empty."),
-        *([("Asked of the hosts that receive it", asked, ["property", "value"], "")] if asked else []),
+        ("Context", properties, ["property", "value", "promoted"], "It is empty."),
+        *([("Required of receiving hosts", required, ["property", "value"], "")] if required else []),
         ("Parts", parts, ["name", "content_type", "size", "is_body"], "It has no parts."),
-        ("Instances", referring, ["instance_id", "state", "service", "reason"], "Nobody refers to it any more."),
+        ("Instances", referring, ["instance_id", "state", "service", "reason"], "No instance refers to it any more."),
     ):
         click.secho(f"\n{title}", bold=True)
         show_rows(rows, columns, options.output, empty=empty)
@@ -130,8 +130,8 @@ def body(options: CommandOptions, message_id: uuid.UUID, part: str | None) -> No
 
     with open_messagebox(options) as connection:
         found = get_message(connection, resolve_message_id(connection, message_id))
-        for piece in read_part(connection, find_part(found, part)):
-            sys.stdout.buffer.write(piece)
+        for chunk in read_part(connection, find_part(found, part)):
+            sys.stdout.buffer.write(chunk)
     sys.stdout.buffer.flush()
 
 

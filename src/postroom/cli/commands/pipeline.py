@@ -1,4 +1,4 @@
-"""`postroom pipeline`: the receive locations and sinks of a host, on Spark."""
+"""`postroom pipeline`: run and show the receive locations and sinks of a host on Spark."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run(options: CommandOptions, host: str, master: str | None, settings: dict[s
             served = find_host(connection, host)
             check_login_of_host(connection, served)
         host = served.name
-        click.echo(f"Spark starts for the receive locations and sinks of {host}; Ctrl-C ends it.")
+        click.echo(f"Starting Spark for the receive locations and sinks of {host}. Press Ctrl-C to stop it.")
         with show_bulk_progress() as watcher:
             counts = run_pipeline(
                 url,
@@ -63,13 +63,13 @@ def run(options: CommandOptions, host: str, master: str | None, settings: dict[s
                 as_role=options.database is None,
                 watcher=watcher,
             )
-        click.echo(f"The receive locations and sinks of {host} have ended: {_in_words(counts)}.")
+        click.echo(f"The receive locations and sinks of {host} have stopped: {_format_counts(counts)}.")
 
 
-def _in_words(counts: Mapping[str, int]) -> str:
-    words = {"published": "published", "suspended": "suspended", "routed": "routed as failures", "written": "written"}
-    said = [f"{counts[name]:,} {word}" for name, word in words.items() if counts.get(name)]
-    return "nothing was there" if not said else "messages " + ", ".join(said)
+def _format_counts(counts: Mapping[str, int]) -> str:
+    labels = {"published": "published", "suspended": "suspended", "routed": "routed as failures", "written": "written"}
+    texts = [f"{counts[name]:,} {label}" for name, label in labels.items() if counts.get(name)]
+    return "messages " + ", ".join(texts) if texts else "no messages"
 
 
 @pipeline.command()
@@ -95,8 +95,8 @@ def show(options: CommandOptions) -> None:
         return
     columns = ["location", "host", "state", "waiting", "oldest", "published", "rate", "suspended"]
     show_rows(locations, columns, options.output, empty="No receive locations.")
-    said = [(row.location, f"{row.state}: {row.reason}") for row in located if row.reason]
-    show_paragraphs(said + [(row.location, problem) for row in located for problem in row.problems], options.output)
+    reasons = [(row.location, f"{row.state}: {row.reason}") for row in located if row.reason]
+    show_paragraphs(reasons + [(row.location, problem) for row in located for problem in row.problems], options.output)
     if sinks:
         click.echo()
         columns = ["sink", "host", "state", "waiting", "retrying", "last_batch_at", "written", "suspended"]

@@ -1,4 +1,4 @@
-"""`postroom port`: send ports and their states."""
+"""`postroom port`: list send ports and change their states."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def list_(options: CommandOptions, application: str | None) -> None:
 
     with open_messagebox(options) as connection:
         check_application(connection, application)
-        rows = [_row(one) for one in list_ports(connection, application=application)]
+        rows = [_to_row(one) for one in list_ports(connection, application=application)]
     columns = ["name", "state", "application", "host", "waiting", "retrying", "suspended", "filter", "uri"]
     show_rows(rows, columns, options.output, empty="No send ports. Apply an application: postroom apply APP")
 
@@ -70,7 +70,7 @@ def show(options: CommandOptions, name: str) -> None:
     with open_messagebox(options) as connection:
         port_id = get_send_port(connection, name).port_id
         (found,) = (one for one in list_ports(connection) if one.port.port_id == port_id)
-    row = _row(found)
+    row = _to_row(found)
     if found.port.adapter_type.is_sink:
         row["guarantee"] = get_guarantee(found.port)
     if options.output is Format.TABLE:
@@ -148,7 +148,7 @@ def unenlist(options: CommandOptions, names: tuple[str, ...]) -> None:
 def change_states(
     options: CommandOptions, names: tuple[str, ...], change: Callable[[Connection, str], StateChange]
 ) -> None:
-    """Does the same to all of them, or to none, and shows what it came to."""
+    """Change the states in one transaction and show the results."""
     from postroom.operations.all_or_none import all_or_none
 
     with open_messagebox(options) as connection:
@@ -165,7 +165,7 @@ def change_states(
     show_rows(rows, ["name", "before", "after", *resumed], options.output)
 
 
-def _row(listing: PortListing) -> dict[str, Any]:
+def _to_row(listing: PortListing) -> dict[str, Any]:
     from postroom.operations.ports.send_ports import describe_maps
     from postroom.operations.redaction import redact_adapter
 

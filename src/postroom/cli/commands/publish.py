@@ -1,4 +1,4 @@
-"""`postroom publish`: files as messages, from the command line."""
+"""`postroom publish`: publish files as messages."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def publish(
                 for file, result in zip(files, error.results, strict=True)
             ]
             show_rows(failed, ["file", "failure"], options.output)
-            error.why = ""  # it stands in the table, by file
+            error.why = ""  # the table has it for each file
             error.hint = (to and describe_unreachable(connection, to)) or error.hint
             raise
     rows = [

@@ -1,4 +1,4 @@
-"""`postroom queue`: what stands in the hosts' queues."""
+"""`postroom queue`: show the queues of the hosts."""
 
 from __future__ import annotations
 

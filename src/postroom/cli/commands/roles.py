@@ -1,4 +1,4 @@
-"""`postroom role`: who may do what."""
+"""`postroom role`: list, grant and revoke roles."""
 
 from __future__ import annotations
 
@@ -83,4 +83,4 @@ def revoke(options: CommandOptions, role: str, login: str) -> None:
 
     with open_messagebox(options) as connection:
         revoke_role(connection, role, login)
-    click.echo(f"{login} does not have the role {role} any more.")
+    click.echo(f"{login} no longer has the role {role}.")

@@ -1,4 +1,4 @@
-"""`postroom subscription`: who subscribes to what."""
+"""`postroom subscription`: list, show and test subscriptions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def list_(
     columns = ["subscription_id", "service_name", "group", "type", "state", "host", "priority", "filter"]
     if any(one.instance_id is not None for one in found[:limit]):
         columns.insert(4, "instance_id")
-    show_rows([_row(one) for one in found[:limit]], columns, options.output, empty="No subscriptions.")
+    show_rows([_to_row(one) for one in found[:limit]], columns, options.output, empty="No subscriptions.")
     report_truncation(len(found), limit, options.output)
 
 
@@ -91,19 +91,19 @@ def show(options: CommandOptions, subscription: str) -> None:
         for predicate in group
     ]
     if options.output is Format.JSON:
-        click.echo(to_json({**_row(found), "expression": expression}))
+        click.echo(to_json({**_to_row(found), "expression": expression}))
         return
-    show_record(_row(found), options.output)
+    show_record(_to_row(found), options.output)
     click.echo()
     show_rows(expression, ["group", "property", "operator", "value"], options.output)
 
 
-_WHICH = click.argument("subscription", required=False)
+_SUBSCRIPTION = click.argument("subscription", required=False)
 _FILTER = click.option("--filter", "text", metavar="TEXT", help="Use this filter instead of a subscription.")
 
 
 @subscription.command()
-@_WHICH
+@_SUBSCRIPTION
 @_FILTER
 @click.option("-p", "--property", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A promoted property.")
 @click.option("-w", "--written", multiple=True, metavar="PROPERTY=VALUE", help="A written property.")
@@ -144,36 +144,36 @@ def test(
     from postroom.operations.properties import parse_context, read_deployed_properties
     from postroom.operations.redaction import read_sensitive_keys
 
-    _one_of(subscription, text)
+    _check_arguments(subscription, text)
     with open_messagebox(options) as connection:
         known = read_deployed_properties(connection)
         context = parse_context(properties, written, known, require)
         found = None if subscription is None else find_subscriber(connection, subscription, known)
-        # What the caller has just typed may be shown; what an instance waits for may not.
+        # The properties are the caller's own input. Only the filter of an instance may contain values of messages.
         hidden = read_sensitive_keys(connection) if found is not None and found.is_instance else frozenset()
     if found is not None:
         explained = explain_subscriber_redacted(found, context, hidden)
         explanation = explained.explanation
-        met = explanation.holds and not explained.unmet
-        plain = subscriber_to_json(explained)
+        matches = explanation.holds and not explained.unmet
+        result = subscriber_to_json(explained)
     else:
         filter = parse(text or "", known)
         explanation = explain(filter, context.promoted, context.written)
-        met = explanation.holds
-        plain = {"filter": format_filter(filter), "matches": explanation.holds, **filter_to_json(explanation)}
+        matches = explanation.holds
+        result = {"filter": format_filter(filter), "matches": explanation.holds, **filter_to_json(explanation)}
     if options.output is Format.JSON:
-        click.echo(to_json(plain))
+        click.echo(to_json(result))
     elif found is not None:
         show_subscriber(explained)
     else:
         show_filter_result(explanation)
         show_groups(explanation)
-    if not met:
+    if not matches:
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 @subscription.command()
-@_WHICH
+@_SUBSCRIPTION
 @_FILTER
 @click.option(
     "--limit",
@@ -211,7 +211,7 @@ def explain(options: CommandOptions, subscription: str | None, text: str | None,
     from postroom.operations.properties import read_deployed_properties
     from postroom.operations.redaction import read_sensitive_keys, redact_filter
 
-    _one_of(subscription, text)
+    _check_arguments(subscription, text)
     with open_messagebox(options) as connection:
         known = read_deployed_properties(connection)
         subscriber = None if subscription is None else find_subscriber(connection, subscription, known)
@@ -221,19 +221,19 @@ def explain(options: CommandOptions, subscription: str | None, text: str | None,
         found = find_matching_messages(
             connection, filter, limit=limit, among=among, host_properties=host_properties, waiting=waiting
         )
-        told = redact_filter(filter, read_sensitive_keys(connection)) if waiting else filter
+        redacted = redact_filter(filter, read_sensitive_keys(connection)) if waiting else filter
     if options.output is Format.JSON:
-        click.echo(to_json({"filter": format_filter(told), **matches_to_json(found)}))
+        click.echo(to_json({"filter": format_filter(redacted), **matches_to_json(found)}))
     else:
         show_matches(found)
 
 
-def _one_of(subscription: str | None, text: str | None) -> None:
+def _check_arguments(subscription: str | None, text: str | None) -> None:
     if (subscription is None) == (text is None):
-        raise click.UsageError("Give a subscription (its id, or the name of its service) or --filter, and not both.")
+        raise click.UsageError("Give either a subscription (its id or the name of its service) or --filter.")
 
 
-def _row(subscription: Subscription) -> dict[str, Any]:
+def _to_row(subscription: Subscription) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {

@@ -1,4 +1,4 @@
-"""`postroom up`: everything that an application needs, in one command."""
+"""`postroom up`: deploy an application and run it."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def up(options: CommandOptions, app: Path, master: str | None, settings: dict[st
     home = options.home.absolute()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        # Not in the handler itself: the main thread may be inside the event's own lock at this moment.
+        # In a thread, because the handler interrupts the main thread, which may have locked the event.
         signal.signal(number, lambda *_: threading.Thread(target=stop.set, daemon=True).start())
     spark = SparkOptions(master=master, settings=settings)
     with deploy_and_supervise(definition, home, database=options.database, spark=spark, report=report) as supervisor:
-        report(f"{definition.name} is up in {home}; Ctrl-C ends it.")
+        report(f"{definition.name} is running in {home}. Press Ctrl-C to stop it.")
         supervisor.run(stop)
-    report("Everything has ended.")
+    report("All processes have stopped.")

@@ -1,4 +1,4 @@
-"""`postroom version`"""
+"""`postroom version`: show versions."""
 
 from __future__ import annotations
 

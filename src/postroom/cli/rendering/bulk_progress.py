@@ -1,4 +1,4 @@
-"""The bar that shows people how far a bulk file has come."""
+"""Show the progress of bulk files in the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def show_bulk_progress(stream: TextIO | None = None) -> Iterator[Watcher | None]:
-    """Draws what it is told of, a line for each location; None where nobody looks, and the log tells instead."""
+    """Yield a callback that draws a progress bar for each location. Yield None if the output is not a terminal."""
     stream = stream or sys.stdout
     if not stream.isatty():
         yield None
@@ -26,15 +26,15 @@ def show_bulk_progress(stream: TextIO | None = None) -> Iterator[Watcher | None]
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TextColumn("{task.fields[rows]}"))
     with Progress(*columns, TimeRemainingColumn(), console=Console(file=stream)) as bars:
-        known: dict[str, TaskID] = {}
+        tasks: dict[str, TaskID] = {}
 
         def show(progress: BulkProgress) -> None:
             bad = f", {progress.bad:,} bad" if progress.bad else ""
             rows = f"{progress.rows:,} rows{bad}, {progress.rate:,.0f}/s"
-            if progress.location not in known:
-                known[progress.location] = bars.add_task(progress.location, total=None, rows=rows)
+            if progress.location not in tasks:
+                tasks[progress.location] = bars.add_task(progress.location, total=None, rows=rows)
             bars.update(
-                known[progress.location],
+                tasks[progress.location],
                 total=progress.bytes_total,
                 completed=progress.bytes_total - progress.bytes_left,
                 rows=rows,

@@ -1,4 +1,4 @@
-"""What a command shows: tables for people, JSON for programs, and errors in three lines."""
+"""Write tables, JSON and errors."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """How a listing is written."""
+    """The output format."""
 
     TABLE = "table"
     JSON = "json"
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output: Format, *, empty: str = "") -> None:
-    """A listing. `columns` are the keys to show, in their order; JSON has every key of a row.
+    """Write a listing. ``columns`` are the keys that a table shows, in order. JSON has every key of a row.
 
     >>> show_rows([{"name": "Europe", "state": "started"}], ["name", "state"], options.output, empty="No ports.")
     """
@@ -38,19 +38,19 @@ def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output:
         click.echo(empty)
         return
     from rich.table import Table
-    from rich.text import Text  # as it stands: a value is not markup
+    from rich.text import Text  # plain text: a value is not markup
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        numbers = bool(rows) and all(_is_number(row.get(column)) for row in rows)
-        table.add_column(column.replace("_", " "), justify="right" if numbers else "left", overflow="fold")
+        is_numeric = bool(rows) and all(_is_number(row.get(column)) for row in rows)
+        table.add_column(column.replace("_", " "), justify="right" if is_numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(to_text(row.get(column))) for column in columns))
     _write(table)
 
 
 def show_paragraphs(rows: Sequence[tuple[str, str]], output: Format) -> None:
-    """For people, after a table: what is too long for one, a paragraph for each name, no wider than the terminal."""
+    """Write texts that are too long for a table below it, a paragraph for each name. JSON output has none."""
     if output is not Format.TABLE or not rows:
         return
     import shutil
@@ -62,13 +62,13 @@ def show_paragraphs(rows: Sequence[tuple[str, str]], output: Format) -> None:
 
 
 def report_truncation(found: int, limit: int, output: Format) -> None:
-    """For people, after a listing that was asked for one row more than its limit: that it has not shown all."""
+    """Write a note if a table does not show all rows. ``found`` counts one row more than the limit if there is one."""
     if found > limit and output is Format.TABLE:
-        click.echo(f"There are more than {limit}; narrow them down, or give a higher --limit.", err=True)
+        click.echo(f"There are more than {limit} rows. Filter them, or use a higher --limit.", err=True)
 
 
 def show_record(record: Mapping[str, Any], output: Format) -> None:
-    """One thing, a line per property."""
+    """Write one object, a line per field."""
     if output is Format.JSON:
         click.echo(to_json(dict(record)))
         return
@@ -84,7 +84,7 @@ def show_record(record: Mapping[str, Any], output: Format) -> None:
 
 
 def show_error(error: PostroomError, output: Format) -> None:
-    """What happened, why, and what to do; on standard error."""
+    """Write what happened, why, and what to do to standard error."""
     if output is Format.JSON:
         described: dict[str, Any] = {"code": error.code, "what": error.what, "why": error.why, "hint": error.hint}
         if isinstance(error, DefinitionRefused):
@@ -99,7 +99,7 @@ def show_error(error: PostroomError, output: Format) -> None:
 
 
 def show_usage_error(error: click.UsageError, output: Format) -> None:
-    """A command line that could not be understood, and whose help to read; on standard error."""
+    """Write an invalid command line, and which help to read, to standard error."""
     if output is Format.TABLE:
         error.show()
         return
@@ -109,12 +109,12 @@ def show_usage_error(error: click.UsageError, output: Format) -> None:
 
 
 def to_json(value: Any) -> str:
-    """JSON as every listing writes it."""
-    return json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
+    """Return indented JSON."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=_to_json_value)
 
 
 def to_text(value: Any) -> str:
-    """A value in a cell of a table."""
+    """Return a value as text for a table."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -123,11 +123,11 @@ def to_text(value: Any) -> str:
         return value.isoformat(sep=" ", timespec="milliseconds")
     if isinstance(value, list | tuple | set | frozenset):
         return ", ".join(map(to_text, value))
-    return str(_plain(value))
+    return str(_to_json_value(value))
 
 
 def format_duration(age: timedelta | None) -> str:
-    """``2 d 3 h``, ``5 min``, ``0.4 s``: two units at most, the larger ones."""
+    """Return a duration with its two largest units: ``2 d 3 h``, ``5 min``, ``0.4 s``."""
     if age is None:
         return ""
     seconds = max(age.total_seconds(), 0.0)
@@ -144,7 +144,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float | None) and not isinstance(value, bool)
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Enum):
@@ -155,7 +155,7 @@ def _plain(value: Any) -> Any:
         return sorted(value)
     if isinstance(value, PurePath):
         return str(value)
-    # Decimal, UUID and the like: their text is exact, and a JSON number is not.
+    # Text, also for Decimal: a JSON number would not be exact.
     return str(value)
 
 
@@ -164,5 +164,5 @@ def _write(table: Table) -> None:
 
     console = Console(highlight=False)
     if not console.is_terminal:
-        console = Console(highlight=False, width=10_000)  # nothing is folded for a file or a pipe
+        console = Console(highlight=False, width=10_000)  # do not fold lines in a file or a pipe
     console.print(table)

@@ -100,7 +100,7 @@ def refused(ran: Ran) -> bool:
     return ran.code == ExitCode.STATE and [line.split(":")[0].strip() for line in lines] == ["Error", "why", "do"]
 
 
-def test_an_operator_sees_and_operates_and_does_nothing_else(as_login: As) -> None:
+def test_an_operator_can_list_and_operate_only(as_login: As) -> None:
     for command in ADMINISTRATORS_DO + ONLY_THE_OWNER_DOES:
         ran = as_login("olga", *command)
         assert refused(ran), (command, ran)
@@ -116,7 +116,7 @@ def test_an_operator_sees_and_operates_and_does_nothing_else(as_login: As) -> No
     assert as_login("adam", "port", "start", "Audit").code == ExitCode.OK
 
 
-def test_an_administrator_does_everything_but_make_hosts(as_login: As) -> None:
+def test_an_administrator_can_do_everything_except_create_hosts(as_login: As) -> None:
     for command in EVERYBODY_SEES + ADMINISTRATORS_DO + OPERATORS_DO:
         ran = as_login("adam", *command)
         assert ran.code == ExitCode.OK, (command, ran)
@@ -124,13 +124,13 @@ def test_an_administrator_does_everything_but_make_hosts(as_login: As) -> None:
         assert refused(as_login("adam", *command)), command
 
 
-def test_somebody_without_a_role_is_refused_everything(as_login: As) -> None:
+def test_a_login_without_a_role_is_rejected(as_login: As) -> None:
     for command in EVERYBODY_SEES + ADMINISTRATORS_DO + OPERATORS_DO + ONLY_THE_OWNER_DOES:
         ran = as_login("sam", *command)
         assert refused(ran), (command, ran)
 
 
-def test_operators_explain_without_the_instances_that_wait_and_are_told_so(as_login: As, database: str) -> None:
+def test_operators_explain_without_waiting_instances(as_login: As, database: str) -> None:
     with connect(database) as connection:
         [host] = read_hosts(connection)
         service = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")
@@ -151,12 +151,12 @@ def test_operators_explain_without_the_instances_that_wait_and_are_told_so(as_lo
     assert listed["filter"] == "Orders.Region == '(hidden)'"
 
 
-def test_operators_do_not_see_how_adapters_are_configured(as_login: As) -> None:
+def test_operators_cannot_read_adapter_settings(as_login: As) -> None:
     assert "out/europe" in as_login("adam", "port", "show", "Europe", "-o", "json").json["adapter"].values()
     assert as_login("olga", "port", "show", "Europe", "-o", "json").json["adapter"] == {"kind": "file"}
 
 
-def test_roles_are_given_by_name_to_logins_that_are_there(applied: Run) -> None:
+def test_roles_are_granted_to_existing_logins(applied: Run) -> None:
     listed = applied("role", "list", "-o", "json").json
     assert [one["name"] for one in listed] == ["administrators", "operators", "host:Main"]
     wrong = applied("role", "grant", "kings", "postgres")
@@ -168,7 +168,7 @@ def test_roles_are_given_by_name_to_logins_that_are_there(applied: Run) -> None:
 
 
 @pytest.mark.parametrize("command", [("host", "run", "Main"), ("pipeline", "run", "Main", "--once")])
-def test_only_its_own_login_runs_a_host(as_login: As, database: str, command: tuple[str, ...]) -> None:
+def test_only_the_login_of_a_host_can_run_it(as_login: As, database: str, command: tuple[str, ...]) -> None:
     """Neither operators nor nobody nor the login of another host; and none of them is told that all went well."""
     with connect(database) as connection:
         create_host(connection, "Second")
@@ -181,7 +181,7 @@ def test_only_its_own_login_runs_a_host(as_login: As, database: str, command: tu
     assert "may not run the host Main" in as_login("somebody", *command).err
 
 
-def test_only_an_administrator_brings_an_application_up(as_login: As) -> None:
+def test_only_an_administrator_can_run_up(as_login: As) -> None:
     for login in ("olga", "sam"):
         ran = as_login(login, "up", "CHANGED")
         assert refused(ran), (login, ran)

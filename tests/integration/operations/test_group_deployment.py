@@ -68,7 +68,7 @@ def the_group(connection: Connection) -> SendPortGroup:
     return group
 
 
-def test_a_first_apply_makes_the_group_and_messages_flow(connection: Connection) -> None:
+def test_a_first_apply_creates_the_group_and_routes_messages(connection: Connection) -> None:
     done = deploy(connection, orders())
     (step,) = done.select(Kind.SEND_PORT_GROUP, Action.CREATE)
     assert (step.name, step.note) == ("G", "started, filter: Orders.Region == 'EU'; members: A, B")
@@ -82,7 +82,7 @@ def test_a_first_apply_makes_the_group_and_messages_flow(connection: Connection)
 
 
 @pytest.mark.parametrize("state", ["bound", "stopped", "started"])
-def test_a_new_group_gets_the_state_that_it_declares_and_keeps_what_an_operator_decided(
+def test_a_new_group_gets_its_declared_state_and_keeps_the_state_that_an_operator_sets(
     connection: Connection, state: SendPortState
 ) -> None:
     deploy(connection, orders(state=state))
@@ -95,7 +95,7 @@ def test_a_new_group_gets_the_state_that_it_declares_and_keeps_what_an_operator_
         assert the_group(connection).state is PortState.STOPPED
 
 
-def test_another_filter_takes_the_place_of_the_old_one_at_once(connection: Connection) -> None:
+def test_a_changed_group_filter_replaces_the_old_one_at_once(connection: Connection) -> None:
     deploy(connection, orders())
     publish(connection)
     group_id = the_group(connection).group_id
@@ -108,7 +108,7 @@ def test_another_filter_takes_the_place_of_the_old_one_at_once(connection: Conne
     assert _count(connection, "work_queue") == 4, "what was queued under the old filter is still there"
 
 
-def test_a_description_changes_without_another_subscription(connection: Connection) -> None:
+def test_a_changed_description_keeps_the_subscriptions(connection: Connection) -> None:
     deploy(connection, orders())
     before = [member.subscription_id for member in the_group(connection).members]
     (step,) = deploy(connection, orders(description="All of them")).select(Kind.SEND_PORT_GROUP, Action.CHANGE)
@@ -117,7 +117,7 @@ def test_a_description_changes_without_another_subscription(connection: Connecti
     assert the_group(connection).description == "All of them"
 
 
-def test_another_priority_of_a_port_counts_through_its_groups_too(connection: Connection) -> None:
+def test_a_changed_port_priority_applies_to_its_group_subscriptions(connection: Connection) -> None:
     deploy(connection, orders())
     deploy(connection, orders(priority=2))
     publish(connection)
@@ -125,7 +125,7 @@ def test_another_priority_of_a_port_counts_through_its_groups_too(connection: Co
     assert publish(connection) == ("A", "B")
 
 
-def test_a_member_that_comes_has_its_subscription_at_once(connection: Connection) -> None:
+def test_a_new_member_gets_its_subscription_at_once(connection: Connection) -> None:
     deploy(connection, orders())
     (step,) = deploy(connection, orders(("A", "B", "C"))).select(Kind.SEND_PORT_GROUP, Action.CHANGE)
     assert [(one.field, one.before, one.after) for one in step.differences] == [("members", "A, B", "A, B, C")]
@@ -133,13 +133,13 @@ def test_a_member_that_comes_has_its_subscription_at_once(connection: Connection
     assert _count(connection, "suspended_queue") == 0
 
 
-def test_a_new_port_may_be_a_member_at_once(connection: Connection) -> None:
+def test_a_new_port_can_be_a_member_in_the_same_apply(connection: Connection) -> None:
     deploy(connection, orders(("A",), ports=("A",)))
     deploy(connection, orders(("A", "B"), ports=("A", "B")))
     assert publish(connection) == ("A", "B")
 
 
-def test_a_member_leaves_only_when_it_is_stopped(connection: Connection) -> None:
+def test_a_started_member_cannot_leave_its_group(connection: Connection) -> None:
     """SPT-12."""
     deploy(connection, orders())
     assert problems(connection, orders(("A",))) == [
@@ -151,7 +151,7 @@ def test_a_member_leaves_only_when_it_is_stopped(connection: Connection) -> None
     assert dict(_states(connection))["B"] == PortState.STOPPED
 
 
-def test_a_group_in_use_keeps_an_enlisted_member(connection: Connection) -> None:
+def test_an_enlisted_group_keeps_an_enlisted_member(connection: Connection) -> None:
     """SPT-12, by way of the definition."""
     deploy(connection, orders(("A",)))
     ports.stop(connection, "A")
@@ -165,7 +165,7 @@ def test_a_group_in_use_keeps_an_enlisted_member(connection: Connection) -> None
     assert the_group(connection).members == ()
 
 
-def test_a_group_cannot_begin_started_with_nobody_to_receive(connection: Connection) -> None:
+def test_a_group_without_an_enlisted_member_cannot_be_declared_started(connection: Connection) -> None:
     """SPT-11."""
     for app in (orders(()), orders(port_state="bound")):
         (said,) = problems(connection, app)
@@ -174,7 +174,7 @@ def test_a_group_cannot_begin_started_with_nobody_to_receive(connection: Connect
     assert _count(connection, "subscriptions WHERE removed_at IS NULL") == 0
 
 
-def test_a_port_is_removed_together_with_its_membership(connection: Connection) -> None:
+def test_removing_a_port_removes_its_membership(connection: Connection) -> None:
     """SPT-09: it leaves its groups and is unenlisted first, in the same transaction; its instances stay."""
     deploy(connection, orders())
     publish(connection)
@@ -188,7 +188,7 @@ def test_a_port_is_removed_together_with_its_membership(connection: Connection) 
     assert publish(connection) == ("A", "B")
 
 
-def test_a_removed_group_leaves_its_members_and_their_instances(connection: Connection) -> None:
+def test_removing_a_group_keeps_its_members_and_their_instances(connection: Connection) -> None:
     deploy(connection, orders())
     groups.stop(connection, "G")
     publish(connection)
@@ -204,7 +204,7 @@ def test_a_removed_group_leaves_its_members_and_their_instances(connection: Conn
     assert _count(connection, "work_queue") == 2
 
 
-def test_a_filter_with_another_type_than_is_deployed_is_told_for_groups_too(connection: Connection) -> None:
+def test_a_group_filter_with_another_property_type_is_a_problem(connection: Connection) -> None:
     deploy(connection, orders())
     app = Application("orders")
     other = Property("Orders.Region", int)
@@ -217,7 +217,7 @@ def test_a_filter_with_another_type_than_is_deployed_is_told_for_groups_too(conn
     ]
 
 
-def test_what_becomes_of_a_message_through_the_group_can_be_asked(connection: Connection) -> None:
+def test_the_disposition_of_messages_depends_on_group_and_member_states(connection: Connection) -> None:
     deploy(connection, orders())
     ports.stop(connection, "B")
     group = the_group(connection)
@@ -227,7 +227,7 @@ def test_what_becomes_of_a_message_through_the_group_can_be_asked(connection: Co
     }
 
 
-def test_a_port_is_static_or_dynamic_for_good(connection: Connection) -> None:
+def test_a_port_cannot_change_between_static_and_dynamic(connection: Connection) -> None:
     """SPT-14."""
 
     def app(*, dynamic: bool, name: str = "Anywhere") -> Application:
@@ -246,7 +246,7 @@ def test_a_port_is_static_or_dynamic_for_good(connection: Connection) -> None:
     assert "static one and cannot become dynamic" in problems(connection, app(dynamic=True))[0]
 
 
-def test_where_a_dynamic_port_may_send_changes_without_another_subscription(connection: Connection) -> None:
+def test_changed_folders_of_a_dynamic_port_keep_its_subscription(connection: Connection) -> None:
     def app(folders: list[str]) -> Application:
         declared = Application("orders")
         declared.dynamic_send_port("Anywhere", folders=folders)

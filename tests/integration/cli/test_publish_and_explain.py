@@ -21,7 +21,7 @@ def order(tmp_path: Path) -> Path:
     return path
 
 
-def test_files_are_published_together_and_say_who_receives_them(applied: Run, order: Path) -> None:
+def test_files_are_published_together_and_listed_with_their_subscribers(applied: Run, order: Path) -> None:
     done = applied("publish", order, "-", "-p", "Region=EU", "--promote", "Orders.Total=10000", stdin=b"<order/>")
     assert done.code == ExitCode.OK
     assert done.out.count("BigOrders, Europe") == 2
@@ -43,7 +43,7 @@ def test_a_pipe_is_read_to_its_end(applied: Run, tmp_path: Path) -> None:
     assert applied("message", "body", published["message_id"]).out == "<order/>"
 
 
-def test_one_that_nobody_wants_holds_back_all(applied: Run, order: Path) -> None:
+def test_a_message_without_subscriber_rejects_all_messages(applied: Run, order: Path) -> None:
     refused = applied("publish", order, "-", "-p", "Region=Mars")
     assert refused.code == ExitCode.FAILED
     assert "no subscribers were found" in refused.out
@@ -57,7 +57,7 @@ def test_one_that_nobody_wants_holds_back_all(applied: Run, order: Path) -> None
     assert [one["suspended"] for one in kept] == [True]
 
 
-def test_a_key_publishes_once(applied: Run, order: Path) -> None:
+def test_an_idempotency_key_publishes_once(applied: Run, order: Path) -> None:
     (first,) = applied("publish", order, "-p", "Region=EU", "--key", "k", "-o", "json").json
     (second,) = applied("publish", order, "-p", "Region=EU", "--key", "k", "-o", "json").json
     assert (first["repeated"], second) == (False, {**first, "repeated": True})
@@ -76,20 +76,20 @@ def test_a_key_publishes_once(applied: Run, order: Path) -> None:
         (f"Orders.Region={'x' * 300}", ExitCode.REFUSED, "at most 256 characters"),
     ],
 )
-def test_a_wrong_property_is_refused_with_the_way_out(
+def test_an_invalid_property_is_rejected_with_a_hint(
     applied: Run, order: Path, promote: str, code: ExitCode, said: str
 ) -> None:
     refused = applied("publish", order, "-p", promote)
     assert (refused.code, said in refused.err) == (code, True), refused.err
 
 
-def test_a_messagebox_without_hosts_cannot_be_published_to(run: Run, order: Path) -> None:
+def test_publishing_needs_a_host(run: Run, order: Path) -> None:
     refused = run("publish", order)
     assert refused.code == ExitCode.STATE
     assert "postroom apply" in refused.err
 
 
-def test_an_explanation_reads_well(applied: Run) -> None:
+def test_an_explanation_is_written_as_text(applied: Run) -> None:
     applied("port", "unenlist", "Audit")
     shown = applied("explain", "-p", "Region=EU", "-p", "Total=50", "-p", "BTS.ReceivePortName=OrdersIn")
     assert shown.code == ExitCode.OK
@@ -144,24 +144,24 @@ def test_a_file_is_explained_as_its_location_reads_it(applied: Run, order: Path,
     assert applied("message", "list", "-o", "json").json == []
 
 
-def test_who_keeps_it_suspended_does_not_receive_it_now(applied: Run) -> None:
+def test_a_stopped_subscriber_keeps_the_message_suspended(applied: Run) -> None:
     applied("port", "stop", "Europe")
     shown = applied("explain", "-p", "Region=EU", "-p", "Priority=1").out
     assert "1 of 3 subscribers would receive it now: BigOrders.\n1 more keeps it suspended: Europe.\n" in shown
 
 
-def test_what_is_to_be_explained_must_be_given_once(applied: Run, order: Path) -> None:
+def test_ambiguous_input_of_explain_is_a_usage_error(applied: Run, order: Path) -> None:
     assert applied("explain").code == ExitCode.USAGE
     assert applied("explain", uuid.uuid4(), "--file", order).code == ExitCode.USAGE
 
 
-def test_so_many_are_shown_as_are_asked_for(applied: Run) -> None:
+def test_limits_apply_to_misses_and_receivers(applied: Run) -> None:
     shown = applied("explain", "-p", "Region=EU", "-p", "Priority=1", "--limit", "1", "--nearest", "0").out
     assert "2 of 3 subscribers would receive it now: BigOrders and 1 more." in shown
     assert shown.endswith("1 more receives it.\n1 more misses it.\n")
 
 
-def test_a_subscription_is_tried_alone(applied: Run) -> None:
+def test_a_subscription_is_tested(applied: Run) -> None:
     hit = applied("subscription", "test", "BigOrders", "-p", "Priority=1")
     assert (hit.code, hit.out.splitlines()[0]) == (ExitCode.OK, "✓ BigOrders  receives it  (started on Main)")
     miss = applied("subscription", "test", "BigOrders", "-w", "Priority=1", "-o", "json")
@@ -171,7 +171,7 @@ def test_a_subscription_is_tried_alone(applied: Run) -> None:
     assert applied("subscription", "test", "nobody").code == ExitCode.NOT_FOUND
 
 
-def test_a_filter_is_tried_without_a_subscription(applied: Run) -> None:
+def test_a_filter_is_tested_without_a_subscription(applied: Run) -> None:
     text = "Region == 'EU' and Total >= 10000"
     hit = applied("subscription", "test", "--filter", text, "-p", "Region=EU", "-p", "Total=12000")
     assert (hit.code, hit.out.splitlines()[0]) == (ExitCode.OK, "✓ matches")
@@ -187,7 +187,7 @@ def test_a_filter_is_tried_without_a_subscription(applied: Run) -> None:
     assert applied("subscription", "test", "Europe", "--filter", text).code == ExitCode.USAGE
 
 
-def test_a_port_that_is_not_enlisted_is_tried_by_its_filter(applied: Run) -> None:
+def test_a_port_that_is_not_enlisted_is_tested_by_its_filter(applied: Run) -> None:
     applied("port", "unenlist", "Europe")
     hit = applied("subscription", "test", "Europe", "-p", "Region=EU")
     assert (hit.code, hit.out.splitlines()[0]) == (
@@ -196,7 +196,7 @@ def test_a_port_that_is_not_enlisted_is_tried_by_its_filter(applied: Run) -> Non
     )
 
 
-def test_long_values_and_large_contexts_are_cut(applied: Run) -> None:
+def test_long_values_and_large_contexts_are_truncated(applied: Run) -> None:
     long = "x" * 5_000
     shown = applied("explain", "-p", "Region=EU", "-w", f"BTS.SourceParty={long}")
     assert "… (5,002 characters)  (written, not used for routing)" in shown.out
@@ -206,7 +206,7 @@ def test_long_values_and_large_contexts_are_cut(applied: Run) -> None:
     assert (len(row["value"]), row["length"]) == (1_001, 5_000)
 
 
-def test_what_is_asked_of_receivers_is_compared_with_their_hosts(applied: Run, app: Path) -> None:
+def test_message_predicates_are_compared_with_host_properties(applied: Run, app: Path) -> None:
     unknown = applied("explain", "-p", "Region=EU", "--require", "Security.Thumbprint=T")
     assert (unknown.code, "no property 'Security.Thumbprint'" in unknown.err) == (ExitCode.NOT_FOUND, True)
     app.write_text(app.read_text() + 'app.host("Secure", properties={Property("Security.Thumbprint", str): "U"})\n')
@@ -224,7 +224,7 @@ def test_what_is_asked_of_receivers_is_compared_with_their_hosts(applied: Run, a
     assert applied("subscription", "test", "Europe", "-p", "Region=EU", "-r", "Security.Thumbprint=T").code == 0
 
 
-def test_a_subscription_says_what_it_would_match(applied: Run, order: Path) -> None:
+def test_a_subscription_lists_matching_messages(applied: Run, order: Path) -> None:
     assert applied("subscription", "explain", "Europe").out == "The spool is empty.\n"
     [first] = applied("publish", order, "-p", "Region=EU", "-p", "Total=1", "-o", "json").json
     [second] = applied("publish", order, "-p", "Priority=1", "-w", "Region=EU", "-o", "json").json

@@ -11,7 +11,7 @@ from tests.support.deploying import HOME, deploy
 Region = Property("Orders.Region", str)
 
 
-def test_another_promotion_is_told_by_its_property(connection: Connection) -> None:
+def test_a_changed_promotion_is_described_by_its_property(connection: Connection) -> None:
     def app(**paths: str) -> Application:
         declared = Application("orders")
         promote = {Property(f"Orders.{name}", str): path for name, path in paths.items()}
@@ -29,7 +29,7 @@ def test_another_promotion_is_told_by_its_property(connection: Connection) -> No
     ]
 
 
-def test_a_port_that_feeds_a_location_is_noted(connection: Connection) -> None:
+def test_a_port_that_writes_into_a_watched_folder_is_noted(connection: Connection) -> None:
     app = Application("orders")
     app.property(Region)
     app.receive_port("OrdersIn").location("drop", adapters.File("in"), pipeline=pipelines.Json())
@@ -63,7 +63,7 @@ def test_secrets_are_not_in_a_plan(connection: Connection) -> None:
     assert "secret" not in repr(planned)
 
 
-def test_what_is_new_is_told_with_what_it_does_differently(connection: Connection) -> None:
+def test_notes_of_new_objects_describe_their_settings(connection: Connection) -> None:
     app = Application("orders")
     app.host("Main", trusted=True)
     port = app.receive_port("OrdersIn", route_failures=True, authentication="keep")

@@ -16,7 +16,7 @@ def states(run: Run) -> dict[str, str]:
     return {port["name"]: port["state"] for port in run("port", "list", "-o", "json").json}
 
 
-def test_a_verb_on_several_ports_is_done_to_all_or_none(applied: Run) -> None:
+def test_several_ports_are_changed_all_or_none(applied: Run) -> None:
     before = states(applied)
     refused = applied("port", "stop", "Europe", "Nowhere", "Audit")
     assert refused.code == ExitCode.NOT_FOUND
@@ -28,14 +28,14 @@ def test_a_verb_on_several_ports_is_done_to_all_or_none(applied: Run) -> None:
     assert applied("port", "stop", "Europe", "Europe").code == ExitCode.OK
 
 
-def test_a_verb_on_several_locations_is_done_to_all_or_none(applied: Run) -> None:
+def test_several_locations_are_changed_all_or_none(applied: Run) -> None:
     for verb in (["disable"], ["schedule", "--window", "08:00-18:00"]):
         assert applied("location", verb[0], "drop", "nowhere", *verb[1:]).code == ExitCode.NOT_FOUND
     (location,) = applied("location", "list", "-o", "json").json
     assert (location["enabled"], location["schedule"]) == (True, None)
 
 
-def test_a_verb_on_several_instances_is_done_to_all_or_none(applied: Run, tmp_path: Path) -> None:
+def test_several_instances_are_changed_all_or_none(applied: Run, tmp_path: Path) -> None:
     applied("port", "stop", "Europe")
     applied("publish", _order(tmp_path), "-p", "Region=EU")
     (one,) = applied("instance", "list", "-o", "json").json
@@ -44,7 +44,7 @@ def test_a_verb_on_several_instances_is_done_to_all_or_none(applied: Run, tmp_pa
     assert len(applied("instance", "list", "-o", "json").json) == 1
 
 
-def test_whether_a_host_is_trusted_and_what_it_shows_can_be_seen(run: Run, app: Path) -> None:
+def test_a_host_is_shown_with_trust_and_application_properties(run: Run, app: Path) -> None:
     secret = 'Pin = Property("Orders.Pin", str, sensitive=True)\napp.property(Pin)\n'
     shows = 'app.host("Main", trusted=True, properties={Region: ["north", "south"], Pin: "1234"})\n'
     app.write_text(app.read_text() + secret + shows)
@@ -64,7 +64,7 @@ def test_whether_a_host_is_trusted_and_what_it_shows_can_be_seen(run: Run, app: 
         assert "1234" not in shown
 
 
-def test_what_a_message_asks_of_its_receivers_is_shown(run: Run, app: Path, tmp_path: Path) -> None:
+def test_message_predicates_are_shown(run: Run, app: Path, tmp_path: Path) -> None:
     app.write_text(app.read_text() + 'app.host("Main", properties={Region: "north"})\n')
     assert run("apply", app).code == ExitCode.OK
     asking = run("publish", _order(tmp_path), *PUBLISHED, "-o", "json").json[0]["message_id"]
@@ -72,26 +72,26 @@ def test_what_a_message_asks_of_its_receivers_is_shown(run: Run, app: Path, tmp_
     assert run("message", "show", asking, "-o", "json").json["predicates"] == [
         {"property": "Orders.Region", "value": "north"}
     ]
-    assert "Asked of the hosts that receive it" in run("message", "show", asking).out
+    assert "Required of receiving hosts" in run("message", "show", asking).out
     assert "Asked of" not in run("message", "show", plain).out
 
 
 @pytest.mark.parametrize("words", [("subscription", "list"), ("message", "list")], ids=" ".join)
-def test_a_listing_says_that_there_is_more_than_it_shows(applied: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_truncated_listing_has_a_note(applied: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
     for _ in range(2):
         applied("publish", _order(tmp_path), "-p", "Region=EU")
     cut = applied(*words, "--limit", 1)
-    assert "There are more than 1" in cut.err
+    assert "There are more than 1 rows" in cut.err
     assert len(applied(*words, "--limit", 1, "-o", "json").json) == 1
     assert applied(*words, "--limit", 3).err == ""
 
 
-def test_no_message_of_a_type_is_not_an_empty_spool(applied: Run, tmp_path: Path) -> None:
+def test_a_type_without_messages_is_not_reported_as_an_empty_spool(applied: Run, tmp_path: Path) -> None:
     applied("publish", _order(tmp_path), "-p", "Region=EU")
     assert applied("message", "list", "--type", "sale").out == "No message in the spool has the type 'sale'.\n"
 
 
-def test_what_is_directed_to_who_is_not_enlisted_is_told_so(applied: Run, app: Path, tmp_path: Path) -> None:
+def test_publishing_to_an_unenlisted_port_names_the_reason(applied: Run, app: Path, tmp_path: Path) -> None:
     app.write_text(app.read_text() + 'app.send_port_group("All", ["Europe"], state="bound")\n')
     assert applied("apply", app).code == ExitCode.OK
     applied("port", "unenlist", "Europe")
@@ -101,7 +101,7 @@ def test_what_is_directed_to_who_is_not_enlisted_is_told_so(applied: Run, app: P
         assert f"{name!r} is not enlisted, so no message can be directed to it: postroom {kind} start" in refused.err
 
 
-def test_a_group_is_known_by_its_name(applied: Run, app: Path, tmp_path: Path) -> None:
+def test_a_group_is_found_by_its_name(applied: Run, app: Path, tmp_path: Path) -> None:
     app.write_text(app.read_text() + 'app.send_port_group("All", ["Europe", "Audit"], filter=Region == "EU")\n')
     note = "started, filter: Orders.Region == 'EU'; members: Audit, Europe"
     assert note in applied("apply", app).out
@@ -127,7 +127,7 @@ def _order(folder: Path) -> Path:
     return path
 
 
-def test_a_sink_is_shown_with_how_it_is_getting_on_and_what_it_promises(run: Run, app: Path) -> None:
+def test_a_sink_is_shown_with_progress_and_guarantee(run: Run, app: Path) -> None:
     sink = 'adapters.SparkSink("parquet", "lake", columns={"total": Total}, options={"compression": "zstd"})'
     app.write_text(f'{app.read_text()}app.send_port("Lake", {sink}, filter=Region.exists())\n')
     assert run("apply", app).code == ExitCode.OK
@@ -146,7 +146,7 @@ def test_a_sink_is_shown_with_how_it_is_getting_on_and_what_it_promises(run: Run
     assert "guarantee" not in run("port", "show", "Europe").out
 
 
-def test_a_new_host_is_planned_with_what_it_is_and_not_with_what_it_was(run: Run, app: Path) -> None:
+def test_the_plan_of_a_new_host_shows_only_new_values(run: Run, app: Path) -> None:
     app.write_text(app.read_text() + 'app.host("Gate", trusted=True)\n')
     assert "trusted: yes" in run("plan", app).out
     assert run("apply", app).code == ExitCode.OK
@@ -154,7 +154,7 @@ def test_a_new_host_is_planned_with_what_it_is_and_not_with_what_it_was(run: Run
     assert "trusted: yes → no" in run("plan", app).out
 
 
-def test_explain_says_of_a_file_that_its_location_would_leave_it(applied: Run, tmp_path: Path) -> None:
+def test_explain_reports_a_file_that_its_location_ignores(applied: Run, tmp_path: Path) -> None:
     order = _order(tmp_path)
     assert "would ignore" not in applied("explain", "--file", order, "--location", "drop").err
     other = order.rename(order.with_suffix(".py"))

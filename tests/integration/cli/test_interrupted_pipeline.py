@@ -74,7 +74,7 @@ def step(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tup
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_while_spark_starts(
+def test_a_signal_during_the_start_of_spark_is_a_clean_exit(
     applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch, step: tuple[str, Exception], number: int
 ) -> None:
     fails_with(monkeypatch, *step, number)
@@ -83,10 +83,10 @@ def test_a_signal_while_spark_starts(
     assert says_that_it_was_ended(ran), ran.err
     ran = run_in(home, applied, once=False)
     assert (ran.code, ran.err) == (0, "")
-    assert "have ended: nothing was there" in ran.out
+    assert "have stopped: no messages" in ran.out
 
 
-def test_a_spark_that_does_not_start_by_itself(
+def test_a_failed_start_of_spark_is_an_error(
     applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch, step: tuple[str, Exception]
 ) -> None:
     fails_with(monkeypatch, *step, None)
@@ -101,7 +101,7 @@ def with_session(monkeypatch: pytest.MonkeyPatch, opened: Any) -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_that_ends_the_jvm_too_when_the_first_stream_starts(
+def test_a_signal_that_also_ends_the_jvm_is_a_clean_exit(
     applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     with_session(monkeypatch, GoneSession(lambda: signal.raise_signal(number)))
@@ -110,9 +110,7 @@ def test_a_signal_that_ends_the_jvm_too_when_the_first_stream_starts(
     assert says_that_it_was_ended(ran), ran.err
 
 
-def test_a_jvm_that_died_of_itself_when_the_first_stream_starts(
-    applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_jvm_crash_is_an_error(applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_session(monkeypatch, GoneSession(lambda: None))
     for once in (True, False):
         ran = run_in(home, applied, once=once)
@@ -122,7 +120,7 @@ def test_a_jvm_that_died_of_itself_when_the_first_stream_starts(
 
 
 @pytest.mark.parametrize("number", [None, signal.SIGTERM])
-def test_a_messagebox_that_goes_away_in_the_middle(
+def test_a_lost_messagebox_is_an_error(
     applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch, number: int | None
 ) -> None:
     with_session(monkeypatch, GoneSession(lambda: None))
@@ -135,7 +133,7 @@ def test_a_messagebox_that_goes_away_in_the_middle(
     assert ("continues where it was" in ran.err) == (number is None)
 
 
-def test_what_is_wrong_with_postroom_is_still_told(applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_still_reported(applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fails_with(monkeypatch, f"{running_pipeline.__name__}._run_on_spark", ZeroDivisionError(), None)
     with_session(monkeypatch, GoneSession(lambda: None))
     monkeypatch.setattr(running_pipeline, "has_died", lambda *_, **__: False)

@@ -23,7 +23,7 @@ def postroom(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_embedded_one_is_made_by_apply_and_runs_for_each_command(home: Path, app: Path) -> None:
+def test_apply_creates_the_embedded_messagebox_and_commands_start_it(home: Path, app: Path) -> None:
     missing = postroom("port", "list", "--home", home)
     assert missing.returncode == ExitCode.NOT_FOUND
     assert "There is no MessageBox" in missing.stderr
@@ -40,14 +40,14 @@ def test_the_embedded_one_is_made_by_apply_and_runs_for_each_command(home: Path,
         assert server.pid == pid, "a command attaches to the server that runs, and leaves it running"
 
 
-def test_a_server_that_is_not_there_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_server_is_unavailable(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["port", "list", "--database", "postgresql://127.0.0.1:1/x"]) == ExitCode.UNAVAILABLE
     error = capsys.readouterr().err
     assert error.startswith("Error: The MessageBox cannot be reached.")
     assert "The address comes from --database." in error
 
 
-def test_a_variable_that_is_forgotten_is_named(
+def test_an_error_names_the_environment_variable_of_the_address(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("POSTROOM_DATABASE", "postgresql://127.0.0.1:1/x")
@@ -56,7 +56,7 @@ def test_a_variable_that_is_forgotten_is_named(
 
 
 @pytest.mark.parametrize("address", ["garbage", "mysql://user:secret@server/x", "postgresql://server/x?colour=secret"])
-def test_what_is_no_address_of_a_database(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_database_url_is_rejected(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["port", "list"], ["pipeline", "show"]):
         assert main([*command, "--database", address]) == ExitCode.REFUSED
         error = capsys.readouterr().err
@@ -66,12 +66,14 @@ def test_what_is_no_address_of_a_database(address: str, capsys: pytest.CaptureFi
         connect(address)
 
 
-def test_a_database_that_nothing_was_applied_to(server: EmbeddedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_database_without_a_messagebox_is_rejected(
+    server: EmbeddedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["port", "list", "--database", server.url(database="postgres")]) == ExitCode.STATE
     assert "postroom apply" in capsys.readouterr().err
 
 
-def test_the_environment_names_it(
+def test_the_environment_variable_names_the_messagebox(
     applied: Run, database: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POSTROOM_DATABASE", database)

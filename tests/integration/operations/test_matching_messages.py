@@ -27,7 +27,7 @@ def stored(box: Box, monkeypatch: pytest.MonkeyPatch) -> list[Message]:
     return messages[::-1]
 
 
-def test_the_latest_matches_of_all_come_first(box: Box, stored: list[Message]) -> None:
+def test_the_latest_matches_come_first(box: Box, stored: list[Message]) -> None:
     filter = (Region == "EU") & (Total >= 2) | (Total == 0)
     wanted = [message.message_id for message in stored if matches(filter, message.context.promoted)]
     found = find_matching_messages(box.connection, filter, limit=3)
@@ -39,12 +39,12 @@ def test_the_latest_matches_of_all_come_first(box: Box, stored: list[Message]) -
     assert [one.message_id for one in everything.messages] == wanted
 
 
-def test_only_the_latest_are_looked_at_if_that_is_asked_for(box: Box, stored: list[Message]) -> None:
+def test_only_the_given_number_of_messages_is_scanned(box: Box, stored: list[Message]) -> None:
     found = find_matching_messages(box.connection, Region == "EU", among=4)
     assert (found.scanned, found.matching) == (4, 2)
 
 
-def test_the_nearest_are_told_where_nothing_matches(box: Box, stored: list[Message]) -> None:
+def test_the_nearest_misses_are_returned_without_a_match(box: Box, stored: list[Message]) -> None:
     found = find_matching_messages(box.connection, (Region == "EU") & (Priority == 1) & (Total == 3), misses=2)
     assert (found.matching, found.messages) == (0, [])
     nearest = next(message for message in stored if message.context[Total] == 3)
@@ -52,7 +52,7 @@ def test_the_nearest_are_told_where_nothing_matches(box: Box, stored: list[Messa
     assert len(found.nearest) == 2
 
 
-def test_a_value_of_another_type_is_a_miss_like_any_other(box: Box, stored: list[Message]) -> None:
+def test_a_value_of_another_type_is_a_miss(box: Box, stored: list[Message]) -> None:
     other = Property("Orders.Region", int)
     found = find_matching_messages(box.connection, other == 1)
     assert found.matching == 0
@@ -64,7 +64,7 @@ def test_an_empty_messagebox_matches_nothing(box: Box) -> None:
     assert (found.scanned, found.matching, found.nearest) == (0, 0, [])
 
 
-def test_a_message_that_only_writes_the_property_is_near(box: Box) -> None:
+def test_a_message_with_a_written_property_is_a_near_miss(box: Box) -> None:
     box.add_port("All", "exists(Total)")
     message = Message(context=Context().promote(Total, Decimal(1)).write(Region, "EU"))
     box.agent().publish([message])

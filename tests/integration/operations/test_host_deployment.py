@@ -29,7 +29,7 @@ def of_secure(connection: Connection) -> tuple[bool, set[tuple[str, str]]]:
     return host.trusted, set(shown.fetchall())
 
 
-def test_a_host_is_trusted_and_shows_what_the_application_says(connection: Connection) -> None:
+def test_trust_and_application_properties_follow_the_declaration(connection: Connection) -> None:
     deploy(connection, guarded(trusted=True, properties={Thumbprint: "T", Level: [1, 2]}))
     assert of_secure(connection) == (
         True,
@@ -49,14 +49,14 @@ def test_a_host_is_trusted_and_shows_what_the_application_says(connection: Conne
     assert of_secure(connection) == (False, {("Security#Thumbprint", "U")})
 
 
-def test_what_an_application_leaves_out_is_left_to_the_others(connection: Connection) -> None:
+def test_undeclared_host_settings_keep_the_declaration_of_other_applications(connection: Connection) -> None:
     deploy(connection, guarded(trusted=True))
     deploy(connection, guarded("second", properties={Thumbprint: "T"}))
     deploy(connection, guarded("third"))
     assert of_secure(connection) == (True, {("Security#Thumbprint", "T")})
 
 
-def test_two_applications_may_not_say_two_things_about_a_host(connection: Connection) -> None:
+def test_conflicting_host_declarations_of_two_applications_are_rejected(connection: Connection) -> None:
     deploy(connection, guarded(trusted=True, properties={Thumbprint: "T"}))
     problems = plan(
         connection, guarded("second", trusted=False, properties={Thumbprint: "U"}).definition(), home=HOME
@@ -67,7 +67,7 @@ def test_two_applications_may_not_say_two_things_about_a_host(connection: Connec
     ]
 
 
-def test_a_change_of_hosts_is_a_change_of_routing(connection: Connection) -> None:
+def test_a_host_change_increments_the_routing_version(connection: Connection) -> None:
     deploy(connection, guarded())
     before = connection.execute("SELECT version FROM routing_version").fetchone()
     deploy(connection, guarded(properties={Thumbprint: "T"}))
@@ -93,7 +93,7 @@ def test_authentication_follows_the_declaration_and_needs_a_trusted_host(connect
     assert [one.authentication for one in read_receive_locations(connection)] == ["keep"]
 
 
-def test_a_host_throttles_as_the_application_says(connection: Connection) -> None:
+def test_throttling_thresholds_follow_the_declaration(connection: Connection) -> None:
     deploy(connection, guarded())
     assert find_host(connection, "Secure").throttling == Throttling()
     changed = deploy(connection, guarded(throttling=Throttling(messages=1_000, longest_delay=60)))

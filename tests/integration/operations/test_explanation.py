@@ -68,7 +68,7 @@ def test_the_verdict_is_what_a_publish_does(box: Box) -> None:
         assert set(published.subscribers) == accepted
 
 
-def test_what_is_written_and_not_promoted_is_the_reason(box: Box) -> None:
+def test_a_written_property_is_reported_as_not_promoted(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     explained = explain_context(box.connection, Context().write(Region, "EU"), title="")
     (predicate,) = explained.subscribers[0].explanation.nearest.predicates
@@ -76,7 +76,7 @@ def test_what_is_written_and_not_promoted_is_the_reason(box: Box) -> None:
     assert not explained.accepted
 
 
-def test_a_directed_message_shows_the_group_that_took_it(box: Box) -> None:
+def test_a_directed_message_shows_the_matching_filter_group(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     transport = str(box.one("SELECT transport_id FROM send_ports"))
     explained = explain_context(box.connection, Context().promote(BTS.SPTransportID, transport), title="")
@@ -88,7 +88,7 @@ def test_a_directed_message_shows_the_group_that_took_it(box: Box) -> None:
     assert not undirected.subscribers[0].directed_only
 
 
-def test_a_file_is_read_as_its_location_would_read_it(box: Box, tmp_path: Path) -> None:
+def test_a_file_is_read_by_the_pipeline_of_its_location(box: Box, tmp_path: Path) -> None:
     box.add_port("Europe", "Region == 'EU'")
     box.add_port("Inbound", "BTS.ReceivePortName == 'OrdersIn'")
     box.add_location(pipelines.JsonLines(promote=PROMOTE))
@@ -104,7 +104,7 @@ def test_a_file_is_read_as_its_location_would_read_it(box: Box, tmp_path: Path) 
     assert box.count("spool") == box.count("suspended_queue") == box.count("receipts") == 0
 
 
-def test_which_location_reads_a_file_must_be_clear(box: Box, tmp_path: Path) -> None:
+def test_an_ambiguous_location_is_rejected(box: Box, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     with pytest.raises(NotFound, match="no receive location"):
         explain_file(box.connection, path)
@@ -121,7 +121,7 @@ def test_which_location_reads_a_file_must_be_clear(box: Box, tmp_path: Path) -> 
         explain_file(box.connection, path, location="nowhere")
 
 
-def test_of_very_many_subscribers_all_are_counted_and_the_nearest_are_kept(box: Box) -> None:
+def test_all_subscribers_are_counted_and_the_nearest_are_listed(box: Box) -> None:
     subscribe_many(box, 5_000)
     box.add_port("Hit", "Region == 'R7' or Priority == 1")
     for number in range(3):
@@ -141,7 +141,7 @@ def test_of_very_many_subscribers_all_are_counted_and_the_nearest_are_kept(box: 
     assert [len(group.predicates) for group in explained.subscribers[0].explanation.groups] == [1, 1]
 
 
-def test_a_member_of_a_group_says_what_holds_it_back(box: Box) -> None:
+def test_a_group_member_names_the_port_or_group_that_is_not_started(box: Box) -> None:
     box.add_port("Awake", "Region == 'US'")
     box.add_port("Asleep", "Region == 'US'", state="stopped")
     box.add_port("Bound", "Region == 'US'", state="bound")
@@ -167,7 +167,7 @@ def test_a_member_of_a_group_says_what_holds_it_back(box: Box) -> None:
     }
 
 
-def test_a_host_that_may_not_receive_it_is_told_with_what_it_cannot_show(box: Box) -> None:
+def test_an_unauthorised_host_is_listed_with_the_unmet_predicates(box: Box) -> None:
     thumbprint = Property("Security.Thumbprint", str)
     secure = box.add_host("Secure")
     box.connection.execute("INSERT INTO application_properties VALUES (%s, %s, 'T')", (secure.host_id, thumbprint.key))
@@ -188,7 +188,7 @@ def test_a_host_that_may_not_receive_it_is_told_with_what_it_cannot_show(box: Bo
     assert verdicts(stored) == verdicts(explained)
 
 
-def test_of_the_instances_that_wait_those_for_this_message_are_told(box: Box) -> None:
+def test_only_instances_that_wait_for_this_message_are_listed(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     subscriptions = ServiceSubscriptions(box.host(), ServiceClass.ORCHESTRATIONS)
     service = SubscribingService(service_id=uuid.uuid4(), name="Approval")
@@ -206,7 +206,7 @@ def test_of_the_instances_that_wait_those_for_this_message_are_told(box: Box) ->
     assert verdicts(nobody) == [("Europe", Verdict.RECEIVES)]
 
 
-def test_what_an_adapter_writes_is_there_but_not_routed_by(box: Box, tmp_path: Path) -> None:
+def test_written_adapter_properties_are_shown_but_not_used_for_routing(box: Box, tmp_path: Path) -> None:
     box.add_port("ByName", "FILE.ReceivedFileName == '/srv/in folder/order.json'")
     box.add_location(pipelines.PassThrough())
     box.connection.execute("UPDATE receive_locations SET uri = %s", (Path("/srv/in folder").as_uri(),))
@@ -224,7 +224,7 @@ def stored(box: Box, code: str) -> uuid.UUID:
     return found
 
 
-def test_what_was_suspended_unread_is_read_as_if_it_were_resumed_now(box: Box) -> None:
+def test_an_unread_suspended_message_is_read_as_a_resume_would_read_it(box: Box) -> None:
     location = box.add_location(pipelines.Json(promote=PROMOTE))
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'", state="bound")
     box.add_port("Europe", "Region == 'EU'")
@@ -242,7 +242,7 @@ def test_what_was_suspended_unread_is_read_as_if_it_were_resumed_now(box: Box) -
     assert ("Europe", Verdict.RECEIVES) in verdicts(changed)
 
 
-def test_what_still_cannot_be_read_has_its_reason_and_no_receivers(box: Box) -> None:
+def test_an_unreadable_message_has_a_failure_and_no_receivers(box: Box) -> None:
     location = box.add_location(pipelines.Json(promote=PROMOTE))
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
     box.receive(location, b'{"region": ')
@@ -257,7 +257,7 @@ def test_what_still_cannot_be_read_has_its_reason_and_no_receivers(box: Box) -> 
     assert "not deployed any more" in nowhere.failure.what
 
 
-def test_an_unread_list_gives_its_first_documents(box: Box) -> None:
+def test_an_unread_batch_is_explained_by_its_first_documents(box: Box) -> None:
     location = box.add_location(pipelines.JsonLines(promote=PROMOTE, recoverable=False))
     box.add_port("Europe", "Region == 'EU'")
     box.receive(location, b'{"region": "EU"}\n{"region": "US"}\n{"region": "JP"}\n')
@@ -266,12 +266,12 @@ def test_an_unread_list_gives_its_first_documents(box: Box) -> None:
     assert (first.accepted, second.accepted) == (True, False)
 
 
-def test_a_message_that_is_gone_is_said_to_be(box: Box) -> None:
+def test_an_unknown_message_is_not_found(box: Box) -> None:
     with pytest.raises(NotFound):
         explain_message(box.connection, uuid.uuid4())
 
 
-def test_properties_by_the_names_that_people_write(box: Box) -> None:
+def test_properties_are_found_by_full_or_short_name(box: Box) -> None:
     known = read_deployed_properties(box.connection)
     assert find_property("Orders.Region", known) == find_property("Region", known) == Region
     assert find_property("BTS.MessageType", known) == BTS.MessageType
@@ -282,7 +282,7 @@ def test_properties_by_the_names_that_people_write(box: Box) -> None:
         find_property("Region", twice)
 
 
-def test_values_by_their_type(box: Box) -> None:
+def test_values_are_parsed_by_property_type(box: Box) -> None:
     known = read_deployed_properties(box.connection)
     context = parse_context(["Orders.Total=12.50", "Region=a=b"], ["Priority=3"], known)
     assert dict(context.promoted) == {Total.key: Decimal("12.50"), Region.key: "a=b"}
@@ -293,7 +293,7 @@ def test_values_by_their_type(box: Box) -> None:
         parse_context(["Orders.Total"], [], known)
 
 
-def test_of_a_port_that_routes_failures_the_error_message_is_explained_too(box: Box, tmp_path: Path) -> None:
+def test_the_error_message_of_a_port_that_routes_failures_is_explained(box: Box, tmp_path: Path) -> None:
     box.add_location(pipelines.Json(promote=PROMOTE), route_failures=True)
     box.add_port("Errors", "ErrorReport.ReceivePortName == 'OrdersIn'")
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
@@ -307,7 +307,7 @@ def test_of_a_port_that_routes_failures_the_error_message_is_explained_too(box: 
     assert error.context[ErrorReport.FailureCode] == "0xe0000001"
 
 
-def test_what_nobody_receives_is_followed_to_its_error_message(box: Box, tmp_path: Path) -> None:
+def test_a_message_without_subscriber_is_followed_by_its_error_message(box: Box, tmp_path: Path) -> None:
     box.add_port("Europe", "Region == 'EU'")
     box.add_location(pipelines.Json(promote=PROMOTE), route_failures=True)
     box.add_location(pipelines.Json(promote=PROMOTE), port="PlainIn", name="plain")
@@ -337,7 +337,7 @@ def test_what_nobody_receives_is_followed_to_its_error_message(box: Box, tmp_pat
         ("keep", True, [FailureHandling.SUSPENDED, None]),
     ],
 )
-def test_what_nobody_stands_for_does_not_come_in(
+def test_a_message_without_authenticated_originator_is_dropped_or_suspended(
     box: Box, tmp_path: Path, authentication: str, trusted: bool, ends: list[FailureHandling | None]
 ) -> None:
     """SEC-11: what a receive port requires is asked here, too."""

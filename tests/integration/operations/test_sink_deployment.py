@@ -30,7 +30,7 @@ def step(connection: Connection, app: Application) -> Step:
     return next(one for one in planned.steps if one.kind is Kind.SEND_PORT)
 
 
-def test_plan_states_what_each_sink_promises(connection: Connection) -> None:
+def test_the_plan_shows_the_guarantee_of_each_sink(connection: Connection) -> None:
     deploy(connection, Application("orders"))
     parquet = orders(adapters.SparkSink("parquet", "lake"))
     assert "; exactly once: each batch is a directory that appears whole" in step(connection, parquet).note
@@ -45,13 +45,13 @@ def test_plan_states_what_each_sink_promises(connection: Connection) -> None:
     assert port.adapter.format == "delta"
 
 
-def test_a_sink_subscribes_for_its_own_service_class(connection: Connection) -> None:
+def test_a_sink_subscribes_with_its_own_service_class(connection: Connection) -> None:
     deploy(connection, orders(adapters.SparkSink("parquet", "lake")))
     assert [one.service_class for one in list_subscriptions(connection)] == [ServiceClass.SPARK_SINKS]
     assert [one.port.name for one in list_ports(connection)] == ["Lake"]
 
 
-def test_a_port_is_a_sink_or_not_for_good(connection: Connection) -> None:
+def test_a_port_cannot_become_a_sink(connection: Connection) -> None:
     deploy(connection, orders(adapters.SparkSink("parquet", "lake")))
     with pytest.raises(DefinitionRefused, match="deployed as a Spark sink and cannot become static"):
         deploy(connection, orders(adapters.Null()))
@@ -61,12 +61,12 @@ def test_a_port_is_a_sink_or_not_for_good(connection: Connection) -> None:
         deploy(connection, orders(adapters.SparkSink("parquet", "lake")))
 
 
-def test_a_problem_of_a_sink_is_one_of_the_application() -> None:
+def test_a_problem_of_a_sink_is_a_problem_of_the_application() -> None:
     with pytest.raises(DefinitionRefused, match="needs a path"):
         orders(adapters.SparkSink("parquet")).definition()
 
 
-def test_a_table_has_one_port(connection: Connection) -> None:
+def test_two_ports_cannot_write_to_the_same_table(connection: Connection) -> None:
     table = adapters.SparkTable("postgresql://etl@warehouse/orders", "lake.orders")
     deploy(connection, orders(table))
     deploy(connection, orders(table))

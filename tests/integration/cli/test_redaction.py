@@ -42,7 +42,7 @@ def payments(run: Run, tmp_path: Path) -> Run:
     return run
 
 
-def test_no_command_shows_the_value(payments: Run, tmp_path: Path) -> None:
+def test_no_command_shows_a_sensitive_value(payments: Run, tmp_path: Path) -> None:
     [instance] = payments("instance", "list", "-o", "json").json
     message_id = instance["message_id"]
     for command in (
@@ -65,7 +65,7 @@ def test_no_command_shows_the_value(payments: Run, tmp_path: Path) -> None:
     assert "(hidden)" in context.read_text()
 
 
-def test_what_a_message_asks_of_its_receivers_is_not_shown_either(payments: Run, tmp_path: Path) -> None:
+def test_sensitive_values_in_message_predicates_are_hidden(payments: Run, tmp_path: Path) -> None:
     asked = ("-p", f"Payments.Card={SECRET}", "--require", "Payments.Card=9999")
     for output in ("table", "json"):
         explained = payments("explain", *asked, "-o", output)
@@ -77,7 +77,7 @@ def test_what_a_message_asks_of_its_receivers_is_not_shown_either(payments: Run,
     assert "9999" not in payments("instance", "list", "-o", "json").out
 
 
-def test_nor_is_what_an_instance_waits_for(payments: Run, database: str) -> None:
+def test_sensitive_correlation_values_are_hidden(payments: Run, database: str) -> None:
     """Its filter is no configuration: the value came with a message."""
     with connect(database) as connection:
         host = next(one for one in read_hosts(connection) if one.name == "Secure")
@@ -103,7 +103,7 @@ def test_nor_is_what_an_instance_waits_for(payments: Run, database: str) -> None
     assert waiting["verdict"] == "receives it"
 
 
-def test_a_property_becomes_sensitive_and_stays_so(run: Run, database: str, tmp_path: Path) -> None:
+def test_a_sensitive_property_stays_sensitive(run: Run, database: str, tmp_path: Path) -> None:
     path = tmp_path / "app.py"
     path.write_text(APP.replace(", sensitive=True", ""))
     run("apply", path)
@@ -118,7 +118,7 @@ def test_a_property_becomes_sensitive_and_stays_so(run: Run, database: str, tmp_
     assert {key for (key,) in rows} - of_the_system == {"Payments#Card"}
 
 
-def test_who_a_message_is_from_is_what_is_believed(payments: Run, database: str) -> None:
+def test_only_the_authenticated_originator_is_shown(payments: Run, database: str) -> None:
     [instance] = payments("instance", "list", "-o", "json").json
     context = payments("message", "show", instance["message_id"], "-o", "json").json["context"]
     shown = {row["property"]: row["value"] for row in context}

@@ -45,7 +45,7 @@ def only_instance(run: Run) -> str:
 
 
 @pytest.mark.parametrize("words", LISTINGS, ids=" ".join)
-def test_every_listing_is_a_table_for_people_and_a_list_for_programs(suspended: Run, words: tuple[str, ...]) -> None:
+def test_every_listing_has_a_table_and_a_json_form(suspended: Run, words: tuple[str, ...]) -> None:
     table = suspended(*words)
     assert (table.code, table.err) == (ExitCode.OK, "")
     assert table.out.strip()
@@ -53,13 +53,13 @@ def test_every_listing_is_a_table_for_people_and_a_list_for_programs(suspended: 
 
 
 @pytest.mark.parametrize("words", LISTINGS, ids=" ".join)
-def test_every_listing_of_an_empty_messagebox_says_something(run: Run, words: tuple[str, ...]) -> None:
+def test_every_empty_listing_has_a_message(run: Run, words: tuple[str, ...]) -> None:
     table = run(*words)
     assert table.code == ExitCode.OK
     assert table.out.strip()
 
 
-def test_ports_go_through_their_states(applied: Run) -> None:
+def test_ports_are_enlisted_started_stopped_and_unenlisted(applied: Run) -> None:
     assert applied("port", "stop", "Europe", "Audit", "-o", "json").json == [
         {"name": "Europe", "before": "started", "after": "stopped", "resumed": 0},
         {"name": "Audit", "before": "started", "after": "stopped", "resumed": 0},
@@ -78,7 +78,7 @@ def test_ports_go_through_their_states(applied: Run) -> None:
     assert "Audit, BigOrders, Europe" in missing.err
 
 
-def test_starting_a_port_says_what_it_resumed(suspended: Run) -> None:
+def test_starting_a_port_shows_the_number_of_resumed_messages(suspended: Run) -> None:
     assert suspended("port", "start", "Europe", "-o", "json").json[0]["resumed"] == 1
 
 
@@ -96,24 +96,24 @@ def test_a_port_is_shown_without_its_secrets(applied: Run, app: Path) -> None:
     assert not any("s3cret" in output.out for output in outputs)
 
 
-def test_an_instance_is_shown_mended_and_resumed(suspended: Run, tmp_path: Path) -> None:
+def test_an_instance_is_shown_and_resumed_with_a_new_body(suspended: Run, tmp_path: Path) -> None:
     instance = only_instance(suspended)
     shown = suspended("instance", "show", instance)
     assert "PORT_STOPPED" in shown.out
     assert f"postroom instance resume {instance}" in shown.out
     assert "The subscriber Europe is enlisted but stopped." in shown.out
     assert suspended("message", "body", instance).out == "bad"
-    mended = tmp_path / "mended.json"
-    mended.write_text("good")
-    assert suspended("instance", "resume", instance, "--body", mended).out == "1 instance resumed.\n"
+    corrected = tmp_path / "corrected.json"
+    corrected.write_text("good")
+    assert suspended("instance", "resume", instance, "--body", corrected).out == "1 instance resumed.\n"
     assert suspended("message", "body", instance).out == "good"
     refused = suspended("instance", "resume", instance)
     assert refused.code == ExitCode.STATE
     assert len(refused.err.splitlines()) == 3
-    assert suspended("check").out == "All is as it must be.\n"
+    assert suspended("check").out == "All invariants hold.\n"
 
 
-def test_many_instances_at_once(suspended: Run) -> None:
+def test_all_matching_instances_are_changed_at_once(suspended: Run) -> None:
     assert suspended("instance", "resume", "--all", "--port", "Audit", "-o", "json").json == {"resumed": 0}
     assert suspended("instance", "resume", "--all", "--state", "suspended", "--host", "main").out.startswith(
         "1 instance"
@@ -122,13 +122,13 @@ def test_many_instances_at_once(suspended: Run) -> None:
     for answer in (b"n\n", b""):
         asked = suspended("instance", "terminate", "--all", "--error", "OPERATOR", stdin=answer)
         assert (asked.code, asked.out) == (ExitCode.FAILED, "")
-        assert "Nothing was terminated." in asked.err
+        assert "No instance was terminated." in asked.err
     assert suspended("instance", "terminate", "--all", "--error", "OPERATOR", "--yes").out == "1 instance terminated.\n"
     assert suspended("instance", "list").out == "No instances.\n"
 
 
 @pytest.mark.parametrize("verb", ["resume", "suspend"])
-def test_everything_at_once_is_asked_for(suspended: Run, verb: str) -> None:
+def test_changing_all_instances_needs_a_confirmation(suspended: Run, verb: str) -> None:
     if verb == "suspend":
         suspended("instance", "resume", "--all", "--yes")
     asked = suspended("instance", verb, "--all", stdin=b"n\n")
@@ -136,7 +136,7 @@ def test_everything_at_once_is_asked_for(suspended: Run, verb: str) -> None:
     assert suspended("instance", verb, "--all", stdin=b"y\n").out.startswith("1 instance")
 
 
-def test_names_that_do_not_exist_are_said_to(suspended: Run) -> None:
+def test_unknown_names_are_not_found(suspended: Run) -> None:
     for command in (("list",), ("resume", "--all"), ("terminate", "--all", "--yes"), ("list", "--group-by", "port")):
         for condition, hint in (
             (("--port", "Eurpe"), "Did you mean Europe?"),
@@ -150,7 +150,7 @@ def test_names_that_do_not_exist_are_said_to(suspended: Run) -> None:
     assert suspended("port", "list", "--application", "nope").code == ExitCode.NOT_FOUND
 
 
-def test_an_empty_body_has_to_be_meant(suspended: Run, tmp_path: Path) -> None:
+def test_an_empty_body_needs_an_option(suspended: Run, tmp_path: Path) -> None:
     instance = only_instance(suspended)
     (tmp_path / "empty").touch()
     for empty in (tmp_path / "empty", "/dev/null"):
@@ -161,7 +161,7 @@ def test_an_empty_body_has_to_be_meant(suspended: Run, tmp_path: Path) -> None:
     assert suspended("message", "body", instance).out == ""
 
 
-def test_what_is_meant_must_be_clear(suspended: Run, tmp_path: Path) -> None:
+def test_ambiguous_arguments_are_usage_errors(suspended: Run, tmp_path: Path) -> None:
     instance = only_instance(suspended)
     for arguments in (
         ("resume",),
@@ -174,7 +174,7 @@ def test_what_is_meant_must_be_clear(suspended: Run, tmp_path: Path) -> None:
     assert suspended("instance", "terminate", uuid.uuid4()).code == ExitCode.NOT_FOUND
 
 
-def test_a_long_list_says_that_there_is_more(suspended: Run, tmp_path: Path) -> None:
+def test_a_truncated_list_has_a_note(suspended: Run, tmp_path: Path) -> None:
     path = tmp_path / "another.json"
     path.write_text("{}")
     suspended("publish", path, "-p", "Region=EU")
@@ -223,7 +223,7 @@ def test_a_host_is_shown_with_its_queues(suspended: Run) -> None:
         assert (ran.code, ran.out) == (ExitCode.NOT_FOUND, "")
 
 
-def test_a_location_is_scheduled(applied: Run) -> None:
+def test_a_location_gets_a_schedule(applied: Run) -> None:
     window = ("--window", "08:00-18:00", "--weekdays", "mon,Fri", "--zone", "Europe/Berlin")
     shown = "mon fri, 08:00-18:00, Europe/Berlin"
     assert applied("location", "schedule", "drop", *window, "-o", "json").json == [
@@ -252,23 +252,23 @@ def test_a_location_is_disabled_and_enabled(applied: Run) -> None:
     assert applied("location", "enable", "nowhere").code == ExitCode.NOT_FOUND
 
 
-def test_only_a_stream_can_be_restarted(applied: Run) -> None:
+def test_only_a_stream_can_be_reset(applied: Run) -> None:
     assert applied("location", "reset-stream", "nowhere").code == ExitCode.NOT_FOUND
     refused = applied("location", "reset-stream", "drop")
     assert refused.code == ExitCode.STATE
     assert "has no stream that was started" in refused.err
 
 
-def test_check_names_what_is_wrong_and_fails(suspended: Run, database: str) -> None:
+def test_check_lists_violations_and_fails(suspended: Run, database: str) -> None:
     with connect(database) as connection:
         connection.execute("DELETE FROM suspended_queue")
     found = suspended("check")
     assert found.code == ExitCode.FAILED
     assert "messages_without_reference" in found.out
-    assert "invariants do not hold" in found.err
+    assert "invariants are violated" in found.err
 
 
-def test_a_login_that_may_not_is_told_so(applied: Run, database: str) -> None:
+def test_a_login_without_permission_is_rejected(applied: Run, database: str) -> None:
     with connect(database) as connection:
         role = connection.execute("SELECT role_name FROM hosts").fetchone()
     assert role is not None
@@ -277,7 +277,7 @@ def test_a_login_that_may_not_is_told_so(applied: Run, database: str) -> None:
     assert "The login may not do that." in refused.err
 
 
-def test_groups_go_through_their_states_and_show_what_they_come_to(run: Run, tmp_path: Path) -> None:
+def test_groups_are_enlisted_started_stopped_and_unenlisted(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "app.py"
     path.write_text(
         "from postroom import Application, Property, adapters\n"

@@ -12,7 +12,7 @@ from postroom.cli.main import main
 from tests.integration.cli.conftest import APP, Run
 
 
-def test_plan_then_apply_then_nothing(run: Run, app: Path) -> None:
+def test_plan_shows_no_changes_after_apply(run: Run, app: Path) -> None:
     planned = run("plan", app)
     assert planned.code == ExitCode.OK
     assert "create  send port     Europe" in planned.out
@@ -23,7 +23,7 @@ def test_plan_then_apply_then_nothing(run: Run, app: Path) -> None:
     assert applied.code == ExitCode.OK
     assert "orders: 11 created." in applied.out
     again = run("apply", app)
-    assert again.out == "Nothing to change: orders is applied as it stands.\n"
+    assert again.out == "Nothing to change: orders is up to date.\n"
     assert [one["name"] for one in run("application", "list", "-o", "json").json] == ["orders"]
 
 
@@ -80,7 +80,7 @@ def test_every_problem_is_listed_and_nothing_is_changed(applied: Run, app: Path,
         ("Total.bitand(4)", "Orders.Total & 4: a bitwise AND needs an int property, and this one is Decimal."),
     ],
 )
-def test_a_filter_that_cannot_be_is_refused_at_its_place(run: Run, app: Path, filter: str, said: str) -> None:
+def test_an_invalid_filter_is_reported_with_file_and_line(run: Run, app: Path, filter: str, said: str) -> None:
     line = APP.count("\n") + 1
     app.write_text(f"{APP}app.send_port('Bad', adapters.Null(), filter={filter})\n")
     refused = run("plan", app, "-o", "json")
@@ -92,11 +92,13 @@ def test_a_filter_that_cannot_be_is_refused_at_its_place(run: Run, app: Path, fi
     assert f"{app}:{line}: " in shown.err
 
 
-def test_a_file_that_is_not_there_is_a_matter_of_usage(run: Run) -> None:
+def test_a_missing_application_file_is_a_usage_error(run: Run) -> None:
     assert run("apply", "nowhere.py").code == ExitCode.USAGE
 
 
-def test_every_problem_is_listed_at_once_those_that_only_the_messagebox_knows_too(applied: Run, tmp_path: Path) -> None:
+def test_problems_of_the_application_and_conflicts_with_the_messagebox_are_listed_together(
+    applied: Run, tmp_path: Path
+) -> None:
     other = tmp_path / "other.py"
     other.write_text(
         "from postroom import Application, Property, adapters\n"
@@ -116,7 +118,7 @@ def test_every_problem_is_listed_at_once_those_that_only_the_messagebox_knows_to
         assert "Orders.Region has the type int here" in texts
 
 
-def test_a_plan_where_there_is_no_messagebox_yet_is_that_all_is_new(
+def test_without_a_messagebox_everything_in_the_plan_is_new(
     app: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = tmp_path / "new-home"
