@@ -1,4 +1,4 @@
-"""`postroom.connect`: publishing from Python."""
+"""Publish from Python with `postroom.connect`."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def count(url: str, table: str) -> int:
         return int(row[0])
 
 
-def cut_off(url: str) -> None:
-    """Ends every client's connection on the server's side."""
+def terminate_client_connections(url: str) -> None:
+    """Terminate the connections of all clients on the server."""
     with connect(url) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'postroom client'"
@@ -57,7 +57,7 @@ def cut_off(url: str) -> None:
         )
 
 
-def test_one_message_and_who_receives_it(client: Client, database: str) -> None:
+def test_publish_returns_the_subscribers_of_the_message(client: Client, database: str) -> None:
     published = client.publish(b"{}", promoted={Region: "EU"}, written={Total: Decimal(1)})
     assert published.subscribers == ("Audit", "Europe")
     assert count(database, "work_queue") == 2
@@ -68,29 +68,29 @@ def test_one_message_and_who_receives_it(client: Client, database: str) -> None:
     assert postroom.Context.from_json(row[1]).get(Total) == Decimal(1)
 
 
-def test_many_messages_or_none_with_a_result_for_each(client: Client, database: str) -> None:
+def test_publish_many_publishes_all_or_none_with_a_result_per_message(client: Client, database: str) -> None:
     good = Message.of(b"1", promoted={Region: "EU"})
-    with pytest.raises(PublishFailed) as refused:
+    with pytest.raises(PublishFailed) as error:
         client.publish_many([good, Message.of(b"2"), Message.of(b"3", promoted={Property("Orders.Region", int): 7})])
-    assert [type(result.failure) for result in refused.value.results] == [type(None), type(None), BadValue]
-    with pytest.raises(PublishFailed) as refused:
+    assert [type(result.failure) for result in error.value.results] == [type(None), type(None), BadValue]
+    with pytest.raises(PublishFailed) as error:
         client.publish_many([good, Message.of(b"2")])
-    assert [type(result.failure) for result in refused.value.results] == [type(None), RoutingFailure]
+    assert [type(result.failure) for result in error.value.results] == [type(None), RoutingFailure]
     assert count(database, "work_queue") == 0
     published = client.publish_many([good, Message.of(b"2", promoted={Region: "US"})])
     assert [one.subscribers for one in published] == [("Audit", "Europe"), ("Audit",)]
 
 
-def test_properties_by_name(client: Client, database: str) -> None:
+def test_properties_can_be_given_by_name(client: Client, database: str) -> None:
     published = client.publish(b"", promoted={"Orders.Region": "EU"}, written={"Total": Decimal(1)})
     assert published.subscribers == ("Audit", "Europe")
-    cut_off(database)
+    terminate_client_connections(database)
     with pytest.raises(NotFound, match=r"There is no property 'Orders.Regin'") as unknown:
         client.publish(b"", promoted={"Orders.Regin": "EU"})
     assert "Orders.Region" in unknown.value.hint
 
 
-def test_a_property_that_is_not_deployed_is_named_until_it_is(client: Client, database: str) -> None:
+def test_a_property_can_be_used_after_it_is_deployed(client: Client, database: str) -> None:
     nope = Property("Inv.Nope", str)
     with pytest.raises(NotFound, match=r"There is no property 'Inv.Nope'"):
         client.publish(b"", promoted={Region: "EU", nope: "A"})
@@ -102,21 +102,21 @@ def test_a_property_that_is_not_deployed_is_named_until_it_is(client: Client, da
     assert client.publish(b"", promoted={Region: "EU", nope: "A"}).subscribers == ("Audit", "Europe")
 
 
-def test_a_value_of_another_type_names_the_property_and_what_to_do(client: Client) -> None:
-    with pytest.raises(PublishFailed) as refused:
+def test_the_error_of_a_wrong_type_names_the_property_and_the_fix(client: Client) -> None:
+    with pytest.raises(PublishFailed) as error:
         client.publish(b"", promoted={Property("Orders.Total", str): "much"})
-    assert "Orders.Total is deployed as Decimal, not str" in refused.value.why
-    assert refused.value.hint == "Give each value the type that its property is deployed with."
+    assert "Orders.Total is deployed as Decimal, not str" in error.value.why
+    assert error.value.hint == "Give each value the type that its property is deployed with."
 
 
 @pytest.mark.parametrize("body", ["text", {"region": "EU"}, 7])
-def test_a_body_is_bytes(client: Client, body: object) -> None:
-    with pytest.raises(BadValue, match=f"is bytes, not {type(body).__name__}") as refused:
+def test_a_body_must_be_bytes(client: Client, body: object) -> None:
+    with pytest.raises(BadValue, match=f"is bytes, not {type(body).__name__}") as error:
         client.publish(body, promoted={Region: "EU"})  # type: ignore[arg-type]
-    assert "encode()" in refused.value.hint
+    assert "encode()" in error.value.hint
 
 
-def test_a_whole_message_may_be_published_too(client: Client) -> None:
+def test_publish_accepts_a_message(client: Client) -> None:
     message = Message.of(bytearray(b"{}"), promoted={Region: "EU"})
     assert client.publish(message, key="k").message_id == message.message_id
     assert client.publish(Message.of(b"{}"), key="k").repeated
@@ -124,7 +124,7 @@ def test_a_whole_message_may_be_published_too(client: Client) -> None:
         client.publish(Message.of(b"{}"), promoted={Region: "EU"})
 
 
-def test_changes_of_others_are_seen_at_once(client: Client, database: str) -> None:
+def test_a_publish_uses_changes_that_others_have_committed(client: Client, database: str) -> None:
     client.publish(b"", promoted={Region: "EU"})
     with connect(database) as connection:
         send_ports.unenlist(connection, "Europe")
@@ -135,16 +135,18 @@ def test_changes_of_others_are_seen_at_once(client: Client, database: str) -> No
 
 def test_a_publish_with_a_key_survives_a_lost_connection(client: Client, database: str) -> None:
     first = client.publish(b"", promoted={Region: "EU"}, key="order-1")
-    cut_off(database)
+    terminate_client_connections(database)
     assert client.publish(b"", promoted={Region: "EU"}, key="order-1") == first
-    cut_off(database)
+    terminate_client_connections(database)
     client.publish(b"", promoted={Region: "EU"}, key="order-2")
     assert count(database, "spool") == 2
 
 
-def test_without_a_key_nobody_knows_and_the_client_goes_on(client: Client, database: str) -> None:
+def test_a_publish_without_key_fails_if_the_connection_is_lost_and_the_client_reconnects(
+    client: Client, database: str
+) -> None:
     client.publish(b"", promoted={Region: "EU"})
-    cut_off(database)
+    terminate_client_connections(database)
     with pytest.raises(Unavailable, match="may or may not") as lost:
         client.publish(b"", promoted={Region: "EU"})
     assert "key=" in lost.value.hint
@@ -157,12 +159,12 @@ def test_an_error_that_is_not_a_lost_connection_is_not_repeated(client: Client, 
         connection.execute("ALTER DATABASE " + connection.info.dbname + " SET lock_timeout = '50ms'")
         with connection.transaction():
             connection.execute("SELECT change_routing()")
-            with postroom.connect(database) as hurried, pytest.raises(LockTimeout):
-                hurried.publish(b"", promoted={Region: "EU"}, key="k")
+            with postroom.connect(database) as impatient, pytest.raises(LockTimeout):
+                impatient.publish(b"", promoted={Region: "EU"}, key="k")
     assert count(database, "spool") == 0
 
 
-def test_threads_share_a_client(client: Client, database: str) -> None:
+def test_threads_can_share_a_client(client: Client, database: str) -> None:
     failures: list[BaseException] = []
 
     def run() -> None:
@@ -181,23 +183,23 @@ def test_threads_share_a_client(client: Client, database: str) -> None:
     assert count(database, "spool") == 40
 
 
-def test_the_host_on_whose_behalf_it_publishes(database: str) -> None:
+def test_a_client_publishes_as_the_given_host(database: str) -> None:
     deploy(database, host="Edge")
     with postroom.connect(database, host="edge") as client, pytest.raises(PublishFailed):
-        client.publish(b"nobody wants me")
+        client.publish(b"unroutable")
     assert (count(database, "edge_q_suspended"), count(database, "main_q_suspended")) == (1, 0)
     with pytest.raises(NotFound, match="'nowhere'"):
         postroom.connect(database, host="nowhere")
 
 
-def test_a_closed_client_says_so(client: Client) -> None:
+def test_a_closed_client_raises_an_error(client: Client) -> None:
     client.close()
     client.close()
     with pytest.raises(StateError, match="closed"):
         client.publish(b"")
 
 
-def test_a_database_without_a_messagebox_is_refused(server: EmbeddedServer, database: str) -> None:
+def test_connect_fails_without_a_messagebox(server: EmbeddedServer, database: str) -> None:
     with pytest.raises(StateError, match="no hosts"):
         postroom.connect(database)
     with pytest.raises(StateError, match="no MessageBox"):
@@ -206,7 +208,7 @@ def test_a_database_without_a_messagebox_is_refused(server: EmbeddedServer, data
         postroom.connect("postgresql://127.0.0.1:1/nothing")
 
 
-def test_the_environment_names_the_database(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_database_can_be_set_in_the_environment(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     deploy(database)
     monkeypatch.setenv("POSTROOM_DATABASE", database)
     with postroom.connect() as client:
@@ -227,8 +229,8 @@ def test_the_embedded_messagebox_runs_as_long_as_the_client(home: Path) -> None:
     assert server.pid is None
 
 
-def test_a_message_is_directed_by_the_name_of_a_port(client: Client) -> None:
-    """A whole message keeps its id, and others get it by their filters."""
+def test_a_message_can_be_directed_to_a_port_by_name(client: Client) -> None:
+    """The message keeps its id, and ports with a matching filter receive it too."""
     message = Message.of(b"x", promoted={Region: "US"})
     published = client.publish(message, to="Europe")
     assert published.message_id == message.message_id
@@ -239,13 +241,13 @@ def test_a_message_is_directed_by_the_name_of_a_port(client: Client) -> None:
 
 
 @pytest.mark.parametrize("key", ["", " ", "\t\n"])
-def test_an_empty_key_is_refused_and_publishes_nothing(client: Client, database: str, key: str) -> None:
+def test_an_empty_key_is_rejected(client: Client, database: str, key: str) -> None:
     with pytest.raises(BadValue, match="key of a publish is empty"):
         client.publish(b"{}", promoted={Region: "EU"}, key=key)
     assert count(database, "work_queue") == 0
 
 
-def test_a_login_that_may_not_publish_is_told_so(client: Client, database: str) -> None:
+def test_a_login_without_the_right_to_publish_gets_an_error(client: Client, database: str) -> None:
     with connect(database) as connection:
         box = connection.execute("SELECT id FROM message_box").fetchone()
         assert box is not None
@@ -253,9 +255,9 @@ def test_a_login_that_may_not_publish_is_told_so(client: Client, database: str) 
         connection.execute("CREATE ROLE client_sam LOGIN")
         connection.execute(f"GRANT postroom_{box[0]}_operators TO client_olga")
     try:
-        with pytest.raises(NotAllowed) as refused:
+        with pytest.raises(NotAllowed) as error:
             postroom.connect(database.replace("postgres@", "client_sam@"))
-        assert refused.value.code == "NOT_ALLOWED"
+        assert error.value.code == "NOT_ALLOWED"
         with (
             postroom.connect(database.replace("postgres@", "client_olga@")) as other,
             pytest.raises(NotAllowed, match="permission denied"),
@@ -267,8 +269,8 @@ def test_a_login_that_may_not_publish_is_told_so(client: Client, database: str) 
             connection.execute("DROP ROLE client_olga, client_sam")
 
 
-def test_what_is_asked_of_receivers_has_a_type_and_may_be_named(database: str) -> None:
-    """As what is promoted: a property that is not there is not found, one of another type is a bad value."""
+def test_message_predicates_are_checked_like_promoted_properties(database: str) -> None:
+    """They can be given by name. An unknown property is not found, and a value of another type is a bad value."""
     level, clearance = Property("Sec.Level", int), Property("Sec.Clearance", str)
     app = Application("secure")
     app.host("Secure", properties={level: 3, clearance: "secret"})
@@ -281,9 +283,9 @@ def test_what_is_asked_of_receivers_has_a_type_and_may_be_named(database: str) -
         assert client.publish(b"x", promoted={Region: "EU"}, predicates={level: 3}).subscribers == ("Bank",)
         by_name = {"Sec.Level": 3, "Clearance": "secret"}
         assert client.publish(b"x", promoted={Region: "EU"}, predicates=by_name).subscribers == ("Bank",)
-        with pytest.raises(PublishFailed) as refused:
+        with pytest.raises(PublishFailed) as error:
             client.publish(b"x", promoted={Region: "EU"}, predicates={Property("Sec.Level", str): "3"})
-        assert isinstance(refused.value.results[0].failure, BadValue)
+        assert isinstance(error.value.results[0].failure, BadValue)
         with pytest.raises(BadValue):
             client.publish(b"x", promoted={Region: "EU"}, predicates={"Sec.Level": "3"})
         for unknown in ({Property("Sec.Leven", int): 3}, {"Sec.Leven": 3}):

@@ -1,4 +1,4 @@
-"""The databases that tests work on."""
+"""The databases of the tests are isolated from each other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import psycopg
 from tests.support.databases import Databases
 
 
-def test_every_test_gets_a_fresh_messagebox(databases: Databases) -> None:
+def test_every_test_gets_a_new_messagebox(databases: Databases) -> None:
     with databases.clone() as url, psycopg.connect(url, autocommit=True) as connection:
         assert connection.execute("SELECT count(*) FROM management.message_box").fetchone() == (1,)
         connection.execute("CREATE ROLE left_behind")
@@ -17,7 +17,7 @@ def test_every_test_gets_a_fresh_messagebox(databases: Databases) -> None:
         assert connection.execute("SELECT 1 FROM pg_roles WHERE rolname = 'left_behind'").fetchone() is None
 
 
-def test_who_is_trusted_in_one_test_is_not_in_the_next(databases: Databases) -> None:
+def test_trusted_hosts_are_reset_between_tests(databases: Databases) -> None:
     members = "SELECT count(*) FROM pg_auth_members WHERE member = %s::regrole"
     with databases.open_box() as box:
         role, before = box.host().role_name, box.one(members, box.host().role_name)
@@ -27,7 +27,7 @@ def test_who_is_trusted_in_one_test_is_not_in_the_next(databases: Databases) -> 
         assert box.one(members, role) == before
 
 
-def test_a_durable_server_waits_for_the_disk(durable_database: str) -> None:
+def test_the_durable_server_writes_synchronously(durable_database: str) -> None:
     with psycopg.connect(durable_database) as connection:
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
             assert connection.execute("SELECT current_setting(%s)", (setting,)).fetchone() == ("on",), setting

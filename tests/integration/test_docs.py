@@ -19,42 +19,44 @@ EXAMPLE = ROOT / "examples" / "orders" / "app.py"
 
 @pytest.fixture
 def deployed(database: str, tmp_path: Path) -> str:
-    """A MessageBox with the example application in it."""
+    """Return a MessageBox in which the example application is deployed."""
     with connect(database) as connection:
         apply(connection, load(EXAMPLE), home=tmp_path)
     return database
 
 
-def _listed(pattern: str) -> set[str]:
+def _find_documented(pattern: str) -> set[str]:
     return set(re.findall(rf"^\| `({pattern})`", TABLES, re.MULTILINE))
 
 
-def _for_any_host(names: set[str]) -> set[str]:
+def _replace_host(names: set[str]) -> set[str]:
     """Replace the name of the example's one host by a placeholder."""
     return {re.sub(r"(?<=_)main$|(?<=\.)main(?=_)", "<host>", name) for name in names}
 
 
-def test_every_table_is_listed_and_nothing_else(deployed: str) -> None:
+def test_the_documentation_lists_exactly_the_existing_tables(deployed: str) -> None:
     with connect(deployed) as connection:
-        there = _names(
+        existing = _read_names(
             connection,
             "SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
             " WHERE n.nspname IN ('messagebox', 'management') AND c.relkind IN ('r', 'p', 'v', 'S')"
-            # An identity column has a sequence of its own, which nobody calls by name.
+            # Sequences of identity columns are not part of the interface.
             "   AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'i' AND relkind = 'S')",
         )
-    assert _listed(r"(?:messagebox|management)\.[a-z0-9_<>]+") == _for_any_host(there)
+    assert _find_documented(r"(?:messagebox|management)\.[a-z0-9_<>]+") == _replace_host(existing)
 
 
-def test_every_function_is_listed_and_nothing_else(deployed: str) -> None:
+def test_the_documentation_lists_exactly_the_existing_functions(deployed: str) -> None:
     with connect(deployed) as connection:
-        there = _names(connection, "SELECT proname FROM pg_proc WHERE pronamespace = 'messagebox'::regnamespace")
-    assert _listed(r"[a-z][a-z0-9_<>]*") == _for_any_host(there)
+        existing = _read_names(
+            connection, "SELECT proname FROM pg_proc WHERE pronamespace = 'messagebox'::regnamespace"
+        )
+    assert _find_documented(r"[a-z][a-z0-9_<>]*") == _replace_host(existing)
 
 
-def test_who_may_call_a_function_is_documented(deployed: str) -> None:
+def test_the_documentation_lists_the_functions_that_hosts_may_call(deployed: str) -> None:
     with connect(deployed) as connection:
-        granted = _names(
+        granted = _read_names(
             connection,
             "SELECT p.proname FROM pg_proc p, pg_roles r WHERE p.pronamespace = 'messagebox'::regnamespace"
             "   AND r.rolname = 'postroom_' || (SELECT id FROM message_box) || '_hosts'"
@@ -66,10 +68,10 @@ def test_who_may_call_a_function_is_documented(deployed: str) -> None:
     assert documented == granted
 
 
-def test_every_error_state_is_listed(deployed: str) -> None:
+def test_the_documentation_lists_every_error_state(deployed: str) -> None:
     folder = ROOT / "src" / "postroom" / "messagebox" / "procedures"
     raised = {code for path in folder.rglob("*.sql") for code in re.findall(r"ERRCODE = '(PR\d+)'", path.read_text())}
-    assert _listed(r"PR\d+") == raised
+    assert _find_documented(r"PR\d+") == raised
 
 
 @pytest.mark.parametrize(
@@ -96,5 +98,5 @@ def test_sql_examples_run(page: Path, deployed: str) -> None:
                 connection.execute(block.text.encode())
 
 
-def _names(connection: Connection, query: str) -> set[str]:
+def _read_names(connection: Connection, query: str) -> set[str]:
     return {name for (name,) in connection.execute(query.encode())}

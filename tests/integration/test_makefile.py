@@ -1,4 +1,4 @@
-"""What `make up` is to whoever started it: ended by a signal, and nothing is left behind."""
+"""A signal ends `make up` and the program that it runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import PATIENCE, wait_until
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
 
-#: Stands for Python, and tells which signal it got.
+#: Replaces Python. Creates the file `ended` when it receives SIGTERM.
 PROGRAM = """#!/bin/sh
 [ "$1" = -c ] && exit 0
 trap 'touch ended; exit 0' TERM
@@ -25,7 +25,7 @@ while :; do sleep 0.05; done
 
 
 @pytest.mark.parametrize("target", ["up", "demo"])
-def test_a_signal_to_make_reaches_what_it_runs(tmp_path: Path, target: str) -> None:
+def test_a_signal_to_make_is_passed_on_to_the_program(tmp_path: Path, target: str) -> None:
     shutil.copy(MAKEFILE, tmp_path)
     for name in ("pyproject.toml", "constraints.txt"):
         (tmp_path / name).touch()

@@ -1,4 +1,4 @@
-"""docs/reference/errors.md has every code that there is, and no other."""
+"""docs/reference/errors.md lists exactly the existing error codes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ DOCUMENTED = set(re.findall(r"^\| `([A-Z_]+)` \|", PAGE, re.MULTILINE))
 
 
 @cache
-def error_classes() -> dict[str, str]:
-    """The code of every class that gives itself one, with the module that it is in."""
+def find_error_classes() -> dict[str, str]:
+    """Return the codes of all error classes, with module and class name."""
     found = {}
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -48,8 +48,8 @@ def _own_code(node: ast.ClassDef) -> Iterator[str]:
 
 
 @cache
-def codes_of_instances() -> set[str]:
-    """The codes that are written into queues without an error: arguments in Python, constants in SQL."""
+def find_instance_codes() -> set[str]:
+    """Return the codes that are stored without an error class: arguments in Python, constants in SQL."""
     found = set()
     for path in SOURCE.rglob("*.py"):
         found |= set(re.findall(r'\b(?:error_)?code="([A-Z_]+)"', path.read_text(encoding="utf-8")))
@@ -59,7 +59,7 @@ def codes_of_instances() -> set[str]:
 
 
 def test_every_code_is_documented() -> None:
-    assert (set(error_classes()) | codes_of_instances()) - DOCUMENTED == set()
+    assert (set(find_error_classes()) | find_instance_codes()) - DOCUMENTED == set()
 
 
 def test_every_documented_code_is_in_the_source() -> None:
@@ -68,30 +68,30 @@ def test_every_documented_code_is_in_the_source() -> None:
 
 
 @pytest.mark.parametrize(("code", "name", "exits_with", "fault", "retry"), DOCUMENTED_ERRORS)
-def test_the_columns_are_as_documented(code: str, name: str, exits_with: str, fault: str, retry: str) -> None:
-    error_type = _class(error_classes()[code])
+def test_the_documented_columns_are_correct(code: str, name: str, exits_with: str, fault: str, retry: str) -> None:
+    error_type = _class(find_error_classes()[code])
     assert error_type.__name__ == name
-    made: PostroomError
+    error: PostroomError
     if issubclass(error_type, PublishFailed):
-        made = error_type([])
+        error = error_type([])
     elif issubclass(error_type, DefinitionRefused):
-        made = error_type("x", [])
+        error = error_type("x", [])
     else:
-        made = error_type("x")
-    assert made.code == code
-    assert exit_code(made) == int(exits_with)
-    assert made.fault.value == fault
-    assert made.transient is (retry == "yes")
+        error = error_type("x")
+    assert error.code == code
+    assert exit_code(error) == int(exits_with)
+    assert error.fault.value == fault
+    assert error.transient is (retry == "yes")
 
 
-def test_every_code_that_an_instance_can_have_can_be_asked_for() -> None:
-    """Whatever happens to be imported: `instance list --error MESSAGE_GONE`."""
+def test_every_code_of_an_instance_can_be_used_in_queries() -> None:
+    """`instance list --error MESSAGE_GONE` does not depend on the imported modules."""
     raised = {
         code
-        for code, name in error_classes().items()
+        for code, name in find_error_classes().items()
         if issubclass(_class(name), MessageFailure) and _class(name) is not MessageFailure
     }
-    assert (raised | codes_of_instances()) - ERROR_CODES == set()
+    assert (raised | find_instance_codes()) - ERROR_CODES == set()
     assert ERROR_CODES <= DOCUMENTED
 
 
@@ -101,17 +101,17 @@ def _class(name: str) -> type[PostroomError]:
     return found
 
 
-def test_every_code_stands_for_one_type() -> None:
-    assert len(DOCUMENTED_ERRORS) == len({code for code, *_ in DOCUMENTED_ERRORS}) == len(error_classes())
+def test_every_code_belongs_to_one_type() -> None:
+    assert len(DOCUMENTED_ERRORS) == len({code for code, *_ in DOCUMENTED_ERRORS}) == len(find_error_classes())
 
 
 def test_the_approved_errors_are_current(assert_approved: AssertApproved) -> None:
-    """Type, base type, code, fault and whether a retry can help: programs and retries depend on them."""
+    """Programs and retries depend on type, base type, code, fault and transience."""
     rows = sorted(
         f"{found.__name__}({found.__bases__[0].__name__}) {code} {found.fault.value}"
         f"{' transient' if found.transient else ''}"
-        for code, found in ((code, _class(name)) for code, name in error_classes().items())
+        for code, found in ((code, _class(name)) for code, name in find_error_classes().items())
     )
-    raised_nowhere = sorted(codes_of_instances() - set(error_classes()))
-    text = "\n".join(["# types", *rows, "", "# codes of instances without a type of their own", *raised_nowhere])
+    without_type = sorted(find_instance_codes() - set(find_error_classes()))
+    text = "\n".join(["# types", *rows, "", "# codes of instances without a type of their own", *without_type])
     assert_approved(text + "\n", "errors.txt")

@@ -22,19 +22,19 @@ from postroom.errors import (
 )
 
 
-def subclasses(kind: type[PostroomError]) -> list[type[PostroomError]]:
-    return [kind, *(each for direct in kind.__subclasses__() for each in subclasses(direct))]
+def find_subclasses(kind: type[PostroomError]) -> list[type[PostroomError]]:
+    return [kind, *(each for direct in kind.__subclasses__() for each in find_subclasses(direct))]
 
 
-def test_everything_that_is_unavailable_is_transient_and_no_fault_of_the_message() -> None:
-    for kind in subclasses(Unavailable):
+def test_unavailable_errors_are_transient_environment_errors() -> None:
+    for kind in find_subclasses(Unavailable):
         assert kind.transient
         assert is_environment_error(kind("x"))
 
 
 def test_a_failure_of_a_message_is_permanent_unless_a_send_port_can_retry_it() -> None:
-    assert [kind for kind in subclasses(MessageFailure) if kind.transient] == [DeliveryFailure]
-    assert [kind for kind in subclasses(MessageFailure) if kind.fault is Fault.ENVIRONMENT] == [DeliveryFailure]
+    assert [kind for kind in find_subclasses(MessageFailure) if kind.transient] == [DeliveryFailure]
+    assert [kind for kind in find_subclasses(MessageFailure) if kind.fault is Fault.ENVIRONMENT] == [DeliveryFailure]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_failure_of_a_message_is_permanent_unless_a_send_port_can_retry_it() -
     ],
     ids=repr,
 )
-def test_faults_of_the_environment(error: Exception) -> None:
+def test_an_environment_error_is_recognised(error: Exception) -> None:
     assert is_environment_error(error)
 
 
@@ -65,5 +65,5 @@ def test_faults_of_the_environment(error: Exception) -> None:
     ],
     ids=repr,
 )
-def test_other_errors_are_not_the_fault_of_the_environment(error: Exception) -> None:
+def test_another_error_is_no_environment_error(error: Exception) -> None:
     assert not is_environment_error(error)

@@ -20,7 +20,7 @@ def test_two_properties_of_one_name_in_two_namespaces_coexist() -> None:
     assert (context[Region], context[OtherRegion]) == ("EU", "US")
 
 
-def test_writing_demotes_and_promoting_promotes() -> None:
+def test_writing_a_promoted_property_demotes_it() -> None:
     promoted = Context().promote(Region, "EU")
     written = promoted.write(Region, "US")
     assert not written.is_promoted(Region)
@@ -43,7 +43,7 @@ def test_a_promoted_text_has_at_most_256_characters(length: int) -> None:
         Context().promote(Region, "x" * 257)
 
 
-def test_a_context_survives_being_stored() -> None:
+def test_a_context_can_be_stored_and_read() -> None:
     context = Context().promote(Region, "é'\"").promote(Total, Decimal("10.50")).write(OtherRegion, "x")
     assert Context.from_json(context.to_json()) == context
     assert [prop.key for prop in context] == ["Orders#Region", "Orders#Total", "Invoices#Region"]
@@ -80,7 +80,7 @@ def test_a_message_has_any_number_of_parts_and_one_body() -> None:
         Part(name="a\0b", body=Bytes(b""))
 
 
-def test_a_change_makes_another_message() -> None:
+def test_a_changed_message_has_a_new_id() -> None:
     message = Message.of(b"body", promoted={Region: "EU"})
     changed = message.with_context(message.context.promote(Region, "US"))
     assert changed.message_id != message.message_id
@@ -93,6 +93,6 @@ def test_a_change_makes_another_message() -> None:
 
 def test_only_a_property_can_be_in_a_context() -> None:
     for change in (Context().promote, Context().write):
-        with pytest.raises(BadValue, match=r"'Orders\.Region' is not a property") as refused:
+        with pytest.raises(BadValue, match=r"'Orders\.Region' is not a property") as error:
             change("Orders.Region", "EU")  # type: ignore[arg-type]
-        assert "Property(" in refused.value.hint
+        assert "Property(" in error.value.hint

@@ -1,4 +1,4 @@
-"""Hints for names that are not there, and for servers that let nobody in."""
+"""Hints for unknown names and for failed connections."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MANY = [f"Port{number:03d}" for number in range(100)]
         ("Nowhere", MANY, f"The ports are: {', '.join(MANY[:20])} and 80 more."),
     ],
 )
-def test_the_nearest_names_or_a_few(name: str, names: list[str], hint: str) -> None:
+def test_the_hint_has_the_nearest_name_or_the_first_names(name: str, names: list[str], hint: str) -> None:
     assert nearest(name, names, "The ports are") == hint
 
 
 @pytest.mark.parametrize(
-    ("refusal", "hint"),
+    ("message", "hint"),
     [
         ('FATAL:  password authentication failed for user "anna"', "Correct the login or its password"),
         ("fe_sendauth: no password supplied", "Correct the login or its password"),
@@ -33,5 +33,5 @@ def test_the_nearest_names_or_a_few(name: str, names: list[str], hint: str) -> N
         ("connection refused", "Is PostgreSQL running there?"),
     ],
 )
-def test_a_server_that_refuses_a_login_is_running(refusal: str, hint: str) -> None:
-    assert hint in _way_out(refusal)
+def test_the_hint_for_a_failed_connection_depends_on_the_reason(message: str, hint: str) -> None:
+    assert hint in _way_out(message)

@@ -1,4 +1,4 @@
-"""Folders that nobody else can enter."""
+"""Folders that other accounts cannot enter."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from postroom.private_folder import private_folder, remove_private_folder
 
 
 @pytest.fixture(autouse=True)
-def _parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _use_temporary_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PARENT", tmp_path)
 
 
-def test_it_is_closed_to_others_and_made_once(tmp_path: Path) -> None:
+def test_a_private_folder_is_closed_to_others_and_created_once(tmp_path: Path) -> None:
     folder = private_folder("sockets")
     assert folder == tmp_path / f"postroom-{os.geteuid()}" / "sockets"
     assert folder.stat().st_mode & 0o777 == folder.parent.stat().st_mode & 0o777 == 0o700
     assert private_folder("sockets") == folder
 
 
-def test_the_last_one_takes_the_home_with_it(tmp_path: Path) -> None:
+def test_removing_the_last_folder_removes_the_parent(tmp_path: Path) -> None:
     first, second = private_folder("first"), private_folder("second")
     remove_private_folder(first)
     assert second.exists()
@@ -32,20 +32,20 @@ def test_the_last_one_takes_the_home_with_it(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
-def test_one_that_is_in_use_stays() -> None:
+def test_a_folder_in_use_is_not_removed() -> None:
     folder = private_folder("sockets")
     (folder / "socket").touch()
     remove_private_folder(folder)
     assert folder.exists()
 
 
-def test_a_folder_that_others_can_enter_is_refused() -> None:
+def test_a_folder_that_others_can_enter_is_rejected() -> None:
     private_folder("sockets").chmod(0o755)
     with pytest.raises(Unavailable, match="cannot be used"):
         private_folder("sockets")
 
 
-def test_a_link_that_somebody_put_in_its_place_is_refused(tmp_path: Path) -> None:
+def test_a_symbolic_link_in_place_of_the_folder_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / f"postroom-{os.geteuid()}").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(Unavailable, match="cannot be used"):

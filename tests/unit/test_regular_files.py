@@ -1,4 +1,4 @@
-"""A file that somebody else may have replaced is opened only if it is the file that is meant."""
+"""A file is opened only if it is a regular file and has not been replaced."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from postroom.regular_files import inode_of, open_regular_file
 def make_socket(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         here = Path.cwd()
-        os.chdir(path.parent)  # the address of a socket is short
+        os.chdir(path.parent)  # the path of a socket has at most 107 bytes
         try:
             listener.bind(path.name)
         finally:
@@ -52,7 +52,7 @@ def test_a_replaced_file_is_not_opened(tmp_path: Path) -> None:
         open_regular_file(path, inode=inode)
 
 
-def test_a_body_in_a_file_and_every_piece_of_it_is_read_from_that_file_only(tmp_path: Path) -> None:
+def test_a_body_and_its_slices_are_not_read_from_a_replaced_file(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"content")
     body = FileSlice(path=path, length=7, inode=inode_of(path.stat()))

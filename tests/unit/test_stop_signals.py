@@ -1,4 +1,4 @@
-"""A process is told to stop by a signal, which may come at any moment."""
+"""A signal stops a process, whatever the main thread does at that moment."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.support.waiting import PATIENCE
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_in_the_middle_of_waiting_does_not_stop_the_process_for_ever(number: signal.Signals) -> None:
-    """The handler runs in the main thread, which may hold the event's lock; setting it there would never end."""
+def test_a_signal_during_a_wait_does_not_deadlock(number: signal.Signals) -> None:
+    """The handler runs in the main thread, which may hold the lock of the event."""
     stopping = threading.Event()
     before = signal.getsignal(number)
     lock = stopping._cond  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Values that text filters and text fields can name only one way."""
+"""Parsing of values in text filters and text fields."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from postroom.values import ValueType, check_value, value_from_text
 
 
 @pytest.mark.parametrize("value_type", [ValueType.INT, ValueType.DECIMAL, ValueType.FLOAT])
-def test_digits_are_not_grouped(value_type: ValueType) -> None:
+def test_grouped_digits_are_rejected(value_type: ValueType) -> None:
     with pytest.raises(BadValue):
         value_from_text(value_type, "1_000")
 
 
-def test_a_time_that_leaves_the_calendar_in_utc_is_a_bad_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_outside_the_calendar_in_utc_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "EST5")
     time.tzset()
     try:

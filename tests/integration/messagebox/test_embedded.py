@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL, with real processes: what starts, what survives, and that nothing is left behind."""
+"""The embedded PostgreSQL with real processes: start, stop, crash and clean-up."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.waiting import wait_until
 
 QUICK = NOT_DURABLE | SMALL
 
-# Another process that uses the server in the folder that it is given, until its standard input ends.
+# Uses the server in the given folder until its standard input ends.
 USER = """
 import sys
 from pathlib import Path
@@ -53,7 +53,7 @@ def processes_in(folder: Path) -> list[psutil.Process]:
 
 
 @contextmanager
-def another_user(data: Path) -> Iterator[subprocess.Popen[str]]:
+def start_user_process(data: Path) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", USER, str(data)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -62,20 +62,20 @@ def another_user(data: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def said_pid(process: subprocess.Popen[str]) -> int:
+def read_pid(process: subprocess.Popen[str]) -> int:
     assert process.stdout is not None
     return int(process.stdout.readline())
 
 
-def remember(server: EmbeddedServer, number: int) -> None:
+def insert_number(server: EmbeddedServer, number: int) -> None:
     with psycopg.connect(server.url(), autocommit=True) as connection:
-        connection.execute("CREATE TABLE IF NOT EXISTS remembered (number int)")
-        connection.execute("INSERT INTO remembered VALUES (%s)", (number,))
+        connection.execute("CREATE TABLE IF NOT EXISTS numbers (number int)")
+        connection.execute("INSERT INTO numbers VALUES (%s)", (number,))
 
 
-def remembered(server: EmbeddedServer) -> list[int]:
+def read_numbers(server: EmbeddedServer) -> list[int]:
     with psycopg.connect(server.url()) as connection:
-        return [number for (number,) in connection.execute("SELECT number FROM remembered ORDER BY 1")]
+        return [number for (number,) in connection.execute("SELECT number FROM numbers ORDER BY 1")]
 
 
 def is_busy(server: EmbeddedServer, backend: int) -> bool:
@@ -84,19 +84,19 @@ def is_busy(server: EmbeddedServer, backend: int) -> bool:
     return found == ("active",)
 
 
-def test_what_is_committed_is_there_after_a_stop_and_a_start(folder: Path) -> None:
+def test_committed_data_survives_a_restart(folder: Path) -> None:
     server = EmbeddedServer(folder / "postgres")
     assert server.pid is None
     server.start()
-    remember(server, 1)
+    insert_number(server, 1)
     server.stop()
     assert server.pid is None
     assert not processes_in(folder)
     with server:
-        assert remembered(server) == [1]
+        assert read_numbers(server) == [1]
 
 
-def test_users_get_a_durable_server_that_only_they_can_reach(folder: Path) -> None:
+def test_the_server_is_durable_and_closed_to_other_users(folder: Path) -> None:
     with EmbeddedServer(folder / "postgres") as server, psycopg.connect(server.url()) as connection:
         expected = {
             "fsync": "on",
@@ -123,10 +123,10 @@ def test_users_get_a_durable_server_that_only_they_can_reach(folder: Path) -> No
     ["with a space", "käse, 'quoted' & \"odd\" $HOME @%41", "long" * 40],
     ids=["space", "odd characters", "longer than a socket's address"],
 )
-def test_any_path_will_do(folder: Path, name: str) -> None:
+def test_the_data_folder_can_have_any_path(folder: Path, name: str) -> None:
     with EmbeddedServer(folder / name / "postgres", settings=QUICK) as server:
-        remember(server, 7)
-        assert remembered(server) == [7]
+        insert_number(server, 7)
+        assert read_numbers(server) == [7]
         with psycopg.connect(server.url()) as connection:
             sockets = connection.execute("SELECT current_setting('unix_socket_directories')").fetchone()
         assert sockets is not None
@@ -136,10 +136,10 @@ def test_any_path_will_do(folder: Path, name: str) -> None:
 def test_a_killed_server_is_started_again_at_the_same_address(folder: Path) -> None:
     server = EmbeddedServer(folder / "postgres", settings=SMALL)
     with server:
-        remember(server, 1)
+        insert_number(server, 1)
         url, killed = server.url(), server.pid
         assert killed is not None
-        # A busy process of the server outlives it, and a new server refuses to start beside that.
+        # A busy backend outlives the killed server, and a new server does not start while the backend runs.
         with closing(psycopg.connect(url, autocommit=True)) as busy:
             busy.pgconn.send_query(b"DO 'BEGIN LOOP NULL; END LOOP; END'")
             wait_until(lambda: is_busy(server, busy.info.backend_pid))
@@ -149,10 +149,10 @@ def test_a_killed_server_is_started_again_at_the_same_address(folder: Path) -> N
             server.start()
         assert server.pid not in (None, killed)
         assert server.url() == url
-        assert remembered(server) == [1]
+        assert read_numbers(server) == [1]
 
 
-def test_a_process_that_has_the_number_of_a_dead_server_is_not_taken_for_it(folder: Path) -> None:
+def test_a_process_with_the_reused_pid_of_a_dead_server_is_not_mistaken_for_it(folder: Path) -> None:
     server = EmbeddedServer(folder / "postgres", settings=QUICK)
     with server:
         pass
@@ -160,14 +160,14 @@ def test_a_process_that_has_the_number_of_a_dead_server_is_not_taken_for_it(fold
     pid_file.write_text(f"{os.getpid()}\n{pid_file.parent}\n0\n5432\n{pid_file.parent}\n\n0 0\nready\n")
     assert server.pid is None
     with server:
-        remember(server, 1)
+        insert_number(server, 1)
 
 
-def test_many_start_at_once_and_the_last_to_leave_stops_it(folder: Path) -> None:
+def test_concurrent_users_share_one_server_which_the_last_user_stops(folder: Path) -> None:
     data = folder / "postgres"
-    with another_user(data) as first, another_user(data) as second, another_user(data) as third:
+    with start_user_process(data) as first, start_user_process(data) as second, start_user_process(data) as third:
         users = [first, second, third]
-        pids = {said_pid(user) for user in users}
+        pids = {read_pid(user) for user in users}
         assert len(pids) == 1
         for user in users:
             assert {process.pid for process in processes_in(folder)} >= pids
@@ -176,52 +176,52 @@ def test_many_start_at_once_and_the_last_to_leave_stops_it(folder: Path) -> None
         assert not processes_in(folder)
 
 
-def test_a_user_that_attached_goes_on_after_the_starter_has_left(folder: Path) -> None:
+def test_the_server_runs_on_when_the_process_that_started_it_has_ended(folder: Path) -> None:
     data = folder / "postgres"
     attached = EmbeddedServer(data, settings=QUICK)
-    with another_user(data) as starter:
-        started = said_pid(starter)
+    with start_user_process(data) as starter:
+        started = read_pid(starter)
         attached.start()
         starter.communicate()
     assert attached.pid == started
-    remember(attached, 1)
+    insert_number(attached, 1)
     attached.stop()
     assert not processes_in(folder)
 
 
-def test_a_server_whose_starter_is_killed_shuts_down_by_itself(folder: Path) -> None:
-    with another_user(folder / "postgres") as starter:
-        assert psutil.pid_exists(said_pid(starter))
+def test_the_server_shuts_down_when_the_process_that_started_it_is_killed(folder: Path) -> None:
+    with start_user_process(folder / "postgres") as starter:
+        assert psutil.pid_exists(read_pid(starter))
         starter.kill()
         wait_until(lambda: not processes_in(folder), what="the end of the server")
     with EmbeddedServer(folder / "postgres", settings=QUICK) as server:
-        remember(server, 1)
+        insert_number(server, 1)
 
 
-def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
+def test_a_failed_start_reports_the_reason_and_the_log(folder: Path) -> None:
     server = EmbeddedServer(folder / "postgres", settings=QUICK | {"shared_buffers": "1 potato"})
-    with pytest.raises(Unavailable) as refused:
+    with pytest.raises(Unavailable) as error:
         server.start()
-    assert "did not start" in refused.value.what
-    assert "1 potato" in refused.value.why
-    assert str(folder / "postgres" / "log") in refused.value.hint
+    assert "did not start" in error.value.what
+    assert "1 potato" in error.value.why
+    assert str(folder / "postgres" / "log") in error.value.hint
 
 
-def test_a_folder_that_cannot_be_made_is_named(folder: Path) -> None:
+def test_the_error_names_a_folder_that_cannot_be_created(folder: Path) -> None:
     (folder / "file").write_text("in the way")
-    with pytest.raises(Unavailable, match="cannot be used") as refused:
+    with pytest.raises(Unavailable, match="cannot be used") as error:
         EmbeddedServer(folder / "file" / "postgres").start()
-    assert str(folder / "file") in refused.value.why
+    assert str(folder / "file") in error.value.why
 
 
-def test_an_initialisation_that_was_interrupted_is_done_again(folder: Path) -> None:
+def test_an_interrupted_initialisation_is_repeated(folder: Path) -> None:
     (folder / "postgres" / "pgdata.new").mkdir(parents=True)
     (folder / "postgres" / "pgdata.new" / "PG_VERSION").write_text("half")
     with EmbeddedServer(folder / "postgres", settings=QUICK) as server:
-        remember(server, 1)
+        insert_number(server, 1)
 
 
-def test_a_database_of_another_version_is_refused(folder: Path) -> None:
+def test_a_database_of_another_version_is_rejected(folder: Path) -> None:
     server = EmbeddedServer(folder / "postgres", settings=QUICK)
     with server:
         pass
@@ -230,34 +230,34 @@ def test_a_database_of_another_version_is_refused(folder: Path) -> None:
         server.start()
 
 
-def test_the_shells_settings_for_clients_do_not_matter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_of_postgresql_clients_are_ignored(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"PGPORT": "1", "PGDATA": "/nowhere", "PGOPTIONS": "-c nonsense=1", "LC_ALL": "xx_YY"}.items():
         monkeypatch.setenv(name, value)
     with EmbeddedServer(folder / "postgres", settings=QUICK) as server:
         for name in ("PGPORT", "PGDATA", "PGOPTIONS"):
             monkeypatch.delenv(name)
-        remember(server, 1)
+        insert_number(server, 1)
 
 
-def test_a_folder_closed_to_the_servers_account_keeps_its_mode(folder: Path) -> None:
+def test_a_folder_that_the_server_account_cannot_enter_keeps_its_mode(folder: Path) -> None:
     closed, store = folder / "closed", folder / "store"
     closed.mkdir(mode=0o700)
     server = EmbeddedServer(closed / "postgres", settings=QUICK, store=store)
     with server:
-        remember(server, 1)
+        insert_number(server, 1)
     assert closed.stat().st_mode & 0o777 == 0o700
-    # Root runs PostgreSQL as another user, who cannot enter; an ordinary user runs it as himself, who can.
-    kept_elsewhere = [*store.glob("*/pgdata")] if store.exists() else []
-    assert len(kept_elsewhere) == (1 if os.geteuid() == 0 else 0)
+    # Root runs PostgreSQL as another account, which cannot enter. Other users run it with their own account.
+    stored_elsewhere = [*store.glob("*/pgdata")] if store.exists() else []
+    assert len(stored_elsewhere) == (1 if os.geteuid() == 0 else 0)
     assert (closed / "postgres" / "pgdata").exists() == (os.geteuid() != 0)
     with server:
-        assert remembered(server) == [1]
+        assert read_numbers(server) == [1]
     server.destroy()
     assert not (closed / "postgres").exists()
     assert not (store.exists() and [*store.glob("*/pgdata")])
 
 
-def test_a_url_is_only_there_after_a_start(folder: Path) -> None:
+def test_the_url_is_available_only_after_a_start(folder: Path) -> None:
     server = EmbeddedServer(folder / "postgres")
     with pytest.raises(Unavailable, match="not been started"):
         server.url()
@@ -265,15 +265,17 @@ def test_a_url_is_only_there_after_a_start(folder: Path) -> None:
     assert not (folder / "postgres").exists()
 
 
-def test_programs_that_the_account_cannot_reach_are_copied_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_that_the_server_account_cannot_run_are_copied_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = folder / "store"
     monkeypatch.setattr(binaries, "_usable", lambda found: found.folder.is_relative_to(store))
     for _ in range(2):
         with EmbeddedServer(folder / "postgres", settings=QUICK, store=store) as server:
-            remember(server, 1)
+            insert_number(server, 1)
             assert server.pid is not None
             programs = Path(psutil.Process(server.pid).exe())
-    # Only root runs them as somebody else.
+    # Only root runs the programs as another account.
     assert programs.is_relative_to(store) == (os.geteuid() == 0)
     assert len([*store.glob("*")]) == (1 if os.geteuid() == 0 else 0)
 

@@ -1,4 +1,4 @@
-"""What an error message says: everything demoted, the report promoted (FMR-03, 04, 10)."""
+"""The context of an error message: the original demoted, the error report promoted (FMR-03, 04, 10)."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ ORIGINAL = (
 )
 
 
-def failure(**given: object) -> Failure:
-    fixed: dict[str, object] = {
+def failure(**overrides: object) -> Failure:
+    defaults: dict[str, object] = {
         "code": "DELIVERY",
-        "description": "The other side is away.",
+        "description": "The server is not reachable.",
         "message_id": MESSAGE,
         "instance_id": INSTANCE,
         "failed_at": NOW,
     }
-    return Failure(**{**fixed, **given})  # type: ignore[arg-type]
+    return Failure(**{**defaults, **overrides})  # type: ignore[arg-type]
 
 
-def test_nothing_of_the_original_is_promoted_and_all_of_it_is_there() -> None:
+def test_all_properties_of_the_original_are_kept_and_none_is_promoted() -> None:
     context = failure(send_port="Web", uri="http://example.com", message_type="order").context(ORIGINAL)
     assert all(key.startswith("ErrorReport#") for key in context.promoted)
     for prop in (Region, BTS.MessageType, Total, BTS.SPName):
@@ -56,7 +56,7 @@ def test_nothing_of_the_original_is_promoted_and_all_of_it_is_there() -> None:
     assert Context.from_json(context.to_json()) == context
 
 
-def test_a_failure_at_a_send_port_names_the_port_and_where_it_sends() -> None:
+def test_a_failure_at_a_send_port_names_the_port_and_its_uri() -> None:
     context = failure(send_port="Web", uri="http://example.com", adapter="http", message_type="order").context(ORIGINAL)
     assert context.promoted == {
         ErrorReport.ErrorType.key: "FailedMessage",
@@ -66,7 +66,7 @@ def test_a_failure_at_a_send_port_names_the_port_and_where_it_sends() -> None:
         ErrorReport.SendPortName.key: "Web",
         ErrorReport.OutboundTransportLocation.key: "http://example.com",
     }
-    assert context[ErrorReport.Description] == "The other side is away."
+    assert context[ErrorReport.Description] == "The server is not reachable."
     assert context[ErrorReport.FailureTime] == NOW
     assert context[ErrorReport.FailureMessageID] == str(MESSAGE)
     assert context[ErrorReport.FailureInstanceID] == str(INSTANCE)
@@ -85,34 +85,34 @@ def test_a_failure_at_a_receive_port_names_the_port_the_location_and_the_report(
         assert absent not in context
 
 
-def test_only_those_who_ask_for_error_reports_get_one() -> None:
+def test_only_filters_on_error_reports_match_an_error_message() -> None:
     promoted = failure(send_port="Web", message_type="order").context(ORIGINAL).promoted
 
-    def meets(text: str) -> bool:
+    def is_match(text: str) -> bool:
         return matches(parse(text, [*SYSTEM_PROPERTIES.values(), Region]), promoted)
 
-    assert meets("ErrorReport.ErrorType == 'FailedMessage'")
-    assert meets("ErrorReport.SendPortName == 'Web' and ErrorReport.MessageType == 'order'")
-    assert not meets("BTS.MessageType == 'order'")
-    assert not meets("Orders.Region == 'EU'")
-    assert not meets("ErrorReport.SendPortName == 'Other'")
+    assert is_match("ErrorReport.ErrorType == 'FailedMessage'")
+    assert is_match("ErrorReport.SendPortName == 'Web' and ErrorReport.MessageType == 'order'")
+    assert not is_match("BTS.MessageType == 'order'")
+    assert not is_match("Orders.Region == 'EU'")
+    assert not is_match("ErrorReport.SendPortName == 'Other'")
 
 
-def test_what_is_too_long_to_be_promoted_is_cut_and_a_description_takes_anything() -> None:
+def test_a_long_promoted_value_is_truncated_and_a_description_accepts_any_text() -> None:
     context = failure(description="a\0b\ud800" + "x" * 9000, send_port="Web", uri="u" * 300).context(ORIGINAL)
     assert context[ErrorReport.OutboundTransportLocation] == "u" * 256
     assert str(context[ErrorReport.Description]).startswith("a\\0b?xxx")
     assert Context.from_json(context.to_json()) == context
 
 
-def test_an_error_report_is_known_by_its_promoted_type() -> None:
+def test_an_error_report_is_recognised_by_its_promoted_type() -> None:
     report = failure(send_port="Web").context(ORIGINAL)
     assert is_error_report(report)
     assert not is_error_report(ORIGINAL)
     assert not is_error_report(ORIGINAL.write(ErrorReport.ErrorType, "FailedMessage"))
 
 
-def test_a_report_about_a_report_says_nothing_of_the_first() -> None:
+def test_a_report_about_an_error_message_does_not_contain_the_first_report() -> None:
     first = failure(receive_port="OrdersIn", uri="file:///in").context(ORIGINAL)
     second = failure(send_port="Web").context(first)
     assert ErrorReport.ReceivePortName not in second
@@ -121,10 +121,10 @@ def test_a_report_about_a_report_says_nothing_of_the_first() -> None:
 @pytest.mark.parametrize(
     "error", [PipelineFailure, RoutingFailure, DeliveryFailure, DeliveryRefused, AuthenticationFailure, BadValue]
 )
-def test_every_failure_of_a_message_has_a_code_of_its_own(error: type[PostroomError]) -> None:
+def test_every_failure_of_a_message_has_its_own_failure_code(error: type[PostroomError]) -> None:
     assert error.code in FAILURE_CODES
     assert len(set(FAILURE_CODES.values())) == len(FAILURE_CODES)
 
 
-def test_a_code_that_an_adapter_brings_is_not_lost_on_a_filter() -> None:
+def test_a_code_of_an_adapter_has_a_failure_code() -> None:
     assert failure_code("SAP_LOGON") == "0xe0000000"

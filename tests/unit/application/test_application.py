@@ -1,4 +1,4 @@
-"""What a user declares, and what becomes of it."""
+"""Declarations of an application, and the definition that is made of them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def orders() -> Application:
     return app
 
 
-def test_the_example_is_an_application_without_problems() -> None:
+def test_the_example_has_no_problems() -> None:
     definition = load(EXAMPLE)
     assert definition.name == "orders"
     assert [port.name for port in definition.receive_ports] == ["OrdersIn"]
@@ -55,7 +55,7 @@ def test_the_example_is_an_application_without_problems() -> None:
     assert [host.name for host in definition.hosts] == ["Main"]
 
 
-def test_everything_that_is_declared_is_in_the_definition() -> None:
+def test_the_definition_contains_every_declaration() -> None:
     definition = orders().definition()
     first, second = definition.receive_ports[0].locations
     assert (first.name, first.pipeline, first.host, first.enabled) == ("first", pipelines.PassThrough(), "Main", True)
@@ -76,7 +76,7 @@ def test_everything_that_is_declared_is_in_the_definition() -> None:
     assert definition.properties == (Region, Total)
 
 
-def test_a_definition_survives_being_stored() -> None:
+def test_a_definition_can_be_stored_and_read() -> None:
     definition = orders().definition()
     stored = json.loads(json.dumps(definition.stored()))
     assert ApplicationDefinition.from_stored(stored) == definition
@@ -87,20 +87,20 @@ def test_a_definition_survives_being_stored() -> None:
     )
 
 
-def test_where_something_was_declared_is_kept_but_neither_stored_nor_compared() -> None:
+def test_the_source_location_is_neither_stored_nor_compared() -> None:
     definition = orders().definition()
     lines, first_line = inspect.getsourcelines(orders)
     declared = [definition.place, definition.receive_ports[0].locations[1].place, definition.send_ports[1].place]
     assert {place.file for place in declared} == {__file__}
-    shown = [lines[place.line - first_line].strip() for place in declared]
-    assert shown[0] == 'app = Application("orders")'
-    assert shown[1].endswith(".location(")
-    assert shown[2] == "app.send_port("
+    source_lines = [lines[place.line - first_line].strip() for place in declared]
+    assert source_lines[0] == 'app = Application("orders")'
+    assert source_lines[1].endswith(".location(")
+    assert source_lines[2] == "app.send_port("
     assert "place" not in json.dumps(definition.stored())
     assert "app.py" not in json.dumps(load(EXAMPLE).stored())
 
 
-def test_a_changed_application_is_another_definition() -> None:
+def test_a_changed_application_has_another_definition() -> None:
     changed = orders()
     changed.send_port("New", adapters.Null())
     assert changed.definition() != orders().definition()
@@ -112,12 +112,12 @@ def test_a_definition_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize("change", [{"name": 5}, {"hosts": [{"name": "A", "colour": "red"}]}, {"properties": ["x"]}])
-def test_what_is_no_stored_application_is_refused(change: dict[str, object]) -> None:
+def test_invalid_stored_applications_are_rejected(change: dict[str, object]) -> None:
     with pytest.raises(DefinitionError, match="not a stored application"):
         ApplicationDefinition.from_stored({**orders().definition().stored(), **change})
 
 
-def test_retry_numbers_of_the_wrong_type_are_refused_at_once() -> None:
+def test_retry_numbers_of_the_wrong_type_raise_at_once() -> None:
     with pytest.raises(DefinitionError, match="count"):
         Retry(count="many")  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match="interval"):

@@ -1,4 +1,4 @@
-"""When a receive location takes in messages (ORS-08)."""
+"""The schedule of a receive location (ORS-08)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from postroom.errors import DefinitionError
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
-def at(text: str, zone: ZoneInfo | None = None) -> datetime:
+def parse_time(text: str, zone: ZoneInfo | None = None) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=zone or UTC)
 
 
@@ -28,7 +28,7 @@ def at(text: str, zone: ZoneInfo | None = None) -> datetime:
         (Schedule(window=("08:00", "18:00")), "2026-11-16 07:59:59", False),
         (Schedule(window=("08:00", "18:00")), "2026-11-16 08:00", True),
         (Schedule(window=("08:00", "18:00")), "2026-11-16 18:00", False),
-        # Over midnight, and on the day on which it begins: the 16th is a Monday.
+        # A window over midnight belongs to the day on which it starts. The 16th is a Monday.
         (Schedule(window=("22:00", "06:00"), weekdays=["mon"]), "2026-11-16 05:00", False),
         (Schedule(window=("22:00", "06:00"), weekdays=["mon"]), "2026-11-16 22:00", True),
         (Schedule(window=("22:00", "06:00"), weekdays=["mon"]), "2026-11-17 05:59", True),
@@ -54,43 +54,50 @@ def at(text: str, zone: ZoneInfo | None = None) -> datetime:
         (Schedule(months=[1, 4], month_days=[1]), "2026-05-01 12:00", False),
     ],
 )
-def test_it_is_open_at_its_times_only(schedule: Schedule, now: str, expected: bool) -> None:
-    assert schedule.is_open(at(now)) is expected
+def test_a_location_is_open_only_at_its_times(schedule: Schedule, now: str, expected: bool) -> None:
+    assert schedule.is_open(parse_time(now)) is expected
 
 
-def test_days_and_times_are_those_of_its_zone() -> None:
+def test_days_and_times_are_in_the_time_zone_of_the_schedule() -> None:
     schedule = Schedule(window=("08:00", "18:00"), weekdays=["mon"], zone="Europe/Berlin")
-    assert schedule.is_open(at("2026-11-16 07:00"))
-    assert not schedule.is_open(at("2026-11-16 17:00"))
-    # In summer an hour earlier.
-    assert schedule.is_open(at("2026-07-13 06:00"))
-    assert not schedule.is_open(at("2026-07-13 16:00"))
+    assert schedule.is_open(parse_time("2026-11-16 07:00"))
+    assert not schedule.is_open(parse_time("2026-11-16 17:00"))
+    # With daylight saving time, an hour earlier in UTC.
+    assert schedule.is_open(parse_time("2026-07-13 06:00"))
+    assert not schedule.is_open(parse_time("2026-07-13 16:00"))
 
 
 @pytest.mark.parametrize(
     ("schedule", "now", "opens"),
     [
-        (Schedule(window=("08:00", "18:00"), zone="Europe/Berlin"), at("2026-11-16 03:00"), "2026-11-16 08:00"),
-        (Schedule(window=("08:00", "18:00"), zone="Europe/Berlin"), at("2026-11-16 18:00"), "2026-11-17 08:00"),
-        (Schedule(weekdays=["mon"], zone="Europe/Berlin"), at("2026-11-16 12:00"), "2026-11-23 00:00"),
-        (Schedule(start="2030-05-05", zone="Europe/Berlin"), at("2026-11-16 12:00"), "2030-05-05 00:00"),
-        (Schedule(months=[2], month_days=[29], zone="Europe/Berlin"), at("2026-11-16 12:00"), "2028-02-29 00:00"),
+        (Schedule(window=("08:00", "18:00"), zone="Europe/Berlin"), parse_time("2026-11-16 03:00"), "2026-11-16 08:00"),
+        (Schedule(window=("08:00", "18:00"), zone="Europe/Berlin"), parse_time("2026-11-16 18:00"), "2026-11-17 08:00"),
+        (Schedule(weekdays=["mon"], zone="Europe/Berlin"), parse_time("2026-11-16 12:00"), "2026-11-23 00:00"),
+        (Schedule(start="2030-05-05", zone="Europe/Berlin"), parse_time("2026-11-16 12:00"), "2030-05-05 00:00"),
+        (
+            Schedule(months=[2], month_days=[29], zone="Europe/Berlin"),
+            parse_time("2026-11-16 12:00"),
+            "2028-02-29 00:00",
+        ),
     ],
 )
-def test_it_says_when_it_opens_next(schedule: Schedule, now: datetime, opens: str) -> None:
-    assert schedule.next_opening(now) == at(opens, BERLIN)
+def test_next_opening_returns_the_next_time(schedule: Schedule, now: datetime, opens: str) -> None:
+    assert schedule.next_opening(now) == parse_time(opens, BERLIN)
 
 
 @pytest.mark.parametrize("schedule", [Schedule(stop="2026-11-15"), Schedule(months=[2], month_days=[30])])
-def test_one_that_never_opens_again_says_so(schedule: Schedule) -> None:
-    assert schedule.next_opening(at("2026-11-16 12:00")) is None
+def test_next_opening_returns_none_if_the_location_never_opens_again(schedule: Schedule) -> None:
+    assert schedule.next_opening(parse_time("2026-11-16 12:00")) is None
 
 
 @pytest.mark.parametrize(
     ("schedule", "problems"),
     [
         (Schedule(start="2026-11-16", stop="2026-11-15"), ["stop 2026-11-15 is before start 2026-11-16."]),
-        (Schedule(window=("08:00", "08:00")), ["the window begins and ends at 08:00; leave it out for the whole day."]),
+        (
+            Schedule(window=("08:00", "08:00")),
+            ["the window begins and ends at 08:00; leave it out for the whole day."],
+        ),
         (Schedule(zone="Berlin"), ["there is no time zone 'Berlin'; write something like 'Europe/Berlin'."]),
         (Schedule(zone="../etc"), ["there is no time zone '../etc'; write something like 'Europe/Berlin'."]),
         (
@@ -106,12 +113,12 @@ def test_one_that_never_opens_again_says_so(schedule: Schedule) -> None:
         (Schedule(months=[13]), ["months: 13 is no month."]),
     ],
 )
-def test_every_problem_is_named(schedule: Schedule, problems: list[str]) -> None:
+def test_every_problem_of_a_schedule_is_reported(schedule: Schedule, problems: list[str]) -> None:
     assert list(schedule.problems()) == problems
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "expected"),
     [
         ({"weekdays": ["mon", "tues"]}, "weekdays: 'tues' is none of 'mon', 'tue', "),
         ({"window": ["08:00"]}, "window: give two times of day, when it begins and when it ends."),
@@ -119,13 +126,13 @@ def test_every_problem_is_named(schedule: Schedule, problems: list[str]) -> None
         ({"window": ("08:00", "25:00")}, "window: '25:00' is no time of day; write it like 08:00."),
     ],
 )
-def test_what_is_no_schedule_at_all_is_refused(fields: dict[str, object], said: str) -> None:
-    with pytest.raises(DefinitionError) as refused:
+def test_an_invalid_schedule_is_rejected(fields: dict[str, object], expected: str) -> None:
+    with pytest.raises(DefinitionError) as error:
         Schedule(**fields)  # type: ignore[arg-type]
-    assert refused.value.what.startswith(f"This cannot be a schedule: {said}")
+    assert error.value.what.startswith(f"This cannot be a schedule: {expected}")
 
 
-def test_it_is_stored_and_read_and_shown() -> None:
+def test_a_schedule_can_be_stored_read_and_formatted() -> None:
     schedule = Schedule(
         start=date(2026, 1, 1),
         stop="2026-12-31",

@@ -1,4 +1,4 @@
-"""Schemas of an application: read from beside its file, their problems told with those of the application."""
+"""The schemas of an application are read next to its file, and their problems are reported with the others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def write(folder: Path, *, order: str = ORDER) -> Path:
     return folder / "app.py"
 
 
-def test_what_a_schema_promotes_can_be_filtered_by_and_is_stored_with_the_location(tmp_path: Path) -> None:
+def test_properties_of_a_schema_can_be_used_in_filters_and_are_stored_with_the_location(tmp_path: Path) -> None:
     definition = load(write(tmp_path))
     (prop,) = definition.properties
     assert prop.key == Property("Region", str, namespace="urn:properties").key
@@ -52,17 +52,17 @@ def test_what_a_schema_promotes_can_be_filtered_by_and_is_stored_with_the_locati
     assert ApplicationDefinition.from_stored(definition.stored()) == definition
 
 
-def test_a_wrong_annotation_is_told_with_its_file_and_line(tmp_path: Path) -> None:
+def test_a_wrong_annotation_is_reported_with_its_file_and_line(tmp_path: Path) -> None:
     path = write(tmp_path, order=ORDER.replace("()='region']\"/>", "()='regoin']\"/>", 1))
-    with pytest.raises(DefinitionRefused) as refused:
+    with pytest.raises(DefinitionRefused) as error:
         load(path)
-    first = next(problem for problem in refused.value.problems if "regoin" in problem.text)
+    first = next(problem for problem in error.value.problems if "regoin" in problem.text)
     assert (Path(first.file).name, first.line) == ("Order.XSD", 4)
 
 
-def test_schemas_that_are_not_there_are_told_where_they_are_asked_for(tmp_path: Path) -> None:
+def test_missing_schemas_are_reported_with_the_line_of_the_declaration(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APPLICATION, encoding="utf-8")
-    with pytest.raises(DefinitionRefused) as refused:
+    with pytest.raises(DefinitionRefused) as error:
         load(tmp_path / "app.py")
-    first = next(problem for problem in refused.value.problems if "'schemas'" in problem.text)
+    first = next(problem for problem in error.value.problems if "'schemas'" in problem.text)
     assert (Path(first.file).name, first.line) == ("app.py", 4)

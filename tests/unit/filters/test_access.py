@@ -1,4 +1,4 @@
-"""Which predicate a group is filed under, and in which table each of its predicates stands."""
+"""The access predicate of a group, and the table in which each predicate is stored."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def test_the_most_selective_predicate_is_chosen(filter: Filter, chosen: Filter, 
     assert access.is_equality is (selectivity in {0, 1, 4})
 
 
-def test_a_bound_of_another_property_makes_no_interval() -> None:
+def test_bounds_of_two_properties_are_no_interval() -> None:
     assert choose_access(group((Total >= 10) & (Priority < 5))).selectivity is Selectivity.ONE_SIDED
 
 
-def test_the_access_equality_stands_in_the_first_pass_and_other_equalities_in_the_second() -> None:
+def test_the_access_equality_is_stored_in_the_first_pass_and_other_equalities_in_the_second() -> None:
     assert predicate_tables(group((Priority == 1) & (Region == "EU") & (Total >= 10))) == (
         PredicateTable.EQUALS_PREDICATES_2ND_PASS,
         PredicateTable.FIRST_PASS_PREDICATES,
@@ -55,14 +55,14 @@ def test_the_access_equality_stands_in_the_first_pass_and_other_equalities_in_th
     )
 
 
-def test_an_equality_stands_in_equals_where_the_access_is_none() -> None:
+def test_an_equality_is_stored_in_equals_predicates_if_the_access_is_no_equality() -> None:
     assert predicate_tables(group(PAID & (Total > 10))) == (
         PredicateTable.EQUALS_PREDICATES,
         PredicateTable.GREATER_THAN_PREDICATES,
     )
 
 
-def test_the_rest_stands_by_operator() -> None:
+def test_other_predicates_are_stored_by_operator() -> None:
     filter = (
         (Priority < 9)
         & (Priority <= 8)
@@ -84,7 +84,7 @@ def test_the_rest_stands_by_operator() -> None:
     ]
 
 
-def test_the_ten_tables_carry_the_names_and_numbers_of_the_schema() -> None:
+def test_the_tables_have_the_names_and_numbers_of_the_schema() -> None:
     assert {table.value: table.table_name for table in PredicateTable} == {
         1: "bitwise_and_predicates",
         2: "equals_predicates",

@@ -1,4 +1,4 @@
-"""Message predicates against what a host shows (SEC-01 … 06)."""
+"""Message predicates are compared with the properties of a host (SEC-01 … 06)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_message_without_predicates_may_go_to_every_host() -> None:
     assert may_receive(frozenset(), {("Security#Thumbprint", "T")})
 
 
-def test_every_predicate_has_to_hold() -> None:
+def test_every_predicate_has_to_match_a_property_of_the_host() -> None:
     both = {("Security#Thumbprint", "T"), ("Security#Level", "3")}
     assert may_receive({T, LEVEL}, both)
     assert not may_receive({T, LEVEL}, {("Security#Thumbprint", "T")})
@@ -30,7 +30,7 @@ def test_every_predicate_has_to_hold() -> None:
 @pytest.mark.parametrize(
     "shown", [("Security#Thumbprint", "t"), ("security#Thumbprint", "T"), ("Security#Thumbprint", "T ")]
 )
-def test_equal_is_equal_to_the_letter(shown: tuple[str, str]) -> None:
+def test_text_is_compared_case_sensitively(shown: tuple[str, str]) -> None:
     assert not may_receive({T}, {shown})
 
 
@@ -47,7 +47,7 @@ def test_equal_is_equal_to_the_letter(shown: tuple[str, str]) -> None:
         ),
     ],
 )
-def test_equal_values_share_one_text(one: Value, other: Value) -> None:
+def test_equal_values_have_the_same_text(one: Value, other: Value) -> None:
     assert comparable_text(one) == comparable_text(other)
 
 

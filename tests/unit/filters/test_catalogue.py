@@ -1,4 +1,4 @@
-"""ACC-05 for the evaluator and for both ways through the index: the truth table of every operator over every type."""
+"""ACC-05: evaluator and index agree with the truth table of every operator and type."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from postroom.properties import Property
 from postroom.values import ValueType
 from tests.support.catalogue import COMPARISONS, LADDERS, REFUSED, Comparison
 
-#: What no context and no filter holds.
+#: Values outside the domain of their type.
 OUTSIDE: dict[ValueType, list[Any]] = {
     ValueType.STR: ["\ud800", "a\udfffb", "a\0b", "z" * 257, 5, b"a"],
     ValueType.INT: [2**63, -(2**63) - 1, True, 1.0, Decimal(1), "1"],
@@ -35,7 +35,7 @@ OUTSIDE: dict[ValueType, list[Any]] = {
 
 @pytest.fixture(scope="module")
 def index() -> SubscriptionIndex:
-    """All comparisons at once: none may get into another's way."""
+    """Return an index with all comparisons, which must not affect each other."""
     index = SubscriptionIndex()
     for id, comparison in enumerate(COMPARISONS):
         index.add(id, comparison.filter)
@@ -43,26 +43,26 @@ def index() -> SubscriptionIndex:
 
 
 @pytest.mark.parametrize("comparison", COMPARISONS, ids=str)
-def test_the_evaluator(comparison: Comparison) -> None:
+def test_the_evaluator_agrees_with_the_catalogue(comparison: Comparison) -> None:
     for case in comparison.cases:
         assert matches(comparison.filter, case.context.promoted) is case.holds, case
 
 
-def test_the_index_message_by_message(index: SubscriptionIndex) -> None:
+def test_match_one_agrees_with_the_catalogue(index: SubscriptionIndex) -> None:
     for id, comparison in enumerate(COMPARISONS):
         for case in comparison.cases:
             assert index.match_one(case.context.promoted) == ([id] if case.holds else []), (str(comparison), case)
 
 
-def test_the_index_in_one_batch(index: SubscriptionIndex) -> None:
+def test_match_agrees_with_the_catalogue_for_one_batch(index: SubscriptionIndex) -> None:
     cases = [(id, case) for id, comparison in enumerate(COMPARISONS) for case in comparison.cases]
     rows, ids = index.match(columns_of([case.context.promoted for _, case in cases]), len(cases))
-    wanted = [(row, id) for row, (id, case) in enumerate(cases) if case.holds]
-    assert list(zip(rows.tolist(), ids.tolist(), strict=True)) == wanted
+    expected = [(row, id) for row, (id, case) in enumerate(cases) if case.holds]
+    assert list(zip(rows.tolist(), ids.tolist(), strict=True)) == expected
 
 
 @pytest.mark.parametrize("comparison", COMPARISONS, ids=str)
-def test_the_index_alone_with_one_value_for_a_whole_batch(comparison: Comparison) -> None:
+def test_match_agrees_with_the_catalogue_for_a_constant_column(comparison: Comparison) -> None:
     index = SubscriptionIndex()
     index.add(1, comparison.filter)
     for case in comparison.cases:
@@ -70,24 +70,24 @@ def test_the_index_alone_with_one_value_for_a_whole_batch(comparison: Comparison
         assert rows.tolist() == ([0, 1, 2] if case.holds else []), case
 
 
-def test_the_catalogue_as_text() -> None:
+def test_every_filter_of_the_catalogue_can_be_formatted_and_parsed() -> None:
     properties = [comparison.prop for comparison in COMPARISONS]
     for comparison in COMPARISONS:
         assert parse(format_filter(comparison.filter), properties) == comparison.filter
 
 
-def test_the_catalogue_is_complete() -> None:
-    """Every operator over every type is there, or is refused."""
+def test_the_catalogue_has_every_operator_and_type() -> None:
+    """Every combination is in the catalogue or is rejected."""
     compared = {(one.prop.value_type, one.operator) for one in COMPARISONS}
     assert compared | set(REFUSED) == {(value_type, operator) for value_type in ValueType for operator in Operator}
     for value_type, ladders in LADDERS.items():
         for below, equal, above in ladders:
-            there = [value for value in (below, equal, above) if value is not None]
-            assert there == sorted(there), value_type
+            values = [value for value in (below, equal, above) if value is not None]
+            assert values == sorted(values), value_type
 
 
 @pytest.mark.parametrize(("value_type", "operator"), REFUSED)
-def test_what_a_type_cannot_be_asked_is_refused(value_type: ValueType, operator: Operator) -> None:
+def test_an_operator_that_its_type_does_not_support_is_rejected(value_type: ValueType, operator: Operator) -> None:
     prop = Property("C.X", value_type.python_type)
     value = LADDERS[value_type][0].equal
     with pytest.raises(BadFilter, match=r"C\.X"):
@@ -97,7 +97,7 @@ def test_what_a_type_cannot_be_asked_is_refused(value_type: ValueType, operator:
 @pytest.mark.parametrize(
     ("value_type", "value"), [(value_type, value) for value_type, values in OUTSIDE.items() for value in values]
 )
-def test_what_is_outside_a_domain_is_in_no_context_and_in_no_filter(value_type: ValueType, value: object) -> None:
+def test_a_value_outside_its_domain_is_rejected_in_contexts_and_filters(value_type: ValueType, value: object) -> None:
     prop = Property("C.X", value_type.python_type)
     with pytest.raises(BadValue, match=r"C\.X"):
         Context().promote(prop, value)
@@ -105,7 +105,7 @@ def test_what_is_outside_a_domain_is_in_no_context_and_in_no_filter(value_type: 
         Predicate(prop, Operator.EQ, value)  # type: ignore[arg-type]
 
 
-def test_the_two_zeros_are_one() -> None:
+def test_negative_zero_equals_zero() -> None:
     weight = Property("C.Weight", float)
     for filter in (weight == 0.0, weight == -0.0, weight >= -0.0, weight <= 0.0):
         for zero in (0.0, -0.0):

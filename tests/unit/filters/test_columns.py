@@ -1,4 +1,4 @@
-"""How values of each type stand in Arrow columns."""
+"""Values of each type in Arrow columns."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def test_every_value_type_has_its_arrow_type(value_type: ValueType, data_type: p
         (pa.list_(pa.int64()), None),
     ],
 )
-def test_other_widths_and_encodings_hold_the_same_values(data_type: pa.DataType, value_type: ValueType | None) -> None:
+def test_other_arrow_types_map_to_a_value_type_or_none(data_type: pa.DataType, value_type: ValueType | None) -> None:
     assert value_type_of_column(data_type) is value_type
 
 
-def test_a_column_is_brought_into_its_own_type() -> None:
+def test_plain_casts_a_column_to_the_type_of_its_values() -> None:
     assert plain(pa.array([1, None], pa.int8()), ValueType.INT).type == pa.int64()
     wide = plain(pa.array([Decimal("9" * 38)], pa.decimal128(38, 0)), ValueType.DECIMAL)
     assert wide.to_pylist() == [Decimal("9" * 38)]
@@ -70,11 +70,11 @@ def test_a_column_is_brought_into_its_own_type() -> None:
         datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
     ],
 )
-def test_the_edges_of_the_domains_fit(value: Value) -> None:
+def test_the_limits_of_the_domains_fit_into_columns(value: Value) -> None:
     assert columns_of([{"k": value}, {}])["k"].to_pylist() == [value, None]
 
 
-def test_messages_of_a_batch_agree_on_types() -> None:
+def test_a_property_must_have_one_type_in_a_batch() -> None:
     assert set(columns_of([{"a": 1}, {"b": "x"}])) == {"a", "b"}
     with pytest.raises(BadValue, match=r"a is a int in one message and 'x' in another"):
         columns_of([{"a": 1}, {"a": "x"}])

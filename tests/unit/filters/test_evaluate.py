@@ -1,4 +1,4 @@
-"""What a filter means beyond single comparisons, for which there is the catalogue (tests/support/catalogue.py)."""
+"""Evaluation of filters. Single comparisons are tested with the catalogue (tests/support/catalogue.py)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from postroom.properties import Property
 from postroom.values import Value
 
 
-def test_an_or_of_and_groups() -> None:
+def test_a_filter_matches_if_one_of_its_groups_matches() -> None:
     a, b, c = Property("T.A", int), Property("T.B", int), Property("T.C", str)
     filter = (a == 1) & (b == 2) | c.exists()
     contexts: list[dict[str, Value]] = [
@@ -26,7 +26,7 @@ def test_an_or_of_and_groups() -> None:
     assert [matches(filter, context) for context in contexts] == [True, False, True, True, False]
 
 
-def test_a_value_of_another_type_meets_nothing() -> None:
+def test_a_value_of_another_type_matches_nothing() -> None:
     number = Property("Orders.N", int)
     builders: list[Callable[[Any], Filter]] = [
         lambda p: p == 1,
@@ -52,7 +52,7 @@ def test_a_datetime_compares_as_an_instant() -> None:
     assert matches(due == noon, {due.key: noon.astimezone(timezone(timedelta(hours=2)))})
 
 
-def test_a_range_is_two_predicates_on_one_property() -> None:
+def test_two_bounds_on_one_property_are_a_range() -> None:
     priority = Property("Orders.Priority", int)
     filter = (priority >= 10) & (priority < 20)
     assert [matches(filter, {priority.key: n}) for n in (9, 10, 19, 20)] == [False, True, True, False]

@@ -1,4 +1,4 @@
-"""The reason for every hit and miss, and which miss is the nearest."""
+"""The explanation of a filter: why it matches or not, and the distance of a miss."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Priority = Property("Orders.Priority", int)
         ),
     ],
 )
-def test_a_predicate_tells_its_reason_and_the_value_it_met(
+def test_a_predicate_is_explained_with_its_reason_and_value(
     promoted: dict[str, Value], written: dict[str, Value], reason: Reason, met: Value | None, words: str
 ) -> None:
     explanation = explain(Region == "EU", promoted, written)
@@ -47,7 +47,7 @@ def test_a_predicate_tells_its_reason_and_the_value_it_met(
     assert predicate.holds is explanation.holds is (reason is Reason.HOLDS)
 
 
-def test_every_group_and_predicate_is_there() -> None:
+def test_every_group_and_predicate_is_explained() -> None:
     filter = (Total >= 10_000) & (Region != "TEST") | Priority.exists()
     explanation = explain(filter, {Total.key: Decimal(5), Region.key: "EU"}, {})
     assert [[p.holds for p in group.predicates] for group in explanation.groups] == [[False, True], [False]]
@@ -55,7 +55,7 @@ def test_every_group_and_predicate_is_there() -> None:
     assert explanation.nearest is explanation.groups[0]
 
 
-def test_a_met_filter_has_distance_zero() -> None:
+def test_a_matching_filter_has_distance_zero() -> None:
     filter = (Total >= 10_000) | Priority.exists()
     explanation = explain(filter, {Priority.key: 1}, {})
     assert explanation.holds
@@ -63,7 +63,7 @@ def test_a_met_filter_has_distance_zero() -> None:
     assert explanation.nearest.predicates[0].words == "exists(Orders.Priority) holds: the value is 1"
 
 
-def test_the_nearest_misses_sort_first() -> None:
+def test_misses_are_ordered_by_distance() -> None:
     promoted: dict[str, Value] = {Region.key: "EU", Priority.key: 2}
     written: dict[str, Value] = {Total.key: Decimal(20)}
     from_near_to_far: list[Filter] = [

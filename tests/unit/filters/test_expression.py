@@ -1,4 +1,4 @@
-"""Filters built from Python expressions: their form, what is refused, and what the refusal says."""
+"""Filters of Python expressions, and the errors of wrong expressions."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def only(filter: Filter) -> Predicate:
         (Priority.bitand(4), Operator.BITAND, 4),
     ],
 )
-def test_every_operator_makes_one_predicate(filter: Filter, operator: Operator, value: object) -> None:
+def test_every_operator_returns_one_predicate(filter: Filter, operator: Operator, value: object) -> None:
     assert (only(filter).operator, only(filter).value) == (operator, value)
 
 
-def test_operators_carry_the_codes_that_are_stored() -> None:
+def test_operators_have_the_stored_codes() -> None:
     assert [operator.value for operator in Operator] == [0, 1, 2, 3, 4, 5, 6, 7]
     assert Operator.GE.symbol == ">="
 
 
-def test_a_constant_may_stand_on_the_left() -> None:
+def test_a_constant_can_be_the_left_operand() -> None:
     assert (Priority > 10) == (Priority > 10)
     assert (Decimal(5) >= Total) == (Total <= 5)
 
 
-def test_and_binds_tighter_than_or_as_in_a_filter_dialog() -> None:
+def test_and_binds_tighter_than_or() -> None:
     a, b, c = Region == "EU", Priority == 1, Total >= 10
     assert (a & b | c).groups == ((only(a), only(b)), (only(c),))
 
@@ -143,18 +143,18 @@ def test_a_datetime_is_kept_as_an_instant() -> None:
         (lambda: Filter(((),)), r"no predicates"),
     ],
 )
-def test_what_cannot_be_compared_is_refused_with_property_and_value(build: object, says: str) -> None:
+def test_a_wrong_comparison_is_rejected_with_property_and_value(build: object, says: str) -> None:
     with pytest.raises(BadFilter, match=says):
         build()  # type: ignore[operator]
 
 
-def test_a_long_value_is_not_repeated_in_full() -> None:
+def test_a_long_value_is_truncated_in_the_error() -> None:
     with pytest.raises(BadFilter) as caught:
         _ = Region == "x" * 100_000
     assert len(str(caught.value)) < 400
 
 
-def test_expansion_is_bounded() -> None:
+def test_the_number_of_groups_is_limited() -> None:
     tenfold = any_of(Priority == i for i in range(10))
     hundredfold = tenfold & any_of(Total == i for i in range(10))
     with pytest.raises(BadFilter, match=f"{MAX_GROUPS:,} groups"):
@@ -164,7 +164,7 @@ def test_expansion_is_bounded() -> None:
         _ = hundredfold & long
 
 
-def test_python_and_or_and_chained_comparisons_are_refused() -> None:
+def test_python_and_or_and_chained_comparisons_are_rejected() -> None:
     with pytest.raises(TypeError, match=r"& and \|"):
         _ = (Region == "EU") and (Priority == 1)
     with pytest.raises(TypeError, match="range as"):
@@ -173,7 +173,7 @@ def test_python_and_or_and_chained_comparisons_are_refused() -> None:
         _ = Region in ["EU", "US"]
 
 
-def test_forgotten_parentheses_are_named() -> None:
+def test_missing_parentheses_are_reported() -> None:
     with pytest.raises(TypeError, match="parentheses around each comparison"):
         _ = Priority == 1 & Region == "EU"
     with pytest.raises(TypeError, match="parentheses"):
@@ -182,7 +182,7 @@ def test_forgotten_parentheses_are_named() -> None:
         _ = (Priority == 1) & True  # type: ignore[operator]
 
 
-def test_properties_compared_with_each_other_are_the_same_or_not() -> None:
+def test_comparing_two_properties_tests_their_identity() -> None:
     assert (Property("Orders.Region", str) == Region) is True
     assert (Property("Orders.Region", int) == Region) is False
     assert (Property("Orders.Region", int) != Region) is True
@@ -191,16 +191,16 @@ def test_properties_compared_with_each_other_are_the_same_or_not() -> None:
     assert Region in [Total, Region]
 
 
-def test_filters_survive_pickling() -> None:
+def test_filters_can_be_pickled() -> None:
     filter = (Total >= 10_000) & (Region != "TEST") | Priority.exists() | (Due < datetime(2026, 1, 1, tzinfo=UTC))
     assert pickle.loads(pickle.dumps(filter)) == filter
 
 
-def test_a_filter_shows_what_it_compares() -> None:
+def test_the_repr_of_a_filter_shows_its_comparisons() -> None:
     assert "Property('Orders.Region', str)" in repr(Region == "EU")
 
 
 @pytest.mark.parametrize("inverted", [lambda: ~(Region == "EU"), lambda: ~Region])
-def test_there_is_no_not(inverted: Callable[[], object]) -> None:
+def test_a_filter_cannot_be_negated(inverted: Callable[[], object]) -> None:
     with pytest.raises(TypeError, match="Write the opposite comparison"):
         inverted()

@@ -1,4 +1,4 @@
-"""The reference says what the language does: every example on the page is read, and every operator has its heading."""
+"""The examples of the reference are correct, and every operator has a heading."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "filter-language.md")
 
 
 def blocks(language: str) -> list[str]:
-    """The fenced blocks of the page in one language."""
+    """Return the fenced blocks of one language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def declared() -> dict[str, Any]:
-    """What the Python on the page declares."""
+def run_python_examples() -> dict[str, Any]:
+    """Run the Python examples and return their names."""
     names: dict[str, Any] = {}
     for block in blocks("python"):
         exec(block, names)
@@ -29,32 +29,32 @@ def declared() -> dict[str, Any]:
 
 
 def properties() -> list[Comparable]:
-    names = declared()
+    names = run_python_examples()
     system = names["BTS"]
-    declared_ones = (each for each in names.values() if isinstance(each, Comparable))
-    return [*declared_ones, system.ReceivePortName, system.InboundTransportType]
+    declared = (each for each in names.values() if isinstance(each, Comparable))
+    return [*declared, system.ReceivePortName, system.InboundTransportType]
 
 
 @pytest.mark.parametrize("block", blocks("filter"))
-def test_an_example_is_a_filter(block: str) -> None:
+def test_an_example_can_be_parsed(block: str) -> None:
     filter = parse(block, properties())
     assert parse(format_filter(filter), properties()) == filter
 
 
 @pytest.mark.parametrize("block", blocks("filter-error"))
-def test_an_example_of_an_error_is_one(block: str) -> None:
+def test_an_example_of_an_error_is_rejected(block: str) -> None:
     with pytest.raises(BadFilter):
         parse(block, properties())
 
 
-def test_the_error_that_is_shown_is_the_error_that_is_raised() -> None:
+def test_the_shown_error_is_the_raised_error() -> None:
     with pytest.raises(BadFilter) as caught:
         parse(blocks("filter-error")[-1].rstrip("\n"), properties())
     assert f"{caught.value}\n" == blocks("text")[-1]
 
 
-def test_the_examples_say_what_the_page_says() -> None:
-    names, examples = declared(), blocks("filter")
+def test_the_examples_have_the_documented_meaning() -> None:
+    names, examples = run_python_examples(), blocks("filter")
     assert parse(examples[0], properties()) == names["big_orders"]
     multiplied = next(i for i, text in enumerate(examples) if text.startswith("(Region"))
     assert parse(examples[multiplied], properties()) == parse(examples[multiplied + 1], properties())

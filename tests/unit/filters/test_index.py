@@ -1,4 +1,4 @@
-"""The index: what it finds, in every form that a batch can take, while subscriptions come and go."""
+"""The subscription index: results for every form of a batch, and changes of subscriptions."""
 
 from __future__ import annotations
 
@@ -31,39 +31,41 @@ Paid = Property("Orders.Paid", bool)
 Due = Property("Orders.Due", datetime)
 
 
-def index_of(*filters: Filter) -> SubscriptionIndex:
+def build_index(*filters: Filter) -> SubscriptionIndex:
     index = SubscriptionIndex()
     for id, filter in enumerate(filters, start=1):
         index.add(id, filter)
     return index
 
 
-def pairs(index: SubscriptionIndex, columns: Mapping[str, object], rows: int) -> list[tuple[int, int]]:
+def match_pairs(index: SubscriptionIndex, columns: Mapping[str, object], rows: int) -> list[tuple[int, int]]:
     messages, ids = index.match(columns, rows)
     assert messages.dtype == ids.dtype == np.int64
     return list(zip(messages.tolist(), ids.tolist(), strict=True))
 
 
-def assert_as_evaluated(
+def assert_equals_evaluator(
     filters: Mapping[int, Filter], index: SubscriptionIndex, batch: Sequence[Mapping[str, Value]]
 ) -> None:
-    wanted = [sorted(id for id, filter in filters.items() if matches(filter, promoted)) for promoted in batch]
-    assert [index.match_one(promoted) for promoted in batch] == wanted
-    assert pairs(index, columns_of(batch), len(batch)) == [(row, id) for row, ids in enumerate(wanted) for id in ids]
+    expected = [sorted(id for id, filter in filters.items() if matches(filter, promoted)) for promoted in batch]
+    assert [index.match_one(promoted) for promoted in batch] == expected
+    assert match_pairs(index, columns_of(batch), len(batch)) == [
+        (row, id) for row, ids in enumerate(expected) for id in ids
+    ]
 
 
 def test_messages_find_their_subscriptions() -> None:
-    index = index_of(Region == "EU", (Total >= 10_000) & (Region != "TEST") | (Priority == 1))
+    index = build_index(Region == "EU", (Total >= 10_000) & (Region != "TEST") | (Priority == 1))
     columns = {
         Region.key: pa.array(["EU", "US", "TEST", None]),
         Total.key: pa.array([20_000, 20_000, 20_000, 20_000], pa.decimal256(76, 38)),
         Priority.key: pa.array([1, None, None, None], pa.int64()),
     }
-    assert pairs(index, columns, 4) == [(0, 1), (0, 2), (1, 2)]
+    assert match_pairs(index, columns, 4) == [(0, 1), (0, 2), (1, 2)]
     assert index.match_one({Region.key: "EU", Priority.key: 1}) == [1, 2]
 
 
-def test_a_subscription_that_is_met_twice_is_found_once() -> None:
+def test_a_subscription_that_matches_by_two_groups_is_found_once() -> None:
     a, b, c = Property("T.A", int), Property("T.B", int), Property("T.C", str)
     filters = {5: (a == 1) & (b == 2) | c.exists()}
     index = SubscriptionIndex()
@@ -75,7 +77,7 @@ def test_a_subscription_that_is_met_twice_is_found_once() -> None:
         {a.key: 1, b.key: 2, c.key: "9"},
         {},
     ]
-    assert_as_evaluated(filters, index, batch)
+    assert_equals_evaluator(filters, index, batch)
     assert index.match_one(batch[3]) == [5]
 
 
@@ -102,7 +104,7 @@ LADDERS: dict[Property, list[Value]] = {
 
 
 @pytest.mark.parametrize("property", LADDERS, ids=lambda p: p.value_type.name)
-def test_every_operator_over_the_whole_ladder_of_a_type(property: Property) -> None:
+def test_every_operator_agrees_with_the_evaluator_for_every_type(property: Property) -> None:
     operators = {Operator.EQ, Operator.NE} if property is Paid else set(Operator) - {Operator.EXISTS, Operator.BITAND}
     if property is Priority:
         operators.add(Operator.BITAND)
@@ -110,22 +112,22 @@ def test_every_operator_over_the_whole_ladder_of_a_type(property: Property) -> N
     predicates.append(Predicate(property, Operator.EXISTS))
     filters = {id: Filter(((predicate,),)) for id, predicate in enumerate(predicates)}
     batch: list[dict[str, Value]] = [{property.key: value} for value in LADDERS[property]]
-    assert_as_evaluated(filters, indexed(filters), [*batch, {}])
+    assert_equals_evaluator(filters, build_index_with_ids(filters), [*batch, {}])
 
 
-def indexed(filters: Mapping[int, Filter], **sizes: int) -> SubscriptionIndex:
+def build_index_with_ids(filters: Mapping[int, Filter], **sizes: int) -> SubscriptionIndex:
     index = SubscriptionIndex(**sizes)
     for id, filter in filters.items():
         index.add(id, filter)
     return index
 
 
-def test_one_value_can_stand_for_every_message() -> None:
-    index = index_of((Region == "EU") & (Priority >= 5) & Priority.bitand(4), Paid == True)  # noqa: E712
+def test_a_single_value_applies_to_every_message() -> None:
+    index = build_index((Region == "EU") & (Priority >= 5) & Priority.bitand(4), Paid == True)  # noqa: E712
     columns = {Region.key: "EU", Priority.key: pa.array([4, 5, 9]), Paid.key: True}
-    assert pairs(index, columns, 3) == [(0, 2), (1, 1), (1, 2), (2, 2)]
-    assert pairs(index, {Region.key: "EU", Priority.key: 5}, 2) == [(0, 1), (1, 1)]
-    assert pairs(index, {Region.key: None, Priority.key: 5}, 2) == []
+    assert match_pairs(index, columns, 3) == [(0, 2), (1, 1), (1, 2), (2, 2)]
+    assert match_pairs(index, {Region.key: "EU", Priority.key: 5}, 2) == [(0, 1), (1, 1)]
+    assert match_pairs(index, {Region.key: None, Priority.key: 5}, 2) == []
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_a_column_may_have_any_width_and_encoding_of_its_type(
     filter: Filter, column: pa.Array, found: list[int]
 ) -> None:
     property = filter.groups[0][0].property
-    assert [row for row, _ in pairs(index_of(filter), {property.key: column}, len(column))] == found
+    assert [row for row, _ in match_pairs(build_index(filter), {property.key: column}, len(column))] == found
 
 
 @pytest.mark.parametrize(
@@ -167,48 +169,48 @@ def test_a_column_may_have_any_width_and_encoding_of_its_type(
         True,
     ],
 )
-def test_a_column_of_another_type_meets_nothing(column: object) -> None:
-    index = index_of(Priority == 1, Priority != 1, Priority < 5, Priority.exists(), Priority.bitand(1))
-    assert pairs(index, {Priority.key: column}, 2) == []
+def test_a_column_of_another_type_matches_nothing(column: object) -> None:
+    index = build_index(Priority == 1, Priority != 1, Priority < 5, Priority.exists(), Priority.bitand(1))
+    assert match_pairs(index, {Priority.key: column}, 2) == []
 
 
 def test_one_name_with_two_types_is_two_properties() -> None:
     text = Property("Orders.Priority", str)
-    index = index_of(Priority.exists(), text.exists())
+    index = build_index(Priority.exists(), text.exists())
     assert index.match_one({Priority.key: 1}) == [1]
     assert index.match_one({Priority.key: "1"}) == [2]
-    assert pairs(index, {Priority.key: "1"}, 1) == [(0, 2)]
+    assert match_pairs(index, {Priority.key: "1"}, 1) == [(0, 2)]
 
 
-def test_a_column_of_another_length_is_refused() -> None:
+def test_a_column_of_another_length_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"Orders#Region has 2 values for 3 messages"):
-        index_of(Region == "EU").match({Region.key: pa.array(["EU", "US"])}, 3)
+        build_index(Region == "EU").match({Region.key: pa.array(["EU", "US"])}, 3)
 
 
 def test_an_empty_batch_and_an_empty_index_match_nothing() -> None:
-    assert pairs(index_of(Region == "EU"), {}, 0) == []
-    assert pairs(index_of(Region == "EU"), {}, 3) == []
-    assert pairs(SubscriptionIndex(), {Region.key: "EU"}, 3) == []
+    assert match_pairs(build_index(Region == "EU"), {}, 0) == []
+    assert match_pairs(build_index(Region == "EU"), {}, 3) == []
+    assert match_pairs(SubscriptionIndex(), {Region.key: "EU"}, 3) == []
     assert SubscriptionIndex().match_one({Region.key: "EU"}) == []
 
 
-def test_a_contradiction_is_kept_and_never_met() -> None:
-    index = index_of((Priority < 1) & (Priority > 2), (Region == "EU") & (Region == "US"), Priority.bitand(0))
+def test_a_contradiction_never_matches() -> None:
+    index = build_index((Priority < 1) & (Priority > 2), (Region == "EU") & (Region == "US"), Priority.bitand(0))
     assert len(index) == 3
     assert index.match_one({Priority.key: 1, Region.key: "EU"}) == []
     index.remove(1)
     assert 1 not in index
 
 
-def test_adding_replaces_and_removing_forgets() -> None:
-    index = index_of(Region == "EU", Region == "EU")
+def test_subscriptions_can_be_replaced_and_removed() -> None:
+    index = build_index(Region == "EU", Region == "EU")
     assert index.match_one({Region.key: "EU"}) == [1, 2]
     index.add(1, Region == "US")
     assert index.match_one({Region.key: "EU"}) == [2]
     assert index.match_one({Region.key: "US"}) == [1]
     index.remove(2)
     assert (2 in index, 1 in index, len(index)) == (False, True, 1)
-    assert pairs(index, {Region.key: "EU"}, 1) == []
+    assert match_pairs(index, {Region.key: "EU"}, 1) == []
     with pytest.raises(NotFound, match="no subscription 2"):
         index.remove(2)
     index.add(3, Region == "EU")
@@ -216,15 +218,15 @@ def test_adding_replaces_and_removing_forgets() -> None:
     assert 3 not in index
 
 
-def test_ids_are_any_bigint() -> None:
+def test_an_id_can_be_any_bigint() -> None:
     index = SubscriptionIndex()
     for id in (-(2**63), 2**63 - 1, 0):
         index.add(id, Region.exists())
     assert index.match_one({Region.key: "x"}) == [-(2**63), 0, 2**63 - 1]
 
 
-def test_one_more_subscription_leaves_the_others_as_they_are_compiled() -> None:
-    index = indexed({id: Region == f"R{id}" for id in range(200)}, small=16)
+def test_adding_a_subscription_does_not_recompile_the_others() -> None:
+    index = build_index_with_ids({id: Region == f"R{id}" for id in range(200)}, small=16)
     index.match_one({})
     (large,) = index._segments
     index.add(1000, Region == "R7")
@@ -232,7 +234,7 @@ def test_one_more_subscription_leaves_the_others_as_they_are_compiled() -> None:
     assert index._segments[0] is large
 
 
-def test_segments_stay_few_and_shrink_with_what_they_hold() -> None:
+def test_segments_are_merged_and_shrink_with_their_subscriptions() -> None:
     index = SubscriptionIndex(small=16)
     for id in range(500):
         index.add(id, Region == f"R{id % 50}")
@@ -247,16 +249,16 @@ def test_segments_stay_few_and_shrink_with_what_they_hold() -> None:
     assert index._segments == ()
 
 
-def test_many_additions_are_compiled_once_and_kept_small_until_then() -> None:
-    index = indexed({id: Priority == id for id in range(100)}, max_pending=30)
+def test_pending_additions_are_compiled_once() -> None:
+    index = build_index_with_ids({id: Priority == id for id in range(100)}, max_pending=30)
     assert len(index._pending) < 30
     assert index._segments == ()
     assert (len(index), index.match_one({Priority.key: 99})) == (100, [99])
     assert len(index._segments) == 1
 
 
-def test_what_waits_to_be_compiled_can_be_replaced_and_removed() -> None:
-    index = indexed({id: Priority == id for id in range(100)}, max_pending=30)
+def test_pending_subscriptions_can_be_replaced_and_removed() -> None:
+    index = build_index_with_ids({id: Priority == id for id in range(100)}, max_pending=30)
     index.add(5, Priority == 1_005)
     index.remove(6)
     assert (5 in index, 6 in index, 7 in index, len(index)) == (True, False, True, 99)
@@ -272,94 +274,94 @@ def random_order(random: random.Random) -> dict[str, Value]:
 
 
 @pytest.mark.parametrize("at_once", [first_pass.PAIRS_AT_ONCE, 100])
-def test_two_equalities_make_one_key_where_many_share_the_first(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+def test_two_equalities_are_one_key_if_many_groups_share_the_first(
+    monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
     monkeypatch.setattr(first_pass, "PAIRS_AT_ONCE", at_once)
-    chance = random.Random(1)
+    rng = random.Random(1)
     filters = {
-        id: (Region == f"R{chance.randrange(4)}")
-        & (Port == f"P{chance.randrange(30)}")
-        & (Priority >= chance.randrange(90))
+        id: (Region == f"R{rng.randrange(4)}") & (Port == f"P{rng.randrange(30)}") & (Priority >= rng.randrange(90))
         for id in range(1_000)
     }
     filters |= {id: (Region == "R1") & (Priority < id % 100) for id in range(1_000, 1_200)}
-    index = indexed(filters)
-    assert_as_evaluated(filters, index, [random_order(chance) for _ in range(200)])
+    index = build_index_with_ids(filters)
+    assert_equals_evaluator(filters, index, [random_order(rng) for _ in range(200)])
     (segment,) = index._segments
     assert any(path.second is not None for path in segment._paths)
 
 
-def test_an_equality_and_an_interval_make_one_key_where_many_share_the_equality() -> None:
-    chance = random.Random(3)
+def test_an_equality_and_an_interval_are_one_key_if_many_groups_share_the_equality() -> None:
+    rng = random.Random(3)
     filters: dict[int, Filter] = {}
     for id in range(2_000):
-        low, width = chance.randrange(1_000), chance.choice((1, 3, 40, 900))
-        narrowed = (Region == f"R{chance.randrange(4)}") & (Priority >= low) & (Priority < low + width)
-        filters[id] = narrowed & (Port != f"P{chance.randrange(3)}") if id % 5 == 0 else narrowed
+        low, width = rng.randrange(1_000), rng.choice((1, 3, 40, 900))
+        narrowed = (Region == f"R{rng.randrange(4)}") & (Priority >= low) & (Priority < low + width)
+        filters[id] = narrowed & (Port != f"P{rng.randrange(3)}") if id % 5 == 0 else narrowed
     filters |= {id: (Region == "R1") & (Priority > id % 100) for id in range(2_000, 2_200)}
     filters |= {id: Region == f"R{id % 4}" for id in range(2_200, 2_204)}
-    index = indexed(filters)
-    batch = [random_order(chance) | {Priority.key: chance.randrange(-5, 1_100)} for _ in range(200)]
-    assert_as_evaluated(filters, index, [*batch, {Region.key: "R1"}, {Priority.key: 7}])
+    index = build_index_with_ids(filters)
+    batch = [random_order(rng) | {Priority.key: rng.randrange(-5, 1_100)} for _ in range(200)]
+    assert_equals_evaluator(filters, index, [*batch, {Region.key: "R1"}, {Priority.key: 7}])
     (segment,) = index._segments
     assert any(path.second is not None and path.second.shift is not None for path in segment._paths)
 
 
-def test_many_segments_find_what_one_does_and_in_the_same_order() -> None:
-    chance = random.Random(4)
-    filters = {id: Region == f"R{chance.randrange(4)}" for id in range(300)}
+def test_several_segments_have_the_same_result_and_order_as_one() -> None:
+    rng = random.Random(4)
+    filters = {id: Region == f"R{rng.randrange(4)}" for id in range(300)}
     filters[2**63 - 1] = filters[-5] = Region == "R1"
     index = SubscriptionIndex(small=2)
     for id, filter in filters.items():
         index.add(id, filter)
         if id % 37 == 0:
             index.match_one({})
-    batch = [random_order(chance) for _ in range(50)]
-    assert_as_evaluated(filters, index, batch)
+    batch = [random_order(rng) for _ in range(50)]
+    assert_equals_evaluator(filters, index, batch)
     assert len(index._segments) > 1
     for id in (-5, 2**63 - 1):
         index.remove(id)
         del filters[id]
-    assert_as_evaluated(filters, index, batch)
+    assert_equals_evaluator(filters, index, batch)
     columns: dict[str, object] = {Region.key: pa.chunked_array([["R1", "R2"], [None, "R1"]])}
-    wanted = [
+    expected = [
         (row, id)
         for row in (0, 1, 3)
         for id, filter in filters.items()
         if filter == (Region == f"R{2 if row == 1 else 1}")
     ]
-    assert pairs(index, columns, 4) == sorted(wanted)
+    assert match_pairs(index, columns, 4) == sorted(expected)
 
 
-def test_an_equality_that_all_share_finds_nobody() -> None:
+def test_an_equality_that_all_groups_share_is_not_used_as_key() -> None:
     filters = {id: (Region == "EU") & (Priority >= id) & (Priority < id + 2) for id in range(300)}
     filters |= {id: (Region == "EU") & (Port == f"P{id}") for id in range(300, 600)}
-    index = indexed(filters)
-    assert_as_evaluated(filters, index, [{Region.key: "EU", Priority.key: 7, Port.key: "P301"}, {Region.key: "EU"}])
+    index = build_index_with_ids(filters)
+    assert_equals_evaluator(filters, index, [{Region.key: "EU", Priority.key: 7, Port.key: "P301"}, {Region.key: "EU"}])
     (segment,) = index._segments
-    filed_under = {segment.slots[path.first.slot].key for path in segment._paths}
-    assert filed_under == {Priority.key, Port.key}
+    access_keys = {segment.slots[path.first.slot].key for path in segment._paths}
+    assert access_keys == {Priority.key, Port.key}
 
 
 def test_intervals_of_every_width_are_found() -> None:
-    chance = random.Random(2)
+    rng = random.Random(2)
     filters = {}
     for id in range(400):
-        low = chance.randrange(-1_000, 1_000)
-        filters[id] = (Priority >= low) & (Priority < low + 2 ** chance.randrange(11))
+        low = rng.randrange(-1_000, 1_000)
+        filters[id] = (Priority >= low) & (Priority < low + 2 ** rng.randrange(11))
     filters |= {400: Priority < -990, 401: Priority > 990, 402: Priority != 5, 403: (Priority >= 7) & (Priority <= 7)}
     batch: list[dict[str, Value]] = [{Priority.key: value} for value in range(-1_010, 2_050, 7)]
-    assert_as_evaluated(filters, indexed(filters), batch)
+    assert_equals_evaluator(filters, build_index_with_ids(filters), batch)
 
 
-def test_messages_that_look_alike_are_matched_once_and_each_told() -> None:
-    index = index_of((Region == "EU") & (Priority > 5), Region == "EU", Priority.bitand(1))
+def test_equal_messages_get_the_same_result() -> None:
+    index = build_index((Region == "EU") & (Priority > 5), Region == "EU", Priority.bitand(1))
     columns = {Region.key: pa.array(["EU", "US"] * 50), Priority.key: pa.array([7, 7, 4, 4] * 25)}
-    wanted = [(row, id) for row in range(100) for id in ([1, 2, 3], [3], [2], [])[row % 4]]
-    assert pairs(index, columns, 100) == wanted
+    expected = [(row, id) for row in range(100) for id in ([1, 2, 3], [3], [2], [])[row % 4]]
+    assert match_pairs(index, columns, 100) == expected
 
 
-def test_an_index_survives_pickling_with_what_is_waiting() -> None:
-    index = index_of(Region == "EU", (Total > 5) | (Due > datetime(2026, 1, 1, tzinfo=UTC)))
+def test_an_index_can_be_pickled_with_its_pending_subscriptions() -> None:
+    index = build_index(Region == "EU", (Total > 5) | (Due > datetime(2026, 1, 1, tzinfo=UTC)))
     index.match_one({})
     index.add(3, Region != "US")
     copy = pickle.loads(pickle.dumps(index))
@@ -368,7 +370,7 @@ def test_an_index_survives_pickling_with_what_is_waiting() -> None:
     assert index.match_one({Region.key: "EU", Total.key: Decimal(6)}) == [1, 2, 3]
 
 
-def test_matching_goes_on_while_subscriptions_come_and_go() -> None:
+def test_matching_is_correct_while_subscriptions_are_added_and_removed() -> None:
     index = SubscriptionIndex(small=8)
     for id in range(50):
         index.add(id, Region == "EU")
@@ -378,7 +380,7 @@ def test_matching_goes_on_while_subscriptions_come_and_go() -> None:
     def match() -> None:
         while not changed.is_set():
             found = index.match_one({Region.key: "EU"})
-            # 0 to 49 are replaced again and again, but never absent.
+            # 0 to 49 are replaced, but never absent.
             if found[:50] != list(range(50)):
                 wrong.append(found)
 

@@ -1,4 +1,4 @@
-"""Messages that look alike to every predicate are one; messages that differ in anything are not."""
+"""Messages with equal values for all predicates are merged, and others are not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from postroom.filters.matching.ranks import RankedBatch
 
 
-def test_messages_that_look_alike_become_one() -> None:
+def test_equal_messages_are_merged() -> None:
     ranks = [np.array([1, 1, -1, 1], np.int32), None, np.array([0, 0, 0, 4], np.int32)]
     shared = RankedBatch(rows=4, ranks=ranks, integers={}).deduplicate()
     assert shared is not None
@@ -22,15 +22,15 @@ def test_messages_that_look_alike_become_one() -> None:
         assert kept[alike].tolist() == given.tolist()
 
 
-def test_messages_that_differ_in_a_bit_only_are_kept_apart() -> None:
+def test_messages_that_differ_in_one_flag_are_not_merged() -> None:
     same = np.zeros(3, np.int32)
     shared = RankedBatch(rows=3, ranks=[same], integers={0: np.array([1, 2, 1])}).deduplicate()
     assert shared is not None
     assert shared[1].tolist() == [0, 1, 0]
 
 
-def test_many_wide_properties_do_not_run_together() -> None:
-    # Five columns of 2**16 values each: multiplied out in 64 bits, the first would be shifted out of sight.
+def test_many_wide_properties_do_not_overflow() -> None:
+    # Five columns of 2**16 values: a product in 64 bits would overflow and lose the first column.
     wide = [np.array([2**16 - 2, 2**16 - 2, 0, 0, 0, 0], np.int32) for _ in range(5)]
     wide[0] = np.array([2**16 - 2, 2**16 - 2, 0, 1, 0, 1], np.int32)
     shared = RankedBatch(rows=6, ranks=wide, integers={}).deduplicate()
@@ -38,5 +38,5 @@ def test_many_wide_properties_do_not_run_together() -> None:
     assert shared[1].tolist() == [2, 2, 0, 1, 0, 1]
 
 
-def test_a_batch_of_which_few_look_alike_is_left_as_it_is() -> None:
+def test_a_batch_with_few_equal_messages_is_not_merged() -> None:
     assert RankedBatch(rows=4, ranks=[np.array([0, 1, 2, 3], np.int32)], integers={}).deduplicate() is None

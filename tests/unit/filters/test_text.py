@@ -1,4 +1,4 @@
-"""Text filters: what they mean, how they are written, and where an error points."""
+"""Text filters: parsing, formatting and the position of errors."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ PROPERTIES = [Region, Total, Priority, Weight, Paid, Due, BTS.ReceivePortName]
         ("\n  Priority == 1\n  or Priority == 2\n", (Priority == 1) | (Priority == 2)),
     ],
 )
-def test_a_text_filter_says_the_same_as_the_expression(text: str, filter: Filter) -> None:
+def test_a_text_filter_equals_its_expression(text: str, filter: Filter) -> None:
     assert parse(text, PROPERTIES) == filter
 
 
-def test_properties_of_error_reports_are_named_in_full() -> None:
-    """They repeat the names of others, which mean what they meant."""
+def test_properties_of_error_reports_need_their_namespace() -> None:
+    """Their names exist in other namespaces too, and the bare name means the other property."""
     known = [BTS.MessageType, ErrorReport.MessageType, ErrorReport.Description, Property("Orders.Description", str)]
     assert parse("MessageType == 'x'", known) == (BTS.MessageType == "x")
     assert parse("ErrorReport.MessageType == 'x'", known) == (ErrorReport.MessageType == "x")
@@ -66,7 +66,7 @@ def test_properties_of_error_reports_are_named_in_full() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "kept"),
+    ("written", "expected"),
     [
         ("9.4", 9),
         ("9.5", 10),
@@ -77,8 +77,8 @@ def test_properties_of_error_reports_are_named_in_full() -> None:
         ("9223372036854775807.4", 2**63 - 1),
     ],
 )
-def test_decimal_text_for_an_int_property_is_rounded(written: str, kept: int) -> None:
-    assert parse(f"Priority == {written}", PROPERTIES) == (Priority == kept)
+def test_decimal_text_for_an_int_property_is_rounded(written: str, expected: int) -> None:
+    assert parse(f"Priority == {written}", PROPERTIES) == (Priority == expected)
 
 
 def test_a_bare_name_must_be_unique() -> None:
@@ -90,7 +90,7 @@ def test_a_bare_name_must_be_unique() -> None:
     assert parse("Region == 'EU'", [Region, Property("Orders.Region", str)]) == (Region == "EU")
 
 
-def test_the_type_of_a_transport_is_the_same_in_every_case() -> None:
+def test_transport_types_are_compared_case_insensitively() -> None:
     """CTX-18."""
     known = [Property.from_key(BTS.InboundTransportType.key, BTS.InboundTransportType.value_type)]
     filter = parse("InboundTransportType == 'File'", known)
@@ -101,20 +101,20 @@ def test_the_type_of_a_transport_is_the_same_in_every_case() -> None:
     assert not matches(BTS.ReceivePortName == "in", Context().promote(BTS.ReceivePortName, "In").promoted)
 
 
-def test_a_short_form_always_means_the_namespace_that_it_stands_for() -> None:
+def test_the_short_form_of_a_namespace_equals_the_namespace() -> None:
     same = Property("ReceivePortName", str, namespace="BTS")
     assert same == BTS.ReceivePortName
     assert parse("{BTS}ReceivePortName == 'x'", [BTS.ReceivePortName]) == (BTS.ReceivePortName == "x")
 
 
-def test_a_namespace_may_hold_anything() -> None:
+def test_a_namespace_can_contain_any_character() -> None:
     odd = Property("X", int, namespace="a{b}\\\n'\"é")
     text = format_filter(odd == 1)
     assert text == "{a\\{b\\}\\\\\\u{a}'\"é}X == 1"
     assert parse(text, [odd]) == (odd == 1)
 
 
-def test_names_that_are_words_of_the_language_need_their_namespace() -> None:
+def test_properties_named_like_keywords_need_their_namespace() -> None:
     exists, either = Property("Orders.Exists", int), Property("or.And", int)
     text = format_filter(exists.exists() | (either == 1))
     assert text == "exists(Orders.Exists) or or.And == 1"
@@ -134,14 +134,14 @@ def test_names_that_are_words_of_the_language_need_their_namespace() -> None:
         (Priority.bitand(-1) & Priority.exists(), "Orders.Priority & -1 and exists(Orders.Priority)"),
     ],
 )  # fmt: skip
-def test_a_filter_is_one_printable_line(filter: Filter, text: str) -> None:
+def test_a_filter_is_formatted_as_one_printable_line(filter: Filter, text: str) -> None:
     assert format_filter(filter) == text
     assert text.isprintable()
     assert parse(text, PROPERTIES) == filter
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "says"),
+    ("text", "position", "expected"),
     [
         ("Regoin == 'EU'", 0, "There is no property Regoin.*Did you mean Region"),
         ("Sales.Region == 'EU'", 0, r"There is no property Sales\.Region.*Orders\.Region"),
@@ -186,18 +186,18 @@ def test_a_filter_is_one_printable_line(filter: Filter, text: str) -> None:
         ("(" * 101 + "Priority == 1" + ")" * 101, 100, "nested more than 100"),
     ],
 )  # fmt: skip
-def test_an_error_points_at_the_character(text: str, place: int, says: str) -> None:
+def test_an_error_points_at_the_character(text: str, position: int, expected: str) -> None:
     with pytest.raises(BadFilter) as caught:
         parse(text, PROPERTIES)
     message = str(caught.value).replace("\n", " ")
-    assert re.search(says, message), message
-    shown, caret = caught.value.why.split("\n")
-    first = max(0, place - 60)
-    assert shown[2:] == text[first : place + 60]
-    assert caret == " " * (2 + place - first) + "^"
+    assert re.search(expected, message), message
+    excerpt, caret = caught.value.why.split("\n")
+    first = max(0, position - 60)
+    assert excerpt[2:] == text[first : position + 60]
+    assert caret == " " * (2 + position - first) + "^"
 
 
-def test_the_caret_stands_under_the_line_it_means() -> None:
+def test_the_error_shows_the_line_with_the_caret() -> None:
     with pytest.raises(BadFilter) as caught:
         parse("Priority == 1\n  or Priority == 'x'\n  or Priority == 2", PROPERTIES)
     assert caught.value.why == "    or Priority == 'x'\n" + " " * 19 + "^"
@@ -205,12 +205,12 @@ def test_the_caret_stands_under_the_line_it_means() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  \n"])
-def test_an_empty_text_is_no_filter(text: str) -> None:
+def test_an_empty_text_is_rejected(text: str) -> None:
     with pytest.raises(BadFilter, match="empty"):
         parse(text, PROPERTIES)
 
 
-def test_expansion_of_text_is_bounded() -> None:
+def test_the_number_of_groups_of_a_text_is_limited() -> None:
     ten = " or ".join(f"Priority == {i}" for i in range(10))
     with pytest.raises(BadFilter, match="groups"):
         parse(" and ".join([f"({ten})", *(f"({ten.replace('Priority', p)})" for p in ("Total", "Weight", "Priority"))]),
@@ -218,15 +218,15 @@ def test_expansion_of_text_is_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "hint"),
+    ("text", "position", "hint"),
     [
         ("Region & 4", 9, "To join two comparisons write and."),
         ("Region in ('EU', 'UK')", 7, "join comparisons with and or or"),
         ("Nobody == 1", 0, "app.property(...)"),
     ],
 )
-def test_a_hint_leads_to_what_is_meant(text: str, place: int, hint: str) -> None:
+def test_the_error_has_a_hint(text: str, position: int, hint: str) -> None:
     with pytest.raises(BadFilter) as caught:
         parse(text, PROPERTIES)
     assert hint in caught.value.hint
-    assert caught.value.why.splitlines()[1] == " " * (2 + place) + "^"
+    assert caught.value.why.splitlines()[1] == " " * (2 + position) + "^"

@@ -1,4 +1,4 @@
-"""The stored contexts of a batch are those that each message alone would have."""
+"""The stored contexts of a batch equal the contexts of single messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOW = datetime(2026, 1, 31, 12, 0, 0, 123, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("written", [{}, {BTS.ReceivePortName: "In"}])
-def test_distinguished_fields_are_written_and_all_else_is_promoted(written: dict[Property, str]) -> None:
+def test_distinguished_fields_are_written_and_properties_are_promoted(written: dict[Property, str]) -> None:
     shared = Context().promote(BTS.ReceiveLocationName, "drop")
     for prop, value in written.items():
         shared = shared.write(prop, value)
@@ -62,7 +62,7 @@ def test_distinguished_fields_are_written_and_all_else_is_promoted(written: dict
         (pa.array([None, None], pa.string()), [None, None]),
     ],
 )
-def test_values_of_every_type_are_those_of_a_message_alone(column: pa.Array, expected: list[Any]) -> None:
+def test_values_of_every_type_are_stored_as_for_a_single_message(column: pa.Array, expected: list[Any]) -> None:
     shared = [Context().promote(BTS.ReceiveLocationName, "drop"), Context().promote(BTS.ReceiveLocationName, "other")]
     contexts = [shared[row % 2] for row in range(len(column))]
     stored = stored_contexts(contexts, {Region.key: column}, len(column))

@@ -1,4 +1,4 @@
-"""What a pipeline raises becomes the refusal of its interchange, unless it is not about the interchange."""
+"""An error of a pipeline rejects its interchange, unless the environment caused the error."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from postroom.pipelines.documents.disassembled_batch import Disassembled
 LINES = b'{"n": 1}\n{"n": 2}\n'
 
 
-class Stumbling:
-    """Disassembles lines, and raises at the end of them."""
+class FailingPipeline:
+    """A pipeline that disassembles lines and raises an error after the last."""
 
     def __init__(self, error: Exception, *, recoverable: bool) -> None:
         self.recoverable = recoverable
@@ -34,30 +34,30 @@ class Stumbling:
         raise self._error
 
 
-def chunks(error: Exception, *, recoverable: bool) -> list[Chunk]:
+def read_failing(error: Exception, *, recoverable: bool) -> list[Chunk]:
     interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(LINES), context=Context())
-    return list(read_chunks(Stumbling(error, recoverable=recoverable), interchange, Progress()))
+    return list(read_chunks(FailingPipeline(error, recoverable=recoverable), interchange, Progress()))
 
 
 @pytest.mark.parametrize("error", [ValueError("year 0 is out of range"), RecursionError("too deep"), LookupError()])
-def test_an_unexpected_error_refuses_a_standard_interchange(error: Exception) -> None:
-    (chunk,) = chunks(error, recoverable=False)
+def test_an_unexpected_error_rejects_a_standard_interchange(error: Exception) -> None:
+    (chunk,) = read_failing(error, recoverable=False)
     assert chunk.refusal is not None
     assert chunk.is_last
     assert chunk.resumable
     assert (str(error) or type(error).__name__) in chunk.refusal.what
-    # The type and the line are for whoever corrects the code.
+    # The type and the line help to fix the code.
     assert chunk.refusal.why.startswith(f"{type(error).__name__} at {__file__}:")
 
 
-def test_what_stands_before_it_in_a_recoverable_one_is_published() -> None:
-    first, rest = chunks(ValueError("unexpected"), recoverable=True)
+def test_documents_before_an_unexpected_error_are_published_if_recoverable() -> None:
+    first, rest = read_failing(ValueError("unexpected"), recoverable=True)
     assert first.documents is not None
     assert first.documents["number"].to_pylist() == [1, 2]
     assert rest.refusal is not None
     assert "unexpected" in rest.refusal.what
     assert rest.is_last
-    assert not rest.resumable, "it would publish the first two again"
+    assert not rest.resumable, "resuming would publish the first two documents again"
 
 
 @pytest.mark.parametrize("recoverable", [False, True])
@@ -73,11 +73,11 @@ def test_what_stands_before_it_in_a_recoverable_one_is_published() -> None:
 )
 def test_an_error_of_the_environment_is_raised(error: Exception, *, recoverable: bool) -> None:
     with pytest.raises(type(error)):
-        chunks(error, recoverable=recoverable)
+        read_failing(error, recoverable=recoverable)
 
 
-def test_the_bytes_of_bodies_by_reference_count() -> None:
-    """LRG-07: files of a gigabyte are not put into one transaction because each is a few bytes in its table."""
+def test_a_chunk_counts_the_bytes_of_bodies_by_reference() -> None:
+    """LRG-07: large files are not put into one transaction, although their rows are small."""
     large = Interchange(interchange_id=uuid.uuid4(), body=Bytes(b"x" * (FRAGMENT_SIZE * 9)), context=Context())
     (chunk,) = read_chunks(PassThrough(), large, Progress())
     assert chunk.bytes > FRAGMENT_SIZE * 9
@@ -85,7 +85,7 @@ def test_the_bytes_of_bodies_by_reference_count() -> None:
     assert 10 < small.bytes < 1_000
 
 
-def test_a_standard_interchange_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_standard_interchange_that_does_not_fit_into_memory_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("postroom.agent.receiving.interchange.MAX_STANDARD_BYTES", 1_000)
     lines = b'{"n": 1}\n' * 1_000
     interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(lines), context=Context())
@@ -97,7 +97,7 @@ def test_a_standard_interchange_that_memory_cannot_hold_is_refused(monkeypatch: 
     assert whole.rows == 1_000
 
 
-def of_lines(body: bytes, progress: Progress | None = None, *, bad_documents: int | None = 3) -> list[Chunk]:
+def read_lines(body: bytes, progress: Progress | None = None, *, bad_documents: int | None = 3) -> list[Chunk]:
     interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(body), context=Context())
     return list(read_chunks(JsonLines(bad_documents=bad_documents), interchange, progress or Progress()))
 
@@ -106,13 +106,13 @@ GOOD, BAD = b'{"n": 1}\n', b"x\n"
 
 
 def test_bad_documents_up_to_the_limit_are_suspended_alone() -> None:
-    (chunk,) = of_lines(GOOD + BAD * 3 + GOOD)
+    (chunk,) = read_lines(GOOD + BAD * 3 + GOOD)
     assert chunk.refusal is None
     assert (chunk.rows, len(chunk.failures), chunk.bad) == (2, 3, 3)
 
 
-def test_an_interchange_with_more_is_refused_as_one_and_says_how_many_they_are() -> None:
-    (chunk,) = of_lines(GOOD + BAD * 2 + GOOD + BAD * 40)
+def test_an_interchange_with_too_many_bad_documents_is_rejected_with_their_number() -> None:
+    (chunk,) = read_lines(GOOD + BAD * 2 + GOOD + BAD * 40)
     assert chunk.refusal is not None
     assert chunk.refusal.what == "4 of the first 6 documents are bad, and bad_documents allows 3."
     assert chunk.refusal.why.startswith("Nothing of it was published. The first bad one there: Line 2")
@@ -124,76 +124,75 @@ def test_an_interchange_with_more_is_refused_as_one_and_says_how_many_they_are()
 
 
 @pytest.mark.parametrize("limit", [None, 42])
-def test_who_wants_to_have_them_all_alone_raises_the_limit(limit: int | None) -> None:
-    (chunk,) = of_lines(GOOD + BAD * 42, bad_documents=limit)
+def test_a_higher_limit_suspends_all_bad_documents_alone(limit: int | None) -> None:
+    (chunk,) = read_lines(GOOD + BAD * 42, bad_documents=limit)
     assert (chunk.rows, len(chunk.failures)) == (1, 42)
 
 
-def test_with_no_bad_document_allowed_one_refuses_all() -> None:
-    (chunk,) = of_lines(GOOD + BAD, bad_documents=0)
+def test_a_limit_of_zero_rejects_an_interchange_with_one_bad_document() -> None:
+    (chunk,) = read_lines(GOOD + BAD, bad_documents=0)
     assert chunk.refusal is not None
     assert chunk.refusal.what == "1 of the first 2 documents are bad, and bad_documents allows 0."
-    (chunk,) = of_lines(GOOD * 2, bad_documents=0)
+    (chunk,) = read_lines(GOOD * 2, bad_documents=0)
     assert chunk.rows == 2
 
 
-def test_what_stands_in_earlier_chunks_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_earlier_chunks_stay_published_when_the_rest_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", 4)
-    first, second, rest = of_lines(GOOD * 3 + BAD + GOOD * 3 + BAD + GOOD + BAD * 2 + GOOD * 9)
+    first, second, rest = read_lines(GOOD * 3 + BAD + GOOD * 3 + BAD + GOOD + BAD * 2 + GOOD * 9)
     assert [(one.rows, one.bad, one.is_last) for one in (first, second)] == [(3, 1, False), (3, 1, False)]
     assert rest.refusal is not None
     assert rest.refusal.what == "4 of the first 11 documents are bad, and bad_documents allows 3."
     assert rest.refusal.why.startswith("What follows document 8 was not published.")
     assert (rest.number, rest.last_document, rest.is_last) == (2, 8, True)
-    assert rest.resumable, "it goes on after document 8"
+    assert rest.resumable, "resuming continues after document 8"
 
 
-def test_the_count_goes_on_where_an_attempt_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever an attempt ends, the next one refuses the same documents for the same reason."""
+def test_a_repeated_attempt_rejects_the_same_documents_for_the_same_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", 2)
     body = (GOOD + BAD) * 9
-    whole = of_lines(body)
+    whole = read_lines(body)
     assert [one.bad for one in whole] == [1, 1, 1, 0]
     bad = 0
     for done, following in pairwise(whole):
         bad += done.bad
         progress = Progress(next_chunk=done.number + 1, last_document=done.last_document, bad=bad)
-        again = of_lines(body, progress)
+        again = read_lines(body, progress)
         assert [one.number for one in again] == [one.number for one in whole[following.number :]]
         assert again[-1].refusal is not None
         assert whole[-1].refusal is not None
         assert again[-1].refusal.what == whole[-1].refusal.what
 
 
-def test_a_limit_that_was_lowered_meanwhile_holds_for_the_bad_documents_that_follow() -> None:
-    begun = Progress(next_chunk=1, last_document=9, bad=9)
-    (chunk,) = of_lines(BAD * 9 + GOOD, begun)
+def test_a_lowered_limit_applies_to_the_next_bad_document() -> None:
+    progress = Progress(next_chunk=1, last_document=9, bad=9)
+    (chunk,) = read_lines(BAD * 9 + GOOD, progress)
     assert (chunk.rows, chunk.refusal) == (1, None)
-    (chunk,) = of_lines(BAD * 9 + GOOD + BAD, begun)
+    (chunk,) = read_lines(BAD * 9 + GOOD + BAD, progress)
     assert chunk.refusal is not None
     assert chunk.refusal.what == "10 of the first 11 documents are bad, and bad_documents allows 3."
 
 
-def test_what_is_resumed_has_to_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_interchange_has_to_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("postroom.agent.receiving.interchange.MAX_STANDARD_BYTES", 10_000)
     monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", 10)
     pipeline = JsonLines(bad_documents=None)
 
-    def held(body: bytes) -> Chunk:
+    def read_last(body: bytes) -> Chunk:
         interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(body), context=Context())
         return read_all_chunks(pipeline, interchange)[-1]
 
-    assert held(GOOD * 50).refusal is None
+    assert read_last(GOOD * 50).refusal is None
     for body in (GOOD * 1_000, BAD * 50):
-        refusal = held(body).refusal
+        refusal = read_last(body).refusal
         assert refusal is not None
         assert "more than 10,000 bytes together" in refusal.what
         assert "send the file to its location again" in refusal.hint
 
 
 @pytest.mark.parametrize("pipeline", [JsonLines(bad_documents=3), JsonLines(recoverable=False)])
-def test_the_rest_of_an_interchange_goes_on_where_it_was_refused(pipeline: JsonLines) -> None:
-    """Also if its pipeline is standard by now: the first ones came in, and must not come in again."""
+def test_a_resumed_interchange_continues_after_its_published_documents(pipeline: JsonLines) -> None:
+    """Also if its pipeline has become standard: published documents must not be published again."""
     rest = Interchange(interchange_id=uuid.uuid4(), body=Bytes(GOOD * 9), context=Context(), after=6)
     (chunk,) = read_all_chunks(pipeline, rest)
     assert chunk.documents is not None
@@ -203,7 +202,7 @@ def test_the_rest_of_an_interchange_goes_on_where_it_was_refused(pipeline: JsonL
     assert "no document after the first 6" in nothing.refusal.what
 
 
-def test_what_is_bad_in_the_rest_is_counted_from_there() -> None:
+def test_bad_documents_of_a_resumed_interchange_are_counted_from_its_first_document() -> None:
     rest = Interchange(interchange_id=uuid.uuid4(), body=Bytes(BAD * 6 + GOOD + BAD * 4), context=Context(), after=6)
     (chunk,) = read_all_chunks(JsonLines(bad_documents=3), rest)
     assert chunk.refusal is not None
@@ -217,7 +216,7 @@ def test_a_failure_of_the_message_keeps_its_type_and_code() -> None:
     failure = StorageFailure("The MessageBox does not accept a value.")
     assert unexpected_failure(failure) is failure
     with pytest.raises(StorageFailure):
-        chunks(failure, recoverable=False)
+        read_failing(failure, recoverable=False)
 
 
 def test_an_error_of_the_caller_becomes_a_failure_of_the_pipeline() -> None:

@@ -1,4 +1,4 @@
-"""A reader of rows and its pipeline fit each other, or `plan` says why not."""
+"""The pipeline of a location has to fit its reader of rows."""
 
 from __future__ import annotations
 
@@ -41,25 +41,27 @@ def application(adapter: ReceiveAdapter, pipeline: ReceivePipeline | None) -> Ap
         (CSV, pipelines.Rows(message_type=""), "The message type is empty"),
     ],
 )
-def test_what_does_not_fit(adapter: ReceiveAdapter, pipeline: ReceivePipeline, why: str) -> None:
-    with pytest.raises(DefinitionRefused) as refused:
+def test_a_pipeline_that_does_not_fit_its_reader_is_rejected(
+    adapter: ReceiveAdapter, pipeline: ReceivePipeline, why: str
+) -> None:
+    with pytest.raises(DefinitionRefused) as error:
         application(adapter, pipeline).definition()
-    assert any(why in problem.text for problem in refused.value.problems), refused.value.problems
+    assert any(why in problem.text for problem in error.value.problems), error.value.problems
 
 
-def test_rows_are_not_mapped_on_their_way_in() -> None:
+def test_a_receive_port_with_maps_cannot_read_rows() -> None:
     app = Application("orders")
     app.receive_port("In", maps=[maps.Xslt("a.xslt", source="order", target="invoice")]).location("bulk", CSV)
     with pytest.raises(DefinitionRefused, match="reads rows, which are not mapped"):
         app.definition()
 
 
-def test_a_row_cannot_be_disassembled_out_of_a_file() -> None:
+def test_rows_are_not_a_disassembler() -> None:
     receive = pipelines.Receive(disassemble=[pipelines.Rows()])
     assert any("neither a component nor a function" in problem for problem in receive.problems())
 
 
-def test_the_pipeline_is_stored_with_what_its_reader_yields() -> None:
+def test_the_pipeline_is_stored_with_the_columns_of_its_reader() -> None:
     [port] = application(CSV, pipelines.Rows(promote={Region: "region", Total: "id"})).definition().receive_ports
     stored = port.locations[0].pipeline
     assert isinstance(stored, pipelines.Rows)
@@ -67,7 +69,7 @@ def test_the_pipeline_is_stored_with_what_its_reader_yields() -> None:
     assert pipelines.load_pipeline(stored.model_dump(mode="json")) == stored
 
 
-def test_without_a_pipeline_the_body_is_what_the_format_suggests() -> None:
+def test_the_default_body_is_the_content_column_of_the_format() -> None:
     for format, column in (("text", "value"), ("binaryFile", "content")):
         [port] = application(adapters.SparkReader(format, "in"), None).definition().receive_ports
         stored = port.locations[0].pipeline

@@ -1,4 +1,4 @@
-"""Several applications in one deployment."""
+"""Conflicts between applications in one MessageBox."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_names_are_unique_among_all_applications() -> None:
     assert all(problem.file == __file__ and problem.line for problem in found)
 
 
-def test_an_application_does_not_stand_in_its_own_way() -> None:
+def test_an_application_does_not_conflict_with_itself() -> None:
     assert conflicts(application("same", kind=int), [application("same")]) == []
 
 

@@ -1,4 +1,4 @@
-"""Send ports that write into one folder must be able to tell their files apart."""
+"""Send ports that write into one folder must have different file names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from postroom.application.checks.shared_endpoints import shared_endpoint_problem
 HOME = Path("/home")
 
 
-def declared(name: str, *ports: adapters.File) -> Application:
+def application(name: str, *ports: adapters.File) -> Application:
     app = Application(name)
     for number, adapter in enumerate(ports):
         app.send_port(f"{name}{number}", adapter)
@@ -24,20 +24,20 @@ def problems(new: Application, *deployed: Application) -> list[str]:
     return [str(problem) for problem in found]
 
 
-def test_one_folder_and_one_name_are_refused_with_the_place_and_what_to_write() -> None:
-    [said] = problems(declared("a", adapters.File("out"), adapters.File("./out/")))
-    assert "test_file_names.py:" in said
-    assert "send port 'a1': send port 'a0' writes into the same folder './out/' under the same names" in said
-    assert "name='%MessageID%-%SendPort%%SourceExtension%'" in said
+def test_two_ports_with_the_same_folder_and_name_are_rejected_with_the_line_and_the_fix() -> None:
+    [problem] = problems(application("a", adapters.File("out"), adapters.File("./out/")))
+    assert "test_file_names.py:" in problem
+    assert "send port 'a1': send port 'a0' writes into the same folder './out/' under the same names" in problem
+    assert "name='%MessageID%-%SendPort%%SourceExtension%'" in problem
 
 
-def test_ports_of_other_applications_count_but_not_those_that_are_replaced() -> None:
-    assert len(problems(declared("a", adapters.File("out")), declared("b", adapters.File("/home/out")))) == 1
-    assert problems(declared("a", adapters.File("out")), declared("a", adapters.File("out"))) == []
+def test_ports_of_other_applications_are_checked_but_not_the_replaced_ports() -> None:
+    assert len(problems(application("a", adapters.File("out")), application("b", adapters.File("/home/out")))) == 1
+    assert problems(application("a", adapters.File("out")), application("a", adapters.File("out"))) == []
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "refused"),
+    ("one", "other", "is_rejected"),
     [
         ("%MessageID%.txt", "%MessageID%.txt", True),
         ("%MessageID%.txt", "%MessageID%%SourceExtension%", True),
@@ -49,15 +49,15 @@ def test_ports_of_other_applications_count_but_not_those_that_are_replaced() -> 
         ("%MessageID%-%SendPort%", "%MessageID%-%SendPort%", False),
         ("%MessageID%-%SendPort%", "%MessageID%", False),
         ("%MessageID%-%SendPort%", "%MessageID%-a0", True),
-        # Without the message's id a file that is there is never taken for one's own: the attempt fails.
+        # Without the message id an existing file is never overwritten: the attempt fails.
         ("%SourceFileName%", "%SourceFileName%", False),
     ],
 )
-def test_names_that_can_be_the_same_are_refused(one: str, other: str, refused: bool) -> None:
+def test_file_names_that_can_be_equal_are_rejected(one: str, other: str, is_rejected: bool) -> None:
     for first, second in ((one, other), (other, one)) if "a0" not in other else ((one, other),):
-        ports = declared("a", adapters.File("out", name=first), adapters.File("out", name=second))
-        assert bool(problems(ports)) is refused
+        ports = application("a", adapters.File("out", name=first), adapters.File("out", name=second))
+        assert bool(problems(ports)) is is_rejected
 
 
-def test_each_may_have_its_own_folder() -> None:
-    assert problems(declared("a", adapters.File("out/a"), adapters.File("out/b"))) == []
+def test_ports_with_different_folders_are_accepted() -> None:
+    assert problems(application("a", adapters.File("out/a"), adapters.File("out/b"))) == []

@@ -1,4 +1,4 @@
-"""Send port groups as they are declared, and everything that can be wrong with them (SPT-10, SPT-14)."""
+"""Declarations of send port groups and their problems (SPT-10, SPT-14)."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def problems(declare: Callable[[Any], object]) -> list[str]:
         lambda app: app.send_port("x", NULL, description="Für alle, die's angeht"),
     ],
 )
-def test_what_is_right_has_no_problems(declare: Callable[[Any], object]) -> None:
+def test_a_correct_group_has_no_problems(declare: Callable[[Any], object]) -> None:
     assert problems(declare) == []
 
 
 @pytest.mark.parametrize(
-    ("declare", "said"),
+    ("declare", "expected"),
     [
         (lambda app: app.send_port_group("G", ["Europa"]), "no send port 'Europa' in .*; did you mean 'Europe'?"),
         (lambda app: app.send_port_group("G", "Nobody"), "group 'G': there is no send port 'Nobody'"),
@@ -76,10 +76,10 @@ def test_what_is_right_has_no_problems(declare: Callable[[Any], object]) -> None
         (lambda app: app.send_port("x", NULL, description="a\nb"), "control character"),
     ],
 )
-def test_each_thing_that_can_be_wrong_is_told(declare: Callable[[Any], object], said: str) -> None:
+def test_every_problem_of_a_group_is_reported(declare: Callable[[Any], object], expected: str) -> None:
     found = problems(declare)
     assert len(found) == 1, found
-    assert re.search(said, found[0]), found[0]
+    assert re.search(expected, found[0]), found[0]
 
 
 def definition(name: str = "orders", group: str = "Everyone", port: str = "Europe") -> ApplicationDefinition:
@@ -91,7 +91,7 @@ def definition(name: str = "orders", group: str = "Everyone", port: str = "Europ
     return app.definition()
 
 
-def test_a_group_is_stored_by_the_names_of_its_members_and_read_back() -> None:
+def test_a_group_is_stored_with_the_names_of_its_members() -> None:
     written = definition()
     (group,) = written.send_port_groups
     assert group.members == ("Europe", "Europe2")
@@ -107,7 +107,7 @@ def test_a_group_is_stored_by_the_names_of_its_members_and_read_back() -> None:
     assert ApplicationDefinition.from_stored(written.stored()) == written
 
 
-def test_what_was_stored_before_there_were_groups_is_still_read() -> None:
+def test_a_stored_definition_without_groups_can_be_read() -> None:
     stored = definition().stored()
     del stored["send_port_groups"]
     for port in stored["send_ports"]:
@@ -115,7 +115,7 @@ def test_what_was_stored_before_there_were_groups_is_still_read() -> None:
     assert ApplicationDefinition.from_stored(stored).send_port_groups == ()
 
 
-def test_ports_and_groups_share_their_names_with_those_of_other_applications() -> None:
+def test_names_of_ports_and_groups_are_unique_among_all_applications() -> None:
     old = definition("old", group="Everyone", port="Europe")
     found = conflicts(definition("new", group="Europe", port="Everyone"), [old])
     assert [problem.text for problem in found] == [
@@ -124,7 +124,7 @@ def test_ports_and_groups_share_their_names_with_those_of_other_applications() -
     ]
 
 
-def test_a_member_whose_declaration_failed_is_not_missed_as_well(tmp_path: Path) -> None:
+def test_a_member_with_a_failed_declaration_is_not_reported_as_missing(tmp_path: Path) -> None:
     file = tmp_path / "app.py"
     file.write_text(
         "from postroom import Application, adapters\n"

@@ -1,4 +1,4 @@
-"""HTTP receive locations that cannot be served together are refused before anything is changed."""
+"""HTTP receive locations that cannot be served together are rejected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from postroom.application.checks.shared_endpoints import shared_endpoint_problem
 HOME = Path("/home")
 
 
-def declared(name: str, *locations: adapters.HttpReceive, host: str = "Main") -> Application:
+def application(name: str, *locations: adapters.HttpReceive, host: str = "Main") -> Application:
     app = Application(name)
     if host != "Main":
         app.host(host)
@@ -26,27 +26,37 @@ def problems(new: Application, *deployed: Application) -> list[str]:
     return [str(problem).partition(": ")[2] for problem in found]
 
 
-def at(path: str, port: int = 8080, **given: Any) -> adapters.HttpReceive:
-    return adapters.HttpReceive(path, port=port, **given)
+def http_location(path: str, port: int = 8080, **options: Any) -> adapters.HttpReceive:
+    return adapters.HttpReceive(path, port=port, **options)
 
 
-def test_locations_share_a_port_by_their_paths() -> None:
-    assert problems(declared("a", at("/1"), at("/2"), at("/1", port=8081)), declared("b", at("/3"))) == []
+def test_locations_with_different_paths_can_share_a_port() -> None:
+    assert (
+        problems(
+            application("a", http_location("/1"), http_location("/2"), http_location("/1", port=8081)),
+            application("b", http_location("/3")),
+        )
+        == []
+    )
 
 
-def test_a_path_is_there_once() -> None:
-    said = "location 'a1': the path /1 of port 8080 is taken (location 'a0')."
-    assert problems(declared("a", at("/1"), at("/1"))) == [said]
-    said = "location 'a0': the path /1 of port 8080 is taken (location 'b0')."
-    assert problems(declared("a", at("/1")), declared("b", at("/1"))) == [said]
+def test_a_path_of_a_port_has_one_location() -> None:
+    problem = "location 'a1': the path /1 of port 8080 is taken (location 'a0')."
+    assert problems(application("a", http_location("/1"), http_location("/1"))) == [problem]
+    problem = "location 'a0': the path /1 of port 8080 is taken (location 'b0')."
+    assert problems(application("a", http_location("/1")), application("b", http_location("/1"))) == [problem]
 
 
-def test_the_application_that_is_replaced_is_left_out() -> None:
-    assert problems(declared("a", at("/1")), declared("a", at("/1"))) == []
+def test_the_replaced_application_is_not_checked() -> None:
+    assert problems(application("a", http_location("/1")), application("a", http_location("/1"))) == []
 
 
 def test_a_port_has_one_host_and_one_certificate() -> None:
-    said = "location 'a0': port 8080 belongs to the host 'Web' (location 'b0')."
-    assert problems(declared("a", at("/1")), declared("b", at("/2"), host="Web")) == [said]
-    said = "location 'a1': port 8080 has another certificate (location 'a0')."
-    assert problems(declared("a", at("/1"), at("/2", certificate="c.pem", key="k.pem"))) == [said]
+    problem = "location 'a0': port 8080 belongs to the host 'Web' (location 'b0')."
+    assert problems(application("a", http_location("/1")), application("b", http_location("/2"), host="Web")) == [
+        problem
+    ]
+    problem = "location 'a1': port 8080 has another certificate (location 'a0')."
+    assert problems(application("a", http_location("/1"), http_location("/2", certificate="c.pem", key="k.pem"))) == [
+        problem
+    ]

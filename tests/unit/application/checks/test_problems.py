@@ -1,4 +1,4 @@
-"""Every problem of an application, told at once."""
+"""All problems of an application are reported together."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def problems(declare: Callable[[Any], object], name: Any = "orders") -> list[str
         lambda app: app.send_port("a", NULL, filter=ErrorReport.SendPortName == "b", route_failures=True),
     ],
 )
-def test_what_is_right_has_no_problems(declare: Callable[[Any], object]) -> None:
+def test_a_correct_declaration_has_no_problems(declare: Callable[[Any], object]) -> None:
     assert problems(declare) == []
 
 
 @pytest.mark.parametrize(
-    ("declare", "said"),
+    ("declare", "expected"),
     [
         (lambda app: app.send_port("", NULL), "send port: the name is empty"),
         (lambda app: app.receive_port("P", authentication="yes"), "authentication is 'yes', but must be one of none,"),
@@ -132,10 +132,10 @@ def test_what_is_right_has_no_problems(declare: Callable[[Any], object]) -> None
         (lambda app: app.property(Property("BTS.MessageType", int)), "type int here, but str, as a system property"),
     ],
 )
-def test_each_thing_that_can_be_wrong_is_told(declare: Callable[[Any], object], said: str) -> None:
+def test_every_problem_of_a_declaration_is_reported(declare: Callable[[Any], object], expected: str) -> None:
     found = problems(declare)
     assert len(found) == 1, found
-    assert re.search(said, found[0]), found[0]
+    assert re.search(expected, found[0]), found[0]
 
 
 @pytest.mark.parametrize("name", ["", None, "a\0b"])
@@ -143,7 +143,7 @@ def test_an_application_needs_a_name(name: Any) -> None:
     assert len(problems(lambda app: None, name)) == 1
 
 
-def test_a_near_miss_is_suggested() -> None:
+def test_the_hint_suggests_the_nearest_property() -> None:
     def declare(app: Application) -> None:
         app.property(Region)
         app.send_port("a", NULL, filter=Property("Orders.Regoin", str) == "EU")
@@ -151,7 +151,7 @@ def test_a_near_miss_is_suggested() -> None:
     assert "Did you mean Orders.Region?" in problems(declare)[0]
 
 
-def test_a_property_promoted_with_one_type_and_compared_with_another_is_told() -> None:
+def test_a_property_with_two_types_is_reported() -> None:
     def declare(app: Application) -> None:
         pipeline = pipelines.Json(promote={Property("Orders.Total", Decimal): "total"})
         app.receive_port("in").location("drop", adapters.File("in"), pipeline=pipeline)
@@ -160,7 +160,7 @@ def test_a_property_promoted_with_one_type_and_compared_with_another_is_told() -
     assert len(problems(declare)) == 1
 
 
-def test_all_problems_come_at_once_in_the_order_of_the_file() -> None:
+def test_all_problems_are_reported_together_in_the_order_of_the_file() -> None:
     def declare(app: Application) -> None:
         app.receive_port("in").location("drop", adapters.File("", pattern="["), host="Nowhere")
         app.send_port("a", NULL, priority=0, state="odd")  # type: ignore[arg-type]
@@ -176,7 +176,7 @@ def test_all_problems_come_at_once_in_the_order_of_the_file() -> None:
     assert all(str(problem) in str(caught.value) for problem in caught.value.problems)
 
 
-def test_a_property_compared_with_a_property_is_no_filter() -> None:
+def test_a_comparison_of_two_properties_is_rejected() -> None:
     app = Application("orders")
     app.property(Region)
     app.send_port("Europe", adapters.File("out"), filter=Region == Region)  # type: ignore[arg-type]

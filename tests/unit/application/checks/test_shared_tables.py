@@ -1,4 +1,4 @@
-"""A table has one send port."""
+"""A table has only one send port."""
 
 from __future__ import annotations
 
@@ -25,21 +25,23 @@ def application(name: str, *sinks: SparkTable | SparkSink) -> Application:
     return app
 
 
-def test_two_ports_do_not_write_into_one_table() -> None:
-    [said] = problems(application("a", ORDERS, ORDERS))
-    assert said.startswith("send port 'a1': 'a0' writes into the same table 'lake.orders', which has one row for each")
-    [said] = problems(application("b", ORDERS), application("a", ORDERS))
-    assert said.startswith("send port 'b0': 'a0' writes")
+def test_two_ports_with_one_table_are_rejected() -> None:
+    [problem] = problems(application("a", ORDERS, ORDERS))
+    assert problem.startswith(
+        "send port 'a1': 'a0' writes into the same table 'lake.orders', which has one row for each"
+    )
+    [problem] = problems(application("b", ORDERS), application("a", ORDERS))
+    assert problem.startswith("send port 'b0': 'a0' writes")
     another_login = SparkTable("postgres://else@warehouse/orders", "lake.orders", body="none")
-    [said] = problems(application("a", ORDERS, another_login))
-    assert "secret" not in said
+    [problem] = problems(application("a", ORDERS, another_login))
+    assert "secret" not in problem
     unqualified = SparkTable("postgresql://x", "orders"), SparkTable("postgresql://x", "public.orders")
     assert len(problems(application("a", *unqualified))) == 1
     derby = SparkTable("jdbc:derby:lake", "ORDERS"), SparkTable("jdbc:derby:lake", "orders", options={"user": "etl"})
     assert len(problems(application("a", *derby))) == 1
 
 
-def test_tables_of_their_own_and_shared_folders_are_fine() -> None:
+def test_different_tables_and_shared_folders_are_accepted() -> None:
     others = (
         SparkTable("postgresql://etl@warehouse/orders", "lake.bills"),
         SparkTable("postgresql://b/x", "lake.orders"),
@@ -47,5 +49,5 @@ def test_tables_of_their_own_and_shared_folders_are_fine() -> None:
     databases = [SparkTable(f"jdbc:sqlserver://db;databaseName={name}", "dbo.orders") for name in ("a", "b")]
     folders = SparkSink("parquet", "lake"), SparkSink("parquet", "lake")
     assert problems(application("a", ORDERS, *others, *databases, *folders)) == []
-    # Applied again it is its own.
+    # The replaced application is not checked.
     assert problems(application("a", ORDERS), application("a", ORDERS)) == []

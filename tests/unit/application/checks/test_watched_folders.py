@@ -1,4 +1,4 @@
-"""A file is for one receive location."""
+"""A file has only one receive location."""
 
 from __future__ import annotations
 
@@ -30,30 +30,32 @@ def application(name: str, *files: adapters.File | adapters.SparkReader) -> Appl
     return app
 
 
-def test_two_locations_do_not_watch_for_the_same_files() -> None:
+def test_two_locations_with_the_same_files_are_rejected() -> None:
     every, json = adapters.File("in"), adapters.File("./in/", pattern="*.json")
-    [said] = problems(application("a", every, json))
-    assert said.startswith("receive location 'a1': 'a0' watches the same folder './in/' for names that may be the same")
-    assert "('*' and '*.json')" in said
-    [said] = problems(application("b", json), application("a", every))
-    assert said.startswith("receive location 'b0': 'a0' watches the same folder")
-    [said] = problems(application("a", every, adapters.SparkReader("csv", "in", schema="a int")))
-    assert "'a1'" in said
+    [problem] = problems(application("a", every, json))
+    assert problem.startswith(
+        "receive location 'a1': 'a0' watches the same folder './in/' for names that may be the same"
+    )
+    assert "('*' and '*.json')" in problem
+    [problem] = problems(application("b", json), application("a", every))
+    assert problem.startswith("receive location 'b0': 'a0' watches the same folder")
+    [problem] = problems(application("a", every, adapters.SparkReader("csv", "in", schema="a int")))
+    assert "'a1'" in problem
 
 
-def test_folders_and_patterns_of_their_own_are_fine() -> None:
+def test_different_folders_and_patterns_are_accepted() -> None:
     names = [adapters.File("in", pattern=pattern) for pattern in ("*.json", "*.xml", "orders-*.csv", "bills-*.csv")]
     assert problems(application("a", *names, adapters.File("in/sub"), adapters.File("/in"))) == []
     assert problems(application("a", adapters.File("in")), application("a", adapters.File("in"))) == []
 
 
-def test_what_is_archived_does_not_come_in_again() -> None:
-    [said] = problems(application("a", adapters.File("in", archive="done"), adapters.File("done")))
-    assert said.startswith("receive location 'a0': its archive 'done' is the folder that 'a1' watches")
+def test_an_archive_that_another_location_watches_is_rejected() -> None:
+    [problem] = problems(application("a", adapters.File("in", archive="done"), adapters.File("done")))
+    assert problem.startswith("receive location 'a0': its archive 'done' is the folder that 'a1' watches")
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "meet"),
+    ("one", "other", "expected"),
     [
         ("*", "*", True),
         ("*.json", "*.json", True),
@@ -68,32 +70,32 @@ def test_what_is_archived_does_not_come_in_again() -> None:
         ("**", "", True),
     ],
 )
-def test_patterns_that_may_take_one_name(one: str, other: str, meet: bool) -> None:
-    assert may_meet(one, other) is may_meet(other, one) is meet
+def test_may_meet_finds_patterns_with_a_common_name(one: str, other: str, expected: bool) -> None:
+    assert may_meet(one, other) is may_meet(other, one) is expected
 
 
 PATTERNS = st.text("ab*?", max_size=6)
 
 
 @given(PATTERNS, PATTERNS, st.text("ab", max_size=5))
-def test_patterns_that_take_one_name_meet(one: str, other: str, name: str) -> None:
+def test_may_meet_is_true_for_patterns_that_match_one_name(one: str, other: str, name: str) -> None:
     if fnmatchcase(name, one) and fnmatchcase(name, other):
         assert may_meet(one, other)
 
 
-def test_a_folder_where_others_could_replace_claimed_files_is_refused(tmp_path: Path) -> None:
-    def refusals(file: adapters.File | adapters.SparkReader) -> list[str]:
+def test_a_folder_in_which_others_can_replace_claimed_files_is_rejected(tmp_path: Path) -> None:
+    def find_problems(file: adapters.File | adapters.SparkReader) -> list[str]:
         return [one.text for one in shared_endpoint_problems(application("a", file).definition(), [], tmp_path)]
 
     rows = adapters.SparkReader("csv", "in", schema="a int")
-    assert refusals(adapters.File("in")) == []  # it cannot be seen here
+    assert find_problems(adapters.File("in")) == []  # the folder does not exist on this machine
     (tmp_path / "in").mkdir()
     (tmp_path / "in").chmod(0o777)
     for file in (adapters.File("in"), rows):
-        [refusal] = refusals(file)
-        assert refusal.startswith("receive location 'a0': other accounts can write to the watched folder 'in'")
-        assert "chmod +t" in refusal
-    assert refusals(adapters.File("in", trusted_senders=True)) == []
-    assert refusals(adapters.File("in", private_folder="private")) == []
+        [problem] = find_problems(file)
+        assert problem.startswith("receive location 'a0': other accounts can write to the watched folder 'in'")
+        assert "chmod +t" in problem
+    assert find_problems(adapters.File("in", trusted_senders=True)) == []
+    assert find_problems(adapters.File("in", private_folder="private")) == []
     (tmp_path / "in").chmod(0o1777)
-    assert refusals(adapters.File("in")) == refusals(rows) == []
+    assert find_problems(adapters.File("in")) == find_problems(rows) == []

@@ -1,4 +1,4 @@
-"""Applications from files, good and bad."""
+"""Loading of application files, and their problems."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "app.py"
 
 
-def refused(file: Path, body: str, *, head: str = HEAD) -> list[tuple[int, str]]:
-    """The problems of a file that is ``head`` and ``body``, with lines counted from the body's first."""
+def load_problems(file: Path, body: str, *, head: str = HEAD) -> list[tuple[int, str]]:
+    """Load a file of ``head`` and ``body`` and return its problems. Line 1 is the first of ``body``."""
     file.write_text(head + dedent(body))
     with pytest.raises(DefinitionRefused) as caught:
         load(file)
@@ -42,7 +42,7 @@ def lines(problems: list[tuple[int, str]]) -> list[int]:
 
 
 def test_every_problem_of_a_file_is_listed_with_its_line(file: Path) -> None:
-    problems = refused(
+    problems = load_problems(
         file,
         """\
         app.send_port("One", adapters.File("one"), filter=Total >= "x")
@@ -57,8 +57,8 @@ def test_every_problem_of_a_file_is_listed_with_its_line(file: Path) -> None:
     assert lines(problems) == [1, 2, 4, 5, 6, 6, 7]
 
 
-def test_several_wrong_comparisons_in_one_statement_are_all_told(file: Path) -> None:
-    problems = refused(
+def test_several_wrong_comparisons_in_one_statement_are_all_reported(file: Path) -> None:
+    problems = load_problems(
         file,
         """\
         app.send_port(
@@ -76,14 +76,14 @@ def test_several_wrong_comparisons_in_one_statement_are_all_told(file: Path) -> 
     assert "Orders.Total" in problems[0][1]
 
 
-def test_outside_of_a_load_a_wrong_comparison_raises_at_once(file: Path) -> None:
-    refused(file, "filter = Region == 5")
+def test_a_wrong_comparison_outside_of_a_load_raises_at_once(file: Path) -> None:
+    load_problems(file, "filter = Region == 5")
     with pytest.raises(BadFilter):
         assert Property("Orders.Region", str) == 5
 
 
 @pytest.mark.parametrize(
-    ("failing", "said"),
+    ("failing", "expected"),
     [
         ('Bad = Property("NoNamespace", str)', "NoNamespace"),
         ('app.send_port("Two", adapters.File(5))', "adapters.File cannot be made"),
@@ -94,21 +94,21 @@ def test_outside_of_a_load_a_wrong_comparison_raises_at_once(file: Path) -> None
         ("unheard_of", "unheard_of"),
     ],
 )
-def test_a_file_runs_to_its_first_exception(file: Path, failing: str, said: str) -> None:
-    """As any module does. What only the rest of the file would have declared is not missed."""
+def test_a_file_runs_until_its_first_exception(file: Path, failing: str, expected: str) -> None:
+    """Declarations after the exception are not reported as missing."""
     body = f"""\
     app.send_port("One", adapters.Null(), filter=Total >= "x", host="Later")
     {failing}
     app.host("Later")
     1 / 0
     """
-    problems = refused(file, body)
+    problems = load_problems(file, body)
     assert lines(problems) == [1, 2]
-    assert said in problems[1][1]
+    assert expected in problems[1][1]
     assert read(file).definition is None
 
 
-def test_nothing_of_a_module_is_run_twice(file: Path) -> None:
+def test_the_code_of_a_file_runs_once(file: Path) -> None:
     (file.parent / "log.py").write_text("entries = []\n")
     body = """\
     import log
@@ -129,8 +129,8 @@ def test_a_file_may_have_any_suffix(file: Path) -> None:
     assert load(file).name == "orders"
 
 
-def test_every_wrong_argument_of_a_pipeline_is_told(file: Path) -> None:
-    problems = refused(file, "pipelines.Json(promote=5, message_type=6)\n")
+def test_every_wrong_argument_of_a_pipeline_is_reported(file: Path) -> None:
+    problems = load_problems(file, "pipelines.Json(promote=5, message_type=6)\n")
     assert lines(problems) == [1, 1]
     assert "http" not in str(problems)
 
@@ -139,19 +139,19 @@ def test_every_wrong_argument_of_a_pipeline_is_told(file: Path) -> None:
     ("source", "line"),
     [("x = (1\n", 1), ("x = 1\nreturn x\n", 2), ("x = 1\nfrom __future__ import annotations\n", 2)],
 )
-def test_a_file_that_is_not_python_is_refused_with_the_line(file: Path, source: str, line: int) -> None:
-    assert lines(refused(file, source, head="")) == [line]
+def test_a_file_that_is_not_python_is_rejected_with_the_line(file: Path, source: str, line: int) -> None:
+    assert lines(load_problems(file, source, head="")) == [line]
 
 
-def test_a_file_that_is_not_even_text_is_refused(file: Path) -> None:
+def test_a_file_that_is_not_text_is_rejected(file: Path) -> None:
     for content in (b"x = 'a\0b'", b"x = '\xff'"):
         file.write_bytes(content)
         with pytest.raises(DefinitionRefused):
             load(file)
 
 
-def test_an_exception_in_a_function_of_the_file_is_told_where_it_happened(file: Path) -> None:
-    problems = refused(
+def test_an_exception_in_a_function_is_reported_with_its_line(file: Path) -> None:
+    problems = load_problems(
         file,
         """\
         def declare():
@@ -164,23 +164,23 @@ def test_an_exception_in_a_function_of_the_file_is_told_where_it_happened(file: 
     assert problems == [(3, "RuntimeError: no more")]
 
 
-def test_a_file_that_ends_the_program_does_not_end_ours(file: Path) -> None:
-    problems = refused(file, "import sys\nsys.exit(3)\n")
+def test_sys_exit_in_a_file_is_a_problem(file: Path) -> None:
+    problems = load_problems(file, "import sys\nsys.exit(3)\n")
     assert lines(problems) == [2]
 
 
 @pytest.mark.parametrize("body", ["", "x = 1\n"])
-def test_a_file_without_an_application_is_refused(file: Path, body: str) -> None:
-    assert "no application" in refused(file, body, head="")[0][1]
+def test_a_file_without_an_application_is_rejected(file: Path, body: str) -> None:
+    assert "no application" in load_problems(file, body, head="")[0][1]
 
 
-def test_a_file_with_two_applications_is_refused(file: Path) -> None:
-    problems = refused(file, 'same = app\nother = Application("other")\n')
+def test_a_file_with_two_applications_is_rejected(file: Path) -> None:
+    problems = load_problems(file, 'same = app\nother = Application("other")\n')
     assert lines(problems) == [2]
     assert "'other'" in problems[0][1]
 
 
-def test_a_file_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="No such file"):
         load(tmp_path / "app.py")
     with pytest.raises(NotFound, match="directory"):
@@ -190,7 +190,7 @@ def test_a_file_that_is_not_there_is_not_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "statement", ["from schemas import Kind", "from .schemas import Kind", "from . import schemas"]
 )
-def test_modules_beside_the_file_can_be_imported_and_leave_no_trace(file: Path, statement: str) -> None:
+def test_modules_next_to_the_file_can_be_imported_and_are_unloaded(file: Path, statement: str) -> None:
     (file.parent / "schemas.py").write_text(
         'from postroom import Property\nfrom parts.more import NAME\nKind = Property(f"Orders.{NAME}", str)\n'
     )
@@ -202,12 +202,12 @@ def test_modules_beside_the_file_can_be_imported_and_leave_no_trace(file: Path, 
     assert sys.path == path
     assert set(sys.modules) == modules
     assert not list(file.parent.rglob("__pycache__"))
-    # What is beside another file under the same name is another module.
+    # A changed module is loaded again.
     (file.parent / "parts" / "more.py").write_text('NAME = "Sort"\n')
     assert [prop.name for prop in load(file).properties] == ["Region", "Sort", "Total"]
 
 
-def test_modules_from_elsewhere_stay_loaded_and_a_broken_run_leaves_no_trace_either(
+def test_a_failed_load_restores_the_path_and_keeps_modules_from_elsewhere(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "this_is_elsewhere", raising=False)
@@ -216,12 +216,12 @@ def test_modules_from_elsewhere_stay_loaded_and_a_broken_run_leaves_no_trace_eit
     (elsewhere / "this_is_elsewhere.py").write_text("")
     monkeypatch.syspath_prepend(str(elsewhere))
     path = list(sys.path)
-    refused(file, "import sys\nimport this_is_elsewhere\nsys.path.append('/nowhere')\nraise KeyError('x')\n")
+    load_problems(file, "import sys\nimport this_is_elsewhere\nsys.path.append('/nowhere')\nraise KeyError('x')\n")
     assert sys.path == path
     assert "this_is_elsewhere" in sys.modules
 
 
-def test_a_mistake_in_a_module_beside_the_file_is_told_there(file: Path) -> None:
+def test_a_problem_in_an_imported_module_is_reported_with_its_file(file: Path) -> None:
     helper = file.parent / "schemas.py"
     for source, line in (("x = 1\n1 / 0\n", 2), ("x = (\n", 1)):
         helper.write_text(source)
@@ -244,7 +244,7 @@ def test_the_file_is_an_ordinary_module(file: Path) -> None:
     assert load(file).name == "orders"
 
 
-def test_the_part_without_problems_is_there_to_be_compared(file: Path) -> None:
+def test_the_valid_subset_of_an_application_is_returned(file: Path) -> None:
     body = """\
     app.host("Odd", trusted="perhaps")
     app.receive_port("In").location("drop", adapters.File("in"), pipeline=pipelines.Json(promote={Count: "n"}), host=7)
@@ -257,14 +257,14 @@ def test_the_part_without_problems_is_there_to_be_compared(file: Path) -> None:
     file.write_text(HEAD + 'Count = Property("Orders.Count", int)\n' + dedent(body))
     loaded = read(file)
     assert len(loaded.problems) == 3
-    part = loaded.definition
-    assert part is not None
-    assert [(port.name, len(port.locations)) for port in part.receive_ports] == [("In", 0), ("Odds", 0)]
-    assert [port.name for port in part.send_ports] == ["Counted"]
-    assert [group.name for group in part.send_port_groups] == ["Some"]
-    assert "Orders.Count" in [prop.dotted for prop in part.properties]
+    subset = loaded.definition
+    assert subset is not None
+    assert [(port.name, len(port.locations)) for port in subset.receive_ports] == [("In", 0), ("Odds", 0)]
+    assert [port.name for port in subset.send_ports] == ["Counted"]
+    assert [group.name for group in subset.send_port_groups] == ["Some"]
+    assert "Orders.Count" in [prop.dotted for prop in subset.properties]
 
 
-def test_of_an_application_that_is_wrong_as_a_whole_there_is_no_such_part(file: Path) -> None:
+def test_an_invalid_application_has_no_valid_subset(file: Path) -> None:
     file.write_text('from postroom import Application\napp = Application("a/b\\n")\n')
     assert read(file).definition is None
