@@ -289,11 +289,11 @@ def test_an_acknowledgement_without_subscriber_is_dropped(box: Box, with_index: 
 
 
 @pytest.mark.parametrize("repeats", [1, 20])
-def test_few_and_many_messages_are_published_alike(box: Box, warm: bool, repeats: int) -> None:
+def test_few_and_many_messages_are_published_alike(box: Box, with_index: bool, repeats: int) -> None:
     """A few are inserted by calls, many are copied: routed, suspended at a stopped port, dropped, kept, in parts."""
     box.add_port("Europe", "Region == 'EU'")
     box.add_port("Stopped", "Region == 'EU'", state="stopped")
-    agent = box.agent(warm=warm)
+    agent = box.agent(warm=with_index)
 
     def messages() -> list[Message]:
         part = Part(name="attachment", body=Bytes(b"a" * 3 * FRAGMENT_SIZE))
