@@ -12,8 +12,9 @@ from psycopg.types.json import Jsonb
 
 from postroom import adapters, pipelines
 from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.receiving.document_batch import Received
 from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.receiver import Received, Receiver
+from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.message import Bytes, Context
 from postroom.messagebox.configuration import Host, ReceiveLocation, read_hosts, read_receive_locations

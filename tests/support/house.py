@@ -15,8 +15,9 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from pathlib import Path
 from typing import Any
 
+from postroom.agent.receiving.document_batch import Received
 from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.receiver import Received, Receiver
+from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.cli.main import main
 from postroom.message import Bytes, Context

@@ -7,12 +7,13 @@ transaction; when it rolls back, the original is where it was.
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 
 from postroom.agent.error_reports import Failure, is_error_report
 from postroom.agent.identity import Kind, derive_id, unit_for_failure
-from postroom.agent.publish import PublishBatch, Publisher, RoutingLock
-from postroom.agent.routes import RoutedMessages
+from postroom.agent.publish import Publisher
+from postroom.agent.routes import StoredMessage
 from postroom.agent.routing.matching import Matcher, ProcedureMatcher
 from postroom.errors import ClaimLost
 from postroom.message import Bytes, Message, Part
@@ -40,35 +41,26 @@ class FailedMessages:
         unit = unit_for_failure(claimed.instance_id)
         error = Message(context=failure.context(original), message_id=derive_id(unit, Kind.MESSAGE, 0))
         publisher = Publisher(connection, ProcedureMatcher())
-        return publisher.run(lambda matcher: ErrorMessage(self._queues, claimed, error, matcher)).is_wanted
+        batch = publisher.run(lambda matcher: ErrorMessage(error, unit, matcher, self._queues, claimed))
+        return bool(len(batch.matches.rows))
 
 
-class ErrorMessage(PublishBatch):
-    """An error message that takes the place of a claimed message."""
+class ErrorMessage(StoredMessage):
+    """An error message that replaces a claimed message and shares its parts."""
 
-    def __init__(self, queues: HostQueues, claimed: ClaimedMessage, error: Message, matcher: Matcher) -> None:
+    def __init__(
+        self, error: Message, unit: uuid.UUID, matcher: Matcher, queues: HostQueues, claimed: ClaimedMessage
+    ) -> None:
+        super().__init__(error, unit, matcher)
         self._queues = queues
         self._claimed = claimed
-        self._error = error
-        self._matcher = matcher
-        self.is_wanted = False
-
-    def match(self, connection: Connection) -> int | None:
-        self._matches = self._matcher.match(connection, [self._error])
-        self.is_wanted = bool(len(self._matches.rows))
-        return self._matches.version if self.is_wanted else None
 
     def write_messages(self, connection: Connection) -> None:
         part_ids = self._queues.insert_error_message(
-            connection, self._claimed, error_id=self._error.message_id, context=self._error.context.to_json()
+            connection, self._claimed, error_id=self.message.message_id, context=self.message.context.to_json()
         )
         if part_ids is None:
             raise ClaimLost("The message was given to another host instance.")
-        # Names and contents are the original's and stored already; only the ids are referred to.
+        # Names and contents are the original's and stored already. Only the ids are referred to.
         parts = [Part(name=str(part_id), body=Bytes(b""), part_id=part_id) for part_id in part_ids]
-        error = replace(self._error, parts=tuple(parts))
-        self._routed = RoutedMessages([error], self._matches, [unit_for_failure(self._claimed.instance_id)])
-        self.hosts = self._routed.routes.hosts
-
-    def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
-        self._routed.write(connection, lock)
+        self.routed.messages = [replace(self.message, parts=tuple(parts))]

@@ -45,9 +45,8 @@ class Units:
     @classmethod
     def of(cls, units: Sequence[uuid.UUID]) -> Units:
         words = [_words(unit) for unit in units]
-        return cls(
-            np.array([high for high, _ in words], dtype=np.uint64), np.array([low for _, low in words], dtype=np.uint64)
-        )
+        high, low = np.array(words, dtype=np.uint64).reshape(-1, 2).T
+        return cls(high, low)
 
     def take(self, rows: npt.NDArray[np.int64]) -> Units:
         """The units of some rows."""
@@ -81,43 +80,39 @@ def unit_for_key(key: str) -> uuid.UUID:
             why="It names the publish: under one key nothing is published twice, and this one would be everybody's.",
             hint="Give each publish a key of its own, or none.",
         )
-    return uuid.UUID(bytes=hashlib.blake2b(key.encode(), digest_size=16, person=b"postroom-key").digest())
+    return _derive_unit("key", key.encode())
 
 
 def interchange_for_key(location_id: uuid.UUID, key: str) -> uuid.UUID:
     """The interchange that a sender's own key names at one receive location: the same key, the same interchange."""
-    name = location_id.bytes + key.encode()
-    return uuid.UUID(bytes=hashlib.blake2b(name, digest_size=16, person=b"postroom-sent").digest())
+    return _derive_unit("sent", location_id.bytes + key.encode())
 
 
 def unit_for_chunk(interchange_id: uuid.UUID, chunk: int) -> uuid.UUID:
     """The unit of one chunk of an interchange that is published in several; the first chunk's is the interchange's."""
-    if chunk == 0:
-        return interchange_id
-    name = interchange_id.bytes + chunk.to_bytes(8, "big")
-    return uuid.UUID(bytes=hashlib.blake2b(name, digest_size=16, person=b"postroom-chunk").digest())
+    return _derive_unit("chunk", interchange_id.bytes + chunk.to_bytes(8, "big")) if chunk else interchange_id
 
 
 def unit_for_split(interchange_id: uuid.UUID, start: int) -> uuid.UUID:
     """The unit of one split of a file that is read in many places at once: the file, and where the split starts."""
-    name = interchange_id.bytes + start.to_bytes(8, "big")
-    return uuid.UUID(bytes=hashlib.blake2b(name, digest_size=16, person=b"postroom-split").digest())
+    return _derive_unit("split", interchange_id.bytes + start.to_bytes(8, "big"))
 
 
 def unit_for_partition(stream_id: uuid.UUID, batch: int, partition: int) -> uuid.UUID:
     """The unit of one partition of a micro-batch, which Spark replays alike from the offsets that it has written down.
     ``stream_id`` is new whenever the stream begins anew, and counts its batches from zero again."""
-    name = stream_id.bytes + batch.to_bytes(8, "big") + partition.to_bytes(8, "big")
-    return uuid.UUID(bytes=hashlib.blake2b(name, digest_size=16, person=b"postroom-batch").digest())
+    return _derive_unit("batch", stream_id.bytes + batch.to_bytes(8, "big") + partition.to_bytes(8, "big"))
 
 
 def unit_for_failure(instance_id: uuid.UUID) -> uuid.UUID:
     """The unit of the error message about an instance that failed."""
-    return uuid.UUID(bytes=hashlib.blake2b(instance_id.bytes, digest_size=16, person=b"postroom-failure").digest())
+    return _derive_unit("failure", instance_id.bytes)
+
+
+def _derive_unit(purpose: str, name: bytes) -> uuid.UUID:
+    person = f"postroom-{purpose}".encode()
+    return uuid.UUID(bytes=hashlib.blake2b(name, digest_size=16, person=person).digest())
 
 
 def _words(unit: uuid.UUID) -> tuple[int, int]:
-    bits = unit.int
-    high = (bits >> 64 & ~0xF000) | 0x8000
-    low = 0b10 << 62 | (bits & 0x3FFFFF) << 40
-    return high, low
+    return (unit.int >> 64 & ~0xF000) | 0x8000, 0b10 << 62 | (unit.int & 0x3FFFFF) << 40

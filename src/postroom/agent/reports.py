@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from postroom.agent.publish import RoutingLock, lock_routing
-from postroom.agent.routes import refer_to
+from postroom.agent.routes import write_message_references
 from postroom.errors import RoutingFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration import Host, ServiceClass
@@ -75,7 +75,7 @@ def write_suspensions(
     if rows or reports:
         write_suspended(connection, host_name, [*rows, *(report.row() for report in reports)])
     stored = [*messages, *(report.message for report in reports)]
-    refer_to(connection, lock, stored, np.ones(len(stored), dtype=np.int64))
+    write_message_references(connection, lock, stored, np.ones(len(stored), dtype=np.int64))
 
 
 def publish_reports(connection: Connection, host: Host, reports: Sequence[RoutingFailureReport]) -> None:

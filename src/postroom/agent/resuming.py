@@ -10,12 +10,12 @@ import threading
 import uuid
 from collections.abc import Callable, Collection
 
-from postroom.agent.publish import PublishBatch, Publisher, RoutingLock, lock_current
+from postroom.agent.publish import Publisher, lock_current
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.receiving.suspended_documents import resumed_interchange
 from postroom.agent.reports import RoutingFailureReport, Unroutable, publish_reports
-from postroom.agent.routes import RoutedMessages
-from postroom.agent.routing.matching import IndexMatcher, Matcher, routing_failure
+from postroom.agent.routes import StoredMessage
+from postroom.agent.routing.matching import IndexMatcher, routing_failure
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure
 from postroom.message import Context, Message
@@ -46,7 +46,7 @@ class ResumedInbound:
                     self._receive(connection, claimed, message, complete)
                 else:
                     publisher = Publisher(connection, IndexMatcher(self._routing))
-                    publisher.run(lambda matcher: StoredMessage(message, matcher), before=complete)
+                    publisher.run(lambda matcher: ResumedMessage(message, uuid.uuid4(), matcher), before=complete)
         except Unroutable as failure:
             failure.report_id = self._report(connection, claimed.instance_id, failure)
             raise
@@ -78,27 +78,15 @@ class ResumedInbound:
         Receiver(connection, self._routing).receive_again(location, resumed, complete)
 
 
-class StoredMessage(PublishBatch):
-    """A message that is in the MessageBox with its context already: to whoever subscribes to it now (decision 20)."""
-
-    def __init__(self, message: Message, matcher: Matcher) -> None:
-        self._message = message
-        self._matcher = matcher
+class ResumedMessage(StoredMessage):
+    """A suspended message that is published to its subscribers of today, with the context that it was stored with
+    (decision 20)."""
 
     def match(self, connection: Connection) -> int:
-        matches = self._matcher.match(connection, [self._message])
-        if not len(matches.rows):
-            lock_current(connection, matches.version)
-            raise _still_unroutable(self._message.context, matches.unauthorised_hosts.get(0, ()))
-        self._routed = RoutedMessages([self._message], matches, [uuid.uuid4()])
-        self.hosts = self._routed.routes.hosts
-        return matches.version
-
-    def write_messages(self, connection: Connection) -> None:
-        """It is stored already."""
-
-    def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
-        self._routed.write(connection, lock)
+        if super().match(connection) is None:
+            lock_current(connection, self.matches.version)
+            raise _still_unroutable(self.message.context, self.matches.unauthorised_hosts.get(0, ()))
+        return self.matches.version
 
 
 def _still_unroutable(context: Context, unauthorised_hosts: Collection[str]) -> Unroutable:

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from postroom.agent.identity import Kind, Units, id_array
-from postroom.agent.publish import RoutingLock
+from postroom.agent.publish import PublishBatch, RoutingLock
 from postroom.agent.routing.correlation import locate_instances
-from postroom.agent.routing.matching import MatchResult
+from postroom.agent.routing.matching import Matcher, MatchResult
 from postroom.agent.routing.table import Subscriber
 from postroom.errors import StaleRouting
 from postroom.message import Message
@@ -153,10 +153,31 @@ class RoutedMessages:
         counts = np.bincount(self.routes.messages, minlength=len(self.messages))
         counts[list(suspended)] += 1
         kept = [row for row, count in enumerate(counts.tolist()) if count]
-        refer_to(connection, lock, [self.messages[row] for row in kept], counts[kept])
+        write_message_references(connection, lock, [self.messages[row] for row in kept], counts[kept])
 
 
-def refer_to(
+class StoredMessage(PublishBatch):
+    """One message whose parts are in the MessageBox already. Its instances derive their ids from ``unit``."""
+
+    def __init__(self, message: Message, unit: uuid.UUID, matcher: Matcher) -> None:
+        self.message = message
+        self._unit = unit
+        self._matcher = matcher
+
+    def match(self, connection: Connection) -> int | None:
+        self.matches = self._matcher.match(connection, [self.message])
+        self.routed = RoutedMessages([self.message], self.matches, [self._unit])
+        self.hosts = self.routed.routes.hosts
+        return self.matches.version if len(self.matches.rows) else None
+
+    def write_messages(self, connection: Connection) -> None:
+        """Write nothing: the message is stored already."""
+
+    def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
+        self.routed.write(connection, lock)
+
+
+def write_message_references(
     connection: Connection, lock: RoutingLock, messages: Sequence[Message], counts: npt.NDArray[np.int64]
 ) -> None:
     """So many references to each of the messages, and to each of its parts."""

@@ -12,8 +12,9 @@ from decimal import Decimal
 from psycopg.types.json import Jsonb
 
 from postroom import pipelines
+from postroom.agent.receiving.document_batch import Received
 from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.receiver import Received, Receiver
+from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.maps import Map
 from postroom.maps.port_maps import PortMaps

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pytest
 
 from postroom import pipelines
-from postroom.agent.receiving.document_batch import DocumentBatch
+from postroom.agent.receiving.document_batch import DocumentBatch, Received
 from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.receiver import Received, Receiver
+from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import MessageBoxUnavailable, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context

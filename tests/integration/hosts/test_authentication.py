@@ -13,8 +13,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, pkcs7
 
 from postroom import pipelines
+from postroom.agent.receiving.document_batch import Received
 from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.receiver import Received, Receiver
+from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import system_clock
 from postroom.errors import AuthenticationFailure

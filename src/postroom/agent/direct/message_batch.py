@@ -103,8 +103,7 @@ class MessageBatch(PublishBatch):
             ]
             return False
         self._bad_values = _find_bad_values(self._matcher.value_types(connection), self._messages)
-        refused = {row: bad for row, bad in self._bad_values.items() if not _is_to_be_kept(self._messages[row])}
-        if refused:
+        if any(not _is_to_be_kept(self._messages[row]) for row in self._bad_values):
             raise PublishFailed(_results(self._messages, self._bad_values))
         if any(names_originator(message.context) for message in self._messages):
             self._login = self._matcher.login(connection)
@@ -128,9 +127,26 @@ class MessageBatch(PublishBatch):
         refused = {row: one for row, one in failures.items() if not _is_to_be_kept(self._messages[row])}
         if refused:
             lock_current(connection, matches.version)
-            self._refuse(refused)
+            raise self._refuse(refused)
         self._suspended = failures
-        self._publish_matches(connection, matches, routed | failures.keys())
+        self._stored_rows = sorted(routed | failures.keys())
+        for row in self._stored_rows:
+            if _is_acknowledgement(self._messages[row].context):
+                _write_large_bodies(connection, self._messages[row])
+        subscribers: list[list[str]] = [[] for _ in self._messages]
+        for row, subscription_id in zip(matches.rows.tolist(), matches.subscription_ids.tolist(), strict=True):
+            subscribers[row].append(matches.subscribers[subscription_id].service_name)
+        self.published = [
+            Published(
+                message_id=message.message_id,
+                subscribers=tuple(sorted(subscribers[row])),
+                suspended=row in failures,
+            )
+            for row, message in enumerate(self._messages)
+        ]
+        self._version = matches.version
+        self._routed = RoutedMessages(self._messages, matches, [self._unit] * len(self._messages))
+        self.hosts = self._routed.routes.hosts
         return matches.version
 
     def _find_subscribers(self, connection: Connection) -> MatchResult:
@@ -140,26 +156,6 @@ class MessageBatch(PublishBatch):
         good = [row for row in range(len(self._messages)) if row not in self._bad_values]
         return self._matcher.match(connection, [self._messages[row] for row in good]).with_rows(good)
 
-    def _publish_matches(self, connection: Connection, matches: MatchResult, kept: set[int]) -> None:
-        subscribers: list[list[str]] = [[] for _ in self._messages]
-        for row, subscription_id in zip(matches.rows.tolist(), matches.subscription_ids.tolist(), strict=True):
-            subscribers[row].append(matches.subscribers[subscription_id].service_name)
-        self.published = [
-            Published(
-                message_id=message.message_id,
-                subscribers=tuple(sorted(subscribers[row])),
-                suspended=row in self._suspended,
-            )
-            for row, message in enumerate(self._messages)
-        ]
-        for row, message in enumerate(self._messages):
-            if row in kept and _is_acknowledgement(message.context):
-                _write_large_bodies(connection, message)
-        self._version = matches.version
-        self._kept = kept
-        self._routed = RoutedMessages(self._messages, matches, [self._unit] * len(self._messages))
-        self.hosts = self._routed.routes.hosts
-
     # -- writing -----------------------------------------------------------------------------------------------
 
     def insert(self, connection: Connection) -> bool:
@@ -168,14 +164,13 @@ class MessageBatch(PublishBatch):
         routes = self._routed.routes
         routes.locate_convoys(connection)
         with _translated():
-            for row, message in enumerate(self._messages):
-                if row in self._kept:
-                    _insert(connection, self._unit, self._version, message, *routes.pairs_of(row))
+            for row in self._stored_rows:
+                _insert(connection, self._unit, self._version, self._messages[row], *routes.pairs_of(row))
         self._keep_answer(connection)
         return True
 
     def write_messages(self, connection: Connection) -> None:
-        stored = [self._messages[row] for row in sorted(self._kept)] + [one.message for one in self._reports]
+        stored = [self._messages[row] for row in self._stored_rows] + [one.message for one in self._reports]
         with _translated():
             write_messages(
                 connection,
@@ -201,14 +196,14 @@ class MessageBatch(PublishBatch):
 
     # -- failures ----------------------------------------------------------------------------------------------
 
-    def _refuse(self, failures: Mapping[int, RoutingFailure | BadValue]) -> None:
+    def _refuse(self, failures: Mapping[int, RoutingFailure | BadValue]) -> UnroutableMessages:
         unit = uuid.uuid4()  # not the publish's own: it may be tried, and refused, again
         reports = [
             self._report(row, failure, unit=unit, number=row, related=None)
             for row, failure in failures.items()
             if isinstance(failure, RoutingFailure)
         ]
-        raise UnroutableMessages(PublishFailed(_results(self._messages, failures)), reports)
+        return UnroutableMessages(PublishFailed(_results(self._messages, failures)), reports)
 
     @property
     def _reports(self) -> list[RoutingFailureReport]:
@@ -276,14 +271,12 @@ def _insert(
     body = message.body
     part_ids = [part.part_id for part in message.parts]
     head = (batch_id, version, message.message_id, message.context.to_json(), subscription_ids, instance_ids, part_ids)
-    if body is None:
-        connection.execute(_INSERT, (*head, None, None, None, None, None, None))
-        return
-    connection.execute(
-        _INSERT, (*head, body.part_id, body.name, body.content_type, body.charset, body.body.size, _inline(body))
-    )
+    described: tuple[object, ...] = (None,) * 6
+    if body is not None:
+        described = (body.part_id, body.name, body.content_type, body.charset, body.body.size, _inline(body))
+    connection.execute(_INSERT, (*head, *described))
     for part in message.parts:
-        if part is not body:
+        if body is not None and part is not body:
             connection.execute(
                 _INSERT_PART, (part.part_id, part.name, part.content_type, part.charset, part.body.size, _inline(part))
             )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from postroom.agent.identity import Kind, Units, id_array
-from postroom.agent.originator import batch_originators, stored_originator
+from postroom.agent.originator import batch_originators
 from postroom.agent.publish import PublishBatch, RoutingLock, lock_current, take_receipts
 from postroom.agent.receiving.authentication import authenticate
 from postroom.agent.receiving.document_failures import BatchFailures
@@ -31,7 +31,6 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.copy_format import BIGINT, UUID, encode_constant
 from postroom.messagebox.storage.writing import (
-    write_messages,
     write_part,
     write_parts,
     write_references,
@@ -41,13 +40,30 @@ from postroom.messagebox.storage.writing import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tally:
-    """How many messages of a chunk were published, how many instances suspended, how many failures routed."""
+class Received:
+    """What became of one interchange, or of a chunk of it."""
 
-    chunk: Chunk
-    published: int
-    suspended: int
-    routed: int
+    interchange_id: uuid.UUID
+    published: int = 0
+    suspended: int = 0
+    routed: int = 0
+    """Failures that were published as error messages."""
+    dropped: int = 0
+    """Messages without an authenticated originator, at a receive port that drops them."""
+    empty: bool = False
+    """It was a list without documents, and nothing of it is stored. Not reported again if it is received again."""
+    unfinished: bool = False
+    """Some of it is not published yet because of throttling. It has to be received again."""
+
+    def plus(self, more: Received) -> Received:
+        return Received(
+            interchange_id=self.interchange_id,
+            published=self.published + more.published,
+            suspended=self.suspended + more.suspended,
+            routed=self.routed + more.routed,
+            dropped=self.dropped + more.dropped,
+            empty=more.empty,
+        )
 
 
 class ConcurrentAttempt(Exception):
@@ -77,8 +93,10 @@ class DocumentBatch(PublishBatch):
         self._takes_receipts = takes_receipts
         self._fails_as_a_whole = fails_as_a_whole
         self._clock = clock
-        # With the trust of this moment, and before the receipts, which tell what was dropped.
-        chunks = [authenticate(location, chunk, routing.login) for chunk in chunks]
+        self._failures: BatchFailures | None = None
+        if location.authentication != "none":
+            # With the trust of this moment, and before the receipts, which say how many messages were dropped.
+            chunks = [authenticate(location, chunk, routing.login) for chunk in chunks]
         self._documents = Documents(location, content_type, chunks, routing.login)
 
     def begin(self, connection: Connection) -> bool:
@@ -110,16 +128,17 @@ class DocumentBatch(PublishBatch):
             raise Unroutable(failure.what, documents.context(row))
         kept = ~np.isin(documents.chunk_of, list(refusals))
         matches = matches.select(kept[matches.rows])
-        self._failures = BatchFailures(
-            connection,
-            documents,
-            refusals=refusals,
-            unroutable=unroutable,
-            first_instance=len(matches.rows),
-            routing=self._routing,
-            clock=self._clock,
-        )
-        kept[self._failures.replaced] = False
+        if refusals or unroutable or any(chunk.failures for chunk in documents.chunks):
+            self._failures = BatchFailures(
+                connection,
+                documents,
+                refusals=refusals,
+                unroutable=unroutable,
+                first_instance=len(matches.rows),
+                routing=self._routing,
+                clock=self._clock,
+            )
+            kept[self._failures.replaced_rows] = False
         self._kept = np.flatnonzero(kept)
         units = Units.of(documents.units).take(documents.chunk_of[self._kept])
         numbers = documents.numbers[self._kept]
@@ -127,7 +146,7 @@ class DocumentBatch(PublishBatch):
         self._part_ids = units.ids(Kind.PART, numbers)
         matches = replace(matches, rows=(np.cumsum(kept) - 1)[matches.rows])
         self._routes = Routes(matches, units.take(matches.rows))
-        self.hosts = self._routes.hosts | self._failures.hosts
+        self.hosts = self._routes.hosts | (self._failures.hosts if self._failures else set())
         return matches.version
 
     # -- writing -----------------------------------------------------------------------------------------------
@@ -135,12 +154,8 @@ class DocumentBatch(PublishBatch):
     def write_messages(self, connection: Connection) -> None:
         if len(self._kept):
             self._write_documents(connection)
-        others = self._failures.messages
-        if others:
-            login = self._routing.login
-            originators = [stored_originator(message.context, login) for message in others]
-            contexts = [(message, message.context.to_json()) for message in others]
-            write_messages(connection, contexts, originators=originators)
+        if self._failures:
+            self._failures.write_messages(connection)
 
     def _write_documents(self, connection: Connection) -> None:
         documents, table = self._documents, self._documents.table
@@ -196,12 +211,13 @@ class DocumentBatch(PublishBatch):
     def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
         self._routes.write(connection, self._message_ids)
         counts = np.bincount(self._routes.messages, minlength=len(self._message_ids))
-        counts[np.searchsorted(self._kept, self._failures.kept)] += 1
+        if self._failures:
+            counts[np.searchsorted(self._kept, self._failures.suspended_rows)] += 1
         write_references(connection, "message", lock.message_log, self._message_ids, counts)
         write_references(connection, "part", lock.part_log, self._part_ids, counts)
         self._refer_to_shared_parts(connection, lock, counts)
-        host = self._routing.host_names[self._documents.location.host_id]
-        self._failures.write_routes(connection, host, lock)
+        if self._failures:
+            self._failures.write_routes(connection, lock)
 
     def _refer_to_shared_parts(self, connection: Connection, lock: RoutingLock, counts: npt.NDArray[np.int64]) -> None:
         """A part that all documents of a chunk have is referred to as often as they are together."""
@@ -220,17 +236,22 @@ class DocumentBatch(PublishBatch):
         return self._documents.chunks[-1].refusal
 
     @property
-    def tallies(self) -> list[Tally]:
+    def received(self) -> list[Received]:
         """What became of each chunk."""
         chunks, chunk_of = self._documents.chunks, self._documents.chunk_of
         published = np.bincount(chunk_of[self._kept], minlength=len(chunks))
-        unroutable = np.bincount(chunk_of[self._failures.kept], minlength=len(chunks))
+        suspended = routed = np.zeros_like(published)
+        if self._failures:
+            suspended, routed = self._failures.count_per_chunk()
+            published -= np.bincount(chunk_of[self._failures.suspended_rows], minlength=len(chunks))
         return [
-            Tally(
-                chunk=chunk,
-                published=int(published[number] - unroutable[number]),
-                suspended=int(self._failures.suspended_per_chunk[number]),
-                routed=int(self._failures.routed_per_chunk[number]),
+            Received(
+                interchange_id=chunk.interchange.interchange_id,
+                published=int(published[number]),
+                suspended=int(suspended[number]),
+                routed=int(routed[number]),
+                dropped=chunk.dropped,
+                empty=chunk.is_empty_interchange,
             )
             for number, chunk in enumerate(chunks)
         ]

@@ -1,13 +1,13 @@
-"""What of a batch cannot be published, and what becomes of it: suspended instances, or error messages.
+"""The failures of a batch: suspended instances, or error messages.
 
-Interchanges that cannot be read as a whole, documents that cannot be read, and documents that nobody subscribes to.
-At a receive port that routes failures each becomes an error message, if somebody wants that.
+A failure is an interchange that cannot be read as a whole, a document that cannot be read, or a document that has no
+subscriber. At a receive port that routes failures, a failure becomes an error message if that has a subscriber.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from postroom.agent.error_reports import Failure, type_in
 from postroom.agent.identity import Kind, derive_id, unit_for_failure
-from postroom.agent.originator import resolve_originator
+from postroom.agent.originator import resolve_originator, stored_originator
 from postroom.agent.publish import RoutingLock
 from postroom.agent.receiving.documents import Documents
 from postroom.agent.receiving.suspended_documents import KeptAfter, suspended_context
@@ -29,15 +29,15 @@ from postroom.filters.columns import columns_of
 from postroom.message import Body, Bytes, Context, Message
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.storage.writing import Cause, SuspendedRow, Task
+from postroom.messagebox.storage.writing import Cause, SuspendedRow, Task, write_messages
 from postroom.pipelines.documents.disassembled_batch import BadDocument
 from postroom.pipelines.running.suspended_document import can_be_resumed
 from postroom.system_properties import BTS
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Unroutable:
-    """A document that nobody subscribes to, and the instance of the report about it."""
+class _UnroutableDocument:
+    """A document that has no subscriber, and the instance id of its routing failure report."""
 
     row: int
     report_id: uuid.UUID
@@ -45,7 +45,7 @@ class _Unroutable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Failed:
+class _FailedInstance:
     """An interchange (``number`` 0) or one of its documents, as an instance of the receive location."""
 
     chunk: int
@@ -54,31 +54,23 @@ class _Failed:
     failure: MessageFailure
     task: Task
     context: Context
-    """What its message is stored with."""
+    """The context of its message."""
     body: Body | None = None
-    """Its bytes, if they are not those of a document of the batch."""
+    """Its bytes, unless it is a document of the batch."""
     row: int | None = None
-    """The document of the batch that it is."""
+    """Its row, if it is a document of the batch."""
     resumable: bool = True
-    unroutable: _Unroutable | None = None
+    unroutable: _UnroutableDocument | None = None
     bad: BadDocument | None = None
-    """The document that it is, if that is no message."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _FailedInbound:
-    """What failed on its way in; ``message`` makes the clone of it with that id and context."""
-
-    failure: Failure
-    original: Context
-    message: Callable[[uuid.UUID, Context], Message]
+    """The document that could not be read."""
 
 
 class BatchFailures:
     """The failures of a batch.
 
-    ``refusals`` are the chunks that fail as a whole. ``unroutable`` are rows that nobody may receive, and why: all of a
-    recoverable interchange, the first of any other. Their instances count from ``first_instance``."""
+    ``refusals`` are the chunks that fail as a whole. ``unroutable`` are the rows that no host may receive, with the
+    reason: all rows of a recoverable interchange, the first row of a standard one. Their instances are numbered from
+    ``first_instance``."""
 
     def __init__(
         self,
@@ -92,62 +84,56 @@ class BatchFailures:
         clock: Clock,
     ) -> None:
         self._documents = documents
-        self._login = routing.login
+        self._location = documents.location
+        self._routing = routing
         self._clock = clock
         self._instances = first_instance
         failed = [
-            *self._refused(refusals, unroutable),
-            *self._bad_documents(),
-            *self._unroutable_documents(unroutable),
+            *self._find_refusals(refusals, unroutable),
+            *self._find_bad_documents(),
+            *self._find_unroutable_documents(unroutable),
         ]
-        routed = failed if documents.location.route_failures else []
-        self._errors = _match_errors(connection, [self._as_error(one) for one in routed], routing)
-        replaced = {message.message_id for message in self._errors.messages}
-        errors = [one for one in failed if _error_message_id(one.instance_id) in replaced]
-        suspended = [one for one in failed if _error_message_id(one.instance_id) not in replaced]
-        self._suspended = [self._suspended_row(one) for one in suspended]
+        self._routed = self._match_errors(connection, failed if self._location.route_failures else [])
+        routed = {one.instance_id for one in self._routed}
+        self._suspended = [one for one in failed if one.instance_id not in routed]
         self._originals = [
-            self._clone(one, self._message_id(one), self._suspended_context(one))
-            for one in suspended
+            self._build_message(one, self._message_id(one), self._build_suspended_context(one))
+            for one in self._suspended
             if one.body is not None
         ]
-        #: The documents that error messages take the place of.
-        self.replaced = [one.row for one in errors if one.row is not None]
+        #: The documents that are replaced by error messages.
+        self.replaced_rows = [one.row for one in self._routed if one.row is not None]
         #: The documents that are suspended as they are.
-        self.kept = [one.row for one in suspended if one.row is not None]
-        # An error message leaves no instance that its report could go with.
-        self.reports = [self._report(one, one.instance_id) for one in suspended if one.unroutable]
-        self.reports += [self._report(one, None) for one in errors if one.unroutable]
-        self.suspended_per_chunk = _per_chunk(suspended, documents)
-        self.routed_per_chunk = _per_chunk(errors, documents)
+        self.suspended_rows = [one.row for one in self._suspended if one.row is not None]
+        # An error message leaves no instance that its report could be related to.
+        self._reports = [self._build_report(one, one.instance_id) for one in self._suspended if one.unroutable]
+        self._reports += [self._build_report(one, None) for one in self._routed if one.unroutable]
 
     # -- finding -----------------------------------------------------------------------------------------------
 
-    def _refused(self, refusals: Mapping[int, MessageFailure], unroutable: Iterable[int]) -> Iterator[_Failed]:
+    def _find_refusals(
+        self, refusals: Mapping[int, MessageFailure], unroutable: Mapping[int, RoutingFailure]
+    ) -> Iterator[_FailedInstance]:
         rows = {int(self._documents.chunk_of[row]): row for row in unroutable}
         for number, failure in refusals.items():
-            chunk = self._documents.chunks[number]
-            instance_id = self._next_instance(number)
-            yield _Failed(
+            chunk, context = self._documents.chunks[number], self._documents.stamps[number]
+            yield _FailedInstance(
                 chunk=number,
                 number=0,
-                instance_id=instance_id,
+                instance_id=self._next_instance(number),
                 failure=failure,
                 task=Task.RECEIVE,
-                context=self._rest(number) if chunk.number else self._documents.stamps[number],
+                # The chunks before this one are published.
+                context=context.write(KeptAfter, chunk.last_document) if chunk.number else context,
                 body=chunk.interchange.body,
                 resumable=chunk.resumable,
-                unroutable=self._unroutable(rows[number]) if chunk.refusal is None else None,
+                unroutable=self._describe_unroutable(rows[number]) if chunk.refusal is None else None,
             )
 
-    def _rest(self, number: int) -> Context:
-        """The context of an interchange of which chunks came in before the rest was refused."""
-        return self._documents.stamps[number].write(KeptAfter, self._documents.chunks[number].last_document)
-
-    def _bad_documents(self) -> Iterator[_Failed]:
+    def _find_bad_documents(self) -> Iterator[_FailedInstance]:
         for number, chunk in enumerate(self._documents.chunks):
             for bad in chunk.failures:
-                yield _Failed(
+                yield _FailedInstance(
                     chunk=number,
                     number=bad.number,
                     instance_id=self._next_instance(number),
@@ -155,33 +141,31 @@ class BatchFailures:
                     task=Task.RECEIVE,
                     context=self._documents.stamps[number].promote(BTS.InterchangeSequenceNumber, bad.number),
                     body=Bytes(bad.body),
-                    resumable=can_be_resumed(self._documents.location.pipeline, bad),
+                    resumable=can_be_resumed(self._location.pipeline, bad),
                     bad=bad,
                 )
 
-    def _unroutable_documents(self, unroutable: Mapping[int, RoutingFailure]) -> Iterator[_Failed]:
-        """Those of recoverable interchanges: kept as they came out of the pipeline."""
+    def _find_unroutable_documents(self, unroutable: Mapping[int, RoutingFailure]) -> Iterator[_FailedInstance]:
+        """Yield the documents of recoverable interchanges, as the pipeline made them."""
         numbers = self._documents.numbers
         for row, failure in unroutable.items():
             chunk = int(self._documents.chunk_of[row])
-            if not self._documents.chunks[chunk].recoverable:
-                continue
-            instance_id = self._next_instance(chunk)
-            found = self._unroutable(row)
-            yield _Failed(
-                chunk=chunk,
-                number=int(numbers[row]),
-                instance_id=instance_id,
-                failure=failure,
-                task=Task.PUBLISH,
-                context=found.context,
-                row=row,
-                unroutable=found,
-            )
+            if self._documents.chunks[chunk].recoverable:
+                instance_id, document = self._next_instance(chunk), self._describe_unroutable(row)
+                yield _FailedInstance(
+                    chunk=chunk,
+                    number=int(numbers[row]),
+                    instance_id=instance_id,
+                    failure=failure,
+                    task=Task.PUBLISH,
+                    context=document.context,
+                    row=row,
+                    unroutable=document,
+                )
 
-    def _unroutable(self, row: int) -> _Unroutable:
+    def _describe_unroutable(self, row: int) -> _UnroutableDocument:
         report_id = self._next_instance(int(self._documents.chunk_of[row]))
-        return _Unroutable(row=row, report_id=report_id, context=self._documents.context(row))
+        return _UnroutableDocument(row=row, report_id=report_id, context=self._documents.context(row))
 
     def _next_instance(self, chunk: int) -> uuid.UUID:
         self._instances += 1
@@ -189,65 +173,76 @@ class BatchFailures:
 
     # -- deciding ----------------------------------------------------------------------------------------------
 
-    def _as_error(self, one: _Failed) -> _FailedInbound:
-        unroutable, location = one.unroutable, self._documents.location
-        # Of an interchange of one document the document's properties are known. Those of one among many would say
-        # something about the whole that is true of a part.
-        alone = unroutable is not None and self._documents.chunks[one.chunk].rows == 1
-        return _FailedInbound(
-            failure=Failure(
-                code=one.failure.code,
-                description=str(one.failure),
-                message_id=self._message_id(one),
-                instance_id=one.instance_id,
-                failed_at=self._clock(),
-                adapter=self._documents.location.adapter_kind,
-                receive_port=location.port_name,
-                uri=location.uri,
-                message_type=type_in(unroutable.context) if unroutable else None,
-                report_id=unroutable.report_id if unroutable else None,
-            ),
-            original=unroutable.context if unroutable and alone else one.context,
-            message=lambda message_id, context: self._clone(one, message_id, context),
-        )
+    def _match_errors(self, connection: Connection, failed: Sequence[_FailedInstance]) -> list[_FailedInstance]:
+        """Build the error messages that have subscribers, and return the failures that they are about."""
+        contexts = [self._build_error_context(one) for one in failed]
+        columns = columns_of([context.promoted for context in contexts])
+        predicates = [context.predicates for context in contexts]
+        matches = match_batch(connection, self._routing, columns, len(contexts), predicates)
+        rows = np.unique(matches.rows)
+        units = [unit_for_failure(failed[row].instance_id) for row in rows.tolist()]
+        messages = [
+            self._build_message(failed[row], derive_id(unit, Kind.MESSAGE, 0), contexts[row])
+            for row, unit in zip(rows.tolist(), units, strict=True)
+        ]
+        self._errors = RoutedMessages(messages, replace(matches, rows=np.searchsorted(rows, matches.rows)), units)
+        return [failed[row] for row in rows.tolist()]
 
-    def _suspended_row(self, one: _Failed) -> SuspendedRow:
-        location = self._documents.location
+    def _build_error_context(self, one: _FailedInstance) -> Context:
+        unroutable = one.unroutable
+        failure = Failure(
+            code=one.failure.code,
+            description=str(one.failure),
+            message_id=self._message_id(one),
+            instance_id=one.instance_id,
+            failed_at=self._clock(),
+            adapter=self._location.adapter_kind,
+            receive_port=self._location.port_name,
+            uri=self._location.uri,
+            message_type=type_in(unroutable.context) if unroutable else None,
+            report_id=unroutable.report_id if unroutable else None,
+        )
+        # If the document is the whole interchange, its properties are those of the interchange. The properties of one
+        # document among many are not.
+        is_alone = unroutable is not None and self._documents.chunks[one.chunk].rows == 1
+        return failure.context(unroutable.context if unroutable and is_alone else one.context)
+
+    def _build_suspended_row(self, one: _FailedInstance) -> SuspendedRow:
         return SuspendedRow(
             message_id=self._message_id(one),
             instance_id=one.instance_id,
-            host_id=location.host_id,
+            host_id=self._location.host_id,
             service_class=ServiceClass.MESSAGING_IN_PROCESS,
-            service_id=location.location_id,
+            service_id=self._location.location_id,
             task=one.task,
             cause=Cause.FAILURE,
             error_code=one.failure.code,
             error_description=str(one.failure),
-            # Published later it would be out of its order.
-            resumable=one.resumable and not self._documents.location.adapter.is_ordered,
-            adapter=self._documents.location.adapter_kind,
-            uri=location.uri,
+            # A message that is published later would be out of order.
+            resumable=one.resumable and not self._location.adapter.is_ordered,
+            adapter=self._location.adapter_kind,
+            uri=self._location.uri,
         )
 
-    def _report(self, one: _Failed, related: uuid.UUID | None) -> RoutingFailureReport:
+    def _build_report(self, one: _FailedInstance, related: uuid.UUID | None) -> RoutingFailureReport:
         assert one.unroutable is not None
         document = int(self._documents.numbers[one.unroutable.row])
         return RoutingFailureReport(
             message_id=derive_id(self._documents.units[one.chunk], Kind.REPORT, document),
             instance_id=one.unroutable.report_id,
             related_instance_id=related,
-            host_id=self._documents.location.host_id,
+            host_id=self._location.host_id,
             context=one.unroutable.context,
             description=one.failure.what,
-            adapter=self._documents.location.adapter_kind,
-            uri=self._documents.location.uri,
+            adapter=self._location.adapter_kind,
+            uri=self._location.uri,
         )
 
-    def _message_id(self, one: _Failed) -> uuid.UUID:
+    def _message_id(self, one: _FailedInstance) -> uuid.UUID:
         return derive_id(self._documents.units[one.chunk], Kind.MESSAGE, one.number)
 
-    def _clone(self, one: _Failed, message_id: uuid.UUID, context: Context) -> Message:
-        """Its bytes as a message of their own."""
+    def _build_message(self, one: _FailedInstance, message_id: uuid.UUID, context: Context) -> Message:
+        """Return a message with the bytes of the failed interchange or document."""
         part_id = derive_id(self._documents.units[one.chunk], Kind.PART, one.number)
         if one.row is not None:
             parts = self._documents.clone(one.row, part_id)
@@ -257,53 +252,36 @@ class BatchFailures:
         [body_name] = [part.name for part in parts if part.part_id == part_id]
         return Message(context=context, parts=parts, body_part_name=body_name, message_id=message_id)
 
-    def _suspended_context(self, one: _Failed) -> Context:
-        """What it is suspended with."""
+    def _build_suspended_context(self, one: _FailedInstance) -> Context:
         if one.bad is None:
             return one.context
-        kept = suspended_context(
-            one.context, self._documents.location.pipeline, self._documents.disassembler(one.chunk), one.bad
-        )
-        return resolve_originator(kept, self._login)
+        disassembler = self._documents.disassembler(one.chunk)
+        context = suspended_context(one.context, self._location.pipeline, disassembler, one.bad)
+        return resolve_originator(context, self._routing.login)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
     @property
-    def messages(self) -> list[Message]:
-        """What is to be stored beside the documents that are published."""
-        return [*self._originals, *self._errors.messages, *(report.message for report in self.reports)]
-
-    @property
     def hosts(self) -> set[str]:
-        """The hosts that have error messages in their work queues."""
+        """The hosts whose work queues get error messages."""
         return self._errors.routes.hosts
 
-    def write_routes(self, connection: Connection, host: str, lock: RoutingLock) -> None:
-        """Queue rows, and the references of everything that is not a document of the batch."""
-        write_suspensions(connection, host, lock, rows=self._suspended, reports=self.reports, messages=self._originals)
+    def count_per_chunk(self) -> Iterator[npt.NDArray[np.int64]]:
+        """Yield the number of suspended instances of each chunk, then the number of error messages."""
+        for failed in (self._suspended, self._routed):
+            chunks = np.array([one.chunk for one in failed], dtype=np.int64)
+            yield np.bincount(chunks, minlength=len(self._documents.chunks))
+
+    def write_messages(self, connection: Connection) -> None:
+        """Copy suspended originals, error messages and reports."""
+        messages = [*self._originals, *self._errors.messages, *(report.message for report in self._reports)]
+        originators = [stored_originator(message.context, self._routing.login) for message in messages]
+        contexts = [(message, message.context.to_json()) for message in messages]
+        write_messages(connection, contexts, originators=originators)
+
+    def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
+        """Copy queue rows, suspended rows, and the references of all messages that are not documents of the batch."""
+        host = self._routing.host_names[self._location.host_id]
+        rows = [self._build_suspended_row(one) for one in self._suspended]
+        write_suspensions(connection, host, lock, rows=rows, reports=self._reports, messages=self._originals)
         self._errors.write(connection, lock)
-
-
-def _per_chunk(failed: Sequence[_Failed], documents: Documents) -> npt.NDArray[np.int64]:
-    chunks = np.array([one.chunk for one in failed], dtype=np.int64)
-    return np.bincount(chunks, minlength=len(documents.chunks))
-
-
-def _match_errors(connection: Connection, failed: Sequence[_FailedInbound], routing: RoutingTable) -> RoutedMessages:
-    """The error messages about those of the failures that somebody wants to hear of."""
-    contexts = [one.failure.context(one.original) for one in failed]
-    columns = columns_of([context.promoted for context in contexts])
-    predicates = [context.predicates for context in contexts]
-    matches = match_batch(connection, routing, columns, len(contexts), predicates)
-    wanted = np.unique(matches.rows)
-    messages = [
-        failed[row].message(_error_message_id(failed[row].failure.instance_id), contexts[row])
-        for row in wanted.tolist()
-    ]
-    units = [unit_for_failure(failed[row].failure.instance_id) for row in wanted.tolist()]
-    return RoutedMessages(messages, replace(matches, rows=np.searchsorted(wanted, matches.rows)), units)
-
-
-def _error_message_id(instance_id: uuid.UUID) -> uuid.UUID:
-    """The id of the error message about an instance that failed."""
-    return derive_id(unit_for_failure(instance_id), Kind.MESSAGE, 0)

@@ -12,10 +12,10 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from postroom.agent.publish import Progress, Publisher, read_progress
-from postroom.agent.receiving.document_batch import ConcurrentAttempt, DocumentBatch
+from postroom.agent.receiving.document_batch import ConcurrentAttempt, DocumentBatch, Received
 from postroom.agent.receiving.interchange import (
     CHUNK_BYTES,
     CHUNK_ROWS,
@@ -34,33 +34,6 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Received:
-    """What became of one interchange."""
-
-    interchange_id: uuid.UUID
-    published: int = 0
-    suspended: int = 0
-    routed: int = 0
-    """Failures that were published as error messages."""
-    dropped: int = 0
-    """Messages without an authenticated originator, at a receive port that drops those."""
-    empty: bool = False
-    """It was a list without documents, of which nothing is kept. Not said again when it is repeated."""
-    unfinished: bool = False
-    """Some of it is not published yet, because too much waits. It has to come again."""
-
-    def plus(self, more: Received) -> Received:
-        return Received(
-            interchange_id=self.interchange_id,
-            published=self.published + more.published,
-            suspended=self.suspended + more.suspended,
-            routed=self.routed + more.routed,
-            dropped=self.dropped + more.dropped,
-            empty=more.empty,
-        )
 
 
 class Receiver:
@@ -167,21 +140,12 @@ class Receiver:
         batch = self._publisher.run(
             lambda _: DocumentBatch(location, content_type, group, self._routing, clock=self._clock)
         )
-        dropped = sum(one.chunk.dropped for one in batch.tallies)
+        received = batch.received
+        dropped = sum(one.dropped for one in received)
         if dropped:
             text = "%s: %d messages without an authenticated originator were dropped, as receive port %s requires"
             _log.warning(text, location.name, dropped, location.port_name)
-        return [
-            Received(
-                interchange_id=one.chunk.interchange.interchange_id,
-                published=one.published,
-                suspended=one.suspended,
-                routed=one.routed,
-                dropped=one.chunk.dropped,
-                empty=one.chunk.is_empty_interchange,
-            )
-            for one in batch.tallies
-        ]
+        return received
 
 
 def _groups(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:

@@ -15,9 +15,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from postroom.agent.publish import Progress
-from postroom.agent.receiving.document_batch import ConcurrentAttempt
+from postroom.agent.receiving.document_batch import ConcurrentAttempt, Received
 from postroom.agent.receiving.interchange import Chunk, Interchange
-from postroom.agent.receiving.receiver import Received, Receiver
+from postroom.agent.receiving.receiver import Receiver
 from postroom.errors import StateError
 from postroom.message import Body, Bytes, Context
 from postroom.messagebox.configuration import ReceiveLocation

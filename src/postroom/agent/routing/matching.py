@@ -4,6 +4,7 @@ subscriptions from the MessageBox, and the convoys that matches belong to."""
 from __future__ import annotations
 
 import uuid
+from abc import abstractmethod
 from collections import ChainMap, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -159,23 +160,27 @@ class Matcher(Protocol):
     """Finds the subscribers of messages, inside the transaction that publishes them."""
 
     def load(self, connection: Connection) -> None:
-        """Reads the subscriptions, unless they were read before. Outside of any transaction."""
-        ...
+        """Read the subscriptions, unless they were read before. Called outside of any transaction."""
+        return
 
     def catch_up(self, connection: Connection) -> None:
-        """Reads what has changed since."""
-        ...
+        """Read the subscriptions that have changed."""
+        return
 
+    @abstractmethod
     def value_types(self, connection: Connection) -> Mapping[str, ValueType]:
-        """The deployed properties."""
-        ...
+        """Return the types of the deployed properties, by property key."""
 
-    def login(self, connection: Connection) -> Login: ...
+    @abstractmethod
+    def login(self, connection: Connection) -> Login:
+        """Return the login of the publisher."""
 
-    def match(self, connection: Connection, messages: Sequence[Message]) -> MatchResult: ...
+    @abstractmethod
+    def match(self, connection: Connection, messages: Sequence[Message]) -> MatchResult:
+        """Return the subscribers that may receive the messages."""
 
 
-class IndexMatcher:
+class IndexMatcher(Matcher):
     """Matches with a routing table in memory."""
 
     def __init__(self, routing: RoutingTable) -> None:
@@ -200,14 +205,8 @@ class IndexMatcher:
         return match_batch(connection, self._routing, columns, len(messages), predicates)
 
 
-class ProcedureMatcher:
+class ProcedureMatcher(Matcher):
     """Asks the MessageBox (find_subscriptions), under the routing lock."""
-
-    def load(self, connection: Connection) -> None:
-        pass
-
-    def catch_up(self, connection: Connection) -> None:
-        pass
 
     def value_types(self, connection: Connection) -> Mapping[str, ValueType]:
         rows = connection.execute("SELECT key, value_type FROM properties")
@@ -218,8 +217,7 @@ class ProcedureMatcher:
 
     def match(self, connection: Connection, messages: Sequence[Message]) -> MatchResult:
         batch_id = uuid.uuid4()
-        _insert_properties(connection, batch_id, messages)
-        _insert_predicates(connection, batch_id, messages)
+        _insert_criteria(connection, batch_id, messages)
         # Under the lock from here on: what is found cannot change before the publish commits.
         row = connection.execute("SELECT version FROM lock_routing()").fetchone()
         assert row is not None
@@ -265,8 +263,8 @@ def _columns(messages: Sequence[Message], value_types: Mapping[str, ValueType]) 
     return columns_of([{key: value for key, value in one.items() if key in value_types} for one in promoted])
 
 
-def _insert_properties(connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> None:
-    """The promoted values of a batch into the transient table, for find_subscriptions to join."""
+def _insert_criteria(connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> None:
+    """Write the promoted values and the message predicates of a batch to the transient tables of find_subscriptions."""
     with connection.cursor() as cursor:
         cursor.executemany(
             statement("queries/insert_message_property"),
@@ -276,11 +274,6 @@ def _insert_properties(connection: Connection, batch_id: uuid.UUID, messages: Se
                 for key, value in message.context.promoted.items()
             ],
         )
-
-
-def _insert_predicates(connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> None:
-    """The message predicates of a batch, to be compared with the application properties of hosts."""
-    with connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO message_predicates (batch_id, message_id, property_key, value) VALUES (%s, %s, %s, %s)"
             " ON CONFLICT DO NOTHING",

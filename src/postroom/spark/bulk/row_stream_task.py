@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from postroom.agent.identity import unit_for_partition
 from postroom.agent.publish import read_progress
-from postroom.agent.receiving.receiver import Received
+from postroom.agent.receiving.document_batch import Received
 from postroom.agent.receiving.row_units import RowUnit, receive_rows
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation

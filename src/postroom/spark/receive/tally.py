@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
-from postroom.agent.receiving.receiver import Received
+from postroom.agent.receiving.document_batch import Received
 
 #: The name of the tally among the metrics of a streaming query.
 TALLY = "tally"

@@ -17,8 +17,8 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from postroom.agent.receiving.document_batch import Received
 from postroom.agent.receiving.interchange import Interchange, unexpected_failure
-from postroom.agent.receiving.receiver import Received
 from postroom.errors import PipelineFailure, is_environment_error
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
