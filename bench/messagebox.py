@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 
 from postroom import Throttling, pipelines
 from postroom.adapters import File
-from postroom.adapters.definition import AdapterDefinition
+from postroom.adapters.contract import AdapterDefinition
 from postroom.filters.expression import Filter
 from postroom.messagebox.configuration import Host, ReceiveLocation, ServiceClass, read_hosts, read_receive_locations
 from postroom.messagebox.connection import Connection, connect

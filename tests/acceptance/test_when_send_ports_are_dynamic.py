@@ -56,8 +56,8 @@ def test_a_message_without_an_allowed_address_is_suspended_and_can_be_resumed_af
     suspended = wait_for_suspended(house, 4)
     reasons = [one["error_description"].splitlines()[0] for one in suspended]
     assert any("has no address" in reason for reason in reasons)
-    assert any("No adapter is known" in reason for reason in reasons)
-    assert sum("may not go to" in reason for reason in reasons) == 2
+    assert any("There is no adapter" in reason for reason in reasons)
+    assert sum("may not be sent to" in reason for reason in reasons) == 2
     assert not (house.home.parent / "escaped.txt").exists()
     # Now the port may send to `elsewhere` too. Resumed messages are sent only there.
     file.write_text(file.read_text().replace('folders=["out"]', 'folders=["out", "elsewhere"]'))

@@ -1,4 +1,4 @@
-"""How messages get in and out: one package per protocol, all under one contract.
+"""Adapters receive and send messages: one package per protocol, all with the same contract.
 
 adapters.File("in", pattern="*.json")
 adapters.Http("https://example.com/orders")
@@ -8,8 +8,7 @@ adapters.SparkSink("parquet", "out/lake", partition_by=[Region])
 
 from __future__ import annotations
 
-from postroom.adapters.contract import Attempt, SendAdapter
-from postroom.adapters.definition import AdapterDefinition
+from postroom.adapters.contract import AdapterDefinition, Attempt, SendAdapter
 from postroom.adapters.file.definition import File
 from postroom.adapters.http.definition import Http
 from postroom.adapters.http.receive_definition import HttpReceive

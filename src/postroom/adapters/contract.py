@@ -1,6 +1,7 @@
-"""The one contract that every send adapter keeps (tests/support/send_adapter_conformance.py checks it).
+"""The contract of adapters: the definition that an application declares, and the send adapter that is built from it.
 
-A send port's adapter is built from its definition, opened once, used by many threads, and closed once:
+A send adapter is built from its definition, opened once, used by many threads, and closed once. The conformance tests
+of send adapters check the contract.
 
     adapter = build(definition, home=home)
     adapter.open()
@@ -11,18 +12,30 @@ A send port's adapter is built from its definition, opened once, used by many th
 from __future__ import annotations
 
 import uuid
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from postroom.errors import DeliveryRefused
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from postroom.clock import Clock, system_clock
+from postroom.errors import DefinitionError, DeliveryRefused
 from postroom.message import Message, Part
+from postroom.stored_definitions import wrong_fields
+
+if TYPE_CHECKING:
+    from postroom.adapters.file.definition import File
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """Which try this is. ``instance_id`` is the same for every try to bring one message to one send port, and for
-    nothing else, so that a receiver can recognise a repeat by it. ``group`` is the send port group that this copy
-    of the message comes through; None if it comes to the port directly."""
+    """One attempt to send a message.
+
+    ``instance_id`` is the same for every attempt to send one message through one send port, and unique otherwise: a
+    receiver can use it as an idempotency key. ``group`` is the send port group that this copy of the message is routed
+    through, or None if the port subscribes directly.
+    """
 
     instance_id: uuid.UUID
     number: int = 1
@@ -30,35 +43,99 @@ class Attempt:
 
 
 class SendAdapter(Protocol):
-    """Brings messages to where a send port sends them.
+    """Sends the messages of a send port.
 
-    Delivery is at least once: after a crash the same message comes again, with the same message id and instance id.
-    An adapter makes a repeat harmless where its protocol allows it, and otherwise recognisable.
+    Delivery is at least once: after a crash the same message is sent again, with the same message id and instance id.
+    An adapter makes a repeat harmless if its protocol allows it, and otherwise recognisable.
     """
 
     def open(self) -> None:
-        """Gets ready. Does not fail because the other side is away; that is for ``send`` to find out."""
+        """Prepare to send. Do not fail because the receiver is unavailable: ``send`` reports that."""
         ...
 
     def send(self, message: Message, attempt: Attempt) -> None:
-        """Transmits the message; returns only when the other side has it for good.
+        """Send the message. Return only when the receiver has stored it.
 
-        Called from several threads at once. Bodies may be larger than memory: read them by ``body.chunks()``. Raises
-        DeliveryFailure when trying again may help, DeliveryRefused when it cannot; what the body itself raises passes
-        through. After any failure nothing half done is visible, and the adapter can be used again.
+        Several threads call this at once. Bodies may be larger than memory: read them with ``body.chunks()``. Raise
+        DeliveryFailure if a retry may help, DeliveryRefused if it cannot. Do not catch errors of the body. After a
+        failure no partial result is visible, and the adapter can be used again.
         """
         ...
 
     def close(self) -> None:
-        """Lets go of everything. May be called twice, and without ``open``."""
+        """Release all resources. May be called twice, and without ``open``."""
         ...
 
 
-def body_of(message: Message) -> Part:
-    """The body part, which is all that most protocols carry (SND-20)."""
+class AdapterDefinition(BaseModel):
+    """The adapter of a receive location or send port, as an application declares it. Frozen and serialisable.
+
+    The constructor checks types only. ``problems`` checks the values, so that all problems of an application are
+    reported together. Differences between adapters are attributes and methods here: no other module compares kinds.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    #: The value of BTS.InboundTransportType and BTS.OutboundTransportType.
+    transport_type: ClassVar[str] = ""
+    #: True if Spark drains the send port. Hosts do not serve it.
+    is_sink: ClassVar[bool] = False
+    #: True if each message has its own address.
+    is_dynamic: ClassVar[bool] = False
+    #: True if a reader of Spark reads rows.
+    reads_rows: ClassVar[bool] = False
+    #: The unit that a receive location receives, for users.
+    intake_unit: ClassVar[str] = "file"
+
+    kind: str
+
+    def __init__(self, **arguments: Any) -> None:
+        try:
+            super().__init__(**arguments)
+        except ValidationError as error:
+            name = type(self).__name__
+            raise DefinitionError(
+                f"adapters.{name} cannot be created from these arguments: {wrong_fields(error)}."
+            ) from None
+
+    def problems(self) -> list[str]:
+        """Return the problems of the definition, one sentence each."""
+        return []
+
+    @abstractmethod
+    def address(self, home: Path) -> str:
+        """Return the URI: the value of BTS.InboundTransportLocation and BTS.OutboundTransportLocation."""
+
+    @property
+    def watched_folder(self) -> File | None:
+        """The folder that a receive location claims files in, or None if it claims none."""
+        return None
+
+    @property
+    def guarantee(self) -> str:
+        """The delivery guarantee of a sink, in one line. Empty for other adapters."""
+        return ""
+
+    @property
+    def is_row_stream(self) -> bool:
+        """True if Spark reads a source by offsets, and stores its progress in a checkpoint."""
+        return False
+
+    @property
+    def is_ordered(self) -> bool:
+        """True if interchanges are received one after the other (RCV-25)."""
+        return False
+
+    def make_sender(self, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
+        """Return a send adapter that is not open yet. Relative paths are resolved against ``home``."""
+        raise DefinitionError(f"The adapter {self.kind!r} cannot send.")
+
+
+def get_body(message: Message) -> Part:
+    """Return the body part, the only part that most protocols send (SND-20). Raise DeliveryRefused without one."""
     if message.body is None:
         raise DeliveryRefused(
             f"Message {message.message_id} has no body part to send.",
-            hint="Only messages with a body can go through this adapter; terminate the instance.",
+            hint="This adapter can send only messages with a body. Terminate the instance.",
         )
     return message.body

@@ -1,4 +1,4 @@
-"""The adapters that there are: one registry for what applications declare and for what is stored."""
+"""The registry of all adapters, for definitions that applications declare and for stored definitions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Annotated, Any, get_args
 
 from pydantic import Field, TypeAdapter
 
-from postroom.adapters.contract import SendAdapter
-from postroom.adapters.definition import AdapterDefinition
+from postroom.adapters.contract import AdapterDefinition, SendAdapter
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.adapters.file.definition import File
 from postroom.adapters.http.definition import Http
@@ -28,7 +27,7 @@ AnySink = SparkSink | SparkTable
 #: The adapters of send ports.
 PortAdapter = File | Http | Null | Dynamic | AnySink
 
-#: The same, as fields of what is stored; ``kind`` tells which.
+#: The same, as fields of stored definitions. ``kind`` is the discriminator.
 StoredReceiveAdapter = Annotated[ReceiveAdapter, Field(discriminator="kind")]
 StoredPortAdapter = Annotated[PortAdapter, Field(discriminator="kind")]
 
@@ -42,20 +41,20 @@ ADAPTERS: Mapping[str, type[AdapterDefinition]] = {
 
 
 def load_receive_adapter(stored: Mapping[str, Any]) -> ReceiveAdapter:
-    """Return the adapter of a receive location that is stored like this."""
+    """Parse the stored adapter of a receive location."""
     return read_stored(f"receive adapter of the kind {stored.get('kind')!r}", _RECEIVE, stored)
 
 
 def load_port_adapter(stored: Mapping[str, Any]) -> PortAdapter:
-    """Return the adapter of a send port that is stored like this."""
+    """Parse the stored adapter of a send port."""
     return read_stored(f"send adapter of the kind {stored.get('kind')!r}", _PORT, stored)
 
 
-def adapter_type(kind: str) -> type[AdapterDefinition]:
-    """Return the type of a kind of adapter. All that is known of an unknown kind is what all adapters share."""
+def get_adapter_type(kind: str) -> type[AdapterDefinition]:
+    """Return the type for a kind of adapter, or AdapterDefinition if the kind is not known."""
     return ADAPTERS.get(kind, AdapterDefinition)
 
 
 def build(definition: PortAdapter, home: Path) -> SendAdapter:
-    """Return the send adapter for a definition, not yet opened; relative paths are taken from ``home``."""
+    """Return a send adapter that is not open yet. Relative paths are resolved against ``home``."""
     return definition.make_sender(home)

@@ -1,18 +1,17 @@
-"""The adapter that sends nowhere, for benchmarks and for ports that only keep a subscription alive."""
+"""The adapter that discards messages, for benchmarks and for ports that only need a subscription."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from postroom.adapters.contract import Attempt, SendAdapter
-from postroom.adapters.definition import AdapterDefinition
+from postroom.adapters.contract import AdapterDefinition, Attempt, SendAdapter
 from postroom.clock import Clock, system_clock
 from postroom.message import Message
 
 
 class Null(AdapterDefinition):
-    """Takes every message and does nothing with it: ``adapters.Null()``."""
+    """Discards every message: ``adapters.Null()``."""
 
     transport_type: ClassVar[str] = "NULL"
 
@@ -26,7 +25,7 @@ class Null(AdapterDefinition):
 
 
 class NullSender:
-    """Reads body and context, as any adapter has to, and lets go of them."""
+    """Reads the body and the context, as every adapter does, and discards them."""
 
     def open(self) -> None:
         pass

@@ -1,6 +1,6 @@
-"""A schema in Spark's words, ``id bigint, region string, total decimal(12,2)``, as far as a definition has to know it.
+"""Parses a Spark DDL schema, such as ``id bigint, region string, total decimal(12,2)``, without Spark.
 
-Spark reads the text itself when it runs. Here it is read without Spark, to tell what is wrong before anything runs.
+Spark parses the text itself at run time. This parser reports problems when an application is checked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DECIMAL = re.compile(r"(?:decimal|dec|numeric)(?:\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s
 _TEXT = re.compile(r"(?:string|(?:var)?char\s*\(\s*\d+\s*\))")
 _NESTED = re.compile(r"(?:array|map|struct)\s*<.*>", re.DOTALL)
 
-#: The types of one word, and what a property can take of each; None for those that no property has.
+#: The simple types, and the type of a property for each. None if no property can have the values.
 _TYPES: dict[str, ValueType | None] = {
     "boolean": ValueType.BOOL,
     "tinyint": ValueType.INT,
@@ -42,28 +42,30 @@ _TYPES: dict[str, ValueType | None] = {
     "variant": None,
 }
 
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A column of a schema. ``type`` is in Spark's words, in small letters."""
+    """A column of a schema. ``type`` is a Spark type in lower case."""
 
     name: str
     type: str
 
     @property
-    def holds(self) -> ValueType | None:
-        """What a property can take of it."""
+    def value_type(self) -> ValueType | None:
+        """The type of a property with values of this column, or None."""
         if _TEXT.fullmatch(self.type):
             return ValueType.STR
         if _DECIMAL.fullmatch(self.type):
             return ValueType.DECIMAL
         return _TYPES.get(self.type)
 
-    def gives(self, wanted: ValueType) -> bool:
-        """Whether a property of this type can be promoted from it."""
-        return self.holds is wanted or (wanted is ValueType.DECIMAL and self.holds is ValueType.INT)
+    def can_promote(self, value_type: ValueType) -> bool:
+        """Return True if a property of this type can be promoted from the column."""
+        if value_type is ValueType.DECIMAL and self.value_type is ValueType.INT:
+            return True
+        return self.value_type is value_type
 
     @property
     def is_nested(self) -> bool:
@@ -71,14 +73,14 @@ class Column:
 
     @property
     def is_bytes(self) -> bool:
-        """Whether its content can be a body as it is."""
-        return self.type == "binary" or self.holds is ValueType.STR
+        """True if its content can be a body without conversion."""
+        return self.type == "binary" or self.value_type is ValueType.STR
 
 
-def read_columns(schema: str, *, called: str = "schema") -> tuple[Column, ...]:
-    """The columns of a schema; ValueError says what is wrong with it, which is ``called`` so where it stands."""
+def parse_columns(schema: str, *, called: str = "schema") -> tuple[Column, ...]:
+    """Parse the columns of a schema. Raise ValueError with the problem; ``called`` is the name of the argument."""
     columns = []
-    for text in _pieces(schema):
+    for text in _split_columns(schema):
         found = _COLUMN.fullmatch(text)
         if found is None:
             raise ValueError(
@@ -89,7 +91,7 @@ def read_columns(schema: str, *, called: str = "schema") -> tuple[Column, ...]:
     for column in columns:
         if not _is_known(column):
             raise ValueError(
-                f"{called}: the column {column.name!r} has the type {column.type!r}, which Spark does not have."
+                f"{called}: the column {column.name!r} has the type {column.type!r}, which is not a Spark type."
             )
     names = [column.name.lower() for column in columns]
     for name in names:
@@ -98,8 +100,8 @@ def read_columns(schema: str, *, called: str = "schema") -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def _pieces(schema: str) -> Iterator[str]:
-    """What stands between the commas that are in no brackets and no quotes."""
+def _split_columns(schema: str) -> Iterator[str]:
+    """Split a schema at the commas that are outside brackets and quotes."""
     depth, quote, start = 0, "", 0
     for position, character in enumerate(schema):
         if quote:
@@ -119,5 +121,5 @@ def _pieces(schema: str) -> Iterator[str]:
 def _is_known(column: Column) -> bool:
     if (digits := _DECIMAL.fullmatch(column.type)) is not None:
         precision, scale = int(digits[1] or 10), int(digits[2] or 0)
-        return 1 <= precision <= _MOST_DIGITS and scale <= precision
+        return 1 <= precision <= _MAX_DIGITS and scale <= precision
     return column.type in _TYPES or _TEXT.fullmatch(column.type) is not None or column.is_nested

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 from psycopg.types.json import Jsonb
 
 from postroom.adapters import AdapterDefinition, PortAdapter, ReceiveAdapter
-from postroom.adapters.kinds import adapter_type, load_port_adapter, load_receive_adapter
+from postroom.adapters.kinds import get_adapter_type, load_port_adapter, load_receive_adapter
 from postroom.application import Schedule, Throttling
 from postroom.errors import DefinitionError, NotAllowed, NotFound, nearest
 from postroom.filters.authorisation import ApplicationProperties
@@ -87,7 +87,7 @@ class _Endpoint:
     @property
     def adapter_type(self) -> type[AdapterDefinition]:
         """What is known of the adapter by its kind alone."""
-        return adapter_type(self.adapter_kind)
+        return get_adapter_type(self.adapter_kind)
 
     @cached_property
     def maps(self) -> PortMaps:

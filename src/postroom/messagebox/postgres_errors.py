@@ -37,7 +37,7 @@ _BY_SQLSTATE: Mapping[str, tuple[type[PostroomError], str]] = {
     "PR002": (RoutingFailure, "No host that subscribes may receive the message."),
     "PR404": (NotFound, "The MessageBox does not have what was named."),
     "PR409": (StateError, "The subscription was made by another transaction."),
-    "PR410": (ClaimLost, "The message was given to another host instance."),
+    "PR410": (ClaimLost, "Another host instance has taken over the message."),
 }
 #: The first that fits; the classes of psycopg follow the classes of SQLSTATE.
 _BY_TYPE: tuple[tuple[type[psycopg.Error], type[PostroomError], str, str], ...] = (

@@ -11,15 +11,15 @@ from http.client import HTTPConnection
 
 import pytest
 
-from postroom.adapters.http.server import Answer, Handler, HttpServer, Limits, Request
+from postroom.adapters.http.server import Handler, HttpServer, Limits, Request, Response
 from tests.support.waiting import PATIENCE, wait_until
 
 
-def echo(request: Request) -> Answer:
+def echo(request: Request) -> Response:
     """Says what it has got."""
     size = sum(map(len, request.body))
     content = {"method": request.method, "path": request.path, "query": request.query, "size": size}
-    return Answer(status=200, content={**content, "remote": request.remote})
+    return Response(status=200, content={**content, "remote": request.remote})
 
 
 @contextmanager
@@ -120,8 +120,8 @@ def test_a_body_that_trickles_is_ended_although_each_wait_is_short(limits: Limit
 
 
 def test_an_answer_before_the_body_reaches_a_client_that_still_sends() -> None:
-    def refuse(request: Request) -> Answer:
-        return Answer(status=413)
+    def refuse(request: Request) -> Response:
+        return Response(status=413)
 
     with serving(refuse) as server:
         connection = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
@@ -135,8 +135,8 @@ def test_an_answer_before_the_body_reaches_a_client_that_still_sends() -> None:
 def test_a_client_that_asks_first_is_told_to_go_on_only_if_its_body_is_wanted() -> None:
     head = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
 
-    def choose(request: Request) -> Answer:
-        return echo(request) if request.path == "/wanted" else Answer(status=404)
+    def choose(request: Request) -> Response:
+        return echo(request) if request.path == "/wanted" else Response(status=404)
 
     with serving(choose) as server:
         assert exchange(server, head % b"/unwanted").startswith(b"HTTP/1.1 404 ")
@@ -148,7 +148,7 @@ def test_a_client_that_asks_first_is_told_to_go_on_only_if_its_body_is_wanted() 
 
 
 def test_a_handler_that_fails_is_a_500_and_the_server_goes_on() -> None:
-    def fail(request: Request) -> Answer:
+    def fail(request: Request) -> Response:
         if request.path == "/fail":
             raise RuntimeError("no")
         return echo(request)
@@ -178,7 +178,7 @@ def test_more_connections_than_there_may_be_wait_their_turn() -> None:
 def test_stopping_finishes_what_is_under_way_and_leaves_the_idle() -> None:
     entered, release = threading.Event(), threading.Event()
 
-    def wait(request: Request) -> Answer:
+    def wait(request: Request) -> Response:
         entered.set()
         assert release.wait(PATIENCE)
         return echo(request)

@@ -40,7 +40,7 @@ def test_an_address_is_a_uri() -> None:
 def test_a_pattern_says_which_files_are_taken(pattern: str, taken: list[str], left: list[str]) -> None:
     definition = adapters.File("in", pattern=pattern)
     assert definition.problems() == []
-    assert [name for name in (*taken, *left) if definition.takes(name)] == taken
+    assert [name for name in (*taken, *left) if definition.matches(name)] == taken
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_a_file_definition_that_cannot_work_says_so(arguments: dict[str, Any], s
         ({"url": "example.com/orders"}, "not a URL"),
         ({"url": "ftp://example.com"}, "not a URL"),
         ({"url": "http://"}, "not a URL"),
-        ({"url": "http://example.com:port/"}, "cannot be read"),
-        ({"url": "http://[::1/"}, "cannot be read"),
+        ({"url": "http://example.com:port/"}, "cannot be parsed"),
+        ({"url": "http://[::1/"}, "cannot be parsed"),
         ({"url": "http://example.com/a b"}, "space"),
         ({"url": "http://example.com/\r\nX: y"}, "control"),
         ({"url": "http://me:secret@example.com/"}, "password"),
@@ -169,13 +169,13 @@ def test_a_definition_that_cannot_receive_by_http_says_so(arguments: dict[str, A
 
 
 def test_every_adapter_has_the_name_of_its_transport() -> None:
-    named = {kind: kinds.adapter_type(kind).transport_type for kind in ("file", "http", "http_receive")}
+    named = {kind: kinds.get_adapter_type(kind).transport_type for kind in ("file", "http", "http_receive")}
     assert named == {"file": "FILE", "http": "HTTP", "http_receive": "HTTP"}
     assert all(one.transport_type for one in kinds.ADAPTERS.values())
 
 
 def test_an_unknown_kind_has_what_all_adapters_share() -> None:
-    unknown = kinds.adapter_type("carrier pigeon")
+    unknown = kinds.get_adapter_type("carrier pigeon")
     assert (unknown.is_sink, unknown.is_dynamic, unknown.reads_rows) == (False, False, False)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.adapters import File
-from postroom.adapters.dynamic.addresses import ToFile, ToNowhere, ToUrl, endpoint_of, target_of
+from postroom.adapters.dynamic.addresses import FileTarget, NullTarget, UrlTarget, get_endpoint, resolve_target
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.adapters.kinds import load_port_adapter
 from postroom.errors import AddressRefused, DefinitionError
@@ -22,8 +22,8 @@ def context(address: str | None, transport_type: str | None = None) -> Context:
 
 def target(
     home: Path, address: str | None, transport_type: str | None = None, **definition: object
-) -> ToFile | ToUrl | ToNowhere:
-    return target_of(context(address, transport_type), Dynamic(**definition), home)  # type: ignore[arg-type]
+) -> FileTarget | UrlTarget | NullTarget:
+    return resolve_target(context(address, transport_type), Dynamic(**definition), home)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -50,24 +50,24 @@ def home(tmp_path: Path) -> Path:
 )
 def test_a_file_address_names_folder_and_file(home: Path, address: str, folder: str, name: str) -> None:
     found = target(home, address.format(home=home))
-    assert found == ToFile(folder=Path(os.path.realpath(home / folder)), name=name)
+    assert found == FileTarget(folder=Path(os.path.realpath(home / folder)), name=name)
     assert File(found.folder, name=found.name).problems() == []
 
 
 @pytest.mark.parametrize("url", ["http://example.com/a?b=c", "HTTPS://example.com/", "https://example.com:8443/a/../b"])
 def test_any_url_will_do_by_default(home: Path, url: str) -> None:
-    assert target(home, url) == ToUrl(url=url)
+    assert target(home, url) == UrlTarget(url=url)
 
 
 @pytest.mark.parametrize(
     ("address", "transport_type", "kind"),
     [
-        ("out/a.xml", "FILE", ToFile),
-        ("out/a.xml", "file", ToFile),
-        ("https://example.com/", "HTTP", ToUrl),
-        ("null:", None, ToNowhere),
-        ("https://example.com/", "NULL", ToNowhere),
-        ("file:out/a.xml", "", ToFile),
+        ("out/a.xml", "FILE", FileTarget),
+        ("out/a.xml", "file", FileTarget),
+        ("https://example.com/", "HTTP", UrlTarget),
+        ("null:", None, NullTarget),
+        ("https://example.com/", "NULL", NullTarget),
+        ("file:out/a.xml", "", FileTarget),
     ],
 )
 def test_the_type_wins_over_the_prefix(home: Path, address: str, transport_type: str | None, kind: type) -> None:
@@ -80,8 +80,8 @@ def test_the_type_wins_over_the_prefix(home: Path, address: str, transport_type:
         (None, None, "no address"),
         ("", None, "no address"),
         ("  ", "FILE", "no address"),
-        ("ftp://example.com/a", None, "No adapter is known for the address 'ftp://example.com/a'"),
-        ("out/a.xml", None, "No adapter is known"),
+        ("ftp://example.com/a", None, "There is no adapter for the address 'ftp://example.com/a'"),
+        ("out/a.xml", None, "There is no adapter"),
         ("file:out/a.xml", "FTP", "no adapter 'FTP'"),
         ("https://example.com/", "FILE", "not the address of a file"),
         ("file:out/a.xml", "HTTP", "not a URL"),
@@ -89,20 +89,20 @@ def test_the_type_wins_over_the_prefix(home: Path, address: str, transport_type:
         ("http://", None, "not a URL"),
         ("http://exa mple.com", None, "space"),
         ("file://server/share/a.xml", None, "names the host 'server'"),
-        ("file:///etc/cron.d/a", None, "outside of the folders"),
-        ("file:../a.xml", None, "outside of the folders"),
-        ("file:out/../../a.xml", None, "outside of the folders"),
-        ("file:out/%2e%2e/%2e%2e/a.xml", None, "outside of the folders"),
-        ("../a.xml", "FILE", "outside of the folders"),
-        ("file:///a.xml", None, "outside of the folders"),
-        ("file:leads/out/a.xml", None, "outside of the folders"),
+        ("file:///etc/cron.d/a", None, "outside the folders"),
+        ("file:../a.xml", None, "outside the folders"),
+        ("file:out/../../a.xml", None, "outside the folders"),
+        ("file:out/%2e%2e/%2e%2e/a.xml", None, "outside the folders"),
+        ("../a.xml", "FILE", "outside the folders"),
+        ("file:///a.xml", None, "outside the folders"),
+        ("file:leads/out/a.xml", None, "outside the folders"),
         ("file:.postroom/postgres/a", None, "hidden folder"),
         ("file:out/.ssh/a", None, "hidden folder"),
         ("file:out/.hidden", None, "begins with a dot"),
-        ("file:out/%Nonsense%", None, "no macro %Nonsense%"),
-        ("file:%MessageID%/a", None, "macro stands in the folder"),
+        ("file:out/%Nonsense%", None, "macro %Nonsense% does not exist"),
+        ("file:%MessageID%/a", None, "folder contains a macro"),
         ("file:out/a%00b", None, "NUL"),
-        ("file:out/a%5Cb", None, "which a file's name may not"),
+        ("file:out/a%5Cb", None, "which is not allowed in a file name"),
     ],
 )
 def test_what_it_cannot_be_sent_to(home: Path, address: str | None, transport_type: str | None, said: str) -> None:
@@ -117,14 +117,14 @@ def test_what_it_cannot_be_sent_to(home: Path, address: str | None, transport_ty
 
 def test_folders_widen_and_narrow_where_files_go(home: Path) -> None:
     elsewhere = home.parent / "elsewhere"
-    assert target(home, f"file://{elsewhere}/a", folders=["out", elsewhere]) == ToFile(
+    assert target(home, f"file://{elsewhere}/a", folders=["out", elsewhere]) == FileTarget(
         folder=Path(os.path.realpath(elsewhere)), name="a"
     )
-    with pytest.raises(AddressRefused, match="may not go"):
+    with pytest.raises(AddressRefused, match="may not be sent"):
         target(home, f"file://{home}/a", folders=["out"])
-    with pytest.raises(AddressRefused, match="may not go"):
+    with pytest.raises(AddressRefused, match="may not be sent"):
         target(home, "file:outside/a", folders=["out"])
-    with pytest.raises(AddressRefused, match="may not go"):
+    with pytest.raises(AddressRefused, match="may not be sent"):
         target(home, "file:out/a", folders=[])
 
 
@@ -148,17 +148,17 @@ def test_folders_widen_and_narrow_where_files_go(home: Path) -> None:
 def test_urls_narrow_where_messages_are_posted(home: Path, url: str, allowed: bool) -> None:
     urls = ["https://example.com/orders/", "http://hooks.example.org"]
     if allowed:
-        assert target(home, url, urls=urls) == ToUrl(url=url)
+        assert target(home, url, urls=urls) == UrlTarget(url=url)
     else:
-        with pytest.raises(AddressRefused, match="may not go"):
+        with pytest.raises(AddressRefused, match="may not be sent"):
             target(home, url, urls=urls)
 
 
 def test_what_a_listing_shows_of_an_endpoint() -> None:
-    assert endpoint_of(context("https://user:secret@example.com/a")) == ("http", "https://(hidden)@example.com/a")
-    assert endpoint_of(context("ftp://example.com")) == ("dynamic", "ftp://example.com")
-    assert endpoint_of(context(None)) == ("dynamic", "")
-    assert endpoint_of(context("a", "FILE")) == ("file", "a")
+    assert get_endpoint(context("https://user:secret@example.com/a")) == ("http", "https://(hidden)@example.com/a")
+    assert get_endpoint(context("ftp://example.com")) == ("dynamic", "ftp://example.com")
+    assert get_endpoint(context(None)) == ("dynamic", "")
+    assert get_endpoint(context("a", "FILE")) == ("file", "a")
 
 
 def test_a_definition_says_what_is_wrong_with_it_and_is_read_back() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from postroom.adapters.file.names import DEFAULT_NAME, file_name, is_unique, safe_name, template_problems
+from postroom.adapters.file.names import DEFAULT_NAME, find_template_problems, format_file_name, is_unique, to_safe_name
 from postroom.message import Message
 from postroom.properties import Property
 from postroom.system_properties import BTS, FILE
@@ -55,14 +55,14 @@ def nairobi() -> Iterator[None]:
 )
 def test_macros_become_their_values(template: str, name: str) -> None:
     sent = message("/data/in/order 7.json", SourceParty="ACME", DestinationParty="Contoso")
-    assert template_problems(template) == []
-    assert file_name(template, sent, NOW) == name
+    assert find_template_problems(template) == []
+    assert format_file_name(template, sent, NOW) == name
 
 
 @pytest.mark.usefixtures("nairobi")
 def test_local_times_carry_their_offset() -> None:
-    assert file_name("%datetime.tz%", message(), NOW) == "1997-07-12T133523+300"
-    assert file_name("%time.tz%", message(), NOW) == "133523+300"
+    assert format_file_name("%datetime.tz%", message(), NOW) == "1997-07-12T133523+300"
+    assert format_file_name("%time.tz%", message(), NOW) == "133523+300"
 
 
 @pytest.mark.parametrize(
@@ -73,15 +73,15 @@ def test_the_default_name_is_the_message_id_and_the_extension_it_came_with(
     received: str | None, extension: str
 ) -> None:
     sent = message(received)
-    assert file_name(DEFAULT_NAME, sent, NOW) == f"{sent.message_id}{extension}"
+    assert format_file_name(DEFAULT_NAME, sent, NOW) == f"{sent.message_id}{extension}"
 
 
 def test_a_macro_without_a_value_stays_as_it_is() -> None:
-    assert file_name("%SourceFileName%", message(), NOW) == "%SourceFileName%"
+    assert format_file_name("%SourceFileName%", message(), NOW) == "%SourceFileName%"
 
 
 def test_a_value_is_not_searched_for_macros() -> None:
-    assert file_name("%SourceFileName%", message("/in/%time%"), NOW) == "%time%"
+    assert format_file_name("%SourceFileName%", message("/in/%time%"), NOW) == "%time%"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_value_is_not_searched_for_macros() -> None:
     ],
 )
 def test_a_template_that_cannot_work_is_refused(template: str, said: str) -> None:
-    assert any(said in problem for problem in template_problems(template))
+    assert any(said in problem for problem in find_template_problems(template))
 
 
 def test_only_a_name_with_the_message_id_is_unique() -> None:
@@ -116,23 +116,23 @@ def test_only_a_name_with_the_message_id_is_unique() -> None:
 @example("")
 @example("~root")
 def test_no_value_leads_out_of_the_folder(value: str) -> None:
-    name = safe_name(value)
+    name = to_safe_name(value)
     folder = Path("/srv/out")
     assert (folder / name).parent == folder
     assert Path(os.path.normpath(folder / name)) == folder / name
     assert not name.startswith(".")
     assert 0 < len(name.encode()) <= 255
     assert not re.search(r"[\x00-\x1f\x7f/\\]", name)
-    assert safe_name(name) == name
+    assert to_safe_name(name) == name
 
 
 @given(st.uuids(), st.uuids(), st.text(alphabet="abc", min_size=300, max_size=400))
 def test_long_names_stay_different(one: uuid.UUID, other: uuid.UUID, long: str) -> None:
-    names = {safe_name(f"{long}{value}.json") for value in (one, other)}
+    names = {to_safe_name(f"{long}{value}.json") for value in (one, other)}
     assert len(names) == len({one, other})
     assert all(name.endswith(".json") for name in names)
 
 
 @pytest.mark.parametrize("reserved", ["CON", "nul.txt", "Lpt1", "clock$"])
 def test_device_names_are_not_used(reserved: str) -> None:
-    assert safe_name(reserved) == f"_{reserved}"
+    assert to_safe_name(reserved) == f"_{reserved}"

@@ -10,7 +10,7 @@ import pytest
 from postroom import BTS, Application, Property, adapters
 from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.adapters.kinds import load_port_adapter
-from postroom.adapters.sink.columns import parsed_names
+from postroom.adapters.sink.columns import parse_column_names
 from postroom.errors import DefinitionError, DefinitionRefused, StateError
 from postroom.operations.redaction import redact_adapter
 from postroom.properties import DistinguishedField
@@ -67,27 +67,27 @@ def test_text_formats_hold_text_unless_told_otherwise() -> None:
         (SparkSink("parquet"), "needs a path"),
         (SparkSink("", "x"), "format is empty"),
         (SparkSink("parquet", ""), "path is empty"),
-        (SparkSink("csv", "x", body="binary"), "holds text only"),
-        (SparkSink("parquet", "x", partition_by=["colour"]), "'colour', which is no column"),
-        (SparkSink("parquet", "x", columns={"body": Region}), "column 'body' is there twice"),
-        (SparkSink("parquet", "x", columns={"a": Region, "A": Total}), "column 'A' is there twice"),
-        (SparkSink("parquet", "x", columns={"a b": Region}), "use letters, digits and underscores"),
-        (SparkSink("parquet", "x", columns={"batch": Region}), "column 'batch' is there twice"),
+        (SparkSink("csv", "x", body="binary"), "can store only text"),
+        (SparkSink("parquet", "x", partition_by=["colour"]), "'colour', which is not a column"),
+        (SparkSink("parquet", "x", columns={"body": Region}), "column 'body' exists twice"),
+        (SparkSink("parquet", "x", columns={"a": Region, "A": Total}), "column 'A' exists twice"),
+        (SparkSink("parquet", "x", columns={"a b": Region}), "63 letters, digits and underscores"),
+        (SparkSink("parquet", "x", columns={"batch": Region}), "column 'batch' exists twice"),
         (SparkSink("parquet", "x", max_messages=0), "max_messages is 0"),
         (SparkSink("parquet", "x", interval=-1), "interval is -1 seconds"),
         (SparkSink("parquet", "x", parse=" "), "parse is empty"),
         (SparkSink("parquet", "x", parse="a BIGNT"), "parse: the column 'a' has the type 'bignt'"),
         (SparkSink("parquet", "x", parse="a BIGNT", partition_by=["b"]), "partition_by names 'b'"),
         (SparkTable("jdbc:postgresql://db/x", "t", parse="a"), "parse: 'a' is not a column"),
-        (SparkSink("parquet", "x", parse="a INT, message_id STRING"), "'message_id', which is there already"),
-        (SparkSink("parquet", "x", options={"Path": "y"}), "option 'Path' is Postroom's to set"),
-        (SparkTable("mysql://x", "t"), "must begin with postgresql://"),
+        (SparkSink("parquet", "x", parse="a INT, message_id STRING"), "'message_id', which already exists"),
+        (SparkSink("parquet", "x", options={"Path": "y"}), "option 'Path' is set by Postroom"),
+        (SparkTable("mysql://x", "t"), "must start with postgresql://"),
         (SparkTable("postgresql://x", "a.b.c"), "not the name of a table"),
-        (SparkTable("postgresql://x", "t", options={"user": "etl"}), "options are those of a table by JDBC"),
-        (SparkTable("jdbc:clickhouse://x", "t"), "jdbc:clickhouse, into which rows cannot be merged"),
-        (SparkTable("jdbc:", "t"), "into which rows cannot be merged"),
-        (SparkTable("jdbc:derby:x", "t", options={"dbTable": "other"}), "option 'dbTable' is Postroom's to set"),
-        (SparkTable("jdbc:derby:x", "t", columns={"postroom_seq": Region}), "the name is Postroom's own"),
+        (SparkTable("postgresql://x", "t", options={"user": "etl"}), "options are only for jdbc"),
+        (SparkTable("jdbc:clickhouse://x", "t"), "jdbc:clickhouse, which does not support merging rows"),
+        (SparkTable("jdbc:", "t"), "which does not support merging rows"),
+        (SparkTable("jdbc:derby:x", "t", options={"dbTable": "other"}), "option 'dbTable' is set by Postroom"),
+        (SparkTable("jdbc:derby:x", "t", columns={"postroom_seq": Region}), "the name is reserved"),
     ],
 )
 def test_everything_that_is_wrong_is_told(sink: AnySink, said: str) -> None:
@@ -96,7 +96,7 @@ def test_everything_that_is_wrong_is_told(sink: AnySink, said: str) -> None:
 
 def test_what_is_no_property_is_refused_at_once() -> None:
     for wrong in ({"region": "Orders.Region"}, "region", [1]):
-        with pytest.raises(DefinitionError, match="cannot be made from these arguments"):
+        with pytest.raises(DefinitionError, match="cannot be created from these arguments"):
             SparkSink("parquet", "x", columns=wrong)  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match="partition_by is 'Region'"):
         SparkSink("parquet", "x", partition_by="Region")
@@ -112,7 +112,7 @@ def test_what_is_no_property_is_refused_at_once() -> None:
     ],
 )
 def test_the_columns_of_a_schema(ddl: str, names: list[str]) -> None:
-    assert parsed_names(ddl) == names
+    assert parse_column_names(ddl) == names
 
 
 def test_addresses_tell_no_secret(tmp_path: Path) -> None:
@@ -174,5 +174,5 @@ def test_columns_name_known_properties() -> None:
 
 
 def test_no_host_can_send_with_it(tmp_path: Path) -> None:
-    with pytest.raises(StateError, match="not served by hosts"):
+    with pytest.raises(StateError, match="do not serve Spark sinks"):
         adapters.build(SparkSink("parquet", "x"), tmp_path)

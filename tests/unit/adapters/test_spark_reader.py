@@ -9,7 +9,7 @@ import pytest
 
 from postroom import adapters
 from postroom.adapters import kinds
-from postroom.adapters.spark_schema import read_columns
+from postroom.adapters.spark_schema import parse_columns
 from postroom.errors import DefinitionError
 from postroom.values import ValueType
 
@@ -23,13 +23,13 @@ def reader(format: str = "csv", path: str | None = "in", **settings: Any) -> ada
 def test_columns() -> None:
     schema = """id BIGINT NOT NULL COMMENT 'the number, really', `odd ``name``` decimal(12, 2), tags array<string>,
                 of struct<a: int, b: string>, at timestamp, share double, code varchar(10), flag boolean"""
-    columns = read_columns(schema)
+    columns = parse_columns(schema)
     assert [column.name for column in columns] == ["id", "odd `name`", "tags", "of", "at", "share", "code", "flag"]
     holds = [ValueType.INT, ValueType.DECIMAL, None, None, ValueType.DATETIME, ValueType.FLOAT, ValueType.STR]
-    assert [column.holds for column in columns] == [*holds, ValueType.BOOL]
+    assert [column.value_type for column in columns] == [*holds, ValueType.BOOL]
     assert [column.name for column in columns if column.is_nested] == ["tags", "of"]
-    assert columns[0].gives(ValueType.DECIMAL)
-    assert not columns[1].gives(ValueType.INT)
+    assert columns[0].can_promote(ValueType.DECIMAL)
+    assert not columns[1].can_promote(ValueType.INT)
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ def test_what_is_no_schema(schema: str, why: str) -> None:
     [
         ({"path": None}, "path is missing"),
         ({"schema": None}, "schema is missing"),
-        ({"format": "text"}, "schema cannot be given"),
+        ({"format": "text"}, "schema cannot be set"),
         ({"format": "xml"}, "'rowTag' is missing"),
         ({"options": {"mode": "DROPMALFORMED"}}, "needs PERMISSIVE"),
         ({"options": {"ignoreCorruptFiles": True}}, "would be lost"),
         ({"options": {"PATH": "x"}}, "it is the second argument"),
-        ({"schema": "_metadata string"}, "a name of Spark's own"),
+        ({"schema": "_metadata string"}, "reserved by Spark"),
         ({"pattern": ""}, "pattern is empty"),
         ({"bad_rows": -1}, "bad_rows is -1"),
         ({"bad_share": 1.5}, "bad_share is 1.5"),
@@ -79,7 +79,7 @@ def test_what_is_no_file_is_a_stream() -> None:
     [problem] = adapters.SparkReader("kafka", "in").problems()
     assert "is read as a stream" in problem
     [problem] = adapters.SparkReader("kafka", options={"checkpointLocation": "x"}).problems()
-    assert "it is kept in the home folder" in problem
+    assert "it is stored in the home folder" in problem
 
 
 def test_an_option_is_a_text_a_number_or_a_truth() -> None:

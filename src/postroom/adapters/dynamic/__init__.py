@@ -1,1 +1,1 @@
-"""What stands behind a dynamic send port: the address and the adapter come with each message."""
+"""The adapter of dynamic send ports: each message has its own address and adapter."""

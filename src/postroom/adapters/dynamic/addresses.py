@@ -1,7 +1,7 @@
-"""From the address in a message to where it goes: which adapter, which folder and name, which URL (SND-17, SND-18).
+"""Resolves the address in a message to an adapter and a file or URL (SND-17, SND-18).
 
-Whoever publishes a message writes its address, so it is not trusted: files stay under the folders that the port
-declares, URLs under the beginnings that it declares, and what is hidden stays untouched.
+The publisher of a message writes its address, so the address is not trusted. Files must be below the folders, and URLs
+below the prefixes, that the port declares. Hidden folders are rejected.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from postroom.adapters.dynamic.definition import Dynamic
-from postroom.adapters.file.names import DEFAULT_NAME, MACRO, template_problems
-from postroom.adapters.http.definition import url_problems
+from postroom.adapters.file.names import DEFAULT_NAME, MACRO, find_template_problems
+from postroom.adapters.http.definition import find_url_problems
 from postroom.errors import AddressRefused
 from postroom.message import Context
 from postroom.system_properties import BTS
@@ -26,81 +26,81 @@ _LOGIN = re.compile(r"//[^/?#]*@")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToFile:
+class FileTarget:
     folder: Path
     name: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToUrl:
+class UrlTarget:
     url: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToNowhere:
+class NullTarget:
     pass
 
 
-Target = ToFile | ToUrl | ToNowhere
+Target = FileTarget | UrlTarget | NullTarget
 
 
 class Endpoint(NamedTuple):
-    """An adapter and an address as listings show them."""
+    """An adapter and an address, for listings."""
 
     kind: str
     uri: str
 
 
-def target_of(context: Context, definition: Dynamic, home: Path) -> Target:
-    """Where the message goes; AddressRefused if it does not say, or may not go there."""
-    address = _address(context)
-    match adapter_for(address, context.get(BTS.OutboundTransportType)):
+def resolve_target(context: Context, definition: Dynamic, home: Path) -> Target:
+    """Return the target of a message. Raise AddressRefused if it has no address, or none that the port allows."""
+    address = _get_address(context)
+    match choose_adapter(address, context.get(BTS.OutboundTransportType)):
         case "file":
-            return _file(address, definition, home)
+            return _resolve_file(address, definition, home)
         case "http":
-            return _url(address, definition)
+            return _resolve_url(address, definition)
         case _:
-            return ToNowhere()
+            return NullTarget()
 
 
-def endpoint_of(context: Context) -> Endpoint:
-    """What a message says of its endpoint, right or wrong; a login in it does not show."""
+def get_endpoint(context: Context) -> Endpoint:
+    """Return the endpoint that a message names, valid or not. A login in the address is redacted."""
     location = context.get(BTS.OutboundTransportLocation)
     address = location if isinstance(location, str) else ""
     try:
-        kind = adapter_for(address, context.get(BTS.OutboundTransportType))
+        kind = choose_adapter(address, context.get(BTS.OutboundTransportType))
     except AddressRefused:
         kind = "dynamic"
     return Endpoint(kind, _LOGIN.sub("//(hidden)@", address))
 
 
-def adapter_for(address: str, transport_type: object) -> str:
-    """The kind of the adapter: the transport type says it, or else the prefix of the address does."""
+def choose_adapter(address: str, transport_type: object) -> str:
+    """Return the kind of the adapter, by the transport type or else by the scheme of the address."""
     known = ", ".join(sorted(kind.upper() for kind in set(_ADAPTERS.values())))
     if transport_type:
         kind = str(transport_type).lower()
         if kind not in _ADAPTERS.values():
             raise AddressRefused(
-                f"There is no adapter {transport_type!r} that a dynamic send port could use.",
-                why="BTS.OutboundTransportType of the message asks for it.",
-                hint=f"Known are {known}. Terminate the instance, and publish the message again with one of them.",
+                f"A dynamic send port has no adapter {transport_type!r}.",
+                why="It is the value of BTS.OutboundTransportType of the message.",
+                hint=f"The adapters are {known}. Terminate the instance and publish the message again.",
             )
         return kind
     scheme = _SCHEME.match(address)
     if scheme is None or scheme.group(1).lower() not in _ADAPTERS:
         raise AddressRefused(
-            f"No adapter is known for the address {address!r}.",
-            why="The message has no BTS.OutboundTransportType, and the prefix of its address tells no adapter.",
-            hint=f"Addresses begin with file:, http: or https:; transport types are {known}.",
+            f"There is no adapter for the address {address!r}.",
+            why="The message has no BTS.OutboundTransportType, and the scheme of its address has no adapter.",
+            hint=f"Addresses start with file:, http: or https:; transport types are {known}.",
         )
     return _ADAPTERS[scheme.group(1).lower()]
 
 
-def _address(context: Context) -> str:
+def _get_address(context: Context) -> str:
     address = context.get(BTS.OutboundTransportLocation)
     if not isinstance(address, str) or not address.strip():
         raise AddressRefused(
-            "The message has no address, and a dynamic send port has none of its own.",
+            "The message has no address, and a dynamic send port has no default address.",
             why="BTS.OutboundTransportLocation is not in its context.",
             hint="Terminate the instance, and publish the message again with an address.",
         )
@@ -110,73 +110,73 @@ def _address(context: Context) -> str:
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
-def _file(address: str, definition: Dynamic, home: Path) -> ToFile:
-    path = _path(address)
+def _resolve_file(address: str, definition: Dynamic, home: Path) -> FileTarget:
+    path = _parse_path(address)
     folder, slash, name = path.rpartition("/")
     if MACRO.search(folder):
-        raise _refused(address, "A macro stands in the folder; it may stand in the name of the file.")
+        raise _reject(address, "The folder contains a macro; only the file name may contain macros.")
     name = name or DEFAULT_NAME
-    if problems := template_problems(name):
-        raise _refused(address, " ".join(problems))
+    if problems := find_template_problems(name):
+        raise _reject(address, " ".join(problems))
     wanted = home / (folder or slash or ".")
-    # Links are followed now, and the file is written to where they lead now.
+    # Links are resolved here, and the file is written to the resolved folder.
     real = Path(os.path.realpath(wanted))
     for allowed in definition.folders:
         root = Path(os.path.realpath(home / allowed))
         if real.is_relative_to(root):
             if any(part.startswith(".") for part in real.relative_to(root).parts):
-                raise _refused(address, "It leads into a hidden folder.")
-            return ToFile(folder=real, name=name)
-    raise _refused(
+                raise _reject(address, "It leads into a hidden folder.")
+            return FileTarget(folder=real, name=name)
+    raise _reject(
         address,
-        f"It leads to {real}, which is outside of the folders that the port may write to.",
+        f"It leads to {real}, which is outside the folders that the port may write to.",
         hint="Add the folder to folders= of the dynamic send port, apply, and resume; or terminate the instance.",
     )
 
 
-def _path(address: str) -> str:
-    """The path in a file: URI, without its escapes; an address without a prefix is a path already."""
+def _parse_path(address: str) -> str:
+    """Return the unescaped path of a file: URI. An address without a scheme is a path."""
     if "\0" in address:
-        raise _refused(address, "It contains a NUL character.")
+        raise _reject(address, "It contains a NUL character.")
     if not (scheme := _SCHEME.match(address)):
         return address
     if scheme.group(1).lower() != "file":
-        raise _refused(address, "It is not the address of a file, as BTS.OutboundTransportType says.")
+        raise _reject(address, "BTS.OutboundTransportType is FILE, but it is not the address of a file.")
     rest = address[scheme.end() :]
     if rest.startswith("//"):
         host, slash, path = rest[2:].partition("/")
         if host.lower() not in ("", "localhost"):
-            raise _refused(address, f"It names the host {host!r}; write file:///folder/name, or file:folder/name.")
+            raise _reject(address, f"It names the host {host!r}; write file:///folder/name, or file:folder/name.")
         rest = slash + path
     # %da is an escape, but %datetime% is a macro.
     path = "".join(
         piece if MACRO.fullmatch(piece) else unquote(piece) for piece in re.split(f"({MACRO.pattern})", rest)
     )
     if "\0" in path:
-        raise _refused(address, "It contains a NUL character.")
+        raise _reject(address, "It contains a NUL character.")
     return path
 
 
 # -- URLs ----------------------------------------------------------------------------------------------------------
 
 
-def _url(address: str, definition: Dynamic) -> ToUrl:
-    if problems := url_problems("the address", address, credentials=False):
+def _resolve_url(address: str, definition: Dynamic) -> UrlTarget:
+    if problems := find_url_problems("the address", address, credentials=False):
         raise AddressRefused(
             "The message cannot be posted to its address.",
             why=" ".join(problems),
             hint="Terminate the instance, and publish the message again with another address.",
         )
-    if definition.urls is not None and not any(_begins_with(address, allowed) for allowed in definition.urls):
-        raise _refused(
+    if definition.urls is not None and not any(_is_below(address, allowed) for allowed in definition.urls):
+        raise _reject(
             address,
-            "It is not under any of the URLs that the port may send to.",
-            hint="Add its beginning to urls= of the dynamic send port, apply, and resume; or terminate the instance.",
+            "It is not below any of the URLs that the port may send to.",
+            hint="Add its prefix to urls= of the dynamic send port, apply, and resume; or terminate the instance.",
         )
-    return ToUrl(url=address)
+    return UrlTarget(url=address)
 
 
-def _begins_with(address: str, allowed: str) -> bool:
+def _is_below(address: str, allowed: str) -> bool:
     given, prefix = urlsplit(address), urlsplit(allowed)
     if (given.scheme, given.hostname, _port(given.scheme, given.port)) != (
         prefix.scheme,
@@ -194,9 +194,9 @@ def _port(scheme: str, port: int | None) -> int:
     return port or {"http": 80, "https": 443}[scheme]
 
 
-def _refused(address: str, why: str, *, hint: str = "") -> AddressRefused:
+def _reject(address: str, why: str, *, hint: str = "") -> AddressRefused:
     return AddressRefused(
-        f"The message may not go to {_LOGIN.sub('//(hidden)@', address)!r}.",
+        f"The message may not be sent to {_LOGIN.sub('//(hidden)@', address)!r}.",
         why=why,
         hint=hint or "Terminate the instance, and publish the message again with another address.",
     )

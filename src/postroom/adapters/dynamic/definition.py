@@ -1,4 +1,4 @@
-"""Where the messages of a dynamic send port may go, as an application declares it."""
+"""The definition of a dynamic send port: the folders and URLs that its messages may be sent to."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from postroom.adapters.contract import SendAdapter
-from postroom.adapters.definition import AdapterDefinition
-from postroom.adapters.file.definition import path_problems
-from postroom.adapters.http.definition import timeout_problems, url_problems
+from postroom.adapters.contract import AdapterDefinition, SendAdapter
+from postroom.adapters.file.definition import find_path_problems
+from postroom.adapters.http.definition import find_timeout_problems, find_url_problems
 from postroom.clock import Clock, system_clock
 
 
 class Dynamic(AdapterDefinition):
     """Sends each message to the address in its own context (SND-17).
 
-    Files are written under one of ``folders`` (the home folder by default) and nowhere else. ``urls`` are beginnings of
-    the URLs that messages may be posted to; without them any http or https URL will do.
+    Files are written only below one of ``folders`` (default: the home folder). ``urls`` are prefixes of the URLs that
+    messages may be posted to. Without ``urls`` every http and https URL is allowed.
     """
 
     transport_type: ClassVar[str] = "DYNAMIC"
@@ -38,22 +37,22 @@ class Dynamic(AdapterDefinition):
         kind: Literal["dynamic"] = "dynamic",
     ) -> None:
         given = [os.fspath(one) if isinstance(one, os.PathLike) else one for one in folders]
-        # A text alone would be taken for the list of its characters.
+        # Without this check a string would be read as a list of its characters.
         super().__init__(folders=folders if isinstance(folders, str) else given, urls=urls, timeout=timeout, kind=kind)
 
     def problems(self) -> list[str]:
-        found = [text for folder in self.folders for text in path_problems("folders", folder)]
+        found = [text for folder in self.folders for text in find_path_problems("folders", folder)]
         for url in self.urls or ():
-            found += url_problems("urls", url, credentials=False)
+            found += find_url_problems("urls", url, credentials=False)
             if "?" in url:
-                found.append(f"urls {url!r} has a query ('?…'); give the beginning of a path.")
-        return found + timeout_problems(self.timeout)
+                found.append(f"urls {url!r} has a query ('?…'); write a path prefix.")
+        return found + find_timeout_problems(self.timeout)
 
     def address(self, home: Path) -> str:
         return "dynamic:"
 
     def make_sender(self, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
-        # What only this adapter needs is imported only for it.
+        # Import the dependencies of this adapter only when it is used.
         from postroom.adapters.dynamic.send import DynamicSender
 
         return DynamicSender(self, home=home, clock=clock)

@@ -1,11 +1,11 @@
-"""Sends each message to the address that it carries, with the adapter that the address asks for."""
+"""Sends each message to the address in its context, with the adapter that fits the address."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from postroom.adapters.contract import Attempt
-from postroom.adapters.dynamic.addresses import ToFile, ToNowhere, ToUrl, target_of
+from postroom.adapters.dynamic.addresses import FileTarget, NullTarget, UrlTarget, resolve_target
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.adapters.file.definition import File
 from postroom.adapters.file.send import FileSender
@@ -17,7 +17,7 @@ from postroom.message import Message
 
 
 class DynamicSender:
-    """One for all addresses: connections are kept by their origin, and files need nothing kept."""
+    """Sends to all addresses of one port. HTTP connections are pooled by origin."""
 
     def __init__(self, definition: Dynamic, *, home: Path, clock: Clock) -> None:
         self._definition = definition
@@ -29,12 +29,12 @@ class DynamicSender:
         self._http.open()
 
     def send(self, message: Message, attempt: Attempt) -> None:
-        match target_of(message.context, self._definition, self._home):
-            case ToFile(folder=folder, name=name):
+        match resolve_target(message.context, self._definition, self._home):
+            case FileTarget(folder=folder, name=name):
                 FileSender(File(folder, name=name), home=self._home, clock=self._clock).send(message, attempt)
-            case ToUrl(url=url):
+            case UrlTarget(url=url):
                 self._http.post(url, message, attempt)
-            case ToNowhere():
+            case NullTarget():
                 NullSender().send(message, attempt)
 
     def close(self) -> None:

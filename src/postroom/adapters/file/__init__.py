@@ -1,1 +1,1 @@
-"""Files in folders."""
+"""The File adapter: files in folders."""

@@ -1,4 +1,4 @@
-"""The File adapter as a user declares it, on either side."""
+"""The definition of the File adapter, for receive locations and send ports."""
 
 from __future__ import annotations
 
@@ -9,31 +9,30 @@ from functools import cached_property
 from pathlib import Path, PurePath
 from typing import ClassVar, Literal
 
-from postroom.adapters.contract import SendAdapter
-from postroom.adapters.definition import AdapterDefinition
-from postroom.adapters.file.names import DEFAULT_NAME, template_problems
+from postroom.adapters.contract import AdapterDefinition, SendAdapter
+from postroom.adapters.file.names import DEFAULT_NAME, find_template_problems
 from postroom.clock import Clock, system_clock
 
-#: Where receive locations keep the files that they have claimed, in the watched folder.
+#: The folder in the watched folder where receive locations store claimed files.
 PRIVATE_FOLDER = ".postroom"
 
-_LONGEST_SETTLE = 3600.0
+_MAX_SETTLE = 3600.0
 
 
 class File(AdapterDefinition):
     """Files in a folder: ``adapters.File("in", pattern="*.json")``, ``adapters.File("out/europe")``.
 
-    A relative path is taken from the home folder.
+    A relative path is resolved against the home folder.
 
-    Receiving: files whose names match ``pattern`` are taken once their size and time have not changed for ``settle``
-    seconds, and are moved to ``archive`` (or deleted) when their messages are committed. Hidden files are never taken.
-    With ``order`` they come in one after the other, by ``name`` or by the ``time`` at which they were last written; one
-    that has not settled holds up those after it. Claimed files are in ``.postroom`` in the watched folder, or in
-    ``private_folder`` on the same file system. A folder where other accounts could replace claimed files is refused,
-    unless ``trusted_senders`` is set.
+    Receiving: a file whose name matches ``pattern`` is received once its size and time have not changed for ``settle``
+    seconds. It is moved to ``archive`` (or deleted) when its messages are committed. Hidden files are ignored. With
+    ``order`` files are received one after the other, by ``name`` or by the ``time`` of their last change, and a file
+    that has not settled delays the files after it. Claimed files are stored in ``.postroom`` in the watched folder, or
+    in ``private_folder`` on the same file system. A folder where other accounts could replace claimed files is
+    rejected, unless ``trusted_senders`` is set.
 
-    Sending: ``name`` says what the file is called, with macros (see names.py), and ``mode`` what happens to a file that
-    has that name already: ``create`` keeps it and fails the attempt, ``overwrite`` replaces it.
+    Sending: ``name`` is a template for the file name, with macros (see names.py). ``mode`` decides about an existing
+    file with this name: ``create`` keeps it and fails the attempt, ``overwrite`` replaces it.
     """
 
     transport_type: ClassVar[str] = "FILE"
@@ -78,29 +77,29 @@ class File(AdapterDefinition):
 
     def problems(self) -> list[str]:
         found = [
-            *path_problems("path", self.path),
-            *_pattern_problems(self.pattern),
-            *template_problems(self.name),
+            *find_path_problems("path", self.path),
+            *_find_pattern_problems(self.pattern),
+            *find_template_problems(self.name),
         ]
         if self.archive is not None:
-            found += path_problems("archive", self.archive)
+            found += find_path_problems("archive", self.archive)
             if os.path.normpath(self.archive) == os.path.normpath(self.path):
-                found.append(f"archive {self.archive!r} is the watched folder itself: its files would come in again.")
+                found.append(f"archive {self.archive!r} is the watched folder: its files would be received again.")
         if self.private_folder is not None:
-            found += path_problems("private_folder", self.private_folder)
+            found += find_path_problems("private_folder", self.private_folder)
             if PurePath(os.path.normpath(self.private_folder)).is_relative_to(os.path.normpath(self.path)):
                 found.append(
-                    f"private_folder {self.private_folder!r} is inside the watched folder; it has to be outside."
+                    f"private_folder {self.private_folder!r} is inside the watched folder, but must be outside."
                 )
-        if not 0 <= self.settle <= _LONGEST_SETTLE:
-            found.append(f"settle is {self.settle:g} seconds, but must be between 0 and {_LONGEST_SETTLE:g}.")
+        if not 0 <= self.settle <= _MAX_SETTLE:
+            found.append(f"settle is {self.settle:g} seconds, but must be between 0 and {_MAX_SETTLE:g}.")
         return found
 
     def address(self, home: Path) -> str:
         return self.folder(home).as_uri()
 
     def folder(self, home: Path) -> Path:
-        """The folder itself, absolute."""
+        """Return the absolute path of the folder."""
         return (home / self.path).absolute()
 
     def archive_folder(self, home: Path) -> Path | None:
@@ -115,19 +114,19 @@ class File(AdapterDefinition):
         return self.order is not None
 
     def make_sender(self, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
-        # What only this adapter needs is imported only for it.
+        # Import the dependencies of this adapter only when it is used.
         from postroom.adapters.file.send import FileSender
 
         return FileSender(self, home=home, clock=clock)
 
     def private_parent(self, home: Path) -> Path:
-        """The folder that has the private folders of receive locations in it, absolute."""
+        """Return the absolute path of the folder that contains the private folders of receive locations."""
         if self.private_folder is None:
             return self.folder(home) / PRIVATE_FOLDER
         return (home / self.private_folder).absolute()
 
-    def takes(self, file_name: str) -> bool:
-        """Whether a receive location picks up a file of this name; case matters."""
+    def matches(self, file_name: str) -> bool:
+        """Return True if a receive location receives a file with this name. Case-sensitive."""
         return not file_name.startswith(".") and self._expression.match(file_name) is not None
 
     @cached_property
@@ -139,8 +138,8 @@ def _text(path: str | os.PathLike[str] | None) -> str | None:
     return os.fspath(path) if isinstance(path, os.PathLike) else path
 
 
-def path_problems(what: str, path: str) -> list[str]:
-    """What is wrong with the path of a folder."""
+def find_path_problems(what: str, path: str) -> list[str]:
+    """Return the problems of a folder's path, one sentence each."""
     if not path.strip():
         return [f"{what} is empty."]
     if "\0" in path:
@@ -148,18 +147,18 @@ def path_problems(what: str, path: str) -> list[str]:
     return []
 
 
-def _pattern_problems(pattern: str) -> list[str]:
+def _find_pattern_problems(pattern: str) -> list[str]:
     if not pattern:
-        return ["pattern is empty; '*' takes every file."]
+        return ["pattern is empty; '*' matches every file."]
     if any(character in pattern for character in "/\\\0"):
-        return [f"pattern {pattern!r} has a separator or a NUL in it; it is matched with names, not with paths."]
+        return [f"pattern {pattern!r} contains a separator or a NUL; it is matched with names, not with paths."]
     if pattern.startswith("."):
-        return [f"pattern {pattern!r} can match hidden files only, and those are never taken."]
+        return [f"pattern {pattern!r} can match only hidden files, which are never received."]
     if _has_open_bracket(pattern):
-        return [f"pattern {pattern!r} has a '[' without its ']'; write '[[]' for the character itself."]
+        return [f"pattern {pattern!r} has a '[' without a ']'; write '[[]' for the character '['."]
     return []
 
 
 def _has_open_bracket(pattern: str) -> bool:
-    # In a character class a ']' that comes first, also after '!', stands for itself.
+    # A ']' that comes first in a character class, also after '!', is a literal character.
     return "[" in re.sub(r"\[!?+\]?+[^\]]*+\]", "", pattern)

@@ -1,7 +1,7 @@
-"""Work inside one folder that is either wholly done or not seen: hidden names, descriptors, syncs.
+"""Atomic and durable changes inside one folder: hidden temporary names, folder descriptors, fsync.
 
-Everything goes through a descriptor of the folder, so that a folder that is moved away or replaced while a file is
-being written cannot get half of the work.
+All operations use a descriptor of the folder. If the folder is moved or replaced while a file is written, the new
+folder does not get a part of the work.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from pathlib import Path
 from postroom.message import CHUNK_SIZE
 from postroom.regular_files import open_regular_file
 
-# Hidden, so that neither our own receive locations nor anybody else's take it for a file that is there.
+# Hidden, so that neither Postroom's receive locations nor other programs read an unfinished file.
 _PREFIX, _SUFFIX = ".postroom-", ".tmp"
 
 
 def make_folder(folder: Path, *, mode: int = 0o777) -> None:
-    """Make the folder, with this mode, and those above it where they are missing. They are on disk when this
-    returns."""
+    """Create the folder with this mode, and its missing parents. They are on disk when this returns."""
     if folder.is_dir():
         return
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -32,22 +31,22 @@ def make_folder(folder: Path, *, mode: int = 0o777) -> None:
 
 
 @contextmanager
-def opened_folder(folder: Path) -> Iterator[int]:
-    """A descriptor of the folder, which is made if it is missing."""
+def open_folder(folder: Path) -> Iterator[int]:
+    """Yield a descriptor of the folder. Create the folder if it is missing."""
     make_folder(folder)
-    with _descriptor(folder) as descriptor:
+    with _open_descriptor(folder) as descriptor:
         yield descriptor
 
 
 def sync_folder(folder: Path) -> None:
-    """Return when the names in the folder are on disk."""
-    with _descriptor(folder) as descriptor:
+    """Flush the entries of the folder to disk."""
+    with _open_descriptor(folder) as descriptor:
         os.fsync(descriptor)
 
 
 @contextmanager
-def temporary_name(folder: int) -> Iterator[str]:
-    """A hidden name that nobody else uses; what still has it at the end is removed."""
+def use_temporary_name(folder: int) -> Iterator[str]:
+    """Yield a unique hidden name. A file that still has this name at the end is removed."""
     name = f"{_PREFIX}{uuid.uuid4()}{_SUFFIX}"
     try:
         yield name
@@ -56,16 +55,16 @@ def temporary_name(folder: int) -> Iterator[str]:
             os.unlink(name, dir_fd=folder)
 
 
-def remove_left_over(folder: Path, *, before: datetime) -> None:
-    """Remove temporary files that a crash left behind: those that nobody has written to since ``before``."""
+def remove_leftovers(folder: Path, *, before: datetime) -> None:
+    """Remove temporary files that a crash left behind: those that were last written before ``before``."""
     for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
         with suppress(FileNotFoundError):
             if path.lstat().st_mtime < before.timestamp():
                 path.unlink()
 
 
-def same_content(folder: int, one: str, other: str) -> bool:
-    """Whether two files in the folder are equal to the byte; false if either is gone or is not a plain file."""
+def has_same_content(folder: int, one: str, other: str) -> bool:
+    """Return True if two files in the folder have the same bytes. False if one is missing or not a regular file."""
     try:
         with open_regular_file(one, folder=folder) as first, open_regular_file(other, folder=folder) as second:
             while chunk := first.read(CHUNK_SIZE):
@@ -77,7 +76,7 @@ def same_content(folder: int, one: str, other: str) -> bool:
 
 
 @contextmanager
-def _descriptor(folder: Path) -> Iterator[int]:
+def _open_descriptor(folder: Path) -> Iterator[int]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield descriptor

@@ -1,4 +1,4 @@
-"""What a written file is called: a template with macros, filled from the message, and always a plain name.
+"""File names: templates with macros for written files, and patterns of received files.
 
 | macro                         | becomes                                                               |
 |-------------------------------|-----------------------------------------------------------------------|
@@ -14,13 +14,13 @@
 | `%datetime.tz%`               | local time and its offset, as 1997-07-12T103508+800                   |
 | `%time%`, `%time.tz%`         | the same without the date, as 103508 and 103508+800                   |
 
-The spellings are BizTalk's, except for `%SourceExtension%` and those of ports, which it lacks. As there, a macro whose
-property the message does not have stays in the name as it is; a macro that does not exist is refused when the
-application is loaded.
+The spellings are BizTalk's, except for `%SourceExtension%` and the macros of ports, which BizTalk lacks. As in BizTalk,
+a macro stays in the name unchanged if the message lacks its property. An unknown macro is rejected when the application
+is loaded.
 
-A port may get a message twice, directly and through a group (SUB-15). A copy that comes through a group has the group's
-name before the extension, unless the template says where it is to stand: each copy is a file of its own, and a repeat
-of it still has the same name.
+A port may get a message twice, directly and through a group (SUB-15). The name of a copy that is routed through a group
+contains the group's name before the extension, unless the template contains `%SendPortGroup%`. So each copy is a file
+of its own, and a repeated attempt writes the same name.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import PurePosixPath
 
 from postroom.message import Message
@@ -42,70 +43,75 @@ _SOURCE_EXTENSION = "%SourceExtension%"
 _SEND_PORT = "%SendPort%"
 _SEND_PORT_GROUP = "%SendPortGroup%"
 MACRO = re.compile(r"%[A-Za-z][A-Za-z0-9_.]*%")
-# What is a separator somewhere, cannot be in a name on some file system, or cannot be seen.
+# Characters that are separators, are invalid on some file system, or are invisible.
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff/\\<>:"|?*]')
 _RESERVED = re.compile(r"(CON|PRN|AUX|NUL|CLOCK\$|COM[0-9]|LPT[0-9])(\..*)?", re.IGNORECASE)
+_PATTERN_TOKENS = re.compile(r"\*+|\?|\[!?\]?[^\]]*\]|.", re.DOTALL)
 _LONGEST_NAME = 255
 _LONGEST_EXTENSION = 32
-# In the form of a name: any text at all.
+# In the form of a name: any text.
 _ANYTHING = "%%"
 
 
-def template_problems(template: str) -> list[str]:
-    """What is wrong with a template, one sentence each."""
+def find_template_problems(template: str) -> list[str]:
+    """Return the problems of a template, one sentence each."""
     found = [
-        f"name {template!r}: there is no macro {macro}; known are {', '.join(sorted(_MACROS))}."
+        f"name {template!r}: the macro {macro} does not exist; the macros are {', '.join(sorted(_MACROS))}."
         for macro in dict.fromkeys(MACRO.findall(template))
         if macro not in _MACROS
     ]
     if not template.strip():
         found.append("name is empty.")
     if unsafe := _UNSAFE.search(template):
-        found.append(f"name {template!r} contains {unsafe.group()!r}, which a file's name may not.")
+        found.append(f"name {template!r} contains {unsafe.group()!r}, which is not allowed in a file name.")
     if template.startswith("."):
         found.append(f"name {template!r} begins with a dot: the file would be hidden.")
     return found
 
 
 def is_unique(template: str) -> bool:
-    """Whether two messages can never get the same name."""
+    """Return True if two messages can never get the same name."""
     return _MESSAGE_ID in template
 
 
-def file_name(template: str, message: Message, now: datetime, group: str | None = None) -> str:
-    """The template filled in, for a copy that comes through ``group`` or through none. Whatever the values contain, the
-    result is one visible name inside the folder."""
+def format_file_name(template: str, message: Message, now: datetime, group: str | None = None) -> str:
+    """Fill in the template for a copy that is routed through ``group``, or directly if it is None.
+
+    The result is always one visible name inside the folder, whatever the values contain.
+    """
 
     def value(macro: re.Match[str]) -> str:
         if macro.group() == _SEND_PORT_GROUP:
-            return "" if group is None else _distinct(group)
+            return "" if group is None else _to_distinct_name(group)
         text = _MACROS[macro.group()](message, now) if macro.group() in _MACROS else None
         return macro.group() if text is None else text
 
     name = _UNSAFE.sub("_", MACRO.sub(value, template))
     if group is not None and _SEND_PORT_GROUP not in template:
         extension = PurePosixPath(name).suffix
-        name = f"{name[: len(name) - len(extension)]}-{_distinct(group)}{extension}"
-    return safe_name(name)
+        name = f"{name[: len(name) - len(extension)]}-{_to_distinct_name(group)}{extension}"
+    return to_safe_name(name)
 
 
-def may_coincide(one: str, one_port: str, other: str, other_port: str) -> bool:
-    """Whether files of two send ports can get the same name from one message, as far as the templates tell. Only of
-    names that carry the message's id: these are what a port takes for its own."""
+def can_coincide(one: str, one_port: str, other: str, other_port: str) -> bool:
+    """Return True if the files of two send ports can get the same name from one message.
+
+    Only names with the message id count: a port regards such a file as its own.
+    """
     if not is_unique(one) or not is_unique(other):
         return False
-    return any(_meet(a, b) for a in _forms(one, one_port) for b in _forms(other, other_port))
+    return any(_can_match_both(a, b) for a in _list_forms(one, one_port) for b in _list_forms(other, other_port))
 
 
-def _forms(template: str, port: str) -> Iterator[tuple[str, ...]]:
-    """What names of a port look like: characters, the message's id, and ``_ANYTHING``. An extension is there or not."""
+def _list_forms(template: str, port: str) -> Iterator[tuple[str, ...]]:
+    """Yield the forms of a port's names: characters, the message id, and ``_ANYTHING``; with and without extension."""
     for extension in ("", ".%datetime%") if _SOURCE_EXTENSION in template else ("",):
         form: list[str] = []
         for piece in re.split(f"({MACRO.pattern})", template.replace(_SOURCE_EXTENSION, extension)):
             if piece == _MESSAGE_ID:
                 form.append(piece)
             elif piece == _SEND_PORT:
-                form.extend(_distinct(port))
+                form.extend(_to_distinct_name(port))
             elif MACRO.fullmatch(piece):
                 form.append(_ANYTHING)
             else:
@@ -113,8 +119,8 @@ def _forms(template: str, port: str) -> Iterator[tuple[str, ...]]:
         yield tuple(form)
 
 
-def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether there is a name of both forms."""
+def _can_match_both(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Return True if a name exists that has both forms."""
     todo, seen = [(0, 0)], set[tuple[int, int]]()
     while todo:
         i, j = at = todo.pop()
@@ -125,7 +131,7 @@ def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
             if set(one[i:] + other[j:]) <= {_ANYTHING}:
                 return True
         elif _ANYTHING in (one[i], other[j]):
-            # No other value has the id in it.
+            # No other value contains the message id.
             todo += [(i + 1, j)] if one[i] != _MESSAGE_ID else []
             todo += [(i, j + 1)] if other[j] != _MESSAGE_ID else []
         elif one[i] == other[j]:
@@ -133,14 +139,45 @@ def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     return False
 
 
-def _distinct(name: str) -> str:
-    """The name of a port or a group as a part of a file's name: of two names, never the same."""
+def can_match_same_name(one: str, other: str) -> bool:
+    """Return True if a name may match both patterns. Character classes are assumed to overlap."""
+    left, right = _tokenize(one), _tokenize(other)
+
+    @cache
+    def meet(at: int, there: int) -> bool:
+        if at == len(left) and there == len(right):
+            return True
+        if at < len(left) and left[at] == "*":
+            return meet(at + 1, there) or (there < len(right) and meet(at, there + 1))
+        if there < len(right) and right[there] == "*":
+            return meet(at, there + 1) or (at < len(left) and meet(at + 1, there))
+        return (
+            at < len(left)
+            and there < len(right)
+            and _can_match_same_character(left[at], right[there])
+            and meet(at + 1, there + 1)
+        )
+
+    return meet(0, 0)
+
+
+def _tokenize(pattern: str) -> list[str]:
+    """Split a pattern into stars, question marks, character classes and plain characters."""
+    return ["*" if token.startswith("*") else token for token in _PATTERN_TOKENS.findall(pattern)]
+
+
+def _can_match_same_character(one: str, other: str) -> bool:
+    return one == other or any(token == "?" or len(token) > 1 for token in (one, other))
+
+
+def _to_distinct_name(name: str) -> str:
+    """Return the name of a port or group as a part of a file name. Different names give different results."""
     plain = _UNSAFE.sub("_", name)
     return plain if plain == name else f"{plain}~{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def safe_name(name: str) -> str:
-    """``name`` without what would lead out of the folder, hide the file, or be refused by a file system."""
+def to_safe_name(name: str) -> str:
+    """Replace what would lead out of the folder, hide the file, or be rejected by a file system."""
     name = _UNSAFE.sub("_", name)
     if not name or name.startswith("."):
         name = f"_{name[1:]}"
@@ -148,10 +185,10 @@ def safe_name(name: str) -> str:
         name = f"{name[:-1]}_"
     if _RESERVED.fullmatch(name):
         name = f"_{name}"
-    return _shortened(name)
+    return _shorten(name)
 
 
-def _shortened(name: str) -> str:
+def _shorten(name: str) -> str:
     if len(name.encode()) <= _LONGEST_NAME:
         return name
     # Two long names that differ only in what is cut off must stay two names.
@@ -175,10 +212,10 @@ def _source_extension(message: Message, now: datetime) -> str:
 
 def _send_port(message: Message, now: datetime) -> str | None:
     name = message.context.get(BTS.SPName)
-    return None if name is None else _distinct(str(name))
+    return None if name is None else _to_distinct_name(str(name))
 
 
-def _of_property(prop: Property) -> Callable[[Message, datetime], str | None]:
+def _read_property(prop: Property) -> Callable[[Message, datetime], str | None]:
     def read(message: Message, now: datetime) -> str | None:
         value = message.context.get(prop)
         return None if value is None else str(value)
@@ -186,16 +223,16 @@ def _of_property(prop: Property) -> Callable[[Message, datetime], str | None]:
     return read
 
 
-def _offset(now: datetime) -> str:
+def _format_offset(now: datetime) -> str:
     offset = now.utcoffset() or timedelta()
     minutes = int(abs(offset).total_seconds()) // 60
     return f"{'-' if offset < timedelta() else '+'}{minutes // 60}{minutes % 60:02d}"
 
 
-def _local(form: str) -> Callable[[Message, datetime], str]:
+def _format_local_time(form: str) -> Callable[[Message, datetime], str]:
     def read(message: Message, now: datetime) -> str:
         local = now.astimezone()
-        return local.strftime(form) + _offset(local)
+        return local.strftime(form) + _format_offset(local)
 
     return read
 
@@ -204,15 +241,15 @@ _MACROS: dict[str, Callable[[Message, datetime], str | None]] = {
     _MESSAGE_ID: lambda message, now: str(message.message_id),
     "%SourceFileName%": _source_name,
     _SOURCE_EXTENSION: _source_extension,
-    "%SourceParty%": _of_property(BTS.SourceParty),
-    "%SourcePartyQualifier%": _of_property(BTS.SourcePartyQualifier),
-    "%DestinationParty%": _of_property(BTS.DestinationParty),
-    "%DestinationPartyQualifier%": _of_property(BTS.DestinationPartyQualifier),
+    "%SourceParty%": _read_property(BTS.SourceParty),
+    "%SourcePartyQualifier%": _read_property(BTS.SourcePartyQualifier),
+    "%DestinationParty%": _read_property(BTS.DestinationParty),
+    "%DestinationPartyQualifier%": _read_property(BTS.DestinationPartyQualifier),
     _SEND_PORT: _send_port,
     _SEND_PORT_GROUP: lambda message, now: "",
     "%datetime%": lambda message, now: now.strftime("%Y-%m-%dT%H%M%S"),
     "%datetime_bts2000%": lambda message, now: now.strftime("%Y%m%d%H%M%S") + str(now.microsecond // 100_000),
-    "%datetime.tz%": _local("%Y-%m-%dT%H%M%S"),
+    "%datetime.tz%": _format_local_time("%Y-%m-%dT%H%M%S"),
     "%time%": lambda message, now: now.strftime("%H%M%S"),
-    "%time.tz%": _local("%H%M%S"),
+    "%time.tz%": _format_local_time("%H%M%S"),
 }

@@ -1,4 +1,4 @@
-"""Who else can replace what is in a folder, by its owner, its mode and its access control list."""
+"""Checks which accounts can replace the files in a folder: owner, mode and access control list."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _ACCESS_LIST = "system.posix_acl_access"
 def is_protected(folder: int | Path, *, any_owner: bool = False) -> bool:
     """Return True if no other account can rename or replace the entries of this account in a folder.
 
-    That is so if only this account (or root) can write to the folder, or if it is sticky and belongs to one of them.
-    ``any_owner`` leaves the owner out, for a caller that runs under another account.
+    Only this account (or root) can write to a protected folder, or it is sticky and belongs to one of them.
+    ``any_owner`` skips the check of the owner, for a caller that runs under another account.
     """
     status = os.fstat(folder) if isinstance(folder, int) else folder.stat()
     if not any_owner and status.st_uid not in (os.geteuid(), _ROOT):
@@ -40,7 +40,7 @@ def _others_can_write(folder: int | Path, status: os.stat_result) -> bool:
 
 
 def _is_group_of_one(gid: int, uid: int) -> bool:
-    """Return True if the group is the account's own, as most Linux distributions make one for each account."""
+    """Return True if the account is the only member of its private group, which most Linux distributions create."""
     try:
         account, group = pwd.getpwuid(uid), grp.getgrgid(gid)
     except KeyError:
@@ -51,5 +51,5 @@ def _is_group_of_one(gid: int, uid: int) -> bool:
 def _has_access_list(folder: int | Path) -> bool:
     try:
         return bool(os.getxattr(folder, _ACCESS_LIST))
-    except (OSError, AttributeError):  # it has none, or this system has none
+    except (OSError, AttributeError):  # the folder has none, or the system does not support them
         return False

@@ -1,4 +1,4 @@
-"""The HTTP adapter as a user declares it; it sends only."""
+"""The definition of the HTTP adapter that sends."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from postroom.adapters.contract import SendAdapter
-from postroom.adapters.definition import AdapterDefinition
+from postroom.adapters.contract import AdapterDefinition, SendAdapter
 from postroom.clock import Clock, system_clock
 
-#: The value of ``proxy`` that means: whatever HTTP_PROXY, HTTPS_PROXY and NO_PROXY say.
+#: The value of ``proxy`` that selects HTTP_PROXY, HTTPS_PROXY and NO_PROXY.
 FROM_ENVIRONMENT = "environment"
 
-_LONGEST_TIMEOUT = 3600.0
-_MOST_CONNECTIONS = 1000
+_MAX_TIMEOUT = 3600.0
+_MAX_CONNECTIONS = 1000
 DEFAULT_CONNECTIONS = 20
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-# What the adapter says itself about each message and about the connection.
+# The headers that the adapter sets itself.
 _OWN_HEADERS = {
     "connection",
     "content-length",
@@ -40,11 +39,11 @@ _OWN_HEADERS = {
 class Http(AdapterDefinition):
     """POSTs the body to a URL: ``adapters.Http("https://example.com/orders", headers={"X-Source": "postroom"})``.
 
-    Any 2xx answer means sent. Everything else, other answers included, is a failed attempt, which the port's
-    policy tries again: a 404 or a 401 is more often mended on the other side than not. Redirects are not followed.
-    ``timeout`` is for each step: to connect, and every wait for the other side to take or to give bytes. The
-    certificate of an https URL is always verified, against the system's authorities or those in ``ca_file``. ``proxy``
-    is a URL, or "environment"; without it the environment is not looked at.
+    A 2xx response means that the message was sent. Every other response and every error is a failed attempt, which the
+    port retries: a 404 or a 401 is usually fixed on the server. Redirects are not followed. ``timeout`` applies to
+    connecting and to each wait for the server to read or write. The certificate of an https URL is always verified,
+    against the system's authorities or those in ``ca_file``. ``proxy`` is a URL, or "environment"; the environment is
+    ignored otherwise.
     """
 
     transport_type: ClassVar[str] = "HTTP"
@@ -79,65 +78,66 @@ class Http(AdapterDefinition):
         )
 
     def problems(self) -> list[str]:
-        found = url_problems("url", self.url, credentials=False)
+        found = find_url_problems("url", self.url, credentials=False)
         for name, value in self.headers.items():
-            found += _header_problems(name, value)
-        found += timeout_problems(self.timeout)
-        if not 1 <= self.connections <= _MOST_CONNECTIONS:
-            found.append(f"connections is {self.connections}, but must be between 1 and {_MOST_CONNECTIONS}.")
+            found += _find_header_problems(name, value)
+        found += find_timeout_problems(self.timeout)
+        if not 1 <= self.connections <= _MAX_CONNECTIONS:
+            found.append(f"connections is {self.connections}, but must be between 1 and {_MAX_CONNECTIONS}.")
         if self.ca_file is not None and not self.url.lower().startswith("https:"):
-            found.append("ca_file is given, but the URL is not an https one: nothing would be verified.")
+            found.append("ca_file is set, but the URL is not an https URL: nothing would be verified.")
         if self.proxy is not None and self.proxy != FROM_ENVIRONMENT:
-            found += url_problems("proxy", self.proxy, credentials=True)
+            found += find_url_problems("proxy", self.proxy, credentials=True)
         return found
 
     def address(self, home: Path) -> str:
         return self.url
 
     def make_sender(self, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
-        # What only this adapter needs is imported only for it.
+        # Import the dependencies of this adapter only when it is used.
         from postroom.adapters.http.send import HttpSender
 
         return HttpSender(self, home=home)
 
 
 def is_header_value(value: str) -> bool:
-    """Whether a header can carry this: no line breaks, nothing outside of Latin-1."""
+    """Return True if a header can have this value: Latin-1 without line breaks."""
     return _HEADER_VALUE.fullmatch(value) is not None
 
 
-def timeout_problems(timeout: float) -> list[str]:
-    if 0 < timeout <= _LONGEST_TIMEOUT:
+def find_timeout_problems(timeout: float) -> list[str]:
+    """Return the problem of a timeout in seconds, if it has one."""
+    if 0 < timeout <= _MAX_TIMEOUT:
         return []
-    return [f"timeout is {timeout:g} seconds, but must be above 0 and at most {_LONGEST_TIMEOUT:g}."]
+    return [f"timeout is {timeout:g} seconds, but must be above 0 and at most {_MAX_TIMEOUT:g}."]
 
 
-def url_problems(what: str, url: str, *, credentials: bool) -> list[str]:
-    """What is wrong with a URL that is to be posted to; nothing of one that has a login in it is repeated."""
-    # First, because the others repeat the URL.
+def find_url_problems(what: str, url: str, *, credentials: bool) -> list[str]:
+    """Return the problems of a URL to post to. The text of a URL that contains a login is not repeated."""
+    # Checked first, because the other problems repeat the URL.
     if not credentials and re.match(r"[^/?#]*//[^/?#]*@", url):
-        return [f"{what} has a user or a password in it, where every listing would show it; send a header instead."]
+        return [f"{what} contains a user or a password, which listings would show; send a header instead."]
     if re.search(r"[\x00-\x20\x7f]", url):
-        return [f"{what} {url!r} has a space or a control character in it."]
+        return [f"{what} {url!r} contains a space or a control character."]
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        return [f"{what} {url!r} cannot be read: {error}."]
+        return [f"{what} {url!r} cannot be parsed: {error}."]
     if parts.scheme not in ("http", "https") or not host:
         return [f"{what} {url!r} is not a URL such as https://example.com/orders."]
     if not host.isascii():
-        return [f"{what} {url!r}: write the host in its ASCII form (xn--…)."]
+        return [f"{what} {url!r}: write the host name in ASCII (xn--…)."]
     if parts.fragment:
         return [f"{what} {url!r} has a fragment ('#…'), which is never sent."]
     return []
 
 
-def _header_problems(name: str, value: str) -> list[str]:
+def _find_header_problems(name: str, value: str) -> list[str]:
     if not _TOKEN.fullmatch(name):
-        return [f"{name!r} is not the name of a header."]
+        return [f"{name!r} is not a valid header name."]
     if name.lower() in _OWN_HEADERS:
         return [f"the header {name} is set by the adapter itself."]
     if not is_header_value(value):
-        return [f"the header {name} has a line break or another character in it that a header may not have."]
+        return [f"the value of the header {name} contains a line break or another character that is not allowed."]
     return []

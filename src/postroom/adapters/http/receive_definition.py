@@ -1,4 +1,4 @@
-"""The HTTP adapter that receives, as a user declares it."""
+"""The definition of the HTTP adapter that receives."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import re
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from postroom.adapters.definition import AdapterDefinition
-from postroom.adapters.http.definition import timeout_problems
+from postroom.adapters.contract import AdapterDefinition
+from postroom.adapters.http.definition import find_timeout_problems
 
-#: Where a location listens that names no address: this machine alone can reach it.
+#: The default address to listen on. Only programs on the same machine can reach it.
 LOOPBACK = "127.0.0.1"
 
-_LARGEST = 1 << 30
+_DEFAULT_MAX_BYTES = 1 << 30
 _PATH = re.compile(r"/[!$&'()*+,;=:@%0-9A-Za-z._~/-]*")
 
 
 class HttpReceive(AdapterDefinition):
-    """Takes in what is POSTed to a path: ``adapters.HttpReceive("/orders", port=8080)``.
+    """Receives what is POSTed to a path: ``adapters.HttpReceive("/orders", port=8080)``.
 
-    Answers 202 with the interchange id after the message is in the MessageBox for good, and 503 while it cannot be put
-    there. Locations of one host may share a port, each with its path. ``listen`` is the address to listen on: the
-    machine itself by default, ``0.0.0.0`` for everywhere. A body may have ``max_bytes``. ``timeout`` is for the head of
-    a request, and for every wait for more of its body. With ``certificate`` and ``key`` (PEM files; a relative path is
-    taken from the home folder) the port speaks TLS only.
+    Responds with 202 and the interchange id after the interchange is stored in the MessageBox, and with 503 while it
+    cannot be stored. Locations of one host may share a port, each with its own path. ``listen`` is the address to
+    listen on: the loopback address by default, ``0.0.0.0`` for all addresses. ``max_bytes`` is the maximum size of a
+    body. ``timeout`` applies to the head of a request, and to each wait for more of its body. With ``certificate`` and
+    ``key`` (PEM files; a relative path is resolved against the home folder) the port accepts only TLS.
     """
 
     transport_type: ClassVar[str] = "HTTP"
@@ -45,7 +45,7 @@ class HttpReceive(AdapterDefinition):
         *,
         port: int,
         listen: str = LOOPBACK,
-        max_bytes: int = _LARGEST,
+        max_bytes: int = _DEFAULT_MAX_BYTES,
         timeout: float = 30.0,
         certificate: str | os.PathLike[str] | None = None,
         key: str | os.PathLike[str] | None = None,
@@ -63,7 +63,7 @@ class HttpReceive(AdapterDefinition):
         )
 
     def problems(self) -> list[str]:
-        found = timeout_problems(self.timeout)
+        found = find_timeout_problems(self.timeout)
         if not _PATH.fullmatch(self.path):
             found.append(f"path {self.path!r} is not the path of a URL, such as '/orders'.")
         if not 1 <= self.port <= 65535:
@@ -73,7 +73,7 @@ class HttpReceive(AdapterDefinition):
         if self.max_bytes < 1:
             found.append(f"max_bytes is {self.max_bytes}, but must be at least 1.")
         if (self.certificate is None) != (self.key is None):
-            found.append("certificate and key belong together: give both, or neither.")
+            found.append("certificate and key belong together: set both or neither.")
         return found
 
     def address(self, home: Path) -> str:
@@ -82,7 +82,7 @@ class HttpReceive(AdapterDefinition):
         return f"{scheme}://{host}:{self.port}{self.path}"
 
     def certificate_files(self, home: Path) -> tuple[Path, Path] | None:
-        """The certificate and its key, if the port speaks TLS."""
+        """Return the files of the certificate and its key, or None if the port does not use TLS."""
         if self.certificate is None or self.key is None:
             return None
         return home / self.certificate, home / self.key

@@ -12,18 +12,18 @@ from urllib.request import getproxies, proxy_bypass
 import urllib3
 from urllib3.exceptions import HTTPError, ProtocolError
 
-from postroom.adapters.contract import Attempt, body_of
+from postroom.adapters.contract import Attempt, get_body
 from postroom.adapters.http.definition import FROM_ENVIRONMENT, Http, is_header_value
 from postroom.errors import DeliveryFailure
 from postroom.message import Message, Part
 
-# As much of an answer as is read: to keep the connection, and to say why a message was not taken.
-_ANSWER_LIMIT = 65_536
+# Maximum number of bytes that are read of a response, to reuse the connection and to report why a message failed.
+_RESPONSE_LIMIT = 65_536
 _REASON_LENGTH = 500
 
 
 class HttpSender:
-    """POSTs the body to the one URL of its port."""
+    """POSTs the body to the URL of its port."""
 
     def __init__(self, definition: Http, *, home: Path) -> None:
         self._definition = definition
@@ -32,7 +32,7 @@ class HttpSender:
             connections=definition.connections,
             headers=definition.headers,
             ca_file=None if definition.ca_file is None else str(home / definition.ca_file),
-            proxy=_proxy_for(definition),
+            proxy=_choose_proxy(definition),
         )
 
     def open(self) -> None:
@@ -46,9 +46,9 @@ class HttpSender:
 
 
 class HttpClient:
-    """POSTs bodies to URLs, and keeps connections to where they are.
+    """POSTs bodies to URLs over pooled connections.
 
-    A receiver knows a repeat by ``Idempotency-Key``: one key for one message at one send port.
+    ``Idempotency-Key`` identifies a repeated attempt: one key for one message at one send port.
     """
 
     def __init__(
@@ -77,32 +77,32 @@ class HttpClient:
             self._pool = urllib3.ProxyManager(self._proxy, **self._settings)
 
     def post(self, url: str, message: Message, attempt: Attempt) -> None:
-        """Returns when the other side has answered that it has it; DeliveryFailure otherwise."""
+        """Return when the server has confirmed the message. Raise DeliveryFailure otherwise."""
         assert self._pool is not None, "the adapter has not been opened"
-        body = _WholeBody(body_of(message))
+        body = _WholeBody(get_body(message))
         try:
-            answer = self._pool.urlopen(
+            response = self._pool.urlopen(
                 "POST",
                 url,
                 body=iter(body),
                 headers=self._headers(message, body.part, attempt),
-                # The port's policy decides about repeats; a redirect would send the message where nobody declared it.
+                # The port decides about retries. A redirect would send the message to a URL that is not declared.
                 retries=False,
                 redirect=False,
                 preload_content=False,
             )
         except (HTTPError, OSError) as error:
             what = f"The message could not be sent to {url}."
-            raise DeliveryFailure(what, why=_in_words(error)) from error
-        text = _read(answer)
-        if not 200 <= answer.status < 300:
+            raise DeliveryFailure(what, why=_describe_error(error)) from error
+        text = _read_response(response)
+        if not 200 <= response.status < 300:
             raise DeliveryFailure(
-                f"{url} answered {answer.status} {answer.reason or ''}".rstrip() + ".",
+                f"{url} responded with {response.status} {response.reason or ''}".rstrip() + ".",
                 why=text,
-                hint=_hint(answer),
+                hint=_suggest_fix(response),
             )
-        if not body.taken:
-            raise DeliveryFailure(f"{url} answered {answer.status} before it had taken the whole message.")
+        if not body.is_sent:
+            raise DeliveryFailure(f"{url} responded with {response.status} before it had read the whole message.")
 
     def close(self) -> None:
         if self._pool is not None:
@@ -121,11 +121,11 @@ class HttpClient:
 
 
 class _WholeBody:
-    """The body as it goes over the wire: exactly the announced number of bytes, and whether all of it was taken."""
+    """The body of a request: exactly the announced number of bytes. ``is_sent`` is True after all of them were read."""
 
     def __init__(self, part: Part) -> None:
         self.part = part
-        self.taken = False
+        self.is_sent = False
 
     def __iter__(self) -> Iterator[bytes]:
         rest = self.part.body.size
@@ -135,15 +135,15 @@ class _WholeBody:
                 break
             yield chunk
         if rest:
-            # More or fewer bytes than announced would shift whatever comes next on the connection.
+            # More or fewer bytes than announced would corrupt the next request on the connection.
             raise DeliveryFailure(
-                f"Part {self.part.name!r} gave another number of bytes than the {self.part.body.size} it should have.",
-                hint="Its content was changed or cut short while it was read.",
+                f"Part {self.part.name!r} does not have {self.part.body.size} bytes, which is its size.",
+                hint="Its content changed or was truncated while it was read.",
             )
-        self.taken = True
+        self.is_sent = True
 
 
-def _proxy_for(definition: Http) -> str | None:
+def _choose_proxy(definition: Http) -> str | None:
     if definition.proxy != FROM_ENVIRONMENT:
         return definition.proxy
     target = urlsplit(definition.url)
@@ -157,38 +157,38 @@ def _content_type(part: Part) -> str:
     content_type = part.content_type
     if part.charset and "charset" not in content_type.lower():
         content_type = f"{content_type}; charset={part.charset}"
-    # A part may come from anywhere; a line break in its type must not become a header of its own.
+    # The type of a part is not trusted: a line break in it must not become a header.
     return content_type if is_header_value(content_type) else "application/octet-stream"
 
 
-def _read(answer: urllib3.BaseHTTPResponse) -> str:
-    """The beginning of the answer, in one line. The status is known by now, so nothing here can fail the attempt."""
+def _read_response(response: urllib3.BaseHTTPResponse) -> str:
+    """Return the start of the response in one line. The status is already known, so errors are ignored."""
     try:
-        data = answer.read(_ANSWER_LIMIT)
-        if answer.read(1):
-            answer.close()
+        data = response.read(_RESPONSE_LIMIT)
+        if response.read(1):
+            response.close()
     except (HTTPError, OSError):
         data = b""
-        answer.close()
+        response.close()
     finally:
-        answer.release_conn()
-    return _one_line(data.decode(errors="replace"))
+        response.release_conn()
+    return _to_one_line(data.decode(errors="replace"))
 
 
-def _hint(answer: urllib3.BaseHTTPResponse) -> str:
-    location = answer.headers.get("Location")
-    if 300 <= answer.status < 400 and location:
-        return f"It wants the message at {location!r}; redirects are not followed, so declare that URL if it is right."
+def _suggest_fix(response: urllib3.BaseHTTPResponse) -> str:
+    location = response.headers.get("Location")
+    if 300 <= response.status < 400 and location:
+        return f"It redirects to {location!r}. Redirects are not followed; declare this URL if it is right."
     return ""
 
 
-def _in_words(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, ProtocolError) and isinstance(error.args[-1], Exception):
-        return _one_line(f"{type(error.args[-1]).__name__}: {error.args[-1]}")
-    # urllib3 puts the object of the connection in front of what happened.
-    return _one_line(re.sub(r"^<?[\w.]*Connection(Pool)?\([^)]*\)(?:[^:]*>)?: ", "", str(error)))
+        return _to_one_line(f"{type(error.args[-1]).__name__}: {error.args[-1]}")
+    # urllib3 writes the connection object before the description of the error.
+    return _to_one_line(re.sub(r"^<?[\w.]*Connection(Pool)?\([^)]*\)(?:[^:]*>)?: ", "", str(error)))
 
 
-def _one_line(text: str) -> str:
+def _to_one_line(text: str) -> str:
     words = re.sub(r"[\x00-\x20\x7f-\x9f]+", " ", text).strip()
     return words if len(words) <= _REASON_LENGTH else f"{words[:_REASON_LENGTH]}…"

@@ -1,9 +1,9 @@
-"""A small HTTP/1.1 server: a thread per connection, bodies as they come, limits on everything.
+"""A small HTTP/1.1 server: one thread per connection, streamed bodies, limits on everything.
 
     server = HttpServer("127.0.0.1", 8080, handle)
     server.start()
 
-The protocol is h11's. What a request means is for the handler, which is called from many threads.
+h11 implements the protocol. The handler processes requests and is called from many threads.
 """
 
 from __future__ import annotations
@@ -34,10 +34,13 @@ _LINGER_SECONDS, _LINGER_BYTES = 2.0, 8 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a client may take: a head of ``head`` bytes within ``timeout`` seconds, as long for each wait for more of a
-    body, and ``whole`` seconds for all of a body, which has to come at ``slowest`` bytes a second or faster. A
-    connection that asks for nothing is closed after ``idle`` seconds. More than so many ``connections`` wait
-    for one to end."""
+    """The limits for clients.
+
+    The head of a request has at most ``head`` bytes and takes at most ``timeout`` seconds, which is also the maximum of
+    each wait for more of a body. A body takes at most ``whole`` seconds and is sent with at least ``slowest`` bytes a
+    second. A connection without a request is closed after ``idle`` seconds. Above ``connections`` connections, new
+    ones wait until another one ends.
+    """
 
     head: int = 16_384
     timeout: float = 30.0
@@ -49,8 +52,11 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A request whose head has come. ``body`` can be read once, as far as the handler likes; reading it raises
-    RequestFailed if the client does not keep to the limits or goes away."""
+    """A request whose head has been read.
+
+    ``body`` can be read once, entirely or in part. Reading it raises RequestFailed if the client exceeds a limit or
+    disconnects.
+    """
 
     method: str
     path: str
@@ -61,14 +67,14 @@ class Request:
     body: Iterator[bytes]
 
     def header(self, name: str) -> str | None:
-        """A header by its name in lower case; several of one name are joined by commas."""
+        """Return a header by its name in lower case. Several values are joined by commas."""
         values = [value for one, value in self.headers if one == name]
         return ", ".join(values) if values else None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What is sent back: a status and a JSON object."""
+class Response:
+    """A response: a status and a JSON object."""
 
     status: int
     content: Mapping[str, object] = field(default_factory=dict)
@@ -76,19 +82,19 @@ class Answer:
 
 
 class RequestFailed(Exception):
-    """The client sent what cannot be taken, too much of it, or nothing more. ``answer`` says so."""
+    """The request is invalid, too large or incomplete. ``response`` describes the problem."""
 
     def __init__(self, status: int, error: str) -> None:
         super().__init__(error)
-        self.answer = refusal(status, error)
+        self.response = build_error_response(status, error)
 
 
-def refusal(status: int, error: str, headers: Mapping[str, str] | None = None) -> Answer:
-    """An answer that says why not."""
-    return Answer(status=status, content={"error": error}, headers=headers or {})
+def build_error_response(status: int, error: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a response with an error message."""
+    return Response(status=status, content={"error": error}, headers=headers or {})
 
 
-Handler = Callable[[Request], Answer]
+Handler = Callable[[Request], Response]
 
 
 class HttpServer:
@@ -118,14 +124,14 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """Where it listens, also if it was asked for any port."""
+        """The port that the server listens on, also if it was started with port 0."""
         return int(self._listener.getsockname()[1])
 
     def start(self) -> None:
         self._acceptor.start()
 
     def stop(self, within: float = 10.0) -> None:
-        """Accepts nothing more. Requests under way are finished, but for those that take longer than ``within``."""
+        """Accept no more requests. Wait up to ``within`` seconds for requests in progress."""
         deadline = time.monotonic() + within
         self._stopping.set()
         self._acceptor.join()
@@ -147,7 +153,7 @@ class HttpServer:
                 except OSError as error:
                     self._free.release()
                     if not isinstance(error, TimeoutError):
-                        # Out of descriptors, for one: those that are open will end.
+                        # For example, no free file descriptors until another connection ends.
                         _log.warning("a connection could not be accepted: %s", error)
                         self._stopping.wait(_ACCEPT_SECONDS)
                     continue
@@ -161,43 +167,43 @@ class HttpServer:
             with connected:
                 connected.settimeout(self._limits.timeout)
                 if self._tls is None:
-                    self._converse(connected, remote)
+                    self._serve_requests(connected, remote)
                 else:
                     with self._tls.wrap_socket(connected, server_side=True) as secured:
-                        self._converse(secured, remote)
+                        self._serve_requests(secured, remote)
         except OSError as error:
-            _log.debug("%s went away: %s", remote, error)
+            _log.debug("%s disconnected: %s", remote, error)
         except Exception:
-            _log.exception("a connection from %s ended", remote)
+            _log.exception("a connection from %s failed", remote)
         finally:
             self._free.release()
             with self._lock:
                 self._threads.discard(threading.current_thread())
 
-    def _converse(self, connected: socket.socket, remote: str) -> None:
-        conversation = _Conversation(connected, remote, self._limits)
+    def _serve_requests(self, connected: socket.socket, remote: str) -> None:
+        connection = _HttpConnection(connected, remote, self._limits)
         while not self._stopping.is_set():
             with self._lock:
                 self._idle.add(connected)
             try:
-                if self._stopping.is_set() or not conversation.await_request():
+                if self._stopping.is_set() or not connection.wait_for_request():
                     return
             finally:
                 with self._lock:
                     self._idle.discard(connected)
             try:
-                answer = self._handle(conversation.read_head())
+                response = self._handle(connection.read_head())
             except RequestFailed as failed:
-                answer = failed.answer
+                response = failed.response
             except Exception:
                 _log.exception("a request from %s could not be handled", remote)
-                answer = refusal(500, "Something went wrong here.")
-            if not conversation.send(answer, close=self._stopping.is_set()):
+                response = build_error_response(500, "An internal error occurred.")
+            if not connection.send(response, close=self._stopping.is_set()):
                 return
 
 
-class _Conversation:
-    """One connection: requests and answers in turn."""
+class _HttpConnection:
+    """One connection: requests and responses in turn."""
 
     def __init__(self, connected: socket.socket, remote: str, limits: Limits) -> None:
         self._socket = connected
@@ -205,8 +211,8 @@ class _Conversation:
         self._limits = limits
         self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head)
 
-    def await_request(self) -> bool:
-        """Whether something of another request has come; False if the client has closed, or wants nothing."""
+    def wait_for_request(self) -> bool:
+        """Wait for the start of another request. Return False if the client has closed the connection or is idle."""
         if self._protocol.trailing_data[0]:
             return True
         self._socket.settimeout(self._limits.idle)
@@ -240,29 +246,29 @@ class _Conversation:
             body=self._body(),
         )
 
-    def send(self, answer: Answer, *, close: bool) -> bool:
-        """Sends an answer. False if the connection has ended with it."""
-        # What was not read of a body would be taken for the next request.
+    def send(self, response: Response, *, close: bool) -> bool:
+        """Send a response. Return False if the connection ends with it."""
+        # The unread rest of a body would be parsed as the next request.
         unread = not self._is_all_read()
-        body = json.dumps(answer.content).encode() + b"\n"
+        body = json.dumps(response.content).encode() + b"\n"
         headers = {
             "Date": format_datetime(system_clock(), usegmt=True),
             "Content-Type": "application/json",
             "Content-Length": str(len(body)),
-            **answer.headers,
+            **response.headers,
         }
         if unread or close:
             headers["Connection"] = "close"
         self._socket.settimeout(self._limits.timeout)
         try:
-            reason = HTTPStatus(answer.status).phrase
+            reason = HTTPStatus(response.status).phrase
             self._send(
-                h11.Response(status_code=answer.status, headers=list(headers.items()), reason=reason),
+                h11.Response(status_code=response.status, headers=list(headers.items()), reason=reason),
                 h11.Data(data=body),
                 h11.EndOfMessage(),
             )
         except h11.LocalProtocolError:
-            return False  # the client broke the protocol, so that nothing can be said any more
+            return False  # the client broke the protocol, so no response is possible
         if unread:
             self._linger()
         if self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE and not close:
@@ -288,7 +294,7 @@ class _Conversation:
             event = self._next_event(min(whole, in_time, time.monotonic() + self._limits.timeout))
             match event:
                 case h11.Data():
-                    # Each byte buys its time, so that one that trickles has only what it had at the start.
+                    # Each byte extends the deadline, so a client below the minimum rate runs out of time.
                     in_time += len(event.data) / self._limits.slowest
                     yield bytes(event.data)
                 case h11.EndOfMessage():
@@ -313,7 +319,7 @@ class _Conversation:
                 raise RequestFailed(error.error_status_hint, f"{str(error).rstrip('.')}.") from None
 
     def _linger(self) -> None:
-        """Takes a little more of what the client sends: one that is cut off while it does would lose the answer."""
+        """Read a little more from the client. A client that is cut off while it sends would lose the response."""
         deadline, rest = time.monotonic() + _LINGER_SECONDS, _LINGER_BYTES
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)

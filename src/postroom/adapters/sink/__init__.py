@@ -1,1 +1,1 @@
-"""Sinks: send ports that Spark drains in batches, instead of hosts one message at a time."""
+"""Sinks: send ports that Spark drains in batches. Hosts do not serve them."""

@@ -1,4 +1,4 @@
-"""What the rows of a sink are made of."""
+"""The columns of the rows of a sink."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from postroom.adapters.spark_schema import read_columns
+from postroom.adapters.spark_schema import parse_columns
 from postroom.errors import BadValue
 from postroom.properties import Property
 from postroom.values import ValueType
 
-#: In every row, before all others.
+#: The first columns of every row.
 FIXED_COLUMNS = ("message_id", "interchange_id", "message_type", "received_at")
 BODY_COLUMN = "body"
-#: The directories of batches are a column for whoever reads them all.
+#: Readers of all batches get the directories of batches as a column.
 BATCH_COLUMN = "batch"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
@@ -38,18 +38,20 @@ class SinkColumn(BaseModel):
         return Property.from_key(self.key, self.value_type)
 
 
-def columns_of(given: object) -> tuple[SinkColumn, ...]:
-    """The columns that a user asks for: ``{"region": Region}``, or ``[Region]`` under the properties' own names."""
+def to_columns(given: object) -> tuple[SinkColumn, ...]:
+    """Return the declared columns: ``{"region": Region}``, or ``[Region]`` with the names of the properties."""
     if isinstance(given, Mapping):
         pairs: Iterable[tuple[object, object]] = given.items()
     elif isinstance(given, Sequence) and not isinstance(given, str):
         pairs = ((getattr(one, "name", one), one) for one in given)
     else:
-        raise BadValue(f"{given!r} are not columns.", hint='Write columns={"region": Region}, or columns=[Region].')
-    return tuple(_column(name, prop) for name, prop in pairs)
+        raise BadValue(
+            f"{given!r} is not a list of columns.", hint='Write columns={"region": Region}, or columns=[Region].'
+        )
+    return tuple(_to_column(name, prop) for name, prop in pairs)
 
 
-def _column(name: object, prop: object) -> SinkColumn:
+def _to_column(name: object, prop: object) -> SinkColumn:
     if isinstance(prop, SinkColumn):
         return prop
     if isinstance(prop, Mapping):  # as it is stored
@@ -59,36 +61,38 @@ def _column(name: object, prop: object) -> SinkColumn:
     return SinkColumn(name=name, key=prop.key, type=int(prop.value_type))
 
 
-def with_partitions(
+def add_partition_columns(
     columns: tuple[SinkColumn, ...], partition_by: Sequence[object]
 ) -> tuple[tuple[SinkColumn, ...], tuple[str, ...]]:
-    """The columns with those to divide by among them, and the names of these. A property that is none becomes one."""
+    """Return the columns including the partition columns, and the names of the partition columns."""
     names: list[str] = []
     for one in partition_by:
         if isinstance(one, str):
             names.append(one)
             continue
-        (column,) = columns_of([one])
+        (column,) = to_columns([one])
         there = next((each for each in columns if each.key == column.key), None)
         columns = columns if there else (*columns, column)
         names.append((there or column).name)
     return columns, tuple(names)
 
 
-def column_problems(columns: Sequence[SinkColumn], others: Sequence[str]) -> list[str]:
-    """What is wrong with the names; ``others`` are there besides."""
+def find_column_problems(columns: Sequence[SinkColumn], others: Sequence[str]) -> list[str]:
+    """Return the problems of the names of columns. ``others`` are names that are already used."""
     found = []
     taken = {name.lower() for name in others}
     for column in columns:
         if not _NAME.fullmatch(column.name):
-            found.append(f"column {column.name!r}: use letters, digits and underscores, not more than 63.")
+            found.append(f"column {column.name!r}: use at most 63 letters, digits and underscores.")
         elif column.name.lower() in taken:
-            found.append(f"column {column.name!r} is there twice.")
+            found.append(f"column {column.name!r} exists twice.")
         taken.add(column.name.lower())
     return found
 
 
-def parsed_names(ddl: str) -> list[str]:
-    """The names of the columns in a schema as Spark writes it; nested fields are not columns. ValueError says what is
-    wrong with it."""
-    return [column.name for column in read_columns(ddl, called="parse")] if ddl.strip() else []
+def parse_column_names(ddl: str) -> list[str]:
+    """Return the names of the columns in a Spark DDL schema, without nested fields.
+
+    Raise ValueError if the schema is invalid.
+    """
+    return [column.name for column in parse_columns(ddl, called="parse")] if ddl.strip() else []

@@ -1,4 +1,4 @@
-"""Spark's writers as send ports: files in a lake, tables of PostgreSQL, and whatever else a Spark can write."""
+"""The definitions of sinks: files, tables of PostgreSQL and of other databases, and every format that Spark writes."""
 
 from __future__ import annotations
 
@@ -9,42 +9,41 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from postroom.adapters.contract import SendAdapter
-from postroom.adapters.definition import AdapterDefinition
-from postroom.adapters.file.definition import path_problems
+from postroom.adapters.contract import AdapterDefinition, SendAdapter
+from postroom.adapters.file.definition import find_path_problems
 from postroom.adapters.sink.columns import (
     BATCH_COLUMN,
     BODY_COLUMN,
     FIXED_COLUMNS,
     SinkColumn,
-    column_problems,
-    columns_of,
-    parsed_names,
-    with_partitions,
+    add_partition_columns,
+    find_column_problems,
+    parse_column_names,
+    to_columns,
 )
 from postroom.clock import Clock, system_clock
 from postroom.errors import BadValue, DefinitionError, StateError
 from postroom.properties import Property
 
-#: Formats that are files, which Postroom moves into place itself.
+#: The file formats. Postroom moves their files to the target itself.
 FILE_FORMATS = ("parquet", "orc", "csv", "json")
-#: Those that hold text only.
+#: The formats that can store only text.
 _TEXT_FORMATS = ("csv", "json", "text", "xml")
 
 Body = Literal["binary", "text", "none"]
 
-_MOST_MESSAGES = 1_000_000
-_LONGEST_INTERVAL = 86_400.0
+_MAX_MESSAGES = 1_000_000
+_MAX_INTERVAL = 86_400.0
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)?")
-#: Databases with transactions for which Spark has a dialect, so that rows can be staged and merged.
+#: The databases with transactions and a Spark dialect. Their rows are staged and merged.
 _MERGING = ("db2", "derby", "h2", "mysql", "oracle", "postgresql", "sqlserver")
-#: What the staging tables of Postroom have beside the columns of rows.
+#: The columns of Postroom's staging tables in addition to those of the rows.
 _STAGED = ("postroom_task", "postroom_seq")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class SinkDefinition(AdapterDefinition):
-    """What all sinks share: their columns, and how large and how frequent a batch is."""
+    """The settings of all sinks: columns, and the size and frequency of batches."""
 
     transport_type: ClassVar[str] = "SPARK"
     is_sink: ClassVar[bool] = True
@@ -60,38 +59,36 @@ class SinkDefinition(AdapterDefinition):
 
     @property
     def properties(self) -> tuple[Property, ...]:
-        """Those that are columns."""
+        """The properties that are columns."""
         return tuple(column.as_property() for column in self.columns)
 
     @property
     def _parsed(self) -> list[str]:
-        """The columns out of bodies; none as long as ``parse`` has a problem."""
+        """The columns that are parsed from bodies. Empty if ``parse`` has a problem."""
         with suppress(ValueError):
-            return parsed_names(self.parse or "")
+            return parse_column_names(self.parse or "")
         return []
 
     def make_sender(self, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
-        raise StateError(
-            "A Spark sink is not served by hosts.", hint="Run 'postroom pipeline run' for the port's host."
-        )
+        raise StateError("Hosts do not serve Spark sinks.", hint="Run 'postroom pipeline run' for the port's host.")
 
     def problems(self) -> list[str]:
         others = [*FIXED_COLUMNS, BATCH_COLUMN, *([BODY_COLUMN] if self.body != "none" else [])]
-        found = column_problems(self.columns, others)
-        if not 1 <= self.max_messages <= _MOST_MESSAGES:
-            found.append(f"max_messages is {self.max_messages}, but must be between 1 and {_MOST_MESSAGES:,}.")
-        if not 0 <= self.interval <= _LONGEST_INTERVAL:
-            found.append(f"interval is {self.interval:g} seconds, but must be between 0 and {_LONGEST_INTERVAL:g}.")
+        found = find_column_problems(self.columns, others)
+        if not 1 <= self.max_messages <= _MAX_MESSAGES:
+            found.append(f"max_messages is {self.max_messages}, but must be between 1 and {_MAX_MESSAGES:,}.")
+        if not 0 <= self.interval <= _MAX_INTERVAL:
+            found.append(f"interval is {self.interval:g} seconds, but must be between 0 and {_MAX_INTERVAL:g}.")
         if self.parse is not None and not self.parse.strip():
             found.append('parse is empty; write the columns in the body, such as "id BIGINT, total DECIMAL(12,2)".')
         elif self.parse is not None:
             try:
-                parsed = parsed_names(self.parse)
+                parsed = parse_column_names(self.parse)
             except ValueError as error:
                 return [*found, str(error)]
             taken = {name.lower() for name in (*others, *(column.name for column in self.columns))}
             found += [
-                f"parse has the column {name!r}, which is there already." for name in parsed if name.lower() in taken
+                f"parse has the column {name!r}, which already exists." for name in parsed if name.lower() in taken
             ]
         return found
 
@@ -99,13 +96,14 @@ class SinkDefinition(AdapterDefinition):
 class SparkSink(SinkDefinition):
     """Rows that Spark writes in a format: ``adapters.SparkSink("parquet", "out/lake", partition_by=[Region])``.
 
-    A row has the message's id, its interchange, its type, when it was received, a column for each of ``columns``
-    (properties, promoted or written), those of ``parse`` (of a JSON body, as Spark writes a schema), and the ``body``:
-    ``binary``, ``text`` or ``none``. ``partition_by`` are properties, or names of columns. ``options`` are those of the
-    writer. A batch has at most ``max_messages``, and begins at least ``interval`` seconds after the one before it.
+    A row contains the message id, the interchange id, the message type, the time of receipt, a column for each of
+    ``columns`` (promoted or written properties), the columns of ``parse`` (a DDL schema for JSON bodies) and the
+    ``body``: ``binary``, ``text`` or ``none``. ``partition_by`` lists properties or names of columns. ``options`` are
+    the options of the writer. A batch has at most ``max_messages`` messages, and starts at least ``interval`` seconds
+    after the previous batch.
 
-    Parquet, ORC, CSV and JSON files appear a whole batch at a time, each in a directory of its own, exactly once. A
-    relative path is taken from the home folder. Any other format is written to with ``append``, at least once.
+    Parquet, ORC, CSV and JSON files appear atomically, one directory for each batch, exactly once. A relative path is
+    resolved against the home folder. Other formats are written with ``append``, at least once.
     """
 
     kind: Literal["spark_sink"] = "spark_sink"
@@ -128,7 +126,7 @@ class SparkSink(SinkDefinition):
         interval: float = 10.0,
         kind: Literal["spark_sink"] = "spark_sink",
     ) -> None:
-        chosen, divided_by = _columns(type(self).__name__, columns, partition_by)
+        chosen, divided_by = _to_columns(type(self).__name__, columns, partition_by)
         super().__init__(
             format=format,
             path=os.fspath(path) if isinstance(path, os.PathLike) else path,
@@ -144,12 +142,12 @@ class SparkSink(SinkDefinition):
 
     @property
     def is_files(self) -> bool:
-        """Are they files that Postroom moves into place, rather than whatever the format makes of a batch?"""
+        """True if the format is a file format, whose files Postroom moves to the target."""
         return self.format in FILE_FORMATS
 
     @property
     def is_local(self) -> bool:
-        """A path of the machine's own file system, where a directory can be renamed in one step?"""
+        """True if the path is in a local file system, where a directory can be renamed atomically."""
         return self.path is not None and not _SCHEME.match(self.path)
 
     @property
@@ -164,24 +162,24 @@ class SparkSink(SinkDefinition):
     def problems(self) -> list[str]:
         found = super().problems()
         if not self.format.strip():
-            found.append("format is empty; write one that your Spark has, such as 'parquet'.")
+            found.append("format is empty; write a format that your Spark supports, such as 'parquet'.")
         if self.path is not None:
-            found += path_problems("path", self.path)
+            found += find_path_problems("path", self.path)
         elif self.is_files:
             found.append(f"the format {self.format!r} needs a path: adapters.SparkSink({self.format!r}, 'out/lake').")
         names = {column.name for column in self.columns} | {*FIXED_COLUMNS, *self._parsed}
         found += [
-            f"partition_by names {name!r}, which is no column. Give the property, or add it to columns."
+            f"partition_by names {name!r}, which is not a column. Use the property, or add it to columns."
             for name in self.partition_by
             if name not in names
         ]
         if self.body == "binary" and self.format in ("csv", "text"):
-            found.append(f"the format {self.format!r} holds text only; choose body='text' or 'none'.")
-        found += [f"option {name!r} is Postroom's to set." for name in self.options if name.lower() == "path"]
+            found.append(f"the format {self.format!r} can store only text; use body='text' or 'none'.")
+        found += [f"option {name!r} is set by Postroom." for name in self.options if name.lower() == "path"]
         return found
 
     def target(self, home: Path) -> str:
-        """The path to write below, absolute."""
+        """Return the absolute path to write to."""
         assert self.path is not None
         return str((home / self.path).absolute()) if self.is_local else self.path.rstrip("/")
 
@@ -195,9 +193,10 @@ class SparkTable(SinkDefinition):
     """Rows of a table of PostgreSQL: ``adapters.SparkTable("postgresql://etl@db/warehouse", "lake.orders")``, or of
     another database by JDBC: ``adapters.SparkTable("jdbc:sqlserver://db", "dbo.orders", options={"user": "etl"})``.
 
-    They come into a staging table and are merged by ``message_id``, so that each is there exactly once. The table is
-    made if it is not there; one of your own needs the columns and a unique index on ``message_id``. ``options`` are
-    those of Spark's JDBC writer: ``user``, ``password``, ``driver`` and the like. For the rest see ``SparkSink``.
+    Rows are written to a staging table and merged by ``message_id``, so each row exists exactly once. The table is
+    created if it does not exist. An existing table needs the columns and a unique index on ``message_id``. ``options``
+    are the options of Spark's JDBC writer, such as ``user``, ``password`` and ``driver``. For the other arguments see
+    ``SparkSink``.
     """
 
     kind: Literal["spark_table"] = "spark_table"
@@ -218,7 +217,7 @@ class SparkTable(SinkDefinition):
         interval: float = 10.0,
         kind: Literal["spark_table"] = "spark_table",
     ) -> None:
-        chosen, _ = _columns(type(self).__name__, columns, ())
+        chosen, _ = _to_columns(type(self).__name__, columns, ())
         super().__init__(
             url=url,
             table=table,
@@ -233,7 +232,7 @@ class SparkTable(SinkDefinition):
 
     @property
     def is_jdbc(self) -> bool:
-        """Reached by Spark's JDBC writer, rather than by the tasks themselves?"""
+        """True if Spark's JDBC writer writes the rows. Otherwise the tasks write them to PostgreSQL."""
         return self.url.startswith("jdbc:")
 
     @property
@@ -252,36 +251,38 @@ class SparkTable(SinkDefinition):
         database = self.url.split(":")[1]
         if database not in _MERGING:
             found.append(
-                f"url is of jdbc:{database}, into which rows cannot be merged; those that they can are "
+                f"url is of jdbc:{database}, which does not support merging rows; these do: "
                 f"{', '.join(_MERGING)}. adapters.SparkSink('jdbc', ...) writes at least once."
             )
         taken = {name.lower() for name in ("url", "dbtable", "query")}
-        found += [f"option {name!r} is Postroom's to set." for name in self.options if name.lower() in taken]
+        found += [f"option {name!r} is set by Postroom." for name in self.options if name.lower() in taken]
         names = (*(column.name for column in self.columns), *self._parsed)
-        found += [f"column {name!r}: the name is Postroom's own." for name in names if name.lower() in _STAGED]
+        found += [f"column {name!r}: the name is reserved." for name in names if name.lower() in _STAGED]
         return found
 
     def _postgresql_problems(self) -> list[str]:
         found = []
         if not re.match(r"postgres(ql)?://", self.url):
-            found.append("url must begin with postgresql:// or jdbc:.")
+            found.append("url must start with postgresql:// or jdbc:.")
         if self.options:
-            found.append("options are those of a table by JDBC; the settings of postgresql:// stand in its url.")
+            found.append("options are only for jdbc: URLs; write the settings of postgresql:// in the url.")
         return found
 
     def address(self, home: Path) -> str:
-        # Without the login, and without what may be a password among the settings.
+        # Without the login, and without the settings, which may contain a password.
         shown = re.sub(r"//[^/?#]*@", "//", self.url)
         shown = re.sub(r"^(jdbc:\w+:\w+:)[^@]*@", r"\1@", shown)
         return f"{re.split('[?;]', shown)[0]}#{self.table}"
 
 
-def _columns(name: str, columns: object, partition_by: Sequence[Any]) -> tuple[tuple[SinkColumn, ...], tuple[str, ...]]:
+def _to_columns(
+    name: str, columns: object, partition_by: Sequence[Any]
+) -> tuple[tuple[SinkColumn, ...], tuple[str, ...]]:
     try:
         if isinstance(partition_by, str):
             raise BadValue(f"partition_by is {partition_by!r}.", hint="Write partition_by=[Region].")
-        return with_partitions(columns_of(columns), partition_by)
+        return add_partition_columns(to_columns(columns), partition_by)
     except BadValue as error:
         raise DefinitionError(
-            f"adapters.{name} cannot be made from these arguments: {error.what}", hint=error.hint
+            f"adapters.{name} cannot be created from these arguments: {error.what}", hint=error.hint
         ) from None

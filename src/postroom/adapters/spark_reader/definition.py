@@ -1,4 +1,4 @@
-"""The Spark reader as a user declares it."""
+"""The definition of the adapter that reads rows with Spark."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from postroom.adapters.definition import AdapterDefinition
+from postroom.adapters.contract import AdapterDefinition
 from postroom.adapters.file.definition import File
-from postroom.adapters.spark_schema import Column, read_columns
+from postroom.adapters.spark_schema import Column, parse_columns
 
 Option = str | bool | int | float
 
-#: The formats of files, which are claimed one by one; every other format is a stream with offsets of its own.
+#: The file formats, whose files are claimed one by one. Every other format is a stream with offsets.
 FILE_FORMATS = ("csv", "json", "xml", "parquet", "orc", "text", "binaryFile")
 
-#: What the readers of some formats yield, whatever the files or topics are.
+#: The fixed schemas of some formats.
 _FIXED = {
     "text": "value string",
     "binaryfile": "path string, modificationTime timestamp, length bigint, content binary",
@@ -25,42 +25,42 @@ _FIXED = {
     "rate": "timestamp timestamp, value bigint",
     "rate-micro-batch": "timestamp timestamp, value bigint",
 }
-#: Which column of theirs is the body.
+#: The body column of these formats.
 _BODIES = {"text": "value", "binaryfile": "content", "kafka": "value"}
 
-#: Options for files that would have some of them, or rows, left out without a word, or that are ours to set.
+#: Options for files that would skip files or rows silently, or that Postroom sets itself.
 _NOT_ALLOWED = {
     "path": "it is the second argument",
     "paths": "there is one folder",
-    "columnnameofcorruptrecord": "bad rows are told by a column of our own",
+    "columnnameofcorruptrecord": "Postroom marks bad rows with its own column",
     "pathglobfilter": "write pattern=...",
     "recursivefilelookup": "a location watches one folder",
-    "modifiedbefore": "files are taken when they have settled",
-    "modifiedafter": "files are taken when they have settled",
-    "ignorecorruptfiles": "the rest of a file that cannot be read would be lost",
-    "ignoremissingfiles": "files that are gone would be taken for read",
+    "modifiedbefore": "files are received when they have settled",
+    "modifiedafter": "files are received when they have settled",
+    "ignorecorruptfiles": "the rest of a corrupt file would be lost",
+    "ignoremissingfiles": "missing files would count as received",
     "badrecordspath": "bad rows are suspended",
-    "maxfilespertrigger": "files are claimed as they come",
+    "maxfilespertrigger": "files are claimed as they arrive",
     "__globpaths__": "files are claimed one by one",
 }
-_NEVER_ALLOWED = {"checkpointlocation": "it is kept in the home folder"}
+_NEVER_ALLOWED = {"checkpointlocation": "it is stored in the home folder"}
 
 CORRUPT = "_corrupt_record"
 _RESERVED = (CORRUPT, "_metadata")
 
 
 class SparkReader(AdapterDefinition):
-    """Anything that Spark reads: ``adapters.SparkReader("csv", "in/big", schema="id bigint, region string",
+    """Every format that Spark reads: ``adapters.SparkReader("csv", "in/big", schema="id bigint, region string",
     options={"header": True})``, ``adapters.SparkReader("kafka", options={"subscribe": "orders", ...})``.
 
     Files (csv, json, xml, parquet, orc, text, binaryFile) are claimed in the folder ``path`` like those of
-    ``adapters.File``, with the same ``pattern``, ``settle``, ``archive``, ``private_folder`` and
-    ``trusted_senders``; then Spark's own reader splits them over
-    all tasks. Any other format is a stream that Spark reads by its offsets, and has no path.
+    ``adapters.File``, with the same ``pattern``, ``settle``, ``archive``, ``private_folder`` and ``trusted_senders``.
+    Then the reader of Spark splits them over all tasks. Every other format is a stream that Spark reads by offsets, and
+    has no path.
 
-    ``options`` are the reader's, and ``schema`` is what it yields, in Spark's words. A location stops when a file has
-    more than ``bad_rows`` bad rows, or a larger ``bad_share`` of them (of 0 to 1, looked at from the 1,000th row on);
-    None is no limit.
+    ``options`` are the options of the reader, and ``schema`` is the DDL schema of its rows. A location stops when a
+    file has more than ``bad_rows`` bad rows, or a larger share of bad rows than ``bad_share`` (0 to 1, checked from the
+    1,000th row on). None means no limit.
     """
 
     transport_type: ClassVar[str] = "SPARK-READER"
@@ -97,10 +97,10 @@ class SparkReader(AdapterDefinition):
         kind: Literal["spark_reader"] = "spark_reader",
     ) -> None:
         super().__init__(
-            format=_known(format),
+            format=_normalise_format(format),
             path=None if path is None else os.fspath(path),
             options=dict(options or {}),
-            # A model has an attribute ``schema`` of its own, so that it is kept under another name.
+            # A pydantic model has an attribute ``schema``, so the field has another name.
             columns=columns if schema is None else schema,
             pattern=pattern,
             settle=settle,
@@ -114,7 +114,7 @@ class SparkReader(AdapterDefinition):
 
     @property
     def reads_files(self) -> bool:
-        """Whether it claims files; otherwise it follows a stream."""
+        """True if it claims files. Otherwise it reads a stream."""
         return self.format in FILE_FORMATS
 
     @property
@@ -127,7 +127,7 @@ class SparkReader(AdapterDefinition):
 
     @property
     def watched(self) -> File:
-        """The folder that files are claimed in; only if it reads files."""
+        """The folder that files are claimed in. Available only if it reads files."""
         assert self.path is not None
         return File(
             self.path,
@@ -140,37 +140,37 @@ class SparkReader(AdapterDefinition):
 
     @property
     def known_columns(self) -> tuple[Column, ...] | None:
-        """What it yields, as far as that can be known before it runs."""
+        """The columns of the rows, or None if they are not known before the reader runs."""
         text = self.columns or _FIXED.get(self.format.lower())
-        return None if text is None else read_columns(text)
+        return None if text is None else parse_columns(text)
 
     @property
     def body_column(self) -> str | None:
-        """The column that is the body unless the pipeline says otherwise."""
+        """The default body column."""
         return _BODIES.get(self.format.lower())
 
     @property
-    def tells_bad_rows(self) -> bool:
-        """Whether the reader can say of a row that it cannot be read."""
+    def marks_bad_rows(self) -> bool:
+        """True if the reader can mark rows that cannot be parsed."""
         return self.format in ("csv", "json", "xml")
 
     def problems(self) -> list[str]:
         found = []
         if not self.format.strip():
-            found.append("format is empty; write csv, json, parquet, or whatever Spark reads.")
+            found.append("format is empty; write csv, json, parquet, or another format that Spark reads.")
         if self.reads_files:
-            found += ["path is missing: which folder?"] if self.path is None else self.watched.problems()
+            found += ["path is missing; write the folder to watch."] if self.path is None else self.watched.problems()
         elif {self.path, self.archive, self.private_folder} != {None} or self.trusted_senders or self.pattern != "*":
             found.append(
                 "path, pattern, archive, private_folder and trusted_senders are for files, and"
                 f" {self.format!r} is read as a stream."
             )
-        found += [f"option {name!r} cannot be set: {why}." for name, why in self._refused()]
+        found += [f"option {name!r} cannot be set: {why}." for name, why in self._find_rejected_options()]
         mode = str(self._option("mode") or "PERMISSIVE")
-        if self.tells_bad_rows and mode.upper() != "PERMISSIVE":
+        if self.marks_bad_rows and mode.upper() != "PERMISSIVE":
             found.append(f"option 'mode' is {mode!r}, but bad rows are suspended; that needs PERMISSIVE.")
         if self.format == "xml" and not self._option("rowTag"):
-            found.append("option 'rowTag' is missing: which element is a row?")
+            found.append("option 'rowTag' is missing; write the name of the element that is a row.")
         if self.bad_rows is not None and self.bad_rows < 0:
             found.append(f"bad_rows is {self.bad_rows}, but must be 0 or more.")
         if self.bad_share is not None and not 0 <= self.bad_share <= 1:
@@ -181,32 +181,32 @@ class SparkReader(AdapterDefinition):
         return self.watched.address(home) if self.reads_files else f"spark:{self.format}"
 
     def _option(self, wanted: str) -> Option | None:
-        """Spark does not tell the case of options."""
+        """Return an option by name. Option names are case-insensitive in Spark."""
         return next((value for name, value in self.options.items() if name.lower() == wanted.lower()), None)
 
-    def _refused(self) -> list[tuple[str, str]]:
-        refused = {**_NEVER_ALLOWED, **(_NOT_ALLOWED if self.reads_files else {})}
-        return [(name, refused[name.lower()]) for name in self.options if name.lower() in refused]
+    def _find_rejected_options(self) -> list[tuple[str, str]]:
+        rejected = {**_NEVER_ALLOWED, **(_NOT_ALLOWED if self.reads_files else {})}
+        return [(name, rejected[name.lower()]) for name in self.options if name.lower() in rejected]
 
     def _schema_problems(self) -> list[str]:
         if self.columns is None:
             if self.reads_files and self.format.lower() not in _FIXED:
-                return [f"schema is missing: {self.format} files are read by one, such as 'id bigint, region string'."]
+                return [f"schema is missing: {self.format} files need a schema, such as 'id bigint, region string'."]
             return []
         if self.reads_files and self.format.lower() in _FIXED:
-            return [f"schema cannot be given: {self.format} files always have {_FIXED[self.format.lower()]!r}."]
+            return [f"schema cannot be set: {self.format} files always have {_FIXED[self.format.lower()]!r}."]
         try:
-            names = [column.name.lower() for column in read_columns(self.columns)]
+            names = [column.name.lower() for column in parse_columns(self.columns)]
         except ValueError as error:
             return [str(error)]
         return [
-            f"schema: {name!r} is a name of Spark's own; call the column something else."
+            f"schema: {name!r} is reserved by Spark; choose another name for the column."
             for name in names
             if name in _RESERVED
         ]
 
 
-def _known(format: str) -> str:
-    """The file formats in one spelling; Spark does not tell their case."""
+def _normalise_format(format: str) -> str:
+    """Return the canonical spelling of a file format. Formats are case-insensitive in Spark."""
     spelling = {name.lower(): name for name in FILE_FORMATS}
     return spelling.get(format.lower(), format) if isinstance(format, str) else format

@@ -39,7 +39,7 @@ def _column_problems(adapter: SparkReader, pipeline: Rows, columns: Mapping[str,
         column = columns.get(name)
         if column is None:
             yield f"pipeline: {prop.dotted} is promoted from {name!r}, which the reader does not yield; {there}."
-        elif not column.gives(prop.value_type):
+        elif not column.can_promote(prop.value_type):
             wanted = prop.value_type.python_type.__name__
             yield f"pipeline: {prop.dotted} is a {wanted} property, but the column {name!r} is {column.type}."
     settled = pipeline.settled(tuple(columns), adapter.body_column)

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from postroom.adapters import File, HttpReceive, SparkTable
-from postroom.adapters.file.names import may_coincide
-from postroom.adapters.file.patterns import may_meet
+from postroom.adapters.file.names import can_coincide, can_match_same_name
 from postroom.adapters.file.permissions import is_protected
 from postroom.application.definition import ApplicationDefinition, ReceiveLocationDefinition, SendPortDefinition
 from postroom.errors import Problem
@@ -85,7 +84,7 @@ def _watched_folder_problems(
 ) -> Iterator[Problem]:
     """A file is for one location: which of two that watch for it takes it would be chance."""
     for (location, file), (other, theirs) in _pairs(_watching, new, others):
-        if _folder(file, home) == _folder(theirs, home) and may_meet(file.pattern, theirs.pattern):
+        if _folder(file, home) == _folder(theirs, home) and can_match_same_name(file.pattern, theirs.pattern):
             yield location.place.problem(
                 f"receive location {location.name!r}: {other.name!r} watches the same folder {file.path!r} for "
                 f"names that may be the same ({theirs.pattern!r} and {file.pattern!r}), so that it would be chance "
@@ -140,7 +139,7 @@ def _file_name_problems(
         file, theirs = port.adapter, other.adapter
         if not isinstance(file, File) or not isinstance(theirs, File) or _folder(file, home) != _folder(theirs, home):
             continue
-        if may_coincide(file.name, port.name, theirs.name, other.name):
+        if can_coincide(file.name, port.name, theirs.name, other.name):
             distinct = file.name.replace("%MessageID%", "%MessageID%-%SendPort%", 1)
             yield port.place.problem(
                 f"send port {port.name!r}: send port {other.name!r} writes into the same folder {file.path!r} "

@@ -1,4 +1,4 @@
-"""The HTTP receive locations of a host: a listener for each port, open while a location is deployed for it."""
+"""The HTTP receive locations of a host: one listener for each port that a deployed location uses."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from postroom.messagebox.streams.throttling import ThrottleWatch
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _CONNECTIONS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listener:
-    """A port that is listened on, for all the locations that have it."""
+    """A port that the host listens on, for all locations that use it."""
 
     listen: str
     port: int
@@ -35,12 +35,12 @@ class Listener:
 
     @classmethod
     def of(cls, definitions: list[HttpReceive], home: Path) -> Listener:
-        # Two of one port do not differ in more than the timeout: plan refuses that.
+        # Locations of one port differ only in the timeout: ``plan`` rejects other differences.
         return cls(
             listen=definitions[0].listen,
             port=definitions[0].port,
             certificate=definitions[0].certificate_files(home),
-            timeout=min(one.timeout for one in definitions),
+            timeout=min(definition.timeout for definition in definitions),
         )
 
 
@@ -51,9 +51,9 @@ class _Open:
 
 
 class HttpLocations:
-    """Opens and closes listeners as the configuration says, and tells them which locations there are.
+    """Opens and closes listeners for the deployed locations.
 
-    A location that is disabled answers 503, so that its senders keep what they have and come again.
+    A disabled location responds with 503, so that its senders retry later.
     """
 
     def __init__(self, *, connect: Connect, host_id: int, home: Path) -> None:
@@ -67,7 +67,7 @@ class HttpLocations:
         self.loop = BackgroundLoop("http locations", self._step)
 
     def close(self, within: float) -> None:
-        """Ends every listener; what is under way is answered. To be called after the loop has ended."""
+        """Close every listener after its requests in progress. Call this after the loop has ended."""
         for listener in list(self._open):
             self._close(listener, within)
         self._connections.close()
@@ -75,33 +75,33 @@ class HttpLocations:
 
     @property
     def ports(self) -> list[int]:
-        """Where it listens now."""
-        return sorted(each.server.port for each in self._open.values())
+        """The ports that the host listens on now."""
+        return sorted(opened.server.port for opened in self._open.values())
 
     def _step(self) -> float:
         self.follow(read_receive_locations(self._configuration.get(), host_id=self._host_id))
-        return _LOOK_SECONDS
+        return _POLL_SECONDS
 
     def follow(self, deployed: list[ReceiveLocation]) -> None:
-        """Serves these locations from now on."""
+        """Serve these locations from now on."""
         ports: defaultdict[tuple[str, int], list[tuple[HttpReceive, ReceiveLocation]]] = defaultdict(list)
         for location in deployed:
             try:
                 adapter = location.adapter
             except DefinitionError as error:
-                self._warn(location.name, str(error))  # and serve the others
+                self._warn(location.name, str(error))  # and serve the other locations
                 continue
             if isinstance(adapter, HttpReceive):
                 ports[adapter.listen, adapter.port].append((adapter, location))
-        wanted = {
-            Listener.of([definition for definition, _ in there], self._home): {
-                definition.path: location for definition, location in there
+        listeners = {
+            Listener.of([definition for definition, _ in deployed_at], self._home): {
+                definition.path: location for definition, location in deployed_at
             }
-            for there in ports.values()
+            for deployed_at in ports.values()
         }
-        for listener in self._open.keys() - wanted.keys():
+        for listener in self._open.keys() - listeners.keys():
             self._close(listener, within=5.0)
-        for listener, locations in wanted.items():
+        for listener, locations in listeners.items():
             opened = self._open.get(listener)
             if opened is not None:
                 opened.requests.locations = locations
@@ -112,12 +112,12 @@ class HttpLocations:
         requests = HttpRequests(self._connections, self._throttle)
         requests.locations = locations
         try:
-            tls = None if listener.certificate is None else _tls(*listener.certificate)
+            tls = None if listener.certificate is None else _create_tls_context(*listener.certificate)
             limits = Limits(timeout=listener.timeout)
             server = HttpServer(listener.listen, listener.port, requests, tls=tls, limits=limits)
         except OSError as error:
-            # Another instance of this host may have the port, and end some day.
-            self._warn(listener, f"{listener.listen}:{listener.port} cannot be listened on: {error}")
+            # Another instance of this host may use the port now and release it later.
+            self._warn(listener, f"cannot listen on {listener.listen}:{listener.port}: {error}")
             return
         self._problems.pop(listener, None)
         server.start()
@@ -125,7 +125,7 @@ class HttpLocations:
         self._open[listener] = _Open(server=server, requests=requests)
 
     def _warn(self, source: Listener | str, problem: str) -> None:
-        """Log a problem, but not again at every look."""
+        """Log a problem once, not at every poll."""
         if self._problems.get(source) != problem:
             _log.warning("%s", problem)
         self._problems[source] = problem
@@ -135,7 +135,7 @@ class HttpLocations:
         _log.info("no longer listening on %s:%d", listener.listen, listener.port)
 
 
-def _tls(certificate: Path, key: Path) -> ssl.SSLContext:
+def _create_tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
     return context

@@ -1,4 +1,4 @@
-"""What a host answers to HTTP requests: 202 when an interchange is in the inbox for good, and otherwise why not."""
+"""Handles HTTP requests of a host: stores each interchange in the inbox, and responds with 202 or an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 
 from postroom.adapters.http.receive_definition import HttpReceive
-from postroom.adapters.http.server import Answer, Request, RequestFailed, refusal
+from postroom.adapters.http.server import Request, RequestFailed, Response, build_error_response
 from postroom.agent.identity import interchange_for_key
 from postroom.clock import Clock, system_clock
 from postroom.errors import BadValue, MissingReference, NotAllowed, Unavailable
@@ -25,18 +25,18 @@ from postroom.system_properties import HTTP
 
 _log = logging.getLogger(__name__)
 
-#: Credentials are not for the context of a message, which every receiver of it reads.
+#: Headers with credentials are not written to the context, which every receiver of the message can read.
 _CREDENTIALS = {"authorization", "cookie", "proxy-authorization"}
-_LONGEST_KEY = 256
-_FREE_WITHIN = 10.0
-_AWAY_SECONDS, _DISABLED_SECONDS = 5, 30
+_MAX_KEY_LENGTH = 256
+_CONNECTION_TIMEOUT = 10.0
+_UNAVAILABLE_RETRY_SECONDS, _DISABLED_RETRY_SECONDS = 5, 30
 
-#: By path.
+#: Receive locations by path.
 Locations = Mapping[str, ReceiveLocation]
 
 
 class HttpRequests:
-    """Answers requests for the locations of one listener; called from many threads."""
+    """Handles requests for the locations of one listener. Called from many threads."""
 
     def __init__(self, connections: SharedConnections, throttle: ThrottleWatch, *, clock: Clock = system_clock) -> None:
         self._connections = connections
@@ -44,59 +44,59 @@ class HttpRequests:
         self._throttle = throttle
         self.locations: Locations = {}
 
-    def __call__(self, request: Request) -> Answer:
+    def __call__(self, request: Request) -> Response:
         location = self.locations.get(request.path)
         if location is None:
-            return refusal(404, f"There is no receive location at {request.path}.")
+            return build_error_response(404, f"There is no receive location at {request.path}.")
         if request.method != "POST":
-            return refusal(405, f"{request.method} is not taken here.", {"Allow": "POST"})
+            return build_error_response(405, f"{request.method} is not allowed. Use POST.", {"Allow": "POST"})
         if not location.enabled:
-            return _later("This receive location is disabled.", _DISABLED_SECONDS)
+            return _retry_later("This receive location is disabled.", _DISABLED_RETRY_SECONDS)
         if not location.receives_at(self._clock()):
-            return _later("This receive location is outside its schedule.", _DISABLED_SECONDS)
+            return _retry_later("This receive location is outside its schedule.", _DISABLED_RETRY_SECONDS)
         try:
             throttle = self._current_throttle()
             if throttle is not None:
-                return _later(f"The MessageBox is busy: {throttle.reason}.", max(1, math.ceil(throttle.delay)))
+                return _retry_later(f"The MessageBox is busy: {throttle.reason}.", max(1, math.ceil(throttle.delay)))
             return self._accept(location, request)
         except Unavailable:
-            return _later("The MessageBox cannot be reached.", _AWAY_SECONDS)
+            return _retry_later("The MessageBox is unavailable.", _UNAVAILABLE_RETRY_SECONDS)
         except NotAllowed:
-            return _later("This receive location has moved to another host.", _AWAY_SECONDS)
+            return _retry_later("This receive location has moved to another host.", _UNAVAILABLE_RETRY_SECONDS)
         except MissingReference:
-            return refusal(404, f"There is no receive location at {request.path} any more.")
+            return build_error_response(404, f"The receive location at {request.path} was deleted.")
 
     def _current_throttle(self) -> Throttle | None:
         if not self._throttle.is_due():
             return self._throttle.last
-        with self._connections.one(_FREE_WITHIN) as connection:
+        with self._connections.borrow(_CONNECTION_TIMEOUT) as connection:
             return self._throttle.current(connection)
 
-    def _accept(self, location: ReceiveLocation, request: Request) -> Answer:
+    def _accept(self, location: ReceiveLocation, request: Request) -> Response:
         assert isinstance(location.adapter, HttpReceive)
-        most = location.adapter.max_bytes
+        max_bytes = location.adapter.max_bytes
         announced = request.header("content-length")
-        if announced is not None and int(announced) > most:
-            raise RequestFailed(413, f"The body has {announced} bytes; {most} are taken at most.")
+        if announced is not None and int(announced) > max_bytes:
+            raise RequestFailed(413, f"The body has {announced} bytes; the maximum is {max_bytes}.")
         interchange_id, keyed = _interchange_id(location, request)
         try:
-            context = context_of(request)
+            context = build_context(request)
         except BadValue as error:
             raise RequestFailed(400, error.what) from None
-        # A slow client is waited for before it costs a connection, and a transaction.
-        body = _spooled(request.body, most)
-        with self._connections.one(_FREE_WITHIN) as connection:
+        # Read the whole body first: a slow client must not block a connection and a transaction.
+        body = _spool(request.body, max_bytes)
+        with self._connections.borrow(_CONNECTION_TIMEOUT) as connection:
             if not (keyed and inbox.is_known(connection, interchange_id)):
                 inbox.store_in_inbox(connection, location.location_id, interchange_id, context, body.chunks())
-        return Answer(
+        return Response(
             status=202,
             content={"interchange_id": str(interchange_id)},
             headers={"Postroom-Interchange-Id": str(interchange_id)},
         )
 
 
-def context_of(request: Request) -> Context:
-    """What is written about a request: its headers, where it came from, and whom it names. Of a key, only the hash."""
+def build_context(request: Request) -> Context:
+    """Return a context with the headers, the remote address and the user name. API keys are hashed."""
     headers = [(name, value) for name, value in request.headers if name not in _CREDENTIALS]
     lines = [f"{name}: {HASHED + key_hash(value) if name == KEY_HEADER else value}" for name, value in headers]
     return (
@@ -105,12 +105,12 @@ def context_of(request: Request) -> Context:
         .write(HTTP.RemoteAddress, request.remote)
         .write(HTTP.ContentType, request.header("content-type"))
         .write(HTTP.QueryString, request.query or None)
-        .write(HTTP.Username, _user(request.header("authorization")))
+        .write(HTTP.Username, _parse_user(request.header("authorization")))
     )
 
 
-def _user(authorization: str | None) -> str | None:
-    """Whom a request names by Basic authentication. Nobody has verified that."""
+def _parse_user(authorization: str | None) -> str | None:
+    """Return the user name of Basic authentication. It is not verified."""
     scheme, _, credentials = (authorization or "").partition(" ")
     if scheme.lower() != "basic":
         return None
@@ -121,28 +121,28 @@ def _user(authorization: str | None) -> str | None:
 
 
 def _interchange_id(location: ReceiveLocation, request: Request) -> tuple[uuid.UUID, bool]:
-    """The id, and whether it derives from a key that the sender gave."""
+    """Return the interchange id, and True if it is derived from an idempotency key."""
     key = request.header("idempotency-key")
     if key is None:
         return uuid.uuid4(), False
-    if not key.strip() or len(key) > _LONGEST_KEY:
-        raise RequestFailed(400, f"Idempotency-Key has to have 1 to {_LONGEST_KEY} characters.")
+    if not key.strip() or len(key) > _MAX_KEY_LENGTH:
+        raise RequestFailed(400, f"Idempotency-Key must have 1 to {_MAX_KEY_LENGTH} characters.")
     return interchange_for_key(location.location_id, key), True
 
 
-def _spooled(pieces: Iterator[bytes], most: int) -> Body:
-    """The body, when all of it is here: in memory while it is small, and in a file without a name when it is not."""
-    kept = Spool()
-    for piece in pieces:
-        if kept.size + len(piece) > most:
-            raise RequestFailed(413, f"The body has more than {most} bytes.")
+def _spool(chunks: Iterator[bytes], max_bytes: int) -> Body:
+    """Read a whole body: into memory if it is small, otherwise into a temporary file."""
+    spool = Spool()
+    for chunk in chunks:
+        if spool.size + len(chunk) > max_bytes:
+            raise RequestFailed(413, f"The body has more than {max_bytes} bytes.")
         try:
-            kept.write(piece)
+            spool.write(chunk)
         except OSError as error:
-            _log.error("what is sent to HTTP locations cannot be kept in a file: %s", error)
-            raise RequestFailed(507, "There is no room here for the body.") from None
-    return kept.body
+            _log.error("the body of an HTTP request cannot be written to a temporary file: %s", error)
+            raise RequestFailed(507, "There is not enough disk space for the body.") from None
+    return spool.body
 
 
-def _later(why: str, seconds: int) -> Answer:
-    return refusal(503, why, {"Retry-After": str(seconds)})
+def _retry_later(why: str, seconds: int) -> Response:
+    return build_error_response(503, why, {"Retry-After": str(seconds)})

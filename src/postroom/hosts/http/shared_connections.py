@@ -1,4 +1,4 @@
-"""A few connections that many threads share, each for as long as one piece of work takes."""
+"""A small connection pool that many threads share."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from postroom.messagebox.connection import Connect, Connection, LazyConnection
 
 
 class SharedConnections:
-    """At most ``size`` connections, opened when they are needed; the one that was used last is used first."""
+    """At most ``size`` connections, opened at their first use. The last used connection is used first."""
 
     def __init__(self, connect: Connect, size: int) -> None:
         self._all = [LazyConnection(connect) for _ in range(size)]
         self._free: queue.LifoQueue[LazyConnection] = queue.LifoQueue()
-        for one in self._all:
-            self._free.put(one)
+        for lazy in self._all:
+            self._free.put(lazy)
 
     @contextmanager
-    def one(self, within: float) -> Iterator[Connection]:
-        """A connection that answers. Unavailable if none is free in time, or the MessageBox is away."""
+    def borrow(self, timeout: float) -> Iterator[Connection]:
+        """Yield a working connection. Raise Unavailable if none is free in time or the MessageBox is unavailable."""
         try:
-            lazy = self._free.get(timeout=within)
+            lazy = self._free.get(timeout=timeout)
         except queue.Empty:
             raise Unavailable("All connections to the MessageBox are in use.", hint="Try again later.") from None
         try:
-            yield _answering(lazy)
+            yield _get_working(lazy)
         except BaseException:
-            # Whatever state it is in.
+            # The state of the connection is unknown.
             lazy.close()
             raise
         finally:
             self._free.put(lazy)
 
     def close(self) -> None:
-        """Closes those that nobody uses; the others are closed by who has them, or with the process."""
+        """Close the free connections. The other connections are closed by their users or with the process."""
         for _ in self._all:
             try:
                 self._free.get_nowait().close()
@@ -44,8 +44,8 @@ class SharedConnections:
                 return
 
 
-def _answering(lazy: LazyConnection) -> Connection:
-    """The connection, made again if the server has gone away since it was used."""
+def _get_working(lazy: LazyConnection) -> Connection:
+    """Return the connection. Open it again if the server has closed it since its last use."""
     try:
         connection = lazy.get()
         connection.execute("SELECT 1")

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from postroom.adapters import PortAdapter, SendAdapter, build
-from postroom.adapters.dynamic.addresses import Endpoint, endpoint_of
+from postroom.adapters.dynamic.addresses import Endpoint, get_endpoint
 from postroom.maps.outbound import map_message
 from postroom.message import Message
 from postroom.messagebox.configuration import SendPort, read_send_ports
@@ -80,7 +80,7 @@ class OpenSendPort:
     def get_endpoint(self, context: str | None) -> Endpoint:
         """Return the adapter and the address for a message: those of the port, or of the message if it is dynamic."""
         if self.port.adapter_type.is_dynamic and context is not None:
-            return endpoint_of(StoredContext(context, {}))
+            return get_endpoint(StoredContext(context, {}))
         return Endpoint(self.port.adapter_kind, self.port.uri)
 
 

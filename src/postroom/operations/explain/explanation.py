@@ -171,7 +171,7 @@ def describe_ignored_file(connection: Connection, path: Path, location: str | No
     """Return why a receive location would ignore a file of this name, or an empty text if it would receive it."""
     found = find_location(connection, location)
     watched = found.adapter.watched_folder
-    if watched is None or watched.takes(path.name):
+    if watched is None or watched.matches(path.name):
         return ""
     return f"{found.name} would ignore {path.name}: it receives {watched.pattern}."
 

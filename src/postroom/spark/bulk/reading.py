@@ -118,7 +118,7 @@ def _settings(split_bytes: int) -> dict[str, str]:
 
 def _reader_options(reader: SparkReader) -> dict[str, str]:
     options = option_texts(reader)
-    if reader.tells_bad_rows:
+    if reader.marks_bad_rows:
         options = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     given = {name.lower() for name in options}
     if reader.format == "csv" and "enforceschema" not in given:
@@ -156,9 +156,9 @@ def read_files(session: SparkSession, reading: Reading, pipeline: Rows, paths: S
     reader = session.read.format(reading.format).options(**reading.options)
     # The paths are as they are, stars and brackets in them too.
     reader = reader.option("__globPaths__", "false")
-    tells_bad_rows = "columnNameOfCorruptRecord" in reading.options
+    marks_bad_rows = "columnNameOfCorruptRecord" in reading.options
     if reading.schema is not None:
-        reader = reader.schema(f"{reading.schema}, `{CORRUPT}` string" if tells_bad_rows else reading.schema)
+        reader = reader.schema(f"{reading.schema}, `{CORRUPT}` string" if marks_bad_rows else reading.schema)
     frame = reader.load(list(paths))
     return frame.select(
         f.substring(f.col("_metadata.file_name"), 1, _ID_LENGTH).alias(FILE),

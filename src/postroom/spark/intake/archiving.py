@@ -16,7 +16,7 @@ import os
 import shutil
 from pathlib import Path, PurePath
 
-from postroom.adapters.file.folder import make_folder, opened_folder, sync_folder, temporary_name
+from postroom.adapters.file.folder import make_folder, open_folder, sync_folder, use_temporary_name
 from postroom.regular_files import open_regular_file
 from postroom.spark.intake.file_claims import FileClaim
 
@@ -65,7 +65,7 @@ def _link(file: Path, claim: FileClaim, archive: Path) -> None:
 def _link_copy(claim: FileClaim, archive: Path) -> None:
     marker = _marker(claim, archive)
     if not marker.exists():
-        with opened_folder(archive) as folder, temporary_name(folder) as name:
+        with open_folder(archive) as folder, use_temporary_name(folder) as name:
             temporary = archive / name
             with open_regular_file(claim.path, inode=claim.inode) as reader, temporary.open("xb") as writer:
                 shutil.copyfileobj(reader, writer, _COPY_SIZE)

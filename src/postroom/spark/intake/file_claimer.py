@@ -29,7 +29,7 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
 
-from postroom.adapters.file.folder import remove_left_over
+from postroom.adapters.file.folder import remove_leftovers
 from postroom.agent.publish import read_progress
 from postroom.clock import Clock, system_clock
 from postroom.messagebox.configuration import ReceiveLocation
@@ -191,7 +191,7 @@ class FileClaimer:
         """Yield the files of the watched folder that match, settled or not. Read-only files are ignored (RCV-23)."""
         with os.scandir(self._folders.watched) as entries:
             for entry in entries:
-                if self._definition.takes(entry.name):
+                if self._definition.matches(entry.name):
                     with suppress(FileNotFoundError):
                         status = entry.stat(follow_symlinks=False)
                         if stat.S_ISREG(status.st_mode) and status.st_mode & 0o222:
@@ -296,7 +296,7 @@ class FileClaimer:
             # The folder is listed before the rows are read, because a task removes a file first and then its row.
             present = self._list_private_folder()
             if first and self._archive is not None:
-                remove_left_over(self._archive, before=now - _LEFT_OVER_AFTER)
+                remove_leftovers(self._archive, before=now - _LEFT_OVER_AFTER)
             for found in file_claims.read_unfinished_claims(self._connection, self._location_id):
                 self._repair(found, first=first)
             self._adopt(present)

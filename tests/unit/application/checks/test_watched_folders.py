@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom import Application, adapters, pipelines
-from postroom.adapters.file.patterns import may_meet
+from postroom.adapters.file.names import can_match_same_name
 from postroom.application.checks.shared_endpoints import shared_endpoint_problems
 
 HOME = Path("/home")
@@ -71,7 +71,7 @@ def test_an_archive_that_another_location_watches_is_rejected() -> None:
     ],
 )
 def test_may_meet_finds_patterns_with_a_common_name(one: str, other: str, expected: bool) -> None:
-    assert may_meet(one, other) is may_meet(other, one) is expected
+    assert can_match_same_name(one, other) is can_match_same_name(other, one) is expected
 
 
 PATTERNS = st.text("ab*?", max_size=6)
@@ -80,7 +80,7 @@ PATTERNS = st.text("ab*?", max_size=6)
 @given(PATTERNS, PATTERNS, st.text("ab", max_size=5))
 def test_may_meet_is_true_for_patterns_that_match_one_name(one: str, other: str, name: str) -> None:
     if fnmatchcase(name, one) and fnmatchcase(name, other):
-        assert may_meet(one, other)
+        assert can_match_same_name(one, other)
 
 
 def test_a_folder_in_which_others_can_replace_claimed_files_is_rejected(tmp_path: Path) -> None:

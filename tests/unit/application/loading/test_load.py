@@ -86,7 +86,7 @@ def test_a_wrong_comparison_outside_of_a_load_raises_at_once(file: Path) -> None
     ("failing", "expected"),
     [
         ('Bad = Property("NoNamespace", str)', "NoNamespace"),
-        ('app.send_port("Two", adapters.File(5))', "adapters.File cannot be made"),
+        ('app.send_port("Two", adapters.File(5))', "adapters.File cannot be created"),
         ('app.send_port("Two", adapters.Null(), filter=(Total > 5) and (Region == "EU"))', "and"),
         ('pipelines.Json(promote={Region: "region"}, nonsense=1)', "nonsense"),
         ('app.host("Fast", threads=5)', "threads"),
