@@ -49,13 +49,13 @@ With `-o json` standard output contains only JSON, and an error is a JSON object
 """
 
 
-def reference() -> str:
-    """The whole page."""
+def build_reference() -> str:
+    """Return the whole page."""
     exit_codes = inspect.getdoc(ExitCode) or ""
     rows = re.findall(r"^ *(\d+)  ([A-Z_]+) +(.+)$", exit_codes, re.MULTILINE)
     head = _HEAD.format(
-        commands=_overview(),
-        common=_table(_common()),
+        commands=_build_overview(),
+        common=_build_table(_list_common_options()),
         exit_codes="\n".join(
             [
                 "| code | name | meaning |",
@@ -64,10 +64,10 @@ def reference() -> str:
             ]
         ),
     )
-    return "\n".join([head, *_commands(cli, ())])
+    return "\n".join([head, *_build_sections(cli, ())])
 
 
-def _overview() -> str:
+def _build_overview() -> str:
     context = click.Context(cli)
     rows = ["| command | verbs | purpose |", "|---|---|---|"]
     for name in cli.list_commands(context):
@@ -79,65 +79,67 @@ def _overview() -> str:
     return "\n".join(rows)
 
 
-def _commands(group: click.Group, words: tuple[str, ...]) -> Iterator[str]:
+def _build_sections(group: click.Group, words: tuple[str, ...]) -> Iterator[str]:
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
-        yield _section(command, (*words, name))
+        yield _build_section(command, (*words, name))
         if isinstance(command, click.Group):
-            yield from _commands(command, (*words, name))
+            yield from _build_sections(command, (*words, name))
 
 
-def _section(command: click.Command, words: tuple[str, ...]) -> str:
-    text, examples = _help(command)
+def _build_section(command: click.Command, words: tuple[str, ...]) -> str:
+    text, examples = _parse_help(command)
     spelled = " ".join(("postroom", *words))
     parts = [f"{'#' * (len(words) + 1)} {spelled}", text]
     if not isinstance(command, click.Group):
         usage = " ".join([spelled, *command.collect_usage_pieces(click.Context(command))])
         parts.append(f"```text\n{usage}\n```")
-        options = [one for one in command.params if isinstance(one, click.Option) and one.name not in _common_names()]
+        options = [
+            one for one in command.params if isinstance(one, click.Option) and one.name not in _list_common_names()
+        ]
         if options:
-            parts.append(_table(options))
-    # A group's example is that of one of its commands.
+            parts.append(_build_table(options))
+    # The example of a group repeats that of one of its commands.
     if examples and not isinstance(command, click.Group):
         lines = "".join(f"$ {line}\n" for line in examples)
         parts.append(f"```console\n{lines}```")
     return "\n\n".join(parts) + "\n"
 
 
-def _help(command: click.Command) -> tuple[str, list[str]]:
-    """The text of the help in paragraphs, and its examples."""
+def _parse_help(command: click.Command) -> tuple[str, list[str]]:
+    """Return the paragraphs of the help, and its examples."""
     text, _, rest = inspect.cleandoc(command.help or "").partition("\b\nExample")
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")]
     return "\n\n".join(paragraphs), [line.strip() for line in rest.splitlines()[1:] if line.strip()]
 
 
-def _common() -> list[click.Option]:
+def _list_common_options() -> list[click.Option]:
     return [one for one in cli.params if isinstance(one, click.Option)]
 
 
-def _common_names() -> set[str | None]:
-    return {one.name for one in _common()}
+def _list_common_names() -> set[str | None]:
+    return {one.name for one in _list_common_options()}
 
 
-def _table(options: list[click.Option]) -> str:
+def _build_table(options: list[click.Option]) -> str:
     rows = ["| option | meaning |", "|---|---|"]
     for option in options:
         names = ", ".join(f"`{name}`" for name in option.opts)
         value = "" if option.is_flag else f" `{option.make_metavar(click.Context(cli))}`"
-        rows.append(f"| {_in_cell(names + value)} | {_in_cell(_described(option))} |")
+        rows.append(f"| {_escape_cell(names + value)} | {_escape_cell(_describe_option(option))} |")
     return "\n".join(rows)
 
 
-def _described(option: click.Option) -> str:
+def _describe_option(option: click.Option) -> str:
     text = " ".join((option.help or "").split())
     return f"{text} [default: {option.default}]" if option.show_default and not option.is_flag else text
 
 
-def _in_cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":
-    PAGE.write_text(reference(), encoding="utf-8")
+    PAGE.write_text(build_reference(), encoding="utf-8")

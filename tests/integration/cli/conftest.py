@@ -14,8 +14,8 @@ from postroom.cli.main import main
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What a command line came to."""
+class CommandResult:
+    """The result of a command line."""
 
     code: int
     out: str
@@ -26,7 +26,7 @@ class Ran:
         return json.loads(self.out)
 
 
-Run = Callable[..., Ran]
+Run = Callable[..., CommandResult]
 
 APP = """
 from decimal import Decimal
@@ -50,20 +50,20 @@ app.send_port("Audit", adapters.File("out/audit"), filter=BTS.ReceivePortName ==
 
 @pytest.fixture
 def run(database: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs `postroom` with the test's own MessageBox, in this process."""
+    """Run `postroom` with the test's own MessageBox, in this process."""
 
-    def run(*arguments: object, stdin: bytes = b"") -> Ran:
+    def run(*arguments: object, stdin: bytes = b"") -> CommandResult:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         code = main(["--database", database, *map(str, arguments)])
         captured = capsys.readouterr()
-        return Ran(int(code), captured.out, captured.err)
+        return CommandResult(int(code), captured.out, captured.err)
 
     return run
 
 
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
-    """The file of an application that is not applied."""
+    """Return the file of an application that is not applied."""
     path = tmp_path / "app.py"
     path.write_text(APP)
     return path
@@ -71,6 +71,6 @@ def app(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def applied(run: Run, app: Path) -> Run:
-    """Runs `postroom` with a MessageBox that the application is applied to."""
+    """Run `postroom` with a MessageBox that has the application."""
     assert run("apply", app).code == 0
     return run

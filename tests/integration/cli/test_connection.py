@@ -1,4 +1,4 @@
-"""Which MessageBox a command works with: --database, POSTROOM_DATABASE, or the embedded one under --home."""
+"""The MessageBox of a command: --database, POSTROOM_DATABASE, or the embedded server under --home."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_apply_creates_the_embedded_messagebox_and_commands_start_it(home: Path,
     with server:
         pid = server.pid
         assert postroom("port", "stop", "Europe", "--home", home).returncode == ExitCode.OK
-        assert server.pid == pid, "a command attaches to the server that runs, and leaves it running"
+        assert server.pid == pid, "a command uses the running server and leaves it running"
 
 
 def test_a_missing_server_is_unavailable(capsys: pytest.CaptureFixture[str]) -> None:

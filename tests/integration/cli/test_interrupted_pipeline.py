@@ -1,4 +1,4 @@
-"""A pipeline that is ended while Spark starts, or together with its Spark, was told to: that is no bug."""
+"""A signal during the start of Spark, or one that also ends Spark, is a clean exit and not an error."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from py4j.protocol import Py4JError
 
 from postroom.errors import MessageBoxUnavailable, Unavailable
 from postroom.spark import running_pipeline, session
-from tests.integration.cli.conftest import Ran, Run
+from tests.integration.cli.conftest import CommandResult, Run
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 GONE = "py4j does not exist in the JVM"
 
 
-class GoneSession:
-    """One whose JVM is gone when it is first asked for anything; ``gone`` happens at that moment."""
+class EndedSession:
+    """A Spark session whose JVM ends at its first use. ``gone`` is called at that moment."""
 
     class sparkContext:  # noqa: N801
         master = "local[2]"
         _gateway = None
         defaultParallelism = 2  # noqa: N815
 
-    def __init__(self, gone: Callable[[], object]) -> None:
-        self._gone = gone
+    def __init__(self, end: Callable[[], object]) -> None:
+        self._end = end
 
     def __getattr__(self, name: str) -> NoReturn:
-        self._gone()
+        self._end()
         raise Py4JError(GONE)
 
 
@@ -41,16 +41,16 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run_in(home: Path, run: Run, *, once: bool = True) -> Ran:
+def run_pipeline(home: Path, run: Run, *, once: bool = True) -> CommandResult:
     return run("pipeline", "run", "Main", "--home", home, *(["--once"] if once else []))
 
 
-def says_that_it_was_ended(ran: Ran) -> bool:
+def reports_clean_exit(ran: CommandResult) -> bool:
     return "It was ended before its work was done." in ran.err and "Traceback" not in ran.err and "bug" not in ran.err
 
 
-def fails_with(monkeypatch: pytest.MonkeyPatch, step: str, error: Exception, number: int | None) -> None:
-    """That step of the start fails, right after a signal has come."""
+def fail_step(monkeypatch: pytest.MonkeyPatch, step: str, error: Exception, number: int | None) -> None:
+    """Let a step of the start fail right after a signal."""
 
     def fail(*_: object, **__: object) -> NoReturn:
         if number is not None:
@@ -77,11 +77,11 @@ def step(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tup
 def test_a_signal_during_the_start_of_spark_is_a_clean_exit(
     applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch, step: tuple[str, Exception], number: int
 ) -> None:
-    fails_with(monkeypatch, *step, number)
-    ran = run_in(home, applied)
+    fail_step(monkeypatch, *step, number)
+    ran = run_pipeline(home, applied)
     assert ran.code == 6
-    assert says_that_it_was_ended(ran), ran.err
-    ran = run_in(home, applied, once=False)
+    assert reports_clean_exit(ran), ran.err
+    ran = run_pipeline(home, applied, once=False)
     assert (ran.code, ran.err) == (0, "")
     assert "have stopped: no messages" in ran.out
 
@@ -89,14 +89,14 @@ def test_a_signal_during_the_start_of_spark_is_a_clean_exit(
 def test_a_failed_start_of_spark_is_an_error(
     applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch, step: tuple[str, Exception]
 ) -> None:
-    fails_with(monkeypatch, *step, None)
+    fail_step(monkeypatch, *step, None)
     for once in (True, False):
-        ran = run_in(home, applied, once=once)
+        ran = run_pipeline(home, applied, once=once)
         assert ran.code == 6
         assert "Spark did not start." in ran.err
 
 
-def with_session(monkeypatch: pytest.MonkeyPatch, opened: Any) -> None:
+def replace_session(monkeypatch: pytest.MonkeyPatch, opened: Any) -> None:
     monkeypatch.setattr(running_pipeline, "create_session", lambda *_, **__: opened)
 
 
@@ -104,16 +104,16 @@ def with_session(monkeypatch: pytest.MonkeyPatch, opened: Any) -> None:
 def test_a_signal_that_also_ends_the_jvm_is_a_clean_exit(
     applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    with_session(monkeypatch, GoneSession(lambda: signal.raise_signal(number)))
-    ran = run_in(home, applied)
+    replace_session(monkeypatch, EndedSession(lambda: signal.raise_signal(number)))
+    ran = run_pipeline(home, applied)
     assert ran.code == 6
-    assert says_that_it_was_ended(ran), ran.err
+    assert reports_clean_exit(ran), ran.err
 
 
 def test_a_jvm_crash_is_an_error(applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_session(monkeypatch, GoneSession(lambda: None))
+    replace_session(monkeypatch, EndedSession(lambda: None))
     for once in (True, False):
-        ran = run_in(home, applied, once=once)
+        ran = run_pipeline(home, applied, once=once)
         assert ran.code == 6
         assert "Spark has died." in ran.err
         assert "Traceback" not in ran.err
@@ -123,20 +123,20 @@ def test_a_jvm_crash_is_an_error(applied: Run, home: Path, monkeypatch: pytest.M
 def test_a_lost_messagebox_is_an_error(
     applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch, number: int | None
 ) -> None:
-    with_session(monkeypatch, GoneSession(lambda: None))
+    replace_session(monkeypatch, EndedSession(lambda: None))
     lost = MessageBoxUnavailable("The MessageBox does not answer any more.")
-    fails_with(monkeypatch, "postroom.spark.pipeline_once.served_now", lost, number)
-    ran = run_in(home, applied)
+    fail_step(monkeypatch, "postroom.spark.pipeline_once.served_now", lost, number)
+    ran = run_pipeline(home, applied)
     assert ran.code == 6
-    assert says_that_it_was_ended(ran) == (number is not None)
+    assert reports_clean_exit(ran) == (number is not None)
     assert ("The MessageBox does not answer any more." in ran.err) == (number is None)
     assert ("continues where it was" in ran.err) == (number is None)
 
 
 def test_a_bug_is_still_reported(applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fails_with(monkeypatch, f"{running_pipeline.__name__}._run_on_spark", ZeroDivisionError(), None)
-    with_session(monkeypatch, GoneSession(lambda: None))
+    fail_step(monkeypatch, f"{running_pipeline.__name__}._run_on_spark", ZeroDivisionError(), None)
+    replace_session(monkeypatch, EndedSession(lambda: None))
     monkeypatch.setattr(running_pipeline, "has_died", lambda *_, **__: False)
-    ran = run_in(home, applied)
+    ran = run_pipeline(home, applied)
     assert ran.code == 70
     assert "This is a bug in Postroom" in ran.err

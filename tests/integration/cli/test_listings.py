@@ -1,4 +1,4 @@
-"""What listings and single things tell, and verbs on several names: all or none."""
+"""The content of listings, and commands with several names: all or none."""
 
 from __future__ import annotations
 
@@ -138,10 +138,10 @@ def test_a_sink_is_shown_with_progress_and_guarantee(run: Run, app: Path) -> Non
     ]
     listed = run("pipeline", "show").out
     assert listed.split().index("drop") < listed.split().index("Lake")
-    told = " ".join(run("port", "show", "Lake").out.split())
-    assert "guarantee exactly once: each batch is a directory that appears whole" in told
-    assert "adapter columns total (Orders.Total, Decimal)" in told
-    assert "adapter options compression=zstd" in told
+    output = " ".join(run("port", "show", "Lake").out.split())
+    assert "guarantee exactly once: each batch is a directory that appears whole" in output
+    assert "adapter columns total (Orders.Total, Decimal)" in output
+    assert "adapter options compression=zstd" in output
     assert run("port", "show", "Lake", "-o", "json").json["adapter"]["columns"][0]["name"] == "total"
     assert "guarantee" not in run("port", "show", "Europe").out
 
@@ -158,5 +158,5 @@ def test_explain_reports_a_file_that_its_location_ignores(applied: Run, tmp_path
     order = _order(tmp_path)
     assert "would ignore" not in applied("explain", "--file", order, "--location", "drop").err
     other = order.rename(order.with_suffix(".py"))
-    said = applied("explain", "--file", other, "--location", "drop").err
-    assert said.startswith(f"drop would ignore {other.name}: it receives *.json.")
+    error = applied("explain", "--file", other, "--location", "drop").err
+    assert error.startswith(f"drop would ignore {other.name}: it receives *.json.")

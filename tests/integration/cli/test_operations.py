@@ -1,4 +1,4 @@
-"""The nouns of an operator: port, location, subscription, instance, message, queue, jobs, host, check."""
+"""The commands of an operator: port, location, subscription, instance, message, queue, jobs, host, check."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LISTINGS = [
 
 @pytest.fixture
 def suspended(applied: Run, tmp_path: Path) -> Run:
-    """One message for Europe, which is stopped."""
+    """Run `postroom` with a message that is suspended for the stopped port Europe."""
     path = tmp_path / "order.json"
     path.write_text("bad")
     applied("port", "stop", "Europe")
@@ -39,7 +39,7 @@ def suspended(applied: Run, tmp_path: Path) -> Run:
     return applied
 
 
-def only_instance(run: Run) -> str:
+def find_instance(run: Run) -> str:
     [one] = run("instance", "list", "-o", "json").json
     return str(one["instance_id"])
 
@@ -97,7 +97,7 @@ def test_a_port_is_shown_without_its_secrets(applied: Run, app: Path) -> None:
 
 
 def test_an_instance_is_shown_and_resumed_with_a_new_body(suspended: Run, tmp_path: Path) -> None:
-    instance = only_instance(suspended)
+    instance = find_instance(suspended)
     shown = suspended("instance", "show", instance)
     assert "PORT_STOPPED" in shown.out
     assert f"postroom instance resume {instance}" in shown.out
@@ -151,7 +151,7 @@ def test_unknown_names_are_not_found(suspended: Run) -> None:
 
 
 def test_an_empty_body_needs_an_option(suspended: Run, tmp_path: Path) -> None:
-    instance = only_instance(suspended)
+    instance = find_instance(suspended)
     (tmp_path / "empty").touch()
     for empty in (tmp_path / "empty", "/dev/null"):
         refused = suspended("instance", "resume", instance, "--body", empty)
@@ -162,7 +162,7 @@ def test_an_empty_body_needs_an_option(suspended: Run, tmp_path: Path) -> None:
 
 
 def test_ambiguous_arguments_are_usage_errors(suspended: Run, tmp_path: Path) -> None:
-    instance = only_instance(suspended)
+    instance = find_instance(suspended)
     for arguments in (
         ("resume",),
         ("resume", instance, "--all"),
@@ -185,7 +185,7 @@ def test_a_truncated_list_has_a_note(suspended: Run, tmp_path: Path) -> None:
 
 
 def test_a_message_is_shown_and_saved(suspended: Run, tmp_path: Path) -> None:
-    instance = only_instance(suspended)
+    instance = find_instance(suspended)
     shown = suspended("message", "show", instance)
     assert "Orders.Region" in shown.out
     assert "Europe" in shown.out

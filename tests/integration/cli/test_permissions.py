@@ -1,4 +1,4 @@
-"""The command line as people of different roles find it: what they may works, the rest is refused in three lines."""
+"""The command line with logins of different roles: allowed commands work, others are rejected in three lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.migrate import create_host
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.properties import Property
-from tests.integration.cli.conftest import Ran, Run
+from tests.integration.cli.conftest import CommandResult, Run
 
 Commands = list[tuple[str, ...]]
 
@@ -63,12 +63,12 @@ ADMINISTRATORS_DO: Commands = [
 ]
 ONLY_THE_OWNER_DOES: Commands = [("apply", "NEW_HOST")]
 
-As = Callable[..., Ran]
+As = Callable[..., CommandResult]
 
 
 @pytest.fixture
 def as_login(applied: Run, database: str, app: Path, tmp_path: Path) -> As:
-    """Runs a command as one of the logins olga (operators), adam (administrators) and sam (nothing)."""
+    """Run a command as one of the logins olga (operators), adam (administrators) and sam (no role)."""
     with connect(database) as connection:
         for login in ("olga", "adam", "sam", "somebody"):
             connection.execute(f"CREATE ROLE {login} LOGIN")
@@ -88,14 +88,14 @@ def as_login(applied: Run, database: str, app: Path, tmp_path: Path) -> As:
         "NEW_HOST": str(new_host),
     }
 
-    def run(login: str, *command: str) -> Ran:
+    def run(login: str, *command: str) -> CommandResult:
         url = database.replace("postgres@", f"{login}@")
         return applied("--database", url, *(words.get(word, word) for word in command))
 
     return run
 
 
-def refused(ran: Ran) -> bool:
+def is_rejected(ran: CommandResult) -> bool:
     lines = ran.err.splitlines()
     return ran.code == ExitCode.STATE and [line.split(":")[0].strip() for line in lines] == ["Error", "why", "do"]
 
@@ -103,16 +103,16 @@ def refused(ran: Ran) -> bool:
 def test_an_operator_can_list_and_operate_only(as_login: As) -> None:
     for command in ADMINISTRATORS_DO + ONLY_THE_OWNER_DOES:
         ran = as_login("olga", *command)
-        assert refused(ran), (command, ran)
+        assert is_rejected(ran), (command, ran)
         assert "may not" in ran.err
     ran = as_login("olga", "instance", "resume", "INSTANCE", "--body", "FILE")
-    assert refused(ran), "another body is a change of content"
+    assert is_rejected(ran), "a new body changes content"
     for command in EVERYBODY_SEES + OPERATORS_DO:
         ran = as_login("olga", *command)
         assert ran.code == ExitCode.OK, (command, ran)
     assert as_login("adam", "port", "unenlist", "Audit").code == ExitCode.OK
     for verb in ("enlist", "start"):
-        assert refused(as_login("olga", "port", verb, "Audit")), "a subscription is configuration"
+        assert is_rejected(as_login("olga", "port", verb, "Audit")), "a subscription is configuration"
     assert as_login("adam", "port", "start", "Audit").code == ExitCode.OK
 
 
@@ -121,13 +121,13 @@ def test_an_administrator_can_do_everything_except_create_hosts(as_login: As) ->
         ran = as_login("adam", *command)
         assert ran.code == ExitCode.OK, (command, ran)
     for command in ONLY_THE_OWNER_DOES:
-        assert refused(as_login("adam", *command)), command
+        assert is_rejected(as_login("adam", *command)), command
 
 
 def test_a_login_without_a_role_is_rejected(as_login: As) -> None:
     for command in EVERYBODY_SEES + ADMINISTRATORS_DO + OPERATORS_DO + ONLY_THE_OWNER_DOES:
         ran = as_login("sam", *command)
-        assert refused(ran), (command, ran)
+        assert is_rejected(ran), (command, ran)
 
 
 def test_operators_explain_without_waiting_instances(as_login: As, database: str) -> None:
@@ -138,10 +138,10 @@ def test_operators_explain_without_waiting_instances(as_login: As, database: str
         waiting.wait(connection, service, uuid.uuid4(), Property("Orders.Region", str) == "ASIA")
     asked = ("explain", "--property", "Orders.Region=ASIA")
     assert "Collector" in as_login("adam", *asked).out
-    said = as_login("olga", *asked)
-    assert said.code in (ExitCode.OK, ExitCode.FAILED), said
-    assert "Collector" not in said.out
-    assert "Instances may also wait for it" in said.out
+    result = as_login("olga", *asked)
+    assert result.code in (ExitCode.OK, ExitCode.FAILED), result
+    assert "Collector" not in result.out
+    assert "Instances may also wait for it" in result.out
     assert as_login("olga", *asked, "-o", "json").json[0]["waiting_instances_unseen"] is True
     assert (
         as_login("olga", "explain", "--property", "Orders.Total=1", "-o", "json").json[0]["waiting_instances_unseen"]
@@ -169,14 +169,14 @@ def test_roles_are_granted_to_existing_logins(applied: Run) -> None:
 
 @pytest.mark.parametrize("command", [("host", "run", "Main"), ("pipeline", "run", "Main", "--once")])
 def test_only_the_login_of_a_host_can_run_it(as_login: As, database: str, command: tuple[str, ...]) -> None:
-    """Neither operators nor nobody nor the login of another host; and none of them is told that all went well."""
+    """Operators, logins without a role, and the login of another host are rejected and see no success message."""
     with connect(database) as connection:
         create_host(connection, "Second")
         [role] = [host.role_name for host in read_hosts(connection) if host.name == "Second"]
         connection.execute(f"GRANT {role} TO somebody")
     for login in ("olga", "sam", "somebody"):
         ran = as_login(login, *command)
-        assert refused(ran), (login, ran)
+        assert is_rejected(ran), (login, ran)
         assert ran.out == ""
     assert "may not run the host Main" in as_login("somebody", *command).err
 
@@ -184,4 +184,4 @@ def test_only_the_login_of_a_host_can_run_it(as_login: As, database: str, comman
 def test_only_an_administrator_can_run_up(as_login: As) -> None:
     for login in ("olga", "sam"):
         ran = as_login(login, "up", "CHANGED")
-        assert refused(ran), (login, ran)
+        assert is_rejected(ran), (login, ran)

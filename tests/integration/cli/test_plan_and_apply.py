@@ -61,7 +61,7 @@ def test_every_problem_is_listed_and_nothing_is_changed(applied: Run, app: Path,
 
 
 @pytest.mark.parametrize(
-    ("filter", "said"),
+    ("filter", "message"),
     [
         (
             "\"Regoin == 'EU'\"",
@@ -80,14 +80,14 @@ def test_every_problem_is_listed_and_nothing_is_changed(applied: Run, app: Path,
         ("Total.bitand(4)", "Orders.Total & 4: a bitwise AND needs an int property, and this one is Decimal."),
     ],
 )
-def test_an_invalid_filter_is_reported_with_file_and_line(run: Run, app: Path, filter: str, said: str) -> None:
+def test_an_invalid_filter_is_reported_with_file_and_line(run: Run, app: Path, filter: str, message: str) -> None:
     line = APP.count("\n") + 1
     app.write_text(f"{APP}app.send_port('Bad', adapters.Null(), filter={filter})\n")
     refused = run("plan", app, "-o", "json")
     assert refused.code == ExitCode.REFUSED
     [problem] = json.loads(refused.err)["error"]["problems"]
     assert (problem["file"], problem["line"]) == (str(app), line)
-    assert said in problem["text"]
+    assert message in problem["text"]
     shown = run("plan", app)
     assert f"{app}:{line}: " in shown.err
 

@@ -48,7 +48,7 @@ def test_a_message_without_subscriber_rejects_all_messages(applied: Run, order: 
     assert refused.code == ExitCode.FAILED
     assert "no subscribers were found" in refused.out
     assert "Nothing was published: 2 of 2" in refused.err
-    assert "no subscribers were found" not in refused.err, "it is said once"
+    assert "no subscribers were found" not in refused.err, "it is reported once"
     (report, _) = applied("instance", "list", "-o", "json").json
     assert report["service"] is None
     assert "routing failure report" in applied("instance", "list").out
@@ -68,7 +68,7 @@ def test_an_idempotency_key_publishes_once(applied: Run, order: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("promote", "code", "said"),
+    ("promote", "code", "message"),
     [
         ("Orders.Regin=EU", ExitCode.NOT_FOUND, "Did you mean Orders.Region?"),
         ("Orders.Total=much", ExitCode.REFUSED, "'much' is not a decimal number"),
@@ -77,10 +77,10 @@ def test_an_idempotency_key_publishes_once(applied: Run, order: Path) -> None:
     ],
 )
 def test_an_invalid_property_is_rejected_with_a_hint(
-    applied: Run, order: Path, promote: str, code: ExitCode, said: str
+    applied: Run, order: Path, promote: str, code: ExitCode, message: str
 ) -> None:
     refused = applied("publish", order, "-p", promote)
-    assert (refused.code, said in refused.err) == (code, True), refused.err
+    assert (refused.code, message in refused.err) == (code, True), refused.err
 
 
 def test_publishing_needs_a_host(run: Run, order: Path) -> None:

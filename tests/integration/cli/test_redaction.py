@@ -1,4 +1,4 @@
-"""Values of sensitive properties are routed by, and never shown (SEC-14); who a message is from is as believed."""
+"""Values of sensitive properties are used for routing and never shown (SEC-14)."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def test_no_command_shows_a_sensitive_value(payments: Run, tmp_path: Path) -> No
         for output in ("table", "json"):
             ran = payments(*command, "-o", output)
             assert ran.code in (ExitCode.OK, ExitCode.FAILED), (command, ran)
-            said = ran.out.replace(f"== '{SECRET}'", "").replace(f'"wanted": "{SECRET}"', "")
-            assert SECRET not in said, (command, ran.out)
-            assert "abcdef" not in said, (command, ran.out)
+            visible = ran.out.replace(f"== '{SECRET}'", "").replace(f'"wanted": "{SECRET}"', "")
+            assert SECRET not in visible, (command, ran.out)
+            assert "abcdef" not in visible, (command, ran.out)
     payments("message", "save", message_id, "--to", tmp_path / "saved")
     (context,) = (tmp_path / "saved").rglob("context.json")
     assert SECRET not in context.read_text()
@@ -78,7 +78,7 @@ def test_sensitive_values_in_message_predicates_are_hidden(payments: Run, tmp_pa
 
 
 def test_sensitive_correlation_values_are_hidden(payments: Run, database: str) -> None:
-    """Its filter is no configuration: the value came with a message."""
+    """The filter of an instance is not configuration: its value came from a message."""
     with connect(database) as connection:
         host = next(one for one in read_hosts(connection) if one.name == "Secure")
         service = SubscribingService(service_id=uuid.UUID(int=7), name="Refunds")

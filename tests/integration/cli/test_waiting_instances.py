@@ -1,4 +1,4 @@
-"""What an operator sees of instances that wait, and of convoys (SUB-17, 19)."""
+"""Waiting instances and convoys in the listings (SUB-17, 19)."""
 
 from __future__ import annotations
 

@@ -9,6 +9,6 @@ from postroom.messagebox.connection import Connection, connect
 
 @pytest.fixture
 def connection(database: str) -> Iterator[Connection]:
-    """The owner's connection to a fresh MessageBox, with nothing applied to it."""
+    """Return the owner's connection to an empty MessageBox."""
     with connect(database) as opened:
         yield opened

@@ -1,4 +1,4 @@
-"""One change to several things: to all of them or to none, and hosts are woken after the commit."""
+"""Several objects are changed in one transaction, and hosts are woken after the commit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stopped(box: Box) -> Box:
 
 @pytest.fixture
 def notified(monkeypatch: pytest.MonkeyPatch) -> list[tuple[psycopg.pq.TransactionStatus, list[str]]]:
-    """The channels that were notified, and the state of the transaction at that moment."""
+    """Record the notified channels and the state of the transaction at that moment."""
     found = []
     execute = psycopg.Connection.execute
 

@@ -1,4 +1,4 @@
-"""What operators list: ports, locations, subscriptions, messages, hosts, jobs. SUB-17, 19, INS-17."""
+"""Listings for operators: ports, locations, subscriptions, messages, hosts, jobs. SUB-17, 19, INS-17."""
 
 from __future__ import annotations
 
@@ -173,8 +173,13 @@ def test_locations_are_enabled_and_disabled(box: Box) -> None:
     version = box.one("SELECT version FROM routing_version")
     locations.disable(box.connection, "drop")
     (listed,) = locations.list_locations(box.connection)
-    assert (listed.location, listed.port, listed.host, listed.enabled) == ("drop", "OrdersIn", "Default", False)
-    assert box.one("SELECT version FROM routing_version") > version, "the pipelines must learn of it"
+    assert (listed.location, listed.port, listed.host, listed.enabled) == (
+        "drop",
+        "OrdersIn",
+        "Default",
+        False,
+    )
+    assert box.one("SELECT version FROM routing_version") > version, "the pipelines must detect the change"
     with pytest.raises(StateError):
         locations.disable(box.connection, "drop")
     locations.enable(box.connection, "drop")
@@ -225,26 +230,26 @@ def test_a_location_reports_its_progress(box: Box) -> None:
         inbox.store_in_inbox(box.connection, location.location_id, uuid.UUID(int=number), Context(), [b"{}"])
     inbox.quarantine(box.connection, uuid.UUID(int=1), "It is odd.")
 
-    def listed() -> tuple[str, str | None, int, float]:
+    def list_drop() -> tuple[str, str | None, int, float]:
         (one,) = locations.list_locations(box.connection)
         assert (one.waiting, one.problems) == (3, ["It is odd."])
         assert one.oldest is not None
         return one.state, one.reason, one.published, one.rate
 
-    assert listed() == ("not running", None, 0, 0.0)
+    assert list_drop() == ("not running", None, 0, 0.0)
     with connect(box.url, user=box.host().role_name) as connection:
         lock = LocationLock(connection, location.location_id)
         assert lock.acquire()
-        assert listed() == ("starting", None, 0, 0.0)
+        assert list_drop() == ("starting", None, 0, 0.0)
         progress = LocationProgress(
             location_id=location.location_id, state=LocationState.THROTTLED, reason="Too much.", rows=7, rate=1.5
         )
         LocationReport().tell(connection, progress)
-        assert listed() == ("throttled", "Too much.", 7, 1.5)
-    # A process that was killed leaves its row, and no lock.
-    wait_until(lambda: listed() == ("not running", None, 0, 0.0), what="the end of the session")
+        assert list_drop() == ("throttled", "Too much.", 7, 1.5)
+    # A killed process leaves its row but no lock.
+    wait_until(lambda: list_drop() == ("not running", None, 0, 0.0), what="the end of the session")
     locations.disable(box.connection, location.name)
-    assert listed()[0] == "disabled"
+    assert list_drop()[0] == "disabled"
 
 
 def test_hosts_are_listed_with_their_instances(box: Box) -> None:
@@ -298,6 +303,6 @@ def test_no_operation_violates_an_invariant(box: Box, folded: bool) -> None:
     if folded:
         run_jobs(box.connection)
     assert check(box.connection) == []
-    # It would be seen: here a reference goes that nobody gives back.
+    # Counter-check: an unreleased reference is found.
     box.connection.execute("DELETE FROM default_q WHERE ctid = (SELECT min(ctid) FROM default_q)")
     assert check(box.connection) != []

@@ -27,8 +27,8 @@ from postroom.errors import BadFilter, NotFound, PostroomError, RoutingFailure, 
 HEAVY = {"pyspark", "pyarrow", "numpy", "pandas", "pydantic", "psycopg", "rich", "psutil", "lxml", "urllib3"}
 
 
-def every_command() -> Iterator[tuple[list[str], click.Command]]:
-    """Every command and every command in a group, with the words that name it."""
+def list_commands() -> Iterator[tuple[list[str], click.Command]]:
+    """Yield every command and every command of a group, with its name."""
     unseen: list[tuple[list[str], click.Command]] = [([], cli)]
     while unseen:
         words, command = unseen.pop()
@@ -41,21 +41,21 @@ def every_command() -> Iterator[tuple[list[str], click.Command]]:
                 unseen.append(([*words, name], found))
 
 
-def run_with(raised: BaseException, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+def run_raising(raised: BaseException, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     """Run a command that raises."""
 
     @click.command()
     @common_options
-    def failing() -> None:
+    def fail() -> None:
         raise raised
 
-    monkeypatch.setattr(LazyCommand, "load", lambda self: failing)
+    monkeypatch.setattr(LazyCommand, "load", lambda self: fail)
     return main(["version", *arguments])
 
 
 def test_help_imports_nothing_heavy() -> None:
     lines = ["import sys", "from postroom.cli.main import main"]
-    lines += [f"assert main({[*words, '--help']!r}) == 0" for words, _ in every_command()]
+    lines += [f"assert main({[*words, '--help']!r}) == 0" for words, _ in list_commands()]
     lines += [f"sys.exit(repr({HEAVY!r} & set(sys.modules)) if {HEAVY!r} & set(sys.modules) else 0)"]
     done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -68,7 +68,7 @@ def test_help_takes_less_than_three_tenths_of_a_second() -> None:
         after = getrusage(RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    # Of the processor, and the best of three: other tests run at the same time.
+    # Processor time, and the best of three, because other tests run at the same time.
     assert min(seconds() for _ in range(3)) < 0.3
 
 
@@ -100,10 +100,10 @@ def test_version_is_also_an_option(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_version_shows_all_components(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version", "-o", "json"]) == ExitCode.OK
-    told = json.loads(capsys.readouterr().out)
-    assert list(told) == ["postroom", "python", "spark", "postgresql", "java"]
-    assert told["postgresql"].startswith("18.")
-    assert int(told["java"].split()[0]) >= 17
+    versions = json.loads(capsys.readouterr().out)
+    assert list(versions) == ["postroom", "python", "spark", "postgresql", "java"]
+    assert versions["postgresql"].startswith("18.")
+    assert int(versions["java"].split()[0]) >= 17
 
 
 def test_help_is_never_truncated(capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +114,7 @@ def test_help_is_never_truncated(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_command_has_an_example() -> None:
-    assert [words for words, command in every_command() if "Example" not in (command.help or "")] == []
+    assert [words for words, command in list_commands() if "Example" not in (command.help or "")] == []
 
 
 def test_the_table_of_exit_codes_is_complete() -> None:
@@ -142,18 +142,18 @@ def test_the_table_of_exit_codes_is_complete() -> None:
 def test_each_error_type_has_its_exit_code(
     raised: BaseException, code: ExitCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run_with(raised, monkeypatch) == code
+    assert run_raising(raised, monkeypatch) == code
 
 
 def test_an_error_has_three_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    run_with(StateError("The port is stopped.", why="It was stopped.", hint="Start it."), monkeypatch)
+    run_raising(StateError("The port is stopped.", why="It was stopped.", hint="Start it."), monkeypatch)
     assert capsys.readouterr().err == "Error: The port is stopped.\n  why: It was stopped.\n   do: Start it.\n"
 
 
 def test_an_error_is_json_if_json_is_requested(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_with(NotFound("No such port.", why="w", hint="h"), monkeypatch, "-o", "json")
+    run_raising(NotFound("No such port.", why="w", hint="h"), monkeypatch, "-o", "json")
     captured = capsys.readouterr()
     assert json.loads(captured.err)["error"] == {"code": "NOT_FOUND", "what": "No such port.", "why": "w", "hint": "h"}
     assert captured.out == ""
@@ -179,26 +179,26 @@ def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str])
 def test_options_can_be_given_before_or_after_the_command(
     arguments: list[str], expected: CommandOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert options_of(arguments or ["version"], monkeypatch) == expected
+    assert read_options(arguments or ["version"], monkeypatch) == expected
 
 
 def test_the_database_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POSTROOM_DATABASE", "postgresql:///from_the_shell")
-    assert options_of(["version"], monkeypatch).database == "postgresql:///from_the_shell"
+    assert read_options(["version"], monkeypatch).database == "postgresql:///from_the_shell"
     given = "postgresql:///from_the_command_line"
-    assert options_of(["--database", given, "version"], monkeypatch).database == given
+    assert read_options(["--database", given, "version"], monkeypatch).database == given
 
 
-def options_of(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> CommandOptions:
+def read_options(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> CommandOptions:
     seen: list[CommandOptions] = []
 
     @click.command()
     @common_options
     @pass_options
-    def seeing(options: CommandOptions) -> None:
+    def capture(options: CommandOptions) -> None:
         seen.append(options)
 
-    monkeypatch.setattr(LazyCommand, "load", lambda self: seeing)
+    monkeypatch.setattr(LazyCommand, "load", lambda self: capture)
     assert main(arguments) == ExitCode.OK
     return seen[0]
 

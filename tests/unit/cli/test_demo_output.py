@@ -1,4 +1,4 @@
-"""What the demo shows while it runs."""
+"""The output of the demo while it runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_unknown_example_is_rejected_with_suggestions(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["demo", "warehouse"]) == ExitCode.NOT_FOUND
-    told = capsys.readouterr().err
-    assert "There is no example 'warehouse'." in told
-    assert "bulk, component, envelope, failures, http, orders" in told
+    error = capsys.readouterr().err
+    assert "There is no example 'warehouse'." in error
+    assert "bulk, component, envelope, failures, http, orders" in error
     assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ from postroom.spark.settings import for_bulk, settings_for
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def pipeline_options(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return the options that the pipeline process is started with."""
     given: dict[str, Any] = {}
 
@@ -35,27 +35,31 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return given
 
 
-def test_master_and_settings_are_passed_to_spark(told: dict[str, Any]) -> None:
+def test_master_and_settings_are_passed_to_spark(pipeline_options: dict[str, Any]) -> None:
     settings = ["--conf", "spark.executor.memory=4g", "--conf", "spark.executor.extraJavaOptions=-Da=b -Dc=d"]
     assert main(["pipeline", "run", "Main", "--database", "x", "--master", "spark://head:7077", *settings]) == 0
-    assert told["master"] == "spark://head:7077"
-    assert told["settings"] == {
+    assert pipeline_options["master"] == "spark://head:7077"
+    assert pipeline_options["settings"] == {
         "spark.executor.memory": "4g",
         "spark.executor.extraJavaOptions": "-Da=b -Dc=d",
     }
 
 
-def test_the_master_can_be_set_in_the_environment(told: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_master_can_be_set_in_the_environment(
+    pipeline_options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("POSTROOM_MASTER", "yarn")
     assert main(["pipeline", "run", "Main", "--database", "x"]) == 0
-    assert (told["master"], told["settings"]) == ("yarn", {})
+    assert (pipeline_options["master"], pipeline_options["settings"]) == ("yarn", {})
 
 
 @pytest.mark.parametrize("setting", ["spark.executor.memory", "executor.memory=4g", "=4g"])
-def test_an_invalid_setting_is_rejected(setting: str, told: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_setting_is_rejected(
+    setting: str, pipeline_options: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["pipeline", "run", "Main", "--database", "x", "--conf", setting]) == 2
     assert "is not a Spark setting" in capsys.readouterr().err
-    assert told == {}
+    assert pipeline_options == {}
 
 
 def test_up_passes_master_and_settings_to_its_pipelines() -> None:

@@ -55,9 +55,9 @@ def test_init_lists_the_written_files_and_the_next_step(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["init", "shop"]) == ExitCode.OK
-    told = capsys.readouterr().out
-    assert "wrote shop/app.py" in told
-    assert "cd shop\n       postroom up app.py" in told
+    output = capsys.readouterr().out
+    assert "wrote shop/app.py" in output
+    assert "cd shop\n       postroom up app.py" in output
 
 
 def test_init_accepts_an_empty_folder_and_rejects_a_folder_with_files(

@@ -1,4 +1,4 @@
-"""Properties as they stand on a command line."""
+"""Parsing of properties that are given on a command line."""
 
 from __future__ import annotations
 

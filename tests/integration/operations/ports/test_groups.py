@@ -1,4 +1,4 @@
-"""Send port groups: who gets what in which states, and which changes of state are refused (SUB-15, 16; SPT-11 … 13)."""
+"""Send port groups: deliveries by state, and rejected state changes (SUB-15, 16; SPT-11 … 13)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.box import Box, Region
 
 WORK, SUSPENDED, NOBODY = "work queue", "suspended", "nobody"
 
-#: SPT-13: what becomes of a message to the port itself and of one through the group, by the states of group and port.
+#: SPT-13: the disposition of a message to the port and of a message through the group, by the states of group and port.
 MATRIX = {
     ("bound", "bound"): (NOBODY, NOBODY),
     ("bound", "stopped"): (SUSPENDED, NOBODY),
@@ -35,67 +35,69 @@ MATRIX = {
 Publish = Callable[[Box, str], None]
 
 
-def by_index(box: Box, region: str) -> None:
+def publish_by_index(box: Box, region: str) -> None:
     with suppress(PublishFailed):
         box.agent().publish([Message.of(b"", promoted={Region: region})])
 
 
-def by_sql(box: Box, region: str) -> None:
+def publish_by_sql(box: Box, region: str) -> None:
     with suppress(PublishFailed):
         box.agent(warm=False).publish([Message.of(b"", promoted={Region: region})])
 
 
-def by_stream(box: Box, region: str) -> None:
+def publish_by_stream(box: Box, region: str) -> None:
     box.receive(box.add_location(port=region, name=region), json.dumps({"region": region}).encode())
 
 
-def for_port(box: Box, name: str = "P") -> list[str]:
-    """Where the messages for a port are."""
+def read_queues(box: Box, name: str = "P") -> list[str]:
+    """Return the queues that the messages for a port are in."""
     rows = box.connection.execute(
         "SELECT i.state, i.cause FROM instances i JOIN send_ports p ON p.id = i.service_id WHERE p.name = %s", (name,)
     )
     found = []
     for state, cause in rows:
-        assert (state, cause) in ((1, None), (4, 1)), "ready to run, or suspended because something is stopped"
+        assert (state, cause) in ((1, None), (4, 1)), "ready to run, or suspended by a stopped port or group"
         found.append(WORK if state == 1 else SUSPENDED)
     return sorted(found)
 
 
-def grouped(box: Box, *, group: str = "started", port: str = "started") -> None:
-    """A port with a filter of its own in a group with another. A second member lets the group be in any state."""
+def create_group(box: Box, *, group: str = "started", port: str = "started") -> None:
+    """Create a port and a group with different filters. A second member allows every state of the group."""
     box.add_port("P", "Region == 'direct' or Region == 'both'", state=port)
     box.add_port("Other", state="stopped")
     box.add_group("G", ["P", "Other"], "Region == 'group' or Region == 'both'", state=group)
 
 
-def states(box: Box) -> dict[str, str]:
+def read_states(box: Box) -> dict[str, str]:
     found = [(port.name, port.state) for port in read_send_ports(box.connection)]
     found += [(group.name, group.state) for group in read_send_port_groups(box.connection)]
     return {name: state.name.lower() for name, state in found}
 
 
-@pytest.mark.parametrize("publish", [by_index, by_sql, by_stream], ids=["index", "sql", "stream"])
+@pytest.mark.parametrize(
+    "publish", [publish_by_index, publish_by_sql, publish_by_stream], ids=["index", "sql", "stream"]
+)
 @pytest.mark.parametrize(("group", "port"), MATRIX, ids=[f"group_{g}-port_{p}" for g, p in MATRIX])
 def test_delivery_depends_on_the_states_of_port_and_group(box: Box, group: str, port: str, publish: Publish) -> None:
-    grouped(box, group=group, port=port)
+    create_group(box, group=group, port=port)
     direct, through_the_group = MATRIX[group, port]
     publish(box, "direct")
-    assert for_port(box) == [where for where in (direct,) if where != NOBODY]
+    assert read_queues(box) == [where for where in (direct,) if where != NOBODY]
     publish(box, "group")
-    assert for_port(box) == sorted(where for where in MATRIX[group, port] if where != NOBODY)
+    assert read_queues(box) == sorted(where for where in MATRIX[group, port] if where != NOBODY)
     publish(box, "both")
-    assert for_port(box) == sorted(2 * [where for where in (direct, through_the_group) if where != NOBODY])
-    assert states(box) == {"P": port, "Other": "stopped", "G": group}
+    assert read_queues(box) == sorted(2 * [where for where in (direct, through_the_group) if where != NOBODY])
+    assert read_states(box) == {"P": port, "Other": "stopped", "G": group}
 
 
 @pytest.mark.parametrize("warm", [True, False], ids=["index", "sql"])
 def test_a_port_that_matches_twice_gets_two_copies(box: Box, warm: bool) -> None:
-    """SUB-15: once by itself and once through each of its groups."""
-    grouped(box)
+    """SUB-15: one by its own filter and one through each of its groups."""
+    create_group(box)
     box.add_group("Second", ["P"], "exists(Region)")
     [published] = box.agent(warm=warm).publish([Message.of(b"x", promoted={Region: "both"})])
     assert published.subscribers == ("Other", "P", "P", "P")
-    assert for_port(box) == [WORK, WORK, WORK]
+    assert read_queues(box) == [WORK, WORK, WORK]
     assert box.one("SELECT count(DISTINCT instance_id) FROM work_queue") == 3
     assert box.one("SELECT sum(total) FROM message_ref_counts") == 4
 
@@ -111,7 +113,7 @@ def test_a_message_directed_to_a_group_reaches_every_member(box: Box) -> None:
 
 
 def test_the_subscriptions_of_members_name_their_group(box: Box) -> None:
-    grouped(box)
+    create_group(box)
     found = [(one.service_name, one.group, one.state.name) for one in list_subscriptions(box.connection)]
     assert sorted(found, key=str) == [
         ("Other", "G", "STOPPED"),
@@ -127,40 +129,42 @@ def test_the_subscriptions_of_members_name_their_group(box: Box) -> None:
 # -- resuming ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("publish", [by_index, by_sql, by_stream], ids=["index", "sql", "stream"])
+@pytest.mark.parametrize(
+    "publish", [publish_by_index, publish_by_sql, publish_by_stream], ids=["index", "sql", "stream"]
+)
 @pytest.mark.parametrize("first", ["port", "group"])
 def test_the_last_start_of_port_or_group_resumes_the_suspended_messages(box: Box, publish: Publish, first: str) -> None:
-    grouped(box, group="stopped", port="stopped")
+    create_group(box, group="stopped", port="stopped")
     publish(box, "both")
     numbers = box.one(
-        "SELECT array_agg(seq ORDER BY seq) FROM suspended_queue WHERE service_id <> %s", _id(box, "Other")
+        "SELECT array_agg(seq ORDER BY seq) FROM suspended_queue WHERE service_id <> %s", _read_id(box, "Other")
     )
-    assert for_port(box) == [SUSPENDED, SUSPENDED]
+    assert read_queues(box) == [SUSPENDED, SUSPENDED]
     if first == "port":
-        assert ports.start(box.connection, "P").resumed == 1, "what came to it directly"
-        assert for_port(box) == [SUSPENDED, WORK]
+        assert ports.start(box.connection, "P").resumed == 1, "messages matched by its own filter"
+        assert read_queues(box) == [SUSPENDED, WORK]
         assert groups.start(box.connection, "G").resumed == 1
     else:
         assert groups.start(box.connection, "G").resumed == 0
-        assert for_port(box) == [SUSPENDED, SUSPENDED]
+        assert read_queues(box) == [SUSPENDED, SUSPENDED]
         assert ports.start(box.connection, "P").resumed == 2
-    assert for_port(box) == [WORK, WORK]
-    assert box.one("SELECT array_agg(seq ORDER BY seq) FROM work_queue") == numbers, "under their old numbers"
+    assert read_queues(box) == [WORK, WORK]
+    assert box.one("SELECT array_agg(seq ORDER BY seq) FROM work_queue") == numbers, "with their old numbers"
 
 
 def test_an_operator_can_resume_a_message_of_a_stopped_group(box: Box) -> None:
-    grouped(box, group="stopped")
-    by_index(box, "group")
+    create_group(box, group="stopped")
+    publish_by_index(box, "group")
     [instance] = box.connection.execute(
-        "SELECT instance_id FROM suspended_queue WHERE service_id = %s", (_id(box, "P"),)
+        "SELECT instance_id FROM suspended_queue WHERE service_id = %s", (_read_id(box, "P"),)
     ).fetchall()
     assert box.one("SELECT count(*) FROM resume_instances(%s)", list(instance)) == 1
-    assert for_port(box) == [WORK]
+    assert read_queues(box) == [WORK]
 
 
 def test_a_group_resumes_its_messages_after_it_was_unenlisted_and_started_again(box: Box) -> None:
-    grouped(box, group="stopped")
-    by_index(box, "group")
+    create_group(box, group="stopped")
+    publish_by_index(box, "group")
     groups.unenlist(box.connection, "G")
     ports.stop(box.connection, "P")
     assert ports.start(box.connection, "P").resumed == 0, "the group is not started"
@@ -169,28 +173,28 @@ def test_a_group_resumes_its_messages_after_it_was_unenlisted_and_started_again(
 
 
 def test_starting_the_port_resumes_messages_of_a_removed_group(box: Box) -> None:
-    grouped(box, group="stopped")
-    by_index(box, "group")
+    create_group(box, group="stopped")
+    publish_by_index(box, "group")
     ports.stop(box.connection, "P")
-    by_index(box, "direct")
+    publish_by_index(box, "direct")
     groups.unenlist(box.connection, "G")
     box.connection.execute("DELETE FROM send_port_group_members")
     box.connection.execute("DELETE FROM send_port_groups")
     assert ports.start(box.connection, "P").resumed == 2
-    assert for_port(box) == [WORK, WORK]
+    assert read_queues(box) == [WORK, WORK]
 
 
-# -- refusals ------------------------------------------------------------------------------------------------------
+# -- rejected transitions ------------------------------------------------------------------------------------------
 
 
 def test_a_group_allows_the_same_transitions_as_a_port(box: Box) -> None:
-    grouped(box, group="bound")
+    create_group(box, group="bound")
     allowed = {"bound": ("enlist", "start"), "stopped": ("start", "unenlist"), "started": ("stop", "unenlist")}
     operations = {"enlist": groups.enlist, "start": groups.start, "stop": groups.stop, "unenlist": groups.unenlist}
     ways = {"bound": [], "stopped": [groups.enlist], "started": [groups.start]}
     for state, way in ways.items():
         for name, operation in operations.items():
-            if states(box)["G"] != "bound":
+            if read_states(box)["G"] != "bound":
                 groups.unenlist(box.connection, "G")
             for step in way:
                 step(box.connection, "G")
@@ -201,7 +205,7 @@ def test_a_group_allows_the_same_transitions_as_a_port(box: Box) -> None:
                     StateError, match=rf"Send port group 'G' is (already {state}|{state} and cannot {name})\."
                 ):
                     operation(box.connection, "G")
-    assert states(box)["P"] == "started", "SPT-11: a group never changes its members"
+    assert read_states(box)["P"] == "started", "SPT-11: a group never changes its members"
 
 
 def test_a_group_starts_only_with_an_enlisted_member(box: Box) -> None:
@@ -218,16 +222,16 @@ def test_a_group_starts_only_with_an_enlisted_member(box: Box) -> None:
     ports.enlist(box.connection, "P")
     assert [(one.service_name, one.group) for one in list_subscriptions(box.connection)] == [("P", None), ("P", "Idle")]
     groups.start(box.connection, "Idle")
-    by_index(box, "EU")
-    assert for_port(box) == [SUSPENDED], "it is enlisted, but stopped"
+    publish_by_index(box, "EU")
+    assert read_queues(box) == [SUSPENDED], "it is enlisted, but stopped"
 
 
 def test_the_last_enlisted_member_cannot_be_unenlisted(box: Box) -> None:
     """SPT-12."""
-    grouped(box)
+    create_group(box)
     ports.unenlist(box.connection, "Other")
     for state in ("started", "stopped"):
-        assert states(box)["G"] == state
+        assert read_states(box)["G"] == state
         with pytest.raises(StateError, match="last enlisted member of the group 'G'"):
             ports.unenlist(box.connection, "P")
         if state == "started":
@@ -238,11 +242,11 @@ def test_the_last_enlisted_member_cannot_be_unenlisted(box: Box) -> None:
 
 
 def test_an_unknown_group_is_reported_with_suggestions(box: Box) -> None:
-    grouped(box)
+    create_group(box)
     with pytest.raises(NotFound, match="'Nobody'") as caught:
         groups.start(box.connection, "Nobody")
     assert caught.value.hint == "The send port groups are: G."
 
 
-def _id(box: Box, name: str) -> object:
+def _read_id(box: Box, name: str) -> object:
     return box.one("SELECT id FROM send_ports WHERE name = %s", name)

@@ -34,7 +34,7 @@ def directed(box: Box) -> Box:
 def test_directing_promotes_the_ids_of_the_port_or_the_group(
     directed: Box, name: str, promoted: set[object], subscribers: tuple[str, ...]
 ) -> None:
-    """The port's own filter does not restrict it (SUB-13), and others get it as well (SUB-11)."""
+    """The port's own filter does not apply (SUB-13), and other subscribers get the message, too (SUB-11)."""
     context = direct_context(directed.connection, name, Context().promote(Region, "EU"))
     assert {prop for prop in context if context.is_promoted(prop)} == {Region, *promoted}
     [published] = directed.agent().publish([Message(context=context)])
@@ -60,7 +60,7 @@ def test_an_unknown_addressee_is_reported_with_suggestions(directed: Box) -> Non
 
 @pytest.mark.parametrize("name", ["Static", "Anywhere", "Everyone"])
 def test_a_host_can_direct_messages_to_ports_of_other_hosts_and_to_groups(directed: Box, name: str) -> None:
-    """It may publish, so it may say for whom; how the others are configured it does not learn."""
+    """A host may direct messages to ports whose configuration it cannot read."""
     other = directed.add_host("Other")
     with connect(directed.url, user=other.role_name) as host:
         context = direct_context(host, name, Context().promote(Region, "EU"))

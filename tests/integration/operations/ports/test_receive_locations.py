@@ -1,4 +1,4 @@
-"""What `up` tells of receive locations."""
+"""Served receive locations, watched folders, and the reports of the supervisor."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def test_an_invalid_location_does_not_prevent_other_folders(box: Box, tmp_path: 
 
 
 def test_the_supervisor_reports_state_changes_of_locations(box: Box, tmp_path: Path) -> None:
-    """With hosts that nobody has to run: what it says is about the database alone."""
+    """The supervisor starts no processes here: its reports come from the database."""
     location = add_file_location(box, tmp_path / "in")
     of, report = location.location_id, LocationReport()
     stop = threading.Event()
-    said: list[str] = []
+    lines: list[str] = []
 
     def add_line(what: str) -> None:
-        said.append(what)
+        lines.append(what)
         if "receiving" in what:
             report.tell(connection, LocationProgress(location_id=of, state=LocationState.FAILING, reason="No room."))
         elif "room" in what:
@@ -71,4 +71,4 @@ def test_the_supervisor_reports_state_changes_of_locations(box: Box, tmp_path: P
         assert describe_running_locations(box.connection) == {}  # it only starts
         report.tell(connection, LocationProgress(location_id=of))
         ReportingSupervisor(box.url, tmp_path, report=add_line).run(stop)
-    assert said == [f"drop: receiving {location.uri}", "drop: No room.", "Stopping: pipelines, then hosts"]
+    assert lines == [f"drop: receiving {location.uri}", "drop: No room.", "Stopping: pipelines, then hosts"]

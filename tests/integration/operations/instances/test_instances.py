@@ -1,4 +1,4 @@
-"""Instances: list, resume, mend, suspend, terminate. INS-01, 05, 08, 09, 11, NRF-04, 05, 08, RCV-15."""
+"""Instances: list, resume, correct, suspend, terminate. INS-01, 05, 08, 09, 11, NRF-04, 05, 08, RCV-15."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def order(region: str = "EU") -> Message:
     return Message.of(b"{}", promoted={Region: region, Total: Decimal(1)})
 
 
-def only(box: Box, **conditions: object) -> uuid.UUID:
+def find_instance(box: Box, **conditions: object) -> uuid.UUID:
     (found,) = list_instances(box.connection, InstanceQuery(**conditions))  # type: ignore[arg-type]
     return found.instance_id
 
 
 def claim(box: Box) -> tuple[uuid.UUID, int]:
-    """A host instance works on the next message."""
+    """Let a host instance claim the next message."""
     claim_id = uuid.uuid4()
     (claimed,) = HostQueues("Default").dequeue(
         box.connection, claim_id=claim_id, host_instance=1, service_class=4, limit=1
@@ -58,8 +58,8 @@ def claim(box: Box) -> tuple[uuid.UUID, int]:
     return claim_id, claimed.seq
 
 
-def references(box: Box, kind: str = "message") -> dict[uuid.UUID, int]:
-    """Message (or part) id to the sum of its references, as far as they are in the logs."""
+def count_references(box: Box, kind: str = "message") -> dict[uuid.UUID, int]:
+    """Return the sum of the logged references by message id or part id."""
     rows = box.connection.execute(
         f"SELECT {kind}_id, sum(delta)::int"
         f"  FROM (TABLE {kind}_ref_count_log_1 UNION ALL TABLE {kind}_ref_count_log_2) GROUP BY 1"
@@ -67,14 +67,14 @@ def references(box: Box, kind: str = "message") -> dict[uuid.UUID, int]:
     return dict(rows.fetchall())
 
 
-def suspended_by_failure(box: Box, message: Message) -> uuid.UUID:
-    """A message that its port could not send, suspended."""
+def suspend_by_failure(box: Box, message: Message) -> uuid.UUID:
+    """Create a suspended instance of a message that its port could not send."""
     box.add_port("Europe", "Region == 'EU'")
     box.agent().publish([message])
     claim_id, seq = claim(box)
     reason = Suspension(code="DELIVERY", description="Disk full.\nMake room.", adapter="file", uri="file:///out")
     HostQueues("Default").suspend(box.connection, claim_id, {seq: reason})
-    return only(box)
+    return find_instance(box)
 
 
 def test_each_state_has_its_code_and_reason(box: Box) -> None:
@@ -107,7 +107,7 @@ def test_each_state_has_its_code_and_reason(box: Box) -> None:
 
 
 def test_a_failure_stores_error_adapter_and_uri(box: Box) -> None:
-    instance = get_instance(box.connection, suspended_by_failure(box, order()))
+    instance = get_instance(box.connection, suspend_by_failure(box, order()))
     assert (instance.error_code, instance.reason) == ("DELIVERY", "Disk full.")
     assert (instance.adapter, instance.uri, instance.host) == ("file", "file:///out", "Default")
     assert instance.suspended_at is not None
@@ -130,7 +130,7 @@ def test_bad_rows_with_the_same_error_are_counted_as_one_group(box: Box) -> None
     with connect(box.url, user=box.host().role_name) as connection:
         Receiver(connection, RoutingTable()).receive(location, [interchange(b"[\n" * 12)])
     reasons = {one.reason for one in list_instances(box.connection, EVERYTHING)}
-    assert len(reasons) == 12, "each says where it stood"
+    assert len(reasons) == 12, "each reason contains the position"
     [group] = count_instances(box.connection, EVERYTHING, "reason")
     assert group.count == 12
 
@@ -158,7 +158,7 @@ def test_instances_are_filtered_by_conditions(box: Box) -> None:
 
 
 def test_a_resumed_instance_keeps_its_number_and_wakes_its_host(box: Box) -> None:
-    instance_id = suspended_by_failure(box, order())
+    instance_id = suspend_by_failure(box, order())
     before = get_instance(box.connection, instance_id)
     with connect(box.url) as listening:
         listening.execute(f"LISTEN {channel_of('Default')}")
@@ -177,7 +177,7 @@ def test_a_resumed_instance_keeps_its_number_and_wakes_its_host(box: Box) -> Non
 def test_a_message_of_a_stopped_port_can_be_resumed(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'", state="stopped")
     box.agent().publish([order()])
-    resume(box.connection, only(box))
+    resume(box.connection, find_instance(box))
     assert box.queued() == {"Europe": 1}
 
 
@@ -185,15 +185,15 @@ def test_a_rejected_resume_names_the_next_step(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     location = box.add_location(pipelines.JsonLines(promote=PROMOTE))
     box.receive(location, b'{"region": "nowhere", "total": 1}')
-    report = only(box, states=[InstanceState.SUSPENDED_NOT_RESUMABLE])
-    kept = only(box, states=[InstanceState.SUSPENDED])
+    report = find_instance(box, states=[InstanceState.SUSPENDED_NOT_RESUMABLE])
+    kept = find_instance(box, states=[InstanceState.SUSPENDED])
     with pytest.raises(StateError, match="routing failure report") as refused:
         resume(box.connection, report)
     assert str(kept) in refused.value.hint
     with pytest.raises(StateError, match="routing failure report"):
         resume(box.connection, report, body=b"{}")
     box.agent().publish([order()])
-    ready = only(box, port="Europe")
+    ready = find_instance(box, port="Europe")
     with pytest.raises(StateError, match="ready to run"):
         resume(box.connection, ready)
     with pytest.raises(NotFound):
@@ -204,7 +204,7 @@ def test_an_active_instance_cannot_be_changed(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     box.agent().publish([order()])
     claim(box)
-    active = only(box)
+    active = find_instance(box)
     for operation in (resume, suspend, terminate):
         with pytest.raises(StateError, match="active"):
             operation(box.connection, active)
@@ -215,7 +215,7 @@ def test_an_active_instance_cannot_be_changed(box: Box) -> None:
 def test_an_operator_suspends_and_resumes_an_instance(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     box.agent().publish([order()])
-    instance_id = only(box)
+    instance_id = find_instance(box)
     suspend(box.connection, instance_id)
     suspended = get_instance(box.connection, instance_id)
     assert (suspended.state, suspended.error_code) == (InstanceState.SUSPENDED, "OPERATOR")
@@ -229,9 +229,9 @@ def test_terminate_releases_the_message_for_one_subscriber_only(box: Box) -> Non
     box.add_port("Europe", "Region == 'EU'")
     box.add_port("Audit", "exists(Region)")
     [published] = box.agent().publish([order()])
-    assert references(box) == {published.message_id: 2}
-    terminate(box.connection, only(box, port="Europe"))
-    assert references(box) == {published.message_id: 1}
+    assert count_references(box) == {published.message_id: 2}
+    terminate(box.connection, find_instance(box, port="Europe"))
+    assert count_references(box) == {published.message_id: 1}
     assert box.queued() == {"Audit": 1}
     with pytest.raises(NotFound):
         terminate(box.connection, uuid.uuid4())
@@ -248,7 +248,7 @@ def test_bulk_operations_change_only_matching_instances(box: Box) -> None:
     assert resume_all(box.connection, InstanceQuery(states=[InstanceState.ACTIVE])) == 0
     assert terminate_all(box.connection, InstanceQuery(states=[InstanceState.SUSPENDED])) == 3
     assert terminate_all(box.connection, EVERYTHING) == 2_300
-    assert set(references(box).values()) == {0}
+    assert set(count_references(box).values()) == {0}
     assert list_instances(box.connection, EVERYTHING) == []
 
 
@@ -260,20 +260,20 @@ def test_resume_all_skips_instances_that_cannot_be_resumed(box: Box) -> None:
     assert states == [InstanceState.READY_TO_RUN, InstanceState.SUSPENDED_NOT_RESUMABLE]
 
 
-def body_of(box: Box, message_id: uuid.UUID) -> bytes:
+def read_body(box: Box, message_id: uuid.UUID) -> bytes:
     message = get_message(box.connection, message_id)
     return b"".join(read_part(box.connection, find_part(message, None)))
 
 
 @pytest.mark.parametrize("size", [10, FRAGMENT_SIZE * 3 + 7], ids=["small", "large"])
 def test_an_instance_with_a_new_body_gets_its_own_message(box: Box, size: int) -> None:
-    """RCV-15. The other subscriber keeps what was published."""
+    """RCV-15: the other subscriber keeps the published message."""
     box.add_port("Audit", "exists(Region)", state="stopped")
     note = Part(name="note", body=Bytes(b"n"), content_type="text/plain")
     published = Message.of(b"bad", promoted={Region: "EU"}, parts=[note], content_type="application/json")
     box.add_port("Europe", "Region == 'EU'", state="stopped")
     box.agent().publish([published])
-    instance_id = only(box, port="Europe")
+    instance_id = find_instance(box, port="Europe")
     good = b"x" * size
     resume(box.connection, instance_id, body=good)
 
@@ -286,35 +286,35 @@ def test_an_instance_with_a_new_body_gets_its_own_message(box: Box, size: int) -
         ("body", "application/json", True),
         ("note", "text/plain", False),
     ]
-    assert body_of(box, mended.message_id) == good
-    assert body_of(box, published.message_id) == b"bad"
-    assert references(box) == {published.message_id: 1, mended.message_id: 1}
+    assert read_body(box, mended.message_id) == good
+    assert read_body(box, published.message_id) == b"bad"
+    assert count_references(box) == {published.message_id: 1, mended.message_id: 1}
     (old_body, shared) = published.parts
-    assert references(box, "part") == {old_body.part_id: 1, shared.part_id: 2, message.parts[0].part_id: 1}
+    assert count_references(box, "part") == {old_body.part_id: 1, shared.part_id: 2, message.parts[0].part_id: 1}
 
 
 def test_the_old_message_is_deleted_if_no_other_instance_refers_to_it(box: Box) -> None:
     published = order()
-    instance_id = suspended_by_failure(box, published)
+    instance_id = suspend_by_failure(box, published)
     resume(box.connection, instance_id, body=b"good")
     mended = get_instance(box.connection, instance_id)
-    assert references(box) == {published.message_id: 0, mended.message_id: 1}
+    assert count_references(box) == {published.message_id: 0, mended.message_id: 1}
 
 
 def test_a_message_without_a_body_can_get_one(box: Box) -> None:
-    instance_id = suspended_by_failure(box, Message(context=Context().promote(Region, "EU")))
+    instance_id = suspend_by_failure(box, Message(context=Context().promote(Region, "EU")))
     resume(box.connection, instance_id, body=b"now there is one")
-    assert body_of(box, get_instance(box.connection, instance_id).message_id) == b"now there is one"
+    assert read_body(box, get_instance(box.connection, instance_id).message_id) == b"now there is one"
 
 
 def test_the_body_of_an_instance_that_cannot_be_resumed_is_not_replaced(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     [published] = box.agent().publish([order()])
-    before = references(box), references(box, "part"), box.count("parts"), box.count("spool")
+    before = count_references(box), count_references(box, "part"), box.count("parts"), box.count("spool")
     with pytest.raises(StateError, match="ready to run"):
-        resume(box.connection, only(box), body=b"other")
-    assert (references(box), references(box, "part"), box.count("parts"), box.count("spool")) == before
-    assert get_instance(box.connection, only(box)).message_id == published.message_id
+        resume(box.connection, find_instance(box), body=b"other")
+    assert (count_references(box), count_references(box, "part"), box.count("parts"), box.count("spool")) == before
+    assert get_instance(box.connection, find_instance(box)).message_id == published.message_id
 
 
 def test_queues_are_counted_per_host_with_the_age_of_the_oldest(box: Box) -> None:
@@ -354,7 +354,7 @@ def test_the_report_of_a_terminated_instance_is_deleted_by_the_job(box: Box, rec
         one.instance_id for one in list_instances(box.connection, InstanceQuery(states=[InstanceState.SUSPENDED]))
     )
     terminate(box.connection, first)
-    assert len(box.suspended()) == 3, "the report is still there"
+    assert len(box.suspended()) == 3, "the report still exists"
     run_all_jobs_once(box.connection)
     assert len(box.suspended()) == 2
     assert box.one("SELECT related_instance_id FROM suspended_queue WHERE cause = 3") == second

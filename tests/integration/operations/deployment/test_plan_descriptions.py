@@ -1,4 +1,4 @@
-"""Plans for people: differences in words, notes, and no secrets."""
+"""The text of plans: differences and notes without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Applying applications whose send ports are sinks: what plan says of them, and what is refused."""
+"""Applying applications with sinks: plans and rejected changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def orders(adapter: PortAdapter) -> Application:
     return app
 
 
-def step(connection: Connection, app: Application) -> Step:
+def plan_port(connection: Connection, app: Application) -> Step:
     planned = plan(connection, app.definition(), home=HOME)
     return next(one for one in planned.steps if one.kind is Kind.SEND_PORT)
 
@@ -33,9 +33,9 @@ def step(connection: Connection, app: Application) -> Step:
 def test_the_plan_shows_the_guarantee_of_each_sink(connection: Connection) -> None:
     deploy(connection, Application("orders"))
     parquet = orders(adapters.SparkSink("parquet", "lake"))
-    assert "; exactly once: each batch is a directory that appears whole" in step(connection, parquet).note
+    assert "; exactly once: each batch is a directory that appears whole" in plan_port(connection, parquet).note
     deploy(connection, parquet)
-    other = step(connection, orders(adapters.SparkSink("delta", "lake")))
+    other = plan_port(connection, orders(adapters.SparkSink("delta", "lake")))
     assert other.note == "at least once: the writer 'delta' may repeat a batch, rows have their message_id"
     assert next((one.field, one.after) for one in other.differences) == ("adapter format", "delta")
     deploy(connection, orders(adapters.SparkSink("delta", "lake")))

@@ -1,4 +1,4 @@
-"""A receive location is removed while something is taken in for it, at the same moment (ORS-11): neither is lost."""
+"""A receive location is removed while a file or an interchange is received for it (ORS-11). Nothing is lost."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ ADAPTERS: dict[str, ReceiveAdapter] = {
     "file": adapters.File("in"),
     "interchange": adapters.HttpReceive("/orders", port=8080),
 }
-TakeIn = Callable[[Connection], None]
+Receive = Callable[[Connection], None]
 
 
-def declared(*kinds: str) -> Application:
+def build_application(*kinds: str) -> Application:
     app = Application("orders")
     for kind in kinds:
         app.receive_port(f"{kind}In").location(kind, ADAPTERS[kind])
@@ -45,9 +45,9 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def take_in(connection: Connection, kind: str) -> TakeIn:
-    """What the location does when something comes."""
-    deploy(connection, declared(kind))
+def receive(connection: Connection, kind: str) -> Receive:
+    """Receive something as the location would."""
+    deploy(connection, build_application(kind))
     (location,) = read_receive_locations(connection)
 
     def take(other: Connection) -> None:
@@ -62,65 +62,65 @@ def take_in(connection: Connection, kind: str) -> TakeIn:
 
 
 @pytest.fixture
-def other(connection: Connection, database: str, take_in: TakeIn) -> Iterator[Connection]:
-    """A session of the location's host."""
+def other(connection: Connection, database: str, receive: Receive) -> Iterator[Connection]:
+    """Return a session of the location's host."""
     with connect(database, user=read_hosts(connection)[0].role_name) as session:
         yield session
 
 
-def count(connection: Connection) -> int:
+def count_unfinished(connection: Connection) -> int:
     found = connection.execute("SELECT (SELECT count(*) FROM file_claims) + (SELECT count(*) FROM inbox)").fetchone()
     assert found is not None
     return int(found[0])
 
 
 def test_a_file_claimed_after_the_comparison_prevents_the_removal(
-    connection: Connection, other: Connection, kind: str, take_in: TakeIn, monkeypatch: pytest.MonkeyPatch
+    connection: Connection, other: Connection, kind: str, receive: Receive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
     def meanwhile(*given: Any) -> Any:
         decided = compare(*given)
-        take_in(other)
+        receive(other)
         return decided
 
     monkeypatch.setattr(deployment, "compare", meanwhile)
     with pytest.raises(DefinitionRefused, match=f"cannot be removed: 1 received {kind} is not published"):
-        deploy(connection, declared())
-    assert count(other) == 1
+        deploy(connection, build_application())
+    assert count_unfinished(other) == 1
 
 
 def test_an_uncommitted_claim_prevents_the_removal_without_a_wait(
-    connection: Connection, other: Connection, kind: str, take_in: TakeIn
+    connection: Connection, other: Connection, kind: str, receive: Receive
 ) -> None:
     connection.execute("SET lock_timeout = '10s'")
     with other.transaction():
-        take_in(other)
+        receive(other)
         with pytest.raises(DefinitionRefused, match=f"cannot be removed: 1 received {kind} is not published"):
-            deploy(connection, declared())
-    assert count(other) == 1
+            deploy(connection, build_application())
+    assert count_unfinished(other) == 1
     with pytest.raises(DefinitionRefused, match=f"1 received {kind}"):
-        deploy(connection, declared())
+        deploy(connection, build_application())
 
 
-def test_a_claim_after_the_removal_is_rejected(connection: Connection, other: Connection, take_in: TakeIn) -> None:
+def test_a_claim_after_the_removal_is_rejected(connection: Connection, other: Connection, receive: Receive) -> None:
     refused: list[Exception] = []
 
-    def come() -> None:
+    def receive_later() -> None:
         try:
-            take_in(other)
+            receive(other)
         except MissingReference as error:
             refused.append(error)
 
-    coming = threading.Thread(target=come)
+    coming = threading.Thread(target=receive_later)
     with connection.transaction():
-        deploy(connection, declared())
+        deploy(connection, build_application())
         coming.start()
         waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = %s"
         pid = other.info.backend_pid
         wait_until(lambda: connection.execute(waits, (pid,)).fetchone() == (1,), what="it waits for the removal")
     coming.join()
     assert len(refused) == 1
-    assert count(connection) == 0
+    assert count_unfinished(connection) == 0
     assert find_violations(connection) == []
 
 
@@ -135,33 +135,33 @@ def test_a_claim_after_the_removal_is_rejected(connection: Connection, other: Co
     ],
 )
 def test_quarantined_files_prevent_the_removal_and_finished_ones_do_not(
-    connection: Connection, other: Connection, take_in: TakeIn, state: FileClaimState, path: str, keeps: bool
+    connection: Connection, other: Connection, receive: Receive, state: FileClaimState, path: str, keeps: bool
 ) -> None:
-    take_in(other)
+    receive(other)
     connection.execute("UPDATE file_claims SET state = %s, path = %s", (int(state), path))
     if keeps:
         with pytest.raises(DefinitionRefused, match="1 received file"):
-            deploy(connection, declared())
+            deploy(connection, build_application())
     else:
-        deploy(connection, declared())
-    assert count(connection) == int(keeps)
+        deploy(connection, build_application())
+    assert count_unfinished(connection) == int(keeps)
     assert len(read_receive_locations(connection)) == int(keeps)
 
 
 def test_check_reports_intake_without_a_location_and_a_new_declaration_continues_it(
-    connection: Connection, other: Connection, kind: str, take_in: TakeIn
+    connection: Connection, other: Connection, kind: str, receive: Receive
 ) -> None:
     for table in ("file_claims", "inbox"):
         connection.execute(f"ALTER TABLE {table} DROP CONSTRAINT {table}_location")
-    take_in(other)
+    receive(other)
     connection.execute("DELETE FROM receive_locations")
-    assert count(connection) == 1
+    assert count_unfinished(connection) == 1
     (violation,) = find_violations(connection)
     assert (violation.invariant, violation.count) == ("intake_without_location", 1)
     assert kind in violation.examples[0]
-    assert count(other) == 0, "nobody would see it"
-    deploy(connection, declared(kind))
-    assert count(other) == 1
+    assert count_unfinished(other) == 0, "it would never be read"
+    deploy(connection, build_application(kind))
+    assert count_unfinished(other) == 1
     assert find_violations(connection) == []
     if kind == "file":
         file_claims.reset_all_claims(other, read_receive_locations(connection)[0].location_id)

@@ -1,4 +1,4 @@
-"""Applying applications with send port groups: what changes, what stays, what is refused (SPT-09 … 12)."""
+"""Applying applications with send port groups: changes, kept state, and rejected changes (SPT-09 … 12)."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def orders(
     return app
 
 
-def problems(connection: Connection, app: Application) -> list[str]:
-    """What plan says; apply refuses it in the same words, and changes nothing."""
+def find_problems(connection: Connection, app: Application) -> list[str]:
+    """Return the problem of the plan. Check that apply reports the same problem and changes nothing."""
     planned = plan(connection, app.definition(), home=HOME).problems
     before = read_send_port_groups(connection)
     with pytest.raises(DefinitionRefused) as caught:
@@ -63,7 +63,7 @@ def publish(connection: Connection, region: str = "EU") -> tuple[str, ...]:
         return ()
 
 
-def the_group(connection: Connection) -> SendPortGroup:
+def read_group(connection: Connection) -> SendPortGroup:
     (group,) = read_send_port_groups(connection)
     return group
 
@@ -73,7 +73,7 @@ def test_a_first_apply_creates_the_group_and_routes_messages(connection: Connect
     (step,) = done.select(Kind.SEND_PORT_GROUP, Action.CREATE)
     assert (step.name, step.note) == ("G", "started, filter: Orders.Region == 'EU'; members: A, B")
     assert publish(connection) == ("A", "B")
-    group = the_group(connection)
+    group = read_group(connection)
     assert (group.state, group.application) == (PortState.STARTED, "orders")
     agent = MessageAgent(connection, find_host(connection, "Main"))
     [published] = agent.publish([Message.of(b"", promoted={BTS.SPGroupID: str(group.group_id)})])
@@ -86,42 +86,42 @@ def test_a_new_group_gets_its_declared_state_and_keeps_the_state_that_an_operato
     connection: Connection, state: SendPortState
 ) -> None:
     deploy(connection, orders(state=state))
-    assert the_group(connection).state is PortState[state.upper()]
+    assert read_group(connection).state is PortState[state.upper()]
     assert publish(connection) == (() if state == "bound" else ("A", "B"))
     if state == "started":
         groups.stop(connection, "G")
         (step,) = deploy(connection, orders(filter=Region == "US")).select(Kind.SEND_PORT_GROUP, Action.CHANGE)
         assert step.note == "stays stopped"
-        assert the_group(connection).state is PortState.STOPPED
+        assert read_group(connection).state is PortState.STOPPED
 
 
 def test_a_changed_group_filter_replaces_the_old_one_at_once(connection: Connection) -> None:
     deploy(connection, orders())
     publish(connection)
-    group_id = the_group(connection).group_id
+    group_id = read_group(connection).group_id
     (step,) = deploy(connection, orders(filter=Region == "US")).select(Kind.SEND_PORT_GROUP, Action.CHANGE)
     assert [(one.field, one.before, one.after) for one in step.differences] == [
         ("filter", "Orders.Region == 'EU'", "Orders.Region == 'US'")
     ]
     assert (publish(connection, "EU"), publish(connection, "US")) == ((), ("A", "B"))
-    assert the_group(connection).group_id == group_id
-    assert _count(connection, "work_queue") == 4, "what was queued under the old filter is still there"
+    assert read_group(connection).group_id == group_id
+    assert _count_rows(connection, "work_queue") == 4, "messages queued by the old filter stay"
 
 
 def test_a_changed_description_keeps_the_subscriptions(connection: Connection) -> None:
     deploy(connection, orders())
-    before = [member.subscription_id for member in the_group(connection).members]
+    before = [member.subscription_id for member in read_group(connection).members]
     (step,) = deploy(connection, orders(description="All of them")).select(Kind.SEND_PORT_GROUP, Action.CHANGE)
     assert [one.field for one in step.differences] == ["description"]
-    assert [member.subscription_id for member in the_group(connection).members] == before
-    assert the_group(connection).description == "All of them"
+    assert [member.subscription_id for member in read_group(connection).members] == before
+    assert read_group(connection).description == "All of them"
 
 
 def test_a_changed_port_priority_applies_to_its_group_subscriptions(connection: Connection) -> None:
     deploy(connection, orders())
     deploy(connection, orders(priority=2))
     publish(connection)
-    assert _values(connection, "SELECT DISTINCT priority FROM work_queue") == [2]
+    assert _read_values(connection, "SELECT DISTINCT priority FROM work_queue") == [2]
     assert publish(connection) == ("A", "B")
 
 
@@ -130,7 +130,7 @@ def test_a_new_member_gets_its_subscription_at_once(connection: Connection) -> N
     (step,) = deploy(connection, orders(("A", "B", "C"))).select(Kind.SEND_PORT_GROUP, Action.CHANGE)
     assert [(one.field, one.before, one.after) for one in step.differences] == [("members", "A, B", "A, B, C")]
     assert publish(connection) == ("A", "B", "C")
-    assert _count(connection, "suspended_queue") == 0
+    assert _count_rows(connection, "suspended_queue") == 0
 
 
 def test_a_new_port_can_be_a_member_in_the_same_apply(connection: Connection) -> None:
@@ -142,48 +142,48 @@ def test_a_new_port_can_be_a_member_in_the_same_apply(connection: Connection) ->
 def test_a_started_member_cannot_leave_its_group(connection: Connection) -> None:
     """SPT-12."""
     deploy(connection, orders())
-    assert problems(connection, orders(("A",))) == [
+    assert find_problems(connection, orders(("A",))) == [
         "send port group 'G': the started send port 'B' cannot be removed. Stop it first: postroom port stop 'B'"
     ]
     ports.stop(connection, "B")
     deploy(connection, orders(("A",)))
     assert publish(connection) == ("A",)
-    assert dict(_states(connection))["B"] == PortState.STOPPED
+    assert dict(_read_states(connection))["B"] == PortState.STOPPED
 
 
 def test_an_enlisted_group_keeps_an_enlisted_member(connection: Connection) -> None:
-    """SPT-12, by way of the definition."""
+    """SPT-12, for a changed definition."""
     deploy(connection, orders(("A",)))
     ports.stop(connection, "A")
     for app in (orders(()), orders((), ports=("B", "C"))):
-        (said,) = problems(connection, app)
-        assert "it is started and would lose its last enlisted member. Unenlist the group first" in said
+        (problem,) = find_problems(connection, app)
+        assert "it is started and would lose its last enlisted member. Unenlist the group first" in problem
     deploy(connection, orders(("B",)))
     groups.unenlist(connection, "G")
     ports.stop(connection, "B")
     deploy(connection, orders(()))
-    assert the_group(connection).members == ()
+    assert read_group(connection).members == ()
 
 
 def test_a_group_without_an_enlisted_member_cannot_be_declared_started(connection: Connection) -> None:
     """SPT-11."""
     for app in (orders(()), orders(port_state="bound")):
-        (said,) = problems(connection, app)
-        assert said.startswith("send port group 'G': it cannot start: it has no enlisted member.")
+        (problem,) = find_problems(connection, app)
+        assert problem.startswith("send port group 'G': it cannot start: it has no enlisted member.")
     deploy(connection, orders(port_state="bound", state="stopped"))
-    assert _count(connection, "subscriptions WHERE removed_at IS NULL") == 0
+    assert _count_rows(connection, "subscriptions WHERE removed_at IS NULL") == 0
 
 
 def test_removing_a_port_removes_its_membership(connection: Connection) -> None:
-    """SPT-09: it leaves its groups and is unenlisted first, in the same transaction; its instances stay."""
+    """SPT-09: the port is unenlisted and leaves its groups in the same transaction. Its instances stay."""
     deploy(connection, orders())
     publish(connection)
     done = deploy(connection, orders(("A",), ports=("A", "C")))
     (step,) = done.select(Kind.SEND_PORT, Action.REMOVE)
     assert (step.name, step.note) == ("B", "is started and will be unenlisted; its instances stay")
     assert publish(connection) == ("A",)
-    assert _count(connection, "work_queue") == 3
-    # Declared again it is the same port, and gets what was left for it.
+    assert _count_rows(connection, "work_queue") == 3
+    # A port that is declared again has the same id and resumes its instances.
     deploy(connection, orders())
     assert publish(connection) == ("A", "B")
 
@@ -197,11 +197,11 @@ def test_removing_a_group_keeps_its_members_and_their_instances(connection: Conn
     assert (step.name, step.note) == ("G", "is stopped and will be unenlisted; instances stay")
     assert read_send_port_groups(connection) == []
     assert publish(connection) == ()
-    assert _count(connection, "suspended_queue WHERE cause = 1") == 2
-    # Declared again it is the same group, so that what it kept is taken up.
+    assert _count_rows(connection, "suspended_queue WHERE cause = 1") == 2
+    # A group that is declared again has the same id and resumes its instances.
     deploy(connection, orders())
-    assert _count(connection, "suspended_queue WHERE cause = 1") == 0
-    assert _count(connection, "work_queue") == 2
+    assert _count_rows(connection, "suspended_queue WHERE cause = 1") == 0
+    assert _count_rows(connection, "work_queue") == 2
 
 
 def test_a_group_filter_with_another_property_type_is_a_problem(connection: Connection) -> None:
@@ -212,7 +212,7 @@ def test_a_group_filter_with_another_property_type_is_a_problem(connection: Conn
     for port in ("A", "B", "C"):
         app.send_port(port, adapters.Null())
     app.send_port_group("G", ["A", "B"], filter=other == 5)
-    assert [text for text in problems(connection, app) if "filter" in text] == [
+    assert [text for text in find_problems(connection, app) if "filter" in text] == [
         "send port group 'G': the filter compares Orders.Region with values of type int, but it is deployed as str."
     ]
 
@@ -220,7 +220,7 @@ def test_a_group_filter_with_another_property_type_is_a_problem(connection: Conn
 def test_the_disposition_of_messages_depends_on_group_and_member_states(connection: Connection) -> None:
     deploy(connection, orders())
     ports.stop(connection, "B")
-    group = the_group(connection)
+    group = read_group(connection)
     assert {member.port_name: group.get_disposition(member).value for member in group.members} == {
         "A": "delivered",
         "B": "suspended",
@@ -239,11 +239,11 @@ def test_a_port_cannot_change_between_static_and_dynamic(connection: Connection)
         return declared
 
     deploy(connection, app(dynamic=True))
-    (said,) = problems(connection, app(dynamic=False))
-    assert said.startswith("send port 'Anywhere' is deployed as a dynamic one and cannot become static.")
+    (problem,) = find_problems(connection, app(dynamic=False))
+    assert problem.startswith("send port 'Anywhere' is deployed as a dynamic one and cannot become static.")
     deploy(connection, app(dynamic=False, name="Other"))
     deploy(connection, app(dynamic=False))
-    assert "static one and cannot become dynamic" in problems(connection, app(dynamic=True))[0]
+    assert "static one and cannot become dynamic" in find_problems(connection, app(dynamic=True))[0]
 
 
 def test_changed_folders_of_a_dynamic_port_keep_its_subscription(connection: Connection) -> None:
@@ -253,20 +253,20 @@ def test_changed_folders_of_a_dynamic_port_keep_its_subscription(connection: Con
         return declared
 
     deploy(connection, app(["out"]))
-    before = _values(connection, "SELECT subscription_id FROM send_ports")
+    before = _read_values(connection, "SELECT subscription_id FROM send_ports")
     (step,) = deploy(connection, app(["out", "other"])).select(Kind.SEND_PORT, Action.CHANGE)
     assert [one.field for one in step.differences] == ["adapter folders"]
-    assert _values(connection, "SELECT subscription_id FROM send_ports") == before
+    assert _read_values(connection, "SELECT subscription_id FROM send_ports") == before
     assert deploy(connection, app(["out", "other"])).changes == ()
 
 
-def _count(connection: Connection, table: str) -> int:
-    return int(_values(connection, f"SELECT count(*) FROM {table}")[0])
+def _count_rows(connection: Connection, table: str) -> int:
+    return int(_read_values(connection, f"SELECT count(*) FROM {table}")[0])
 
 
-def _values(connection: Connection, query: str) -> list[Any]:
+def _read_values(connection: Connection, query: str) -> list[Any]:
     return [value for (value,) in connection.execute(query.encode())]
 
 
-def _states(connection: Connection) -> list[tuple[str, PortState]]:
+def _read_states(connection: Connection) -> list[tuple[str, PortState]]:
     return [(one.port.name, one.port.state) for one in ports.list_ports(connection)]

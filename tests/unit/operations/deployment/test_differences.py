@@ -1,4 +1,4 @@
-"""What plans say of definitions that changed: names of components and files, not how they are stored."""
+"""Plans describe changed definitions by the names of components and files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from postroom.operations.deployment.differences import find_differences
 from postroom.values import ValueType
 
 
-def said(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, str, str]]:
+def describe_differences(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, str, str]]:
     found = find_differences({"pipeline": after}, {"pipeline": before})
     return [(one.field, one.before, one.after) for one in found]
 
@@ -16,7 +16,7 @@ def said(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, str, 
 def test_changed_files_are_listed_by_name_without_content() -> None:
     before = {"kind": "receive", "files": {"app.py": "eNqold", "gone.py": "eNqgone"}}
     after = {"kind": "receive", "files": {"app.py": "eNqnew", "more.py": "eNqmore"}}
-    changed, added, removed = said(before, after)
+    changed, added, removed = describe_differences(before, after)
     assert changed[0] == "pipeline file app.py"
     assert all(one.startswith("version ") for one in changed[1:])
     assert changed[1] != changed[2]
@@ -25,7 +25,7 @@ def test_changed_files_are_listed_by_name_without_content() -> None:
 
 
 def test_files_added_to_a_pipeline_are_listed() -> None:
-    found = said({"kind": "json"}, {"kind": "json", "files": {"app.py": "eNqold"}})
+    found = describe_differences({"kind": "json"}, {"kind": "json", "files": {"app.py": "eNqold"}})
     assert [(field, before) for field, before, _ in found] == [("pipeline file app.py", "none")]
     assert "eNq" not in repr(found)
 
@@ -41,7 +41,7 @@ def test_components_are_described_by_name_and_settings() -> None:
             {"kind": "xml", "promote": [{"property": "urn:x#Region", "type": int(ValueType.STR), "path": "r"}]}
         ],
     }
-    found = {field: (before, after) for field, before, after in said(before, after)}
+    found = {field: (before, after) for field, before, after in describe_differences(before, after)}
     assert found["pipeline decoders"] == ("none", "decrypt of app.py, Gzip (limit=10, password=(hidden))")
     assert found["pipeline disassemblers"][0] == "json (recoverable=True)"
     assert found["pipeline disassemblers"][1].startswith("xml (promote=")
@@ -50,4 +50,4 @@ def test_components_are_described_by_name_and_settings() -> None:
 
 def test_maps_are_described_by_source_and_target_type() -> None:
     one = {"builtin": "xslt", "name": "Xslt", "settings": {"source": "a", "target": "b", "stylesheet": "a.xsl"}}
-    assert said({"maps": []}, {"maps": [one]}) == [("pipeline maps", "none", "a → b by a.xsl")]
+    assert describe_differences({"maps": []}, {"maps": [one]}) == [("pipeline maps", "none", "a → b by a.xsl")]

@@ -1,4 +1,4 @@
-"""Applying applications that say what hosts are trusted with and may show. SEC-02, 09, 11."""
+"""Applying applications that declare trust and application properties of hosts. SEC-02, 09, 11."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Thumbprint = Property("Security.Thumbprint", str)
 Level = Property("Security.Level", int)
 
 
-def guarded(name: str = "guarded", **host: Any) -> Application:
+def build_application(name: str = "guarded", **host: Any) -> Application:
     app = Application(name)
     app.host("Secure", **host)
     return app
 
 
-def of_secure(connection: Connection) -> tuple[bool, set[tuple[str, str]]]:
+def read_secure_host(connection: Connection) -> tuple[bool, set[tuple[str, str]]]:
     host = find_host(connection, "Secure")
     shown = connection.execute(
         "SELECT property_key, value FROM application_properties WHERE host_id = %s", (host.host_id,)
@@ -30,13 +30,15 @@ def of_secure(connection: Connection) -> tuple[bool, set[tuple[str, str]]]:
 
 
 def test_trust_and_application_properties_follow_the_declaration(connection: Connection) -> None:
-    deploy(connection, guarded(trusted=True, properties={Thumbprint: "T", Level: [1, 2]}))
-    assert of_secure(connection) == (
+    deploy(connection, build_application(trusted=True, properties={Thumbprint: "T", Level: [1, 2]}))
+    assert read_secure_host(connection) == (
         True,
         {("Security#Thumbprint", "T"), ("Security#Level", "1"), ("Security#Level", "2")},
     )
-    assert deploy(connection, guarded(trusted=True, properties={Level: [2, 1], Thumbprint: "T"})).changes == ()
-    changed = deploy(connection, guarded(properties={Thumbprint: "U"}))
+    assert (
+        deploy(connection, build_application(trusted=True, properties={Level: [2, 1], Thumbprint: "T"})).changes == ()
+    )
+    changed = deploy(connection, build_application(properties={Thumbprint: "U"}))
     (step,) = changed.select(Kind.HOST, Action.CHANGE)
     assert [(one.field, one.before, one.after) for one in step.differences] == [
         ("trusted", "yes", "no"),
@@ -46,20 +48,20 @@ def test_trust_and_application_properties_follow_the_declaration(connection: Con
             "Security.Thumbprint = 'U'",
         ),
     ]
-    assert of_secure(connection) == (False, {("Security#Thumbprint", "U")})
+    assert read_secure_host(connection) == (False, {("Security#Thumbprint", "U")})
 
 
 def test_undeclared_host_settings_keep_the_declaration_of_other_applications(connection: Connection) -> None:
-    deploy(connection, guarded(trusted=True))
-    deploy(connection, guarded("second", properties={Thumbprint: "T"}))
-    deploy(connection, guarded("third"))
-    assert of_secure(connection) == (True, {("Security#Thumbprint", "T")})
+    deploy(connection, build_application(trusted=True))
+    deploy(connection, build_application("second", properties={Thumbprint: "T"}))
+    deploy(connection, build_application("third"))
+    assert read_secure_host(connection) == (True, {("Security#Thumbprint", "T")})
 
 
 def test_conflicting_host_declarations_of_two_applications_are_rejected(connection: Connection) -> None:
-    deploy(connection, guarded(trusted=True, properties={Thumbprint: "T"}))
+    deploy(connection, build_application(trusted=True, properties={Thumbprint: "T"}))
     problems = plan(
-        connection, guarded("second", trusted=False, properties={Thumbprint: "U"}).definition(), home=HOME
+        connection, build_application("second", trusted=False, properties={Thumbprint: "U"}).definition(), home=HOME
     ).problems
     assert [problem.text for problem in problems] == [
         "host 'Secure': the application 'guarded' says that it is trusted.",
@@ -68,9 +70,9 @@ def test_conflicting_host_declarations_of_two_applications_are_rejected(connecti
 
 
 def test_a_host_change_increments_the_routing_version(connection: Connection) -> None:
-    deploy(connection, guarded())
+    deploy(connection, build_application())
     before = connection.execute("SELECT version FROM routing_version").fetchone()
-    deploy(connection, guarded(properties={Thumbprint: "T"}))
+    deploy(connection, build_application(properties={Thumbprint: "T"}))
     assert connection.execute("SELECT version FROM routing_version").fetchone() > before  # type: ignore[operator]
 
 
@@ -94,9 +96,9 @@ def test_authentication_follows_the_declaration_and_needs_a_trusted_host(connect
 
 
 def test_throttling_thresholds_follow_the_declaration(connection: Connection) -> None:
-    deploy(connection, guarded())
+    deploy(connection, build_application())
     assert find_host(connection, "Secure").throttling == Throttling()
-    changed = deploy(connection, guarded(throttling=Throttling(messages=1_000, longest_delay=60)))
+    changed = deploy(connection, build_application(throttling=Throttling(messages=1_000, longest_delay=60)))
     (step,) = changed.select(Kind.HOST, Action.CHANGE)
     assert [(one.field, one.before, one.after) for one in step.differences] == [
         (
@@ -106,10 +108,10 @@ def test_throttling_thresholds_follow_the_declaration(connection: Connection) ->
         )
     ]
     assert find_host(connection, "Secure").throttling == Throttling(messages=1_000, longest_delay=60)
-    assert deploy(connection, guarded(throttling=Throttling(messages=1_000, longest_delay=60))).changes == ()
-    other = guarded("second", throttling=Throttling(messages=0)).definition()
+    assert deploy(connection, build_application(throttling=Throttling(messages=1_000, longest_delay=60))).changes == ()
+    other = build_application("second", throttling=Throttling(messages=0)).definition()
     (problem,) = plan(connection, other, home=HOME).problems
     assert "the application 'guarded' says that it throttles above 1,000 messages" in problem.text
-    # Another one that says nothing leaves it as it is.
-    deploy(connection, guarded("third"))
+    # An application that does not declare it changes nothing.
+    deploy(connection, build_application("third"))
     assert find_host(connection, "Secure").throttling.messages == 1_000

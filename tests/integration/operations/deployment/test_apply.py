@@ -1,4 +1,4 @@
-"""Applying applications: what changes, what stays, what is refused. FLT-10, SPT-02, PRED-10, CTX-08."""
+"""Applying applications: changes, kept state, and rejected changes. FLT-10, SPT-02, PRED-10, CTX-08."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def publish(connection: Connection, region: str) -> tuple[str, ...]:
         return ()
 
 
-def one(connection: Connection, query: str, *parameters: object) -> Any:
+def read_value(connection: Connection, query: str, *parameters: object) -> Any:
     row = connection.execute(query, parameters).fetchone()
     assert row is not None
     return row[0]
 
 
-def port_states(connection: Connection) -> Iterator[tuple[str, PortState]]:
+def list_port_states(connection: Connection) -> Iterator[tuple[str, PortState]]:
     return ((port.name, port.state) for port in read_send_ports(connection))
 
 
@@ -99,25 +99,25 @@ def test_a_first_apply_creates_everything_and_routes_messages(connection: Connec
     assert (location.port_name, location.uri, location.enabled) == ("OrdersIn", "file:///srv/orders/in", True)
     (port,) = read_send_ports(connection)
     assert (port.state, port.uri, port.retry_count) == (PortState.STARTED, "file:///srv/orders/out", 3)
-    assert one(connection, "SELECT count(*) FROM properties") == len(SYSTEM_PROPERTIES) + 2
+    assert read_value(connection, "SELECT count(*) FROM properties") == len(SYSTEM_PROPERTIES) + 2
     assert publish(connection, "EU") == ("Europe",)
     assert publish(connection, "US") == ()
 
 
 def test_applying_an_unchanged_application_changes_nothing(connection: Connection) -> None:
     deploy(connection, orders())
-    before = one(connection, "SELECT version FROM routing_version")
-    applied_at = one(connection, "SELECT applied_at FROM applications")
+    before = read_value(connection, "SELECT version FROM routing_version")
+    applied_at = read_value(connection, "SELECT applied_at FROM applications")
     again = deploy(connection, orders())
     assert again.changes == ()
     assert {step.name for step in again.steps} >= {"Europe", "drop", "OrdersIn", "Main"}
-    assert one(connection, "SELECT version FROM routing_version") == before
-    assert one(connection, "SELECT applied_at FROM applications") == applied_at
+    assert read_value(connection, "SELECT version FROM routing_version") == before
+    assert read_value(connection, "SELECT applied_at FROM applications") == applied_at
 
 
 def test_a_plan_shows_the_changes_and_changes_nothing(connection: Connection) -> None:
     planned = plan(connection, orders().definition(), home=HOME)
-    assert one(connection, "SELECT count(*) FROM applications") == 0
+    assert read_value(connection, "SELECT count(*) FROM applications") == 0
     assert read_hosts(connection) == []
     assert planned == deploy(connection, orders())
     assert plan(connection, orders().definition(), home=HOME).changes == ()
@@ -140,9 +140,9 @@ def test_a_changed_filter_replaces_the_old_one_at_once(connection: Connection) -
     assert after.subscription_id != before.subscription_id
     assert publish(connection, "US") == ("Europe",)
     assert publish(connection, "EU") == ()
-    # What was queued under the old filter is still there (FLT-10, SUB-21).
-    assert one(connection, "SELECT count(*) FROM work_queue") == 2
-    assert one(connection, "SELECT count(*) FROM subscriptions WHERE removed_at IS NULL") == 1
+    # Messages that were queued by the old filter stay in the queue (FLT-10, SUB-21).
+    assert read_value(connection, "SELECT count(*) FROM work_queue") == 2
+    assert read_value(connection, "SELECT count(*) FROM subscriptions WHERE removed_at IS NULL") == 1
 
 
 def test_a_stopped_port_stays_stopped_and_keeps_its_suspended_instances(connection: Connection) -> None:
@@ -153,30 +153,30 @@ def test_a_stopped_port_stays_stopped_and_keeps_its_suspended_instances(connecti
     (step,) = done.select(Kind.SEND_PORT, Action.CHANGE)
     assert step.note == "stays stopped"
     publish(connection, "US")
-    assert one(connection, "SELECT count(*) FROM suspended_queue WHERE cause = 1") == 2
+    assert read_value(connection, "SELECT count(*) FROM suspended_queue WHERE cause = 1") == 2
     assert ports.start(connection, "Europe").resumed == 2
-    assert one(connection, "SELECT count(*) FROM work_queue") == 2
-    assert one(connection, "SELECT priority FROM subscriptions WHERE removed_at IS NULL") == 2
+    assert read_value(connection, "SELECT count(*) FROM work_queue") == 2
+    assert read_value(connection, "SELECT priority FROM subscriptions WHERE removed_at IS NULL") == 2
 
 
 def test_an_unenlisted_port_stays_unenlisted(connection: Connection) -> None:
     deploy(connection, orders())
     ports.unenlist(connection, "Europe")
     deploy(connection, orders(filter=Region == "US"))
-    assert dict(port_states(connection)) == {"Europe": PortState.BOUND}
+    assert dict(list_port_states(connection)) == {"Europe": PortState.BOUND}
     assert publish(connection, "US") == ()
 
 
 @pytest.mark.parametrize("state", ["bound", "stopped", "started"])
 def test_a_new_port_gets_its_declared_state(connection: Connection, state: SendPortState) -> None:
     deploy(connection, orders(state=state))
-    assert dict(port_states(connection)) == {"Europe": PortState[state.upper()]}
+    assert dict(list_port_states(connection)) == {"Europe": PortState[state.upper()]}
 
 
 def test_a_declared_state_does_not_overrule_the_operator(connection: Connection) -> None:
     deploy(connection, orders())
     done = deploy(connection, orders(state="stopped"))
-    assert dict(port_states(connection)) == {"Europe": PortState.STARTED}
+    assert dict(list_port_states(connection)) == {"Europe": PortState.STARTED}
     (step,) = done.select(Kind.SEND_PORT, Action.KEEP)
     assert step.note == "stays started"
 
@@ -194,7 +194,7 @@ def test_a_disabled_location_stays_disabled_when_it_changes(connection: Connecti
 def test_a_changed_adapter_or_retry_policy_keeps_the_subscription(connection: Connection) -> None:
     deploy(connection, orders())
     before = read_send_ports(connection)[0]
-    version = one(connection, "SELECT version FROM routing_version")
+    version = read_value(connection, "SELECT version FROM routing_version")
     app = orders(ports=())
     app.send_port("Europe", adapters.File("elsewhere"), filter=Region == "EU", retry=Retry(count=9, interval=1.5))
     done = deploy(connection, app)
@@ -208,7 +208,7 @@ def test_a_changed_adapter_or_retry_policy_keeps_the_subscription(connection: Co
     after = read_send_ports(connection)[0]
     assert after.subscription_id == before.subscription_id
     assert (after.retry_count, after.retry_interval.total_seconds()) == (9, 1.5)
-    assert one(connection, "SELECT version FROM routing_version") > version, "hosts must learn of it"
+    assert read_value(connection, "SELECT version FROM routing_version") > version, "hosts must detect the change"
 
 
 def test_a_removed_port_keeps_its_instances_until_it_is_declared_again(connection: Connection) -> None:
@@ -218,11 +218,11 @@ def test_a_removed_port_keeps_its_instances_until_it_is_declared_again(connectio
     done = deploy(connection, orders(ports=("Europe",)))
     assert changes(done) == {("change", "application", "orders"), ("remove", "send port", "Audit")}
     assert publish(connection, "EU") == ("Europe",)
-    assert one(connection, "SELECT count(*) FROM suspended_queue") == 1
-    # Declared again it is the same port, so that what was left behind for it is taken up (SPT-08).
+    assert read_value(connection, "SELECT count(*) FROM suspended_queue") == 1
+    # A port that is declared again has the same id, so its suspended instances are resumed (SPT-08).
     deploy(connection, orders(ports=("Europe", "Audit")))
-    assert one(connection, "SELECT count(*) FROM suspended_queue") == 0
-    assert one(connection, "SELECT count(*) FROM work_queue") == 3
+    assert read_value(connection, "SELECT count(*) FROM suspended_queue") == 0
+    assert read_value(connection, "SELECT count(*) FROM work_queue") == 3
 
 
 def test_a_port_can_move_to_another_host(connection: Connection) -> None:
@@ -231,8 +231,8 @@ def test_a_port_can_move_to_another_host(connection: Connection) -> None:
     done = deploy(connection, orders(host="Slow"))
     assert ("create", "host", "Slow") in changes(done)
     assert publish(connection, "EU") == ("Europe",)
-    assert one(connection, "SELECT count(*) FROM main_q") == 1
-    assert one(connection, "SELECT count(*) FROM slow_q") == 1
+    assert read_value(connection, "SELECT count(*) FROM main_q") == 1
+    assert read_value(connection, "SELECT count(*) FROM slow_q") == 1
     assert [(host.name, host.is_default) for host in read_hosts(connection)] == [("Main", True), ("Slow", False)]
 
 
@@ -261,7 +261,7 @@ def test_all_conflicts_with_the_messagebox_are_listed(connection: Connection) ->
     with pytest.raises(DefinitionRefused) as refused:
         apply(connection, other.definition(), home=HOME)
     assert refused.value.problems == planned.problems
-    assert one(connection, "SELECT count(*) FROM applications") == 1
+    assert read_value(connection, "SELECT count(*) FROM applications") == 1
 
 
 def test_a_property_keeps_its_type_after_it_is_no_longer_declared(connection: Connection) -> None:
@@ -289,8 +289,8 @@ def test_a_location_with_unpublished_files_is_not_removed(connection: Connection
 def test_a_location_with_a_filled_inbox_is_not_removed_and_keeps_its_adapter_kind(connection: Connection) -> None:
     def web(*adapter: ReceiveAdapter) -> Application:
         app = Application("web")
-        for one in adapter:
-            app.receive_port("WebIn").location("web", one)
+        for read_value in adapter:
+            app.receive_port("WebIn").location("web", read_value)
         return app
 
     deploy(connection, web(adapters.HttpReceive("/orders", port=8080)))
@@ -342,7 +342,7 @@ def test_concurrent_applies_are_serialised(connection: Connection, database: str
 
 
 def test_an_apply_waits_for_publishes_in_progress(connection: Connection, database: str) -> None:
-    """A publish that found the old filter's subscribers commits before the new one holds."""
+    """A publish that matched the old filter commits before the new filter is stored."""
     deploy(connection, orders())
     done = threading.Event()
 
@@ -356,7 +356,7 @@ def test_an_apply_waits_for_publishes_in_progress(connection: Connection, databa
             thread = threading.Thread(target=change)
             thread.start()
             waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-            wait_until(lambda: one(connection, waiting), what="the apply to wait for the lock")
+            wait_until(lambda: read_value(connection, waiting), what="the apply to wait for the lock")
             assert not done.is_set()
         thread.join()
     assert done.is_set()
@@ -385,5 +385,5 @@ def test_routing_of_failures_follows_the_declaration(connection: Connection) -> 
     assert (difference.field, difference.before, difference.after) == ("route failures", "False", "True")
     assert read_receive_locations(connection)[0].route_failures
     assert read_send_ports(connection)[0].route_failures
-    assert read_send_ports(connection)[0].subscription_id == subscription, "it subscribes to the same as before"
+    assert read_send_ports(connection)[0].subscription_id == subscription, "the subscription is unchanged"
     assert deploy(connection, app(route_failures=True)).changes == ()

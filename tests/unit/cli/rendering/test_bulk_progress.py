@@ -1,4 +1,4 @@
-"""The bar of `postroom pipeline run --once`."""
+"""The progress bar of `postroom pipeline run --once`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operating on instances that several messages have joined: one instance with n messages (INS-05, 08, 09, ORC-25)."""
+"""Operations on instances with several messages (INS-05, 08, 09, ORC-25)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SERVICE = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")
 
 @pytest.fixture
 def subscriptions(box: Box) -> ServiceSubscriptions:
-    """A service that collects by region."""
+    """Create a service with convoys by region."""
     made = ServiceSubscriptions(box.host(), ServiceClass.ORCHESTRATIONS)
     with box.connection.transaction():
         activation = made.activate(box.connection, SERVICE, Region.exists(), convoy=[Region], priority=3, ordered=True)
@@ -39,7 +39,7 @@ def subscriptions(box: Box) -> ServiceSubscriptions:
 
 @pytest.fixture
 def messages(box: Box, subscriptions: ServiceSubscriptions) -> list[Message]:
-    """Three messages of K and two of L, and one for a port."""
+    """Publish three messages for K, two for L, and one for a port."""
     box.add_port("Port", "Priority == 9")
     published = [Message.of(b"", promoted={Region: region}) for region in "KLKLK"]
     published.append(Message.of(b"", promoted={Priority: 9}))
@@ -70,7 +70,7 @@ def test_all_messages_of_an_instance_are_suspended_resumed_and_terminated_togeth
     box: Box, messages: list[Message]
 ) -> None:
     _, other, k = list_instances(box.connection, InstanceQuery())
-    numbers = _numbers(box)
+    numbers = _read_numbers(box)
     suspend(box.connection, k.instance_id)
     assert box.count("suspended_queue") == 3
     [suspended] = list_instances(box.connection, InstanceQuery(states=[InstanceState.SUSPENDED]))
@@ -78,7 +78,7 @@ def test_all_messages_of_an_instance_are_suspended_resumed_and_terminated_togeth
     with pytest.raises(StateError, match="3 messages are suspended in it"):
         resume(box.connection, k.instance_id, body=b"mended")
     resume(box.connection, k.instance_id)
-    assert _numbers(box) == numbers
+    assert _read_numbers(box) == numbers
     assert suspend_all(box.connection, InstanceQuery(port="Collector")) == 2
     terminate(box.connection, other.instance_id)
     assert terminate_all(box.connection, InstanceQuery()) == 2
@@ -86,7 +86,7 @@ def test_all_messages_of_an_instance_are_suspended_resumed_and_terminated_togeth
     assert check(box.connection) == []
 
 
-def _numbers(box: Box) -> list[int]:
+def _read_numbers(box: Box) -> list[int]:
     return [seq for (seq,) in box.connection.execute("SELECT seq FROM work_queue ORDER BY seq")]
 
 

@@ -1,4 +1,4 @@
-"""What a filter would match among the messages in the MessageBox."""
+"""Messages in the MessageBox that a filter matches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.box import Box, Priority, Region, Total
 
 @pytest.fixture
 def stored(box: Box, monkeypatch: pytest.MonkeyPatch) -> list[Message]:
-    """Ten messages, the latest first; read in batches of three."""
+    """Publish ten messages, and read them in batches of three. Return the ids, the latest first."""
     monkeypatch.setattr(module, "_BATCH_SIZE", 3)
     box.add_port("All", "exists(Region)")
     messages = [

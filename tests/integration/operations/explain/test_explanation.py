@@ -1,4 +1,4 @@
-"""Why a message goes where it goes."""
+"""Explanations of where a message is routed and why."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.box import PROMOTE, Box, Priority, Region, Total
 from tests.support.many_subscriptions import subscribe_many
 
 
-def verdicts(explained: MessageExplanation) -> list[tuple[str, Verdict]]:
+def list_verdicts(explained: MessageExplanation) -> list[tuple[str, Verdict]]:
     return [(one.name, one.verdict) for one in explained.subscribers]
 
 
@@ -47,7 +47,7 @@ def test_receivers_come_first_then_the_nearest_misses(box: Box) -> None:
     [explained] = explain_message(box.connection, message.message_id)
     assert explained.context.promoted == message.context.promoted
     assert explained.accepted
-    assert verdicts(explained) == [
+    assert list_verdicts(explained) == [
         ("Hit", Verdict.RECEIVES),
         ("Asleep", Verdict.SUSPENDS),
         ("Bound", Verdict.NOT_ENLISTED),
@@ -97,10 +97,10 @@ def test_a_file_is_read_by_the_pipeline_of_its_location(box: Box, tmp_path: Path
     bad, first, second = explain_file(box.connection, path)
     assert isinstance(bad.failure, PipelineFailure)
     assert (bad.title, first.title, second.title) == tuple(f"orders.jsonl, document {n}" for n in (2, 1, 3))
-    assert verdicts(first) == [("Europe", Verdict.RECEIVES), ("Inbound", Verdict.RECEIVES)]
-    assert verdicts(second) == [("Inbound", Verdict.RECEIVES), ("Europe", Verdict.MISSES)]
+    assert list_verdicts(first) == [("Europe", Verdict.RECEIVES), ("Inbound", Verdict.RECEIVES)]
+    assert list_verdicts(second) == [("Inbound", Verdict.RECEIVES), ("Europe", Verdict.MISSES)]
     changed = list(explain_file(box.connection, path, location="drop", extra=Context().promote(Region, "EU")))
-    assert verdicts(changed[2])[0] == ("Europe", Verdict.RECEIVES)
+    assert list_verdicts(changed[2])[0] == ("Europe", Verdict.RECEIVES)
     assert box.count("spool") == box.count("suspended_queue") == box.count("receipts") == 0
 
 
@@ -130,14 +130,14 @@ def test_all_subscribers_are_counted_and_the_nearest_are_listed(box: Box) -> Non
     context = Context().promote(Region, "R7").promote(Total, Decimal(99))
     explained = explain_context(box.connection, context, title="", limits=Limits(receivers=2, misses=4))
     assert explained.counts == {Verdict.RECEIVES: 1, Verdict.NOT_ENLISTED: 3, Verdict.MISSES: 5_000}
-    assert verdicts(explained)[:4] == [
+    assert list_verdicts(explained)[:4] == [
         ("Hit", Verdict.RECEIVES),
         ("Bound0", Verdict.NOT_ENLISTED),
         ("Bound1", Verdict.NOT_ENLISTED),
         (nearest, Verdict.MISSES),
     ]
     assert len(explained.subscribers) == 7
-    # As it was written, although it is stored by its tables.
+    # In the order in which it was written, although it is stored by tables.
     assert [len(group.predicates) for group in explained.subscribers[0].explanation.groups] == [1, 1]
 
 
@@ -176,7 +176,7 @@ def test_an_unauthorised_host_is_listed_with_the_unmet_predicates(box: Box) -> N
     box.add_port("Elsewhere", "Region == 'US'")
     context = Context().promote(Region, "EU").require(thumbprint, "T")
     explained = explain_context(box.connection, context, title="")
-    assert verdicts(explained) == [
+    assert list_verdicts(explained) == [
         ("Closed", Verdict.RECEIVES),
         ("Open", Verdict.NOT_AUTHORISED),
         ("Elsewhere", Verdict.MISSES),
@@ -184,8 +184,8 @@ def test_an_unauthorised_host_is_listed_with_the_unmet_predicates(box: Box) -> N
     assert [one.unmet for one in explained.subscribers] == [(), ((thumbprint.key, "T"),), ((thumbprint.key, "T"),)]
     [published] = box.agent().publish([Message(context=context)])
     assert published.subscribers == ("Closed",)
-    [stored] = explain_message(box.connection, published.message_id, extra=Context().promote(Priority, 1))
-    assert verdicts(stored) == verdicts(explained)
+    [find_suspended] = explain_message(box.connection, published.message_id, extra=Context().promote(Priority, 1))
+    assert list_verdicts(find_suspended) == list_verdicts(explained)
 
 
 def test_only_instances_that_wait_for_this_message_are_listed(box: Box) -> None:
@@ -203,7 +203,7 @@ def test_only_instances_that_wait_for_this_message_are_listed(box: Box) -> None:
     [published] = box.agent().publish([Message(context=context)])
     assert published.subscribers == ("Approval", "Europe")
     nobody = explain_context(box.connection, Context().promote(Region, "EU").promote(Priority, 7), title="")
-    assert verdicts(nobody) == [("Europe", Verdict.RECEIVES)]
+    assert list_verdicts(nobody) == [("Europe", Verdict.RECEIVES)]
 
 
 def test_written_adapter_properties_are_shown_but_not_used_for_routing(box: Box, tmp_path: Path) -> None:
@@ -217,8 +217,8 @@ def test_written_adapter_properties_are_shown_but_not_used_for_routing(box: Box,
     assert (predicate.reason, predicate.met) == (Reason.NOT_PROMOTED, "/srv/in folder/order.json")
 
 
-def stored(box: Box, code: str) -> uuid.UUID:
-    """The one message that is suspended by its receive location with this error."""
+def find_suspended(box: Box, code: str) -> uuid.UUID:
+    """Return the message that its receive location suspended with this error."""
     found = box.one("SELECT message_id FROM suspended_queue WHERE error_code = %s AND resumable", code)
     assert isinstance(found, uuid.UUID)
     return found
@@ -230,23 +230,23 @@ def test_an_unread_suspended_message_is_read_as_a_resume_would_read_it(box: Box)
     box.add_port("Europe", "Region == 'EU'")
     box.receive(location, b'{"region": "MARS", "total": 3}')
     ports.start(box.connection, "Audit")
-    message_id = stored(box, "ROUTING")
+    message_id = find_suspended(box, "ROUTING")
     [explained] = explain_message(box.connection, message_id)
     assert explained.title == f"Message {message_id}, as drop reads it now, document 1"
     assert (explained.context[Region], explained.context[Total]) == ("MARS", Decimal(3))
     assert explained.context[BTS.SourceParty] == "test"
-    assert verdicts(explained) == [("Audit", Verdict.RECEIVES), ("Europe", Verdict.MISSES)]
+    assert list_verdicts(explained) == [("Audit", Verdict.RECEIVES), ("Europe", Verdict.MISSES)]
     [missed] = explained.subscribers[1].explanation.nearest.predicates
     assert (missed.reason, missed.met) == (Reason.DIFFERS, "MARS")
     [changed] = explain_message(box.connection, message_id, extra=Context().promote(Region, "EU"))
-    assert ("Europe", Verdict.RECEIVES) in verdicts(changed)
+    assert ("Europe", Verdict.RECEIVES) in list_verdicts(changed)
 
 
 def test_an_unreadable_message_has_a_failure_and_no_receivers(box: Box) -> None:
     location = box.add_location(pipelines.Json(promote=PROMOTE))
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
     box.receive(location, b'{"region": ')
-    message_id = stored(box, "PIPELINE")
+    message_id = find_suspended(box, "PIPELINE")
     [explained] = explain_message(box.connection, message_id)
     assert isinstance(explained.failure, PipelineFailure)
     assert not explained.subscribers
@@ -261,7 +261,7 @@ def test_an_unread_batch_is_explained_by_its_first_documents(box: Box) -> None:
     location = box.add_location(pipelines.JsonLines(promote=PROMOTE, recoverable=False))
     box.add_port("Europe", "Region == 'EU'")
     box.receive(location, b'{"region": "EU"}\n{"region": "US"}\n{"region": "JP"}\n')
-    first, second = explain_message(box.connection, stored(box, "ROUTING"), documents=2)
+    first, second = explain_message(box.connection, find_suspended(box, "ROUTING"), documents=2)
     assert [one.context[Region] for one in (first, second)] == ["EU", "US"]
     assert (first.accepted, second.accepted) == (True, False)
 
@@ -301,7 +301,7 @@ def test_the_error_message_of_a_port_that_routes_failures_is_explained(box: Box,
     unreadable, error = explain_file(box.connection, tmp_path / "bad.json")
     assert isinstance(unreadable.failure, PipelineFailure)
     assert unreadable.failure_handling is FailureHandling.ROUTED
-    assert verdicts(error) == [("Errors", Verdict.RECEIVES), ("Audit", Verdict.MISSES)]
+    assert list_verdicts(error) == [("Errors", Verdict.RECEIVES), ("Audit", Verdict.MISSES)]
     [missed] = error.subscribers[1].explanation.nearest.predicates
     assert missed.reason is Reason.NOT_PROMOTED
     assert error.context[ErrorReport.FailureCode] == "0xe0000001"
@@ -320,7 +320,7 @@ def test_a_message_without_subscriber_is_followed_by_its_error_message(box: Box,
     box.add_port("Errors", "ErrorReport.FailureCode == '0xc0c01680' and exists(ErrorReport.RoutingFailureReportID)")
     lost, error = explain_file(box.connection, path, location="drop")
     assert lost.failure_handling is FailureHandling.ROUTED
-    assert verdicts(error)[0] == ("Errors", Verdict.RECEIVES)
+    assert list_verdicts(error)[0] == ("Errors", Verdict.RECEIVES)
     [elsewhere] = explain_file(box.connection, path, location="plain")
     assert elsewhere.failure_handling is FailureHandling.SUSPENDED
     path.write_bytes(b'{"region": "EU"}')
@@ -340,7 +340,7 @@ def test_a_message_without_subscriber_is_followed_by_its_error_message(box: Box,
 def test_a_message_without_authenticated_originator_is_dropped_or_suspended(
     box: Box, tmp_path: Path, authentication: str, trusted: bool, ends: list[FailureHandling | None]
 ) -> None:
-    """SEC-11: what a receive port requires is asked here, too."""
+    """SEC-11: explain applies the authentication of the receive port."""
     box.add_port("Europe", "Region == 'EU'")
     box.connection.execute("SELECT set_trust(%s::smallint, %s)", (box.host().host_id, trusted))
     who = {BTS.OriginatorSID: "account", BTS.OriginatorPID: "party"}

@@ -1,4 +1,4 @@
-"""One `up` at a time in a home folder."""
+"""Only one `up` runs in a home folder at a time."""
 
 from __future__ import annotations
 

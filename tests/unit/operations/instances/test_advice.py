@@ -1,4 +1,4 @@
-"""Every reason to be suspended has a way out."""
+"""There is advice for every error code of a suspended instance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from postroom.operations.instances.advice import get_advice
 from postroom.operations.instances.listing import Instance, InstanceState
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
-ERRORS = Path(__file__).parents[3] / "docs" / "reference" / "errors.md"
+ERRORS = Path(__file__).parents[4] / "docs" / "reference" / "errors.md"
 
 
 def instance(**changes: object) -> Instance:
@@ -56,11 +56,11 @@ def instance(**changes: object) -> Instance:
 )
 def test_the_advice_for_a_suspended_instance_contains_a_command(code: str) -> None:
     assert f"`{code}`" in ERRORS.read_text(encoding="utf-8")
-    said = get_advice(instance(error_code=code))
-    assert said is not None
-    assert f"postroom instance resume {uuid.UUID(int=1)}" in said
-    assert all(noun in COMMANDS for noun in re.findall(r"postroom ([a-z]+)", said))
-    assert ("--body FILE" in said) == (code in ("PIPELINE", "DELIVERY_REFUSED"))
+    advice = get_advice(instance(error_code=code))
+    assert advice is not None
+    assert f"postroom instance resume {uuid.UUID(int=1)}" in advice
+    assert all(noun in COMMANDS for noun in re.findall(r"postroom ([a-z]+)", advice))
+    assert ("--body FILE" in advice) == (code in ("PIPELINE", "DELIVERY_REFUSED"))
 
 
 def test_an_unread_message_can_always_be_corrected() -> None:
@@ -70,9 +70,9 @@ def test_an_unread_message_can_always_be_corrected() -> None:
 def test_the_advice_for_a_report_names_its_instance() -> None:
     state, cause = InstanceState.SUSPENDED_NOT_RESUMABLE, Cause.ROUTING_FAILURE_REPORT
     about = uuid.UUID(int=7)
-    said = get_advice(instance(state=state, cause=cause, error_code="ROUTING", related_instance_id=about))
-    assert said is not None
-    assert str(about) in said
+    advice = get_advice(instance(state=state, cause=cause, error_code="ROUTING", related_instance_id=about))
+    assert advice is not None
+    assert str(about) in advice
     alone = get_advice(instance(state=state, cause=cause, error_code="ROUTING", adapter=None, uri=None))
     assert alone is not None
     assert "publish that was rejected" in alone
@@ -89,6 +89,6 @@ def test_only_suspended_instances_have_advice() -> None:
 
 
 def test_the_advice_for_a_missing_originator_is_a_pipeline_change() -> None:
-    said = get_advice(instance(error_code="AUTHENTICATION", task=Task.RECEIVE))
-    assert said is not None
-    assert said.index("Apply") < said.index("postroom instance resume")
+    advice = get_advice(instance(error_code="AUTHENTICATION", task=Task.RECEIVE))
+    assert advice is not None
+    assert advice.index("Apply") < advice.index("postroom instance resume")
