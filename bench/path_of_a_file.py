@@ -2,8 +2,8 @@
 
     python -m bench.path_of_a_file
 
-It runs the example `orders`, lets one file pass so that everything is warm, traces five seconds without a file, and
-then traces a second file. A module counts if one of its functions is called because of the file: between the drop and
+It runs the example `orders`, lets four files pass so that everything is warm, traces five seconds without a file, and
+then traces one more file. A module counts if one of its functions is called because of the file: between the drop and
 the last delivery, and not while nothing happens. So heartbeats and polls that find nothing do not count. Traced are the
 pipeline process, Spark's Python workers and the host.
 """
@@ -23,12 +23,12 @@ from pathlib import Path
 #: Installed in every process as sitecustomize.py. It records the functions that are called, by phase (idle, file), and
 #: writes them when the phase is `done`.
 _TRACER = """
-import os, pathlib, sys, threading, time
+import inspect, os, pathlib, sys, threading, time
 folder = pathlib.Path(os.environ["POSTROOM_TRACE_FOLDER"])
 called = {"": set(), "idle": set(), "file": set(), "done": set()}
 phase = [""]
 def profile(frame, event, argument):
-    if event == "call":
+    if event == "call" and frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a function, not the body of a module
         called[phase[0]].add((frame.f_globals.get("__name__", ""), frame.f_code.co_qualname))
 def watch():
     while phase[0] != "done":
@@ -46,23 +46,26 @@ trace()
 """
 _ORDER = '{"region": "EU", "total": 12500, "priority": 3}'
 _PORTS = ("europe", "big", "audit")
+#: Files before the traced one, so that every worker of Spark has started.
+_WARM_UP = 4
 _IDLE_SECONDS = 5.0
 _PATIENCE_SECONDS = 300.0
 
 
 def count_modules(app: Path) -> list[str]:
-    """Return the names of the modules that the second file passes through."""
+    """Return the names of the modules that a file passes through."""
     with tempfile.TemporaryDirectory(prefix="postroom-path-") as folder:
         trace, home = Path(folder, "trace"), Path(folder, "home")
         trace.mkdir()
         _enter_phase(trace, "")
         (trace / "sitecustomize.py").write_text(_TRACER)
         with _running(app, home, trace):
-            _send(home, "warm", 1)
+            for number in range(_WARM_UP):
+                _send(home, f"warm-{number}", number + 1)
             _enter_phase(trace, "idle")
             time.sleep(_IDLE_SECONDS)
             _enter_phase(trace, "file")
-            _send(home, "traced", 2)
+            _send(home, "traced", _WARM_UP + 1)
             _enter_phase(trace, "done")
             time.sleep(1.0)
         found = [file.read_text().split() for file in trace.glob("*.modules")]
