@@ -31,7 +31,7 @@ def measure() -> Result:
         "csv", "in", schema="region string, total decimal(12,2), priority int, number int, note string", settle=0.0
     )
     columns = tuple(column.name for column in reader.known_columns or ())
-    pipeline = pipelines.Rows(promote=ORDERS).settled(columns, reader.body_column)
+    pipeline = pipelines.Rows(promote=ORDERS).with_columns(columns, reader.body_column)
     content = _csv(_ROWS)
     with (
         measured_box(adapter=reader, pipeline=pipeline) as box,

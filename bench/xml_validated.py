@@ -83,7 +83,7 @@ def _packed(pipeline: pipelines.Receive) -> pipelines.Receive:
     """With the schema in it, as applying takes it along."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "order.xsd").write_text(_XSD)
-        return pipeline.packed(Path(folder))
+        return pipeline.pack(Path(folder))
 
 
 def _order(number: int) -> bytes:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from postroom.message import Bytes
 from postroom.pipelines import Json
-from postroom.pipelines.documents.spool import cut
+from postroom.pipelines.documents.spool import slice_body
 from postroom.properties import Property
 
 Region = Property("X.Region", str)
@@ -73,7 +73,7 @@ def test_splitting_returns_the_documents_byte_for_byte(
     pipeline = Json(promote={Region: "region"}, split=split)
     assert pipeline.problems() == []
     with (
-        patch("postroom.pipelines.json.split.MAX_AT_ONCE", at_once),
+        patch("postroom.pipelines.json.split.MAX_COMMAS_AT_ONCE", at_once),
         patch("postroom.pipelines.json.split.FRAGMENT_SIZE", fragment),
         patch("postroom.pipelines.documents.disassembled_batch.FRAGMENT_SIZE", fragment),
     ):
@@ -85,5 +85,5 @@ def test_splitting_returns_the_documents_byte_for_byte(
     for row, document in zip(found, documents, strict=True):
         body = row["body"]
         if body is None:
-            body = b"".join(cut(Bytes(content), row["offset"], row["length"]).chunks())
+            body = b"".join(slice_body(Bytes(content), row["offset"], row["length"]).chunks())
         assert body == document

@@ -60,7 +60,7 @@ def pipeline(folder: Path) -> Receive:
     (folder / "silent.py").write_text(SILENT)
     check = run_path(str(folder / "silent.py"), run_name="silent")["check"]
     disassemble = [pipelines.Json(promote=PROMOTE)]
-    return Receive(disassemble=disassemble, validate=[check], seconds=4.0).packed(folder)
+    return Receive(disassemble=disassemble, validate=[check], seconds=4.0).pack(folder)
 
 
 def order(number: int) -> bytes:

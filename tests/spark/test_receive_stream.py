@@ -148,7 +148,7 @@ def test_custom_components_run_in_the_workers(
     own: Any = run_path(str(path), run_name="own_components")
     pipeline = pipelines.Receive(
         decode=[own["Reversed"]()], disassemble=[pipelines.Json(promote=PROMOTE)], validate=[own["has_region"]]
-    ).packed(tmp_path)
+    ).pack(tmp_path)
     path.unlink()
     box.add_port("Europe", "Region == 'EU'")
     location = add_file_location(box, folder, pipeline=pipeline)
@@ -271,7 +271,7 @@ def test_a_file_that_kills_its_worker_is_suspended_and_the_stream_continues(
     (tmp_path / "deadly.py").write_text(DEADLY)
     check = run_path(str(tmp_path / "deadly.py"), run_name="deadly")["check"]
     disassemble = [pipelines.Json(promote=PROMOTE)]
-    pipeline = pipelines.Receive(disassemble=disassemble, validate=[check]).packed(tmp_path)
+    pipeline = pipelines.Receive(disassemble=disassemble, validate=[check]).pack(tmp_path)
     location = add_file_location(box, folder, pipeline=pipeline)
     for number in range(5):
         (folder / f"{number}.json").write_bytes(order(number))

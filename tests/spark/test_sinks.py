@@ -263,7 +263,7 @@ def test_a_message_that_ends_its_worker_is_suspended_alone(
     """As a crash in a library of C would, or the operating system when memory is short."""
     (tmp_path / "deadly.py").write_text(DEADLY)
     to_row = run_path(str(tmp_path / "deadly.py"), run_name="deadly")["to_row"]
-    maps = PortMaps.packed([Python(to_row, source="order", target="row")], tmp_path)
+    maps = PortMaps.pack([Python(to_row, source="order", target="row")], tmp_path)
     add_sink(box, SparkSink("parquet", "lake"), retry_count=0)
     box.connection.execute("UPDATE send_ports SET maps = %s", (Jsonb(maps.model_dump(mode="json")),))
     promoted = {Region: "EU", BTS.MessageType: "order"}

@@ -28,7 +28,7 @@ def add_bulk_location(
     reader = adapters.SparkReader(format, folder, schema=schema, settle=0.0, **settings)
     assert reader.problems() == []
     columns = tuple(column.name for column in reader.known_columns or ())
-    rows = (pipeline or pipelines.Rows(promote=PROMOTE)).settled(columns, reader.body_column)
+    rows = (pipeline or pipelines.Rows(promote=PROMOTE)).with_columns(columns, reader.body_column)
     location = box.add_location(rows, port=f"{name}In", name=name)
     box.connection.execute(
         "UPDATE receive_locations SET adapter = %s, uri = %s WHERE id = %s",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from postroom.message import FileSlice
-from postroom.pipelines.documents.spool import cut
+from postroom.pipelines.documents.spool import slice_body
 from postroom.regular_files import inode_of, open_regular_file
 
 
@@ -56,10 +56,10 @@ def test_a_body_and_its_slices_are_not_read_from_a_replaced_file(tmp_path: Path)
     path = tmp_path / "x"
     path.write_bytes(b"content")
     body = FileSlice(path=path, length=7, inode=inode_of(path.stat()))
-    assert b"".join(cut(body, 3, 4).chunks()) == b"tent"
+    assert b"".join(slice_body(body, 3, 4).chunks()) == b"tent"
     path.rename(tmp_path / "y")
     path.symlink_to(tmp_path / "y")
-    for one in (body, cut(body, 3, 4)):
+    for one in (body, slice_body(body, 3, 4)):
         with pytest.raises(OSError, match="symbolic"):
             list(one.chunks())
 

@@ -16,7 +16,7 @@ from postroom.spark.bulk.split_lines import lines_of_split
 from postroom.spark.bulk.undecoded import TextEncoding, with_undecoded
 
 Note = Property("Orders.Note", str)
-ROWS = pipelines.Rows(promote={Note: "note"}, body="csv").settled(("note",), None)
+ROWS = pipelines.Rows(promote={Note: "note"}, body="csv").with_columns(("note",), None)
 LATIN = "müd".encode("iso-8859-1")
 
 
@@ -76,7 +76,7 @@ def test_a_row_whose_bytes_are_not_found_is_kept_as_it_was_read(tmp_path: Path, 
     found = received(of_csv(**options), path, as_spark_reads(LATIN, b"good"))
     [bad] = found.failures
     assert bad.body == "m\ufffdd".encode()
-    assert "could not be found again" in bad.failure.why
+    assert "original bytes are lost" in bad.failure.why
     assert found.messages["number"].to_pylist() == [2]
 
 
@@ -127,7 +127,7 @@ def test_json_tells_by_itself_and_keeps_its_bytes(tmp_path: Path) -> None:
 
 
 def test_a_line_of_text_passes_as_it_is_unless_something_else_is_made_of_it(tmp_path: Path) -> None:
-    as_it_is = pipelines.Rows().settled(("value",), "value")
+    as_it_is = pipelines.Rows().with_columns(("value",), "value")
     assert TextEncoding.of("text", {}, as_it_is) is None
     assert TextEncoding.of("parquet", {}, ROWS) is None
     path = tmp_path / "a.txt"

@@ -44,7 +44,7 @@ def define(application: Declarations) -> ApplicationDefinition:
             place=port.place,
             route_failures=port.route_failures,
             authentication=port.authentication,
-            maps=PortMaps.packed(port.maps, port.place.folder),
+            maps=PortMaps.pack(port.maps, port.place.folder),
             locations=tuple(_location_definition(location, spelling) for location in port.locations),
         )
         for port in application.receive_ports
@@ -99,9 +99,9 @@ def _pipeline(location: DeclaredLocation) -> ReceivePipeline:
         rows = location.pipeline or Rows()
         assert isinstance(rows, Rows)
         columns = tuple(column.name for column in location.adapter.known_columns or ())
-        return rows.settled(columns, location.adapter.body_column)
+        return rows.with_columns(columns, location.adapter.body_column)
     pipeline = location.pipeline or PassThrough()
-    return pipeline.packed(location.place.folder) if isinstance(pipeline, Receive) else pipeline
+    return pipeline.pack(location.place.folder) if isinstance(pipeline, Receive) else pipeline
 
 
 def _send_port_definition(
@@ -117,7 +117,7 @@ def _send_port_definition(
         state=port.state,
         route_failures=port.route_failures,
         description=port.description,
-        maps=PortMaps.packed(port.maps, port.place.folder),
+        maps=PortMaps.pack(port.maps, port.place.folder),
         place=port.place,
     )
 

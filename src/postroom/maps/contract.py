@@ -1,4 +1,4 @@
-"""What a map is: a small class that makes one document of one document.
+"""The base class of maps. A map transforms one document into one document.
 
     class ToInvoice(maps.Map):
         rate: float
@@ -8,7 +8,7 @@
 
     app.send_port("Invoices", ..., maps=[ToInvoice(source="order", target="invoice", rate=1.1)])
 
-Like a component of a pipeline it travels in the definition, with its settings and files (ADR 0027).
+Like a component of a pipeline it is stored in the definition, with its settings and files (ADR 0027).
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from postroom.pipelines.components import Component
 from postroom.properties import Property
 from postroom.system_properties import BTS
 
-#: What reads the document that a map made: a pipeline of one document. What it promotes, the message has.
+#: A pipeline that reads the new document. The message gets the properties that it promotes.
 Reader = Json | Xml | XmlReceive
 
-CORRECT_IT = "Correct the map and apply the application again, or correct the document; then resume."
+CORRECT_MAP_HINT = "Correct the map and apply the application again, or correct the document; then resume."
 
-#: What a map may answer. Of a message its body part counts, and what it promotes besides what was there.
-Answer = Message | Body | bytes
+#: The result of a map. Of a message only its body part and its additional promoted properties are used.
+Transformed = Message | Body | bytes
 
 
 class Map(Component):
-    """Makes a message of the type ``target`` of a message of the type ``source``.
+    """Transforms a message of the type ``source`` into a message of the type ``target``.
 
-    ``read`` says what the new message promotes: the pipeline that would read the document if it came in. ``seconds``
-    is how long one message may take.
+    ``read`` is a pipeline that reads the new document to promote its properties. ``seconds`` is the time limit for one
+    message.
     """
 
     source: str
@@ -48,18 +48,18 @@ class Map(Component):
 
     @property
     def promotes(self) -> tuple[Property, ...]:
-        """What the map promotes by itself, in the context of the message that it answers with."""
+        """The properties that the map itself promotes, in the context of the message that it returns."""
         return ()
 
     @property
     def may_promote(self) -> tuple[Property, ...]:
-        """All of that, and what is read, each once."""
+        """The properties that the map or ``read`` may promote, each once."""
         read = () if self.read is None else self.read.promotes
         return tuple({prop.key: prop for prop in (*self.promotes, *read)}.values())
 
     @property
     def content_type(self) -> str:
-        """The media type of the new body, where the answer does not tell."""
+        """The media type of the new body, unless the map returns a message."""
         return "application/octet-stream" if self.read is None else self.read.content_type
 
     def problems(self) -> list[str]:
@@ -70,25 +70,27 @@ class Map(Component):
             found += [f"read: {text}" for text in self.read.problems()]
         match self.read:
             case Xml(split=str()) | Json(split=str()):
-                found.append("read: it splits, but a map makes one message.")
+                found.append("read: it has a split; a map returns one message.")
             case XmlReceive(schemas=schemas, allow_unrecognized=False) if len(schemas):
                 schema = schemas.find(self.target)
                 if schema is None:
                     found.append(f"read: there is no schema for the target, {self.target!r}.")
                 elif schema.envelope:
-                    found.append(f"read: the target {self.target!r} is an envelope, but a map makes one message.")
+                    found.append(
+                        f"read: the target {self.target!r} is an envelope, but the result of a map is one message."
+                    )
         return found
 
     @abstractmethod
-    def transform(self, message: Message) -> Answer:
-        """The new document. What is raised suspends the message, or its interchange."""
+    def transform(self, message: Message) -> Transformed:
+        """Return the new document. An exception suspends the message, or its interchange."""
 
 
-def another_type(target: str, found: str) -> MapFailure:
+def wrong_type_failure(target: str, found: str) -> MapFailure:
     return MapFailure(
-        f"The map made a document of another type than its target, {target!r}.",
-        why=f"It is {found!r}.",
-        hint=CORRECT_IT,
+        f"The new document has the type {found!r}.",
+        why=f"The target of the map is {target!r}.",
+        hint=CORRECT_MAP_HINT,
     )
 
 

@@ -1,4 +1,4 @@
-"""The maps that are there: XSLT 1.0 stylesheets, and Python functions."""
+"""The built-in maps: XSLT 1.0 stylesheets and Python functions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import PlainSerializer, PlainValidator, PrivateAttr
 
 from postroom.errors import MapFailure
-from postroom.maps.contract import Answer, Map
+from postroom.maps.contract import Map, Transformed
 from postroom.message import Message, Part
 from postroom.pipelines import Xml, XmlReceive
-from postroom.pipelines.shipping.stored_component import StoredComponent, load_component, name_of, refer_to
+from postroom.pipelines.shipping.stored_component import StoredComponent, component_name, load_component, refer_to
 
 if TYPE_CHECKING:
     from postroom.maps.xslt import Stylesheet
@@ -22,11 +22,11 @@ _CONTENT_TYPES = {"xml": "application/xml", "html": "text/html", "text": "text/p
 
 
 class Xslt(Map):
-    """A stylesheet of the application's folder.
+    """A map by a stylesheet in the application's folder.
 
     maps.Xslt("order-to-invoice.xslt", source="http://a#Order", target="http://b#Invoice")
 
-    What it makes has to be of the type ``target``. With ``<xsl:output method="text"/>`` it may make anything.
+    The result must be of the type ``target``. With ``<xsl:output method="text"/>`` it may be anything.
     """
 
     stylesheet: str
@@ -49,43 +49,46 @@ class Xslt(Map):
 
         return stylesheet_problems(self.stylesheet, self.read_file(self.stylesheet))
 
-    def transform(self, message: Message) -> Answer:
-        stylesheet = self._stylesheet()
+    def transform(self, message: Message) -> Transformed:
+        stylesheet = self._get_stylesheet()
         if message.body is None:
-            raise MapFailure("The message has no body.", hint="A stylesheet reads an XML document.")
-        # What is read next as XML is checked then.
+            raise MapFailure(
+                "The message has no body.",
+                hint="A stylesheet needs an XML document.",
+            )
+        # If ``read`` parses XML, it checks the type.
         target = None if isinstance(self.read, Xml | XmlReceive) else self.target
-        made = stylesheet.run(message.body.body, target=target)
+        body = stylesheet.run(message.body.body, target=target)
         content_type = _CONTENT_TYPES.get(stylesheet.method, self.content_type)
         if stylesheet.method == "text" and self.read is not None:
             content_type = self.read.content_type
-        return Message(parts=(Part(body=made, content_type=content_type),))
+        return Message(parts=(Part(body=body, content_type=content_type),))
 
-    def _stylesheet(self) -> Stylesheet:
+    def _get_stylesheet(self) -> Stylesheet:
         from postroom.maps.xslt import Stylesheet
 
-        known: Stylesheet | None = getattr(self._compiled, "stylesheet", None)
-        if known is None:
-            known = self._compiled.stylesheet = Stylesheet(self.read_file(self.stylesheet))
-        return known
+        stylesheet: Stylesheet | None = getattr(self._compiled, "stylesheet", None)
+        if stylesheet is None:
+            stylesheet = self._compiled.stylesheet = Stylesheet(self.read_file(self.stylesheet))
+        return stylesheet
 
 
 def _read_function(source: object) -> object:
     return StoredComponent.read(source) if isinstance(source, Mapping) else source
 
 
-def _stored_function(function: Any) -> dict[str, Any]:
+def _store_function(function: Any) -> dict[str, Any]:
     return refer_to(function, None).stored()
 
 
 class Python(Map):
-    """A function of the application's file, or of one beside it, that takes a message and gives the new document.
+    """A map by a function in a file of the application's folder. It takes a message and returns the new document.
 
     maps.Python(to_invoice, source="order", target="invoice", read=pipelines.Json(promote={Total: "total"}))
     """
 
     function: Annotated[
-        Any, PlainValidator(_read_function), PlainSerializer(_stored_function, return_type=dict[str, Any])
+        Any, PlainValidator(_read_function), PlainSerializer(_store_function, return_type=dict[str, Any])
     ]
 
     def __init__(self, function: Any, **settings: Any) -> None:
@@ -93,7 +96,7 @@ class Python(Map):
 
     @property
     def name(self) -> str:
-        return name_of(self.function)
+        return component_name(self.function)
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -101,7 +104,7 @@ class Python(Map):
             found.append(f"{self.function!r} is not a function.")
         return found
 
-    def transform(self, message: Message) -> Answer:
+    def transform(self, message: Message) -> Transformed:
         function: Any = load_component(self.function, self._files)
-        answer: Answer = function(message)
-        return answer
+        result: Transformed = function(message)
+        return result

@@ -1,7 +1,7 @@
-"""The maps of a receive port: after the stages of the pipeline, before anything is published (RCV-20, RCV-21).
+"""Runs the maps of a receive port: after the stages of the pipeline, before publishing (RCV-20, RCV-21).
 
-A message keeps what its pipeline promoted, but for what its new document promotes. Where a document fails,
-so does its interchange, unless the pipeline is recoverable and BTS.SuspendMessageOnMappingFailure is true (RCV-17).
+A message keeps the properties that its pipeline promoted, unless its new document promotes them too. A document that
+fails fails its interchange, unless the pipeline is recoverable and BTS.SuspendMessageOnMappingFailure is true (RCV-17).
 """
 
 from __future__ import annotations
@@ -14,20 +14,26 @@ import pyarrow as pa
 
 from postroom.errors import MapFailure
 from postroom.maps.port_maps import PortMaps
-from postroom.maps.running import Made, RunningMaps
+from postroom.maps.running import MapResult, RunningMaps
 from postroom.message import FRAGMENT_SIZE, Body, Context
 from postroom.pipelines import ReceivePipeline
-from postroom.pipelines.documents.disassembled_batch import BadDocument, Decoded, Disassembled, Form, schema_of
-from postroom.pipelines.documents.held import until_all_passed
+from postroom.pipelines.documents.disassembled_batch import (
+    BadDocument,
+    DecodedInterchange,
+    DisassembledBatch,
+    Form,
+    arrow_schema,
+    yield_after_all_pass,
+)
 from postroom.pipelines.documents.message_batch import MessageBatch
-from postroom.pipelines.documents.spool import MAPPED, Spool, beside
-from postroom.pipelines.running.suspended_document import KeptDocument, ResumedPipeline
+from postroom.pipelines.documents.spool import MAPPED_OFFSET, Spool, join_bodies
+from postroom.pipelines.running.suspended_document import ResumedPipeline, SuspendedDocument
 from postroom.properties import Property
 from postroom.system_properties import BTS
 
 
 class MappedPipeline:
-    """A receive pipeline, and the maps of its port after it; it runs as a pipeline does."""
+    """A receive pipeline followed by the maps of its port. It has the interface of a pipeline."""
 
     def __init__(self, pipeline: ReceivePipeline | ResumedPipeline, maps: PortMaps) -> None:
         self._pipeline = pipeline
@@ -52,123 +58,119 @@ class MappedPipeline:
         context: Context = Context(),  # noqa: B008 - immutable
         batch_rows: int = 10_000,
         batch_bytes: int = 16 << 20,
-    ) -> Iterator[Disassembled]:
-        """As a pipeline's. In a recoverable one nothing comes before every document is mapped, if one that cannot be
-        would fail all."""
-        # In here, where what is raised is the failure of an interchange.
+    ) -> Iterator[DisassembledBatch]:
+        """Yield the batches of the pipeline after mapping. If one document that cannot be mapped would fail a
+        recoverable interchange, no batch is yielded before all documents are mapped."""
+        # Loaded inside the generator, where an error is a failure of the interchange.
         maps = self._maps.running
 
-        def batches() -> Iterator[Disassembled]:
-            found = self._pipeline.disassemble(body, context=context, batch_rows=batch_rows, batch_bytes=batch_bytes)
-            received = Decoded(body=body, context=context, content_type=self.content_type)
-            return _Mapping(maps, self._pipeline, received).over(found)
+        def make_batches() -> Iterator[DisassembledBatch]:
+            batches = self._pipeline.disassemble(body, context=context, batch_rows=batch_rows, batch_bytes=batch_bytes)
+            interchange = DecodedInterchange(body=body, context=context, content_type=self.content_type)
+            return map(_MappingRun(maps, self._pipeline, interchange).map_batch, batches)
 
-        yield from until_all_passed(batches, at_once=lambda batch: not self.recoverable or _suspends_alone(batch))
-
-
-def received_by(pipeline: ReceivePipeline, maps: PortMaps) -> ReceivePipeline | MappedPipeline:
-    """What a location with this pipeline does with an interchange; ``maps`` are those of its port."""
-    return MappedPipeline(pipeline, maps) if maps else pipeline
+        yield from yield_after_all_pass(
+            make_batches, is_immediate=lambda batch: not self.recoverable or _suspends_alone(batch)
+        )
 
 
-def taken_up_by(
-    pipeline: ReceivePipeline, maps: PortMaps, kept: KeptDocument | None
+def build_resumed_pipeline(
+    pipeline: ReceivePipeline, maps: PortMaps, suspended: SuspendedDocument | None
 ) -> ReceivePipeline | ResumedPipeline | MappedPipeline:
-    """What a location does with what was suspended on its way in: an interchange, or one document of it."""
-    if kept is None:
-        return received_by(pipeline, maps)
-    resumed = ResumedPipeline(pipeline, kept)
-    return MappedPipeline(resumed, maps) if maps and kept.form is not Form.MAPPED else resumed
+    """Return the pipeline that resumes an interchange, or with ``suspended`` one document of it."""
+    if suspended is None:
+        return MappedPipeline(pipeline, maps) if maps else pipeline
+    resumed = ResumedPipeline(pipeline, suspended)
+    return MappedPipeline(resumed, maps) if maps and suspended.form is not Form.MAPPED else resumed
 
 
-def _suspends_alone(batch: Disassembled) -> bool:
-    """Whether it is known of all documents of the interchange that one which cannot be mapped is suspended alone."""
+def _suspends_alone(batch: DisassembledBatch) -> bool:
+    """Return True if every document of the interchange that cannot be mapped is suspended alone."""
     assert batch.decoded is not None
     return batch.decoded.context.get(BTS.SuspendMessageOnMappingFailure) is True
 
 
-class _Mapping:
-    """One run over one interchange."""
+class _MappingRun:
+    """One run of the maps over one interchange."""
 
-    def __init__(self, maps: RunningMaps, pipeline: ReceivePipeline | ResumedPipeline, received: Decoded) -> None:
+    def __init__(
+        self, maps: RunningMaps, pipeline: ReceivePipeline | ResumedPipeline, interchange: DecodedInterchange
+    ) -> None:
         self._maps = maps
         self._recoverable = bool(pipeline.recoverable)
-        self._received = received
+        self._interchange = interchange
         columns = {prop.key: prop for prop in (*pipeline.promotes, *maps.promotes)}
         self._promotes: tuple[Property, ...] = tuple(columns.values())
-        self._schema = schema_of(self._promotes).append(pa.field("content_type", pa.string()))
-        self._large = Spool()
+        self._schema = arrow_schema(self._promotes).append(pa.field("content_type", pa.string()))
+        self._large_documents = Spool()
 
-    def over(self, batches: Iterator[Disassembled]) -> Iterator[Disassembled]:
-        for batch in batches:
-            yield self._mapped(batch)
-
-    def _mapped(self, batch: Disassembled) -> Disassembled:
-        decoded = batch.decoded or self._received
-        seen = MessageBatch(batch.messages, decoded)
-        chosen = {
+    def map_batch(self, batch: DisassembledBatch) -> DisassembledBatch:
+        decoded = batch.decoded or self._interchange
+        documents = MessageBatch(batch.messages, decoded)
+        selected = {
             row: found
             for row, message_type in enumerate(batch.messages["message_type"].to_pylist())
             if (found := self._maps.find(message_type)) is not None
         }
-        given = {row: seen.message(row) for row in chosen}
-        results = self._maps.run([(one, given[row]) for row, one in chosen.items()])
-        made: dict[int, Made] = {}
+        messages = {row: documents.message(row) for row in selected}
+        outcomes = self._maps.run([(selected_map, messages[row]) for row, selected_map in selected.items()])
+        results: dict[int, MapResult] = {}
         bad: dict[int, BadDocument] = {}
-        for row, result in zip(chosen, results, strict=True):
-            if isinstance(result, Made):
-                made[row] = result
+        for row, outcome in zip(selected, outcomes, strict=True):
+            if isinstance(outcome, MapResult):
+                results[row] = outcome
                 continue
             number = batch.messages["number"][row].as_py()
-            failure = MapFailure(f"Document {number}: {result.what}", why=result.why, hint=result.hint)
-            if not self._recoverable or given[row].context.get(BTS.SuspendMessageOnMappingFailure) is not True:
+            failure = MapFailure(f"Document {number}: {outcome.what}", why=outcome.why, hint=outcome.hint)
+            if not self._recoverable or messages[row].context.get(BTS.SuspendMessageOnMappingFailure) is not True:
                 raise failure
-            bad[row] = seen.refused(row, failure)
-        messages = self._rebuilt(batch.messages, made)
+            bad[row] = documents.bad_document(row, failure)
+        mapped = self._apply_results(batch.messages, results)
         if bad:
-            messages = messages.filter(pa.array([row not in bad for row in range(len(seen))], pa.bool_()))
+            mapped = mapped.filter(pa.array([row not in bad for row in range(len(documents))], pa.bool_()))
         return replace(
             batch,
-            messages=messages,
-            failures=tuple(sorted((*batch.failures, *bad.values()), key=lambda one: one.number)),
-            decoded=self._beside(decoded),
+            messages=mapped,
+            failures=tuple(sorted((*batch.failures, *bad.values()), key=lambda document: document.number)),
+            decoded=self._join_large_documents(decoded),
         )
 
-    def _beside(self, decoded: Decoded) -> Decoded:
-        if not self._large.size:
+    def _join_large_documents(self, decoded: DecodedInterchange) -> DecodedInterchange:
+        if not self._large_documents.size:
             return decoded
-        return replace(decoded, body=beside(decoded.body, self._large.body, apart=MAPPED))
+        return replace(decoded, body=join_bodies(decoded.body, self._large_documents.body, offset=MAPPED_OFFSET))
 
-    def _rebuilt(self, messages: pa.RecordBatch, made: Mapping[int, Made]) -> pa.RecordBatch:
-        """The rows with what the maps made of them; every batch has the same columns."""
+    def _apply_results(self, messages: pa.RecordBatch, results: Mapping[int, MapResult]) -> pa.RecordBatch:
+        """Return the rows with the results of the maps. Every batch has the same columns."""
         rows = messages.num_rows
-        known = set(messages.schema.names)
+        present = set(messages.schema.names)
         changed: dict[str, list[Any]] = {}
-        if made:
+        if results:
             changed = {key: messages[key].to_pylist() for key in ("body", "offset", "length", "message_type")}
             changed["content_type"] = [None] * rows
-            for key in {key for one in made.values() for key in one.values}:
-                changed[key] = messages[key].to_pylist() if key in known else [None] * rows
-            for row, one in made.items():
-                self._put(changed, row, one)
+            for key in {key for result in results.values() for key in result.values}:
+                changed[key] = messages[key].to_pylist() if key in present else [None] * rows
+            for row, result in results.items():
+                self._apply_result(changed, row, result)
         columns = [
             pa.array(changed[field.name], field.type)
             if field.name in changed
             else messages[field.name]
-            if field.name in known
+            if field.name in present
             else pa.nulls(rows, field.type)
             for field in self._schema
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _put(self, columns: dict[str, list[Any]], row: int, one: Made) -> None:
-        columns["message_type"][row] = one.message_type
-        columns["content_type"][row] = one.content_type
-        for key, value in one.values.items():
+    def _apply_result(self, columns: dict[str, list[Any]], row: int, result: MapResult) -> None:
+        columns["message_type"][row] = result.message_type
+        columns["content_type"][row] = result.content_type
+        for key, value in result.values.items():
             columns[key][row] = value
-        if one.body.size <= FRAGMENT_SIZE:
-            columns["body"][row] = b"".join(one.body.chunks())
+        if result.body.size <= FRAGMENT_SIZE:
+            columns["body"][row] = b"".join(result.body.chunks())
             columns["offset"][row] = columns["length"][row] = None
             return
         columns["body"][row] = None
-        columns["offset"][row], columns["length"][row] = MAPPED + self._large.append(one.body), one.body.size
+        columns["offset"][row] = MAPPED_OFFSET + self._large_documents.append(result.body)
+        columns["length"][row] = result.body.size

@@ -1,8 +1,9 @@
-"""The maps of one port as they are declared, checked and stored: 0 to n, each for a type of its own (RCV-20)."""
+"""The maps of a port as they are declared, checked and stored: at most one per message type (RCV-20)."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
@@ -11,13 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, TypeAdapter
 
-from postroom.errors import DefinitionError, PipelineFailure
+from postroom.errors import DefinitionError, DefinitionRefused, PipelineFailure, Problem
 from postroom.maps.contract import Map
 from postroom.maps.definitions import Python
+from postroom.message import Message
 from postroom.pipelines.shipping.files import NO_FILES, Files, ShippedFiles
-from postroom.pipelines.shipping.imported_files import imported_files
+from postroom.pipelines.shipping.imported_files import find_imported_files
 from postroom.pipelines.shipping.stored_component import StoredComponent, load_component, refer_to
 from postroom.stored_definitions import read_stored
+from postroom.system_properties import BTS
 
 if TYPE_CHECKING:
     from postroom.maps.running import RunningMaps
@@ -29,23 +32,24 @@ def _read_maps(source: object) -> tuple[Any, ...]:
     return tuple(StoredComponent.read(one) if isinstance(one, Mapping) else one for one in source)
 
 
-def _stored_maps(maps: tuple[Any, ...]) -> list[dict[str, Any]]:
+def _store_maps(maps: tuple[Any, ...]) -> list[dict[str, Any]]:
     return [refer_to(one, None).stored() for one in maps]
 
 
 class PortMaps(BaseModel):
-    """The maps of a port, with the files that they need where they run."""
+    """The maps of a port, with the files that they need at run time."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     maps: Annotated[
-        Sequence[Any], PlainValidator(_read_maps), PlainSerializer(_stored_maps, return_type=list[dict[str, Any]])
+        Sequence[Any], PlainValidator(_read_maps), PlainSerializer(_store_maps, return_type=list[dict[str, Any]])
     ] = ()
     files: Files = NO_FILES
 
     @classmethod
-    def packed(cls, maps: Sequence[Map], folder: Path) -> PortMaps:
-        """Everything that the maps need elsewhere; DefinitionError for what could not be found there."""
+    def pack(cls, maps: Sequence[Map], folder: Path) -> PortMaps:
+        """Return the maps with all files that they need on other machines. Raises DefinitionError if one cannot be
+        shipped."""
         names: set[str] = set()
         stored: list[StoredComponent] = []
         for one in maps:
@@ -53,10 +57,10 @@ class PortMaps(BaseModel):
             if isinstance(one, Python):
                 one = one.model_copy(update={"function": refer_to(one.function, folder)})
                 if one.function.target == "file":
-                    names.update(imported_files(folder, one.function.where))
+                    names.update(find_imported_files(folder, one.function.where))
             reference = refer_to(one, folder)
             if reference.target == "file":
-                names.update(imported_files(folder, reference.where))
+                names.update(find_imported_files(folder, reference.where))
             stored.append(reference)
         return cls(maps=stored, files=ShippedFiles.collect(folder, names))
 
@@ -64,31 +68,31 @@ class PortMaps(BaseModel):
         return bool(self.maps)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # As they are stored, so that the tasks of one worker share what was compiled.
+        # Pickled in the stored form, so that the tasks of one worker share the compiled maps.
         return load_maps, (self.model_dump(mode="json"),)
 
     @property
     def longest_seconds(self) -> float:
-        """The longest time that one of the maps may take for a message; 0 if there is none. Nothing is loaded."""
+        """The longest time limit of the maps, 0 if there are none. It does not load them."""
         default = Map.model_fields["seconds"].default
         return max((float((one.settings or {}).get("seconds", default)) for one in self.maps), default=0.0)
 
     @cached_property
     def running(self) -> RunningMaps:
-        """The maps, ready to run; PipelineFailure if one cannot be loaded here."""
+        """The maps, ready to run. Raises PipelineFailure if one cannot be loaded here."""
         # pyarrow is needed to run maps, not to declare them.
         from postroom.maps.running import RunningMaps
 
-        return RunningMaps(self.loaded())
+        return RunningMaps(self.load())
 
-    def loaded(self) -> tuple[Map, ...]:
-        """The maps themselves; PipelineFailure if one cannot be made here."""
-        found = []
-        for one in self.maps:
-            loaded = load_component(one, self.files)
-            assert isinstance(loaded, Map), f"{one!r} is no map"
-            found.append(loaded)
-        return tuple(found)
+    def load(self) -> tuple[Map, ...]:
+        """Load the maps. Raises PipelineFailure if one cannot be loaded here."""
+        maps = []
+        for stored in self.maps:
+            loaded = load_component(stored, self.files)
+            assert isinstance(loaded, Map), f"{stored!r} is not a map"
+            maps.append(loaded)
+        return tuple(maps)
 
 
 NO_MAPS = PortMaps()
@@ -97,24 +101,24 @@ _STORED: TypeAdapter[PortMaps] = TypeAdapter(PortMaps)
 
 
 def map_problems(maps: object, folder: Path) -> Iterator[str]:
-    """Everything that is wrong with the maps of a port, in words; ``folder`` is the application's."""
+    """Describe everything that is wrong with the maps of a port. ``folder`` is the application's folder."""
     if not isinstance(maps, list | tuple):
         yield f"maps is {maps!r}, but must be a list, such as [maps.Xslt(...)]."
         return
     sources = Counter(one.source for one in maps if isinstance(one, Map))
     for source, count in sources.items():
         if count > 1:
-            yield f"{count} maps have the source {source!r}; a message type has one map."
+            yield f"{count} maps have the source {source!r}; a message type can have one map."
     for number, one in enumerate(maps, 1):
         for text in _problems(one, folder):
             yield f"map {number}: {text}"
     if not any(sources.values()):
         return
     try:
-        # Each may be small enough, and all of them together too large.
-        PortMaps.packed([one for one in maps if isinstance(one, Map) and not list(_problems(one, folder))], folder)
+        # The files of each map may be small enough, but too large in total.
+        PortMaps.pack([one for one in maps if isinstance(one, Map) and not list(_problems(one, folder))], folder)
     except DefinitionError as error:
-        yield _in_words(error)
+        yield _format_error(error)
 
 
 def _problems(one: object, folder: Path) -> Iterator[str]:
@@ -129,22 +133,38 @@ def _problems(one: object, folder: Path) -> Iterator[str]:
     if texts:
         return
     try:
-        [loaded] = PortMaps.packed([one], folder).loaded()
+        [loaded] = PortMaps.pack([one], folder).load()
         yield from loaded.file_problems()
     except (DefinitionError, PipelineFailure) as error:
-        yield _in_words(error)
+        yield _format_error(error)
 
 
-def _in_words(error: DefinitionError | PipelineFailure) -> str:
+def _format_error(error: DefinitionError | PipelineFailure) -> str:
     return " ".join(text for text in (error.what, error.why, error.hint) if text)
 
 
 def load_maps(stored: Mapping[str, Any]) -> PortMaps:
-    """Return the maps of a port that are stored like this."""
+    """Parse the stored maps of a port."""
     return _load(json.dumps(stored, sort_keys=True)) if stored.get("maps") else NO_MAPS
 
 
 @lru_cache(maxsize=16)
 def _load(stored: str) -> PortMaps:
-    # Kept, so that what maps have compiled serves the next message too.
+    # Cached, so that what maps have compiled is used again for the next message.
     return read_stored("list of maps", _STORED, json.loads(stored))
+
+
+def try_out(one: Map, message: Message | bytes, *, folder: str | os.PathLike[str] = ".") -> Message:
+    """Map a message as a port would. Bytes become the body of a message of the map's source type. ``folder`` is the
+    application's folder. Raises MapFailure if the message cannot be mapped, DefinitionRefused if the map has problems.
+
+    maps.try_out(to_invoice, b"<order><total>5</total></order>").data
+    """
+    # pyarrow and lxml are needed to run a map, not to declare one.
+    from postroom.maps.outbound import map_message
+
+    problems = [Problem(text) for text in map_problems([one], Path(folder))]
+    if problems:
+        raise DefinitionRefused("The map", problems)
+    original = message if isinstance(message, Message) else Message.of(message, promoted={BTS.MessageType: one.source})
+    return map_message(PortMaps.pack([one], Path(folder)), original)

@@ -89,6 +89,10 @@ class _Endpoint:
         """What is known of the adapter by its kind alone."""
         return get_adapter_type(self.adapter_kind)
 
+    @property
+    def has_maps(self) -> bool:
+        return bool(self.maps_json.get("maps"))
+
     @cached_property
     def maps(self) -> PortMaps:
         return self._parse(load_maps, self.maps_json)

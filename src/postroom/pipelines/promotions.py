@@ -1,4 +1,4 @@
-"""Which properties a pipeline promotes, and from where in a document: ``promote={Region: "region"}``."""
+"""The properties that a pipeline promotes and the paths in a document that they come from: ``{Region: "region"}``."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator
 
+from postroom.errors import BadValue, PipelineFailure
 from postroom.properties import Property
 from postroom.system_properties import SYSTEM_PROPERTIES
-from postroom.values import ValueType
+from postroom.values import Value, ValueType, check_promoted, value_from_text
+
+#: The number of characters shown at the start and at the end of a reason that quotes a long value.
+_SHOWN = 150
 
 
 class Promotions(Mapping[Property, str]):
-    """Properties with the path that each is promoted from, in the order in which they were written.
+    """Properties with the paths that they are promoted from, in the order of the declaration.
 
-    Immutable and hashable, so that what is compiled from it can be cached. It can hold one property twice, because
-    a definition is built as it was written and tells its problems afterwards.
+    Immutable and hashable, so that its compiled form can be cached. It can contain a property twice, because
+    ``problems`` reports this afterwards.
     """
 
     __slots__ = ("_entries",)
@@ -26,13 +30,13 @@ class Promotions(Mapping[Property, str]):
 
     @classmethod
     def read(cls, source: object) -> Promotions:
-        """From what a user writes (a mapping) or what ``stored`` made of it (a list of objects)."""
+        """Parse a user's mapping, or the list of objects that ``stored`` returns."""
         if isinstance(source, Promotions):
             return source
         if isinstance(source, Mapping):
             entries = tuple(source.items())
         elif isinstance(source, list | tuple):
-            entries = tuple((_stored_property(entry), entry["path"]) for entry in source)
+            entries = tuple((_parse_property(entry), entry["path"]) for entry in source)
         else:
             raise ValueError('write a mapping from properties to paths, such as {Region: "region"}')
         for prop, path in entries:
@@ -43,7 +47,7 @@ class Promotions(Mapping[Property, str]):
         return cls(entries)
 
     def stored(self) -> list[dict[str, Any]]:
-        """As JSON: each property by its key and the number of its type."""
+        """Return JSON with the key and the type number of each property."""
         return [
             {"property": prop.key, "type": int(prop.value_type), "path": path}
             | ({"sensitive": True} if prop.sensitive else {})
@@ -59,19 +63,17 @@ class Promotions(Mapping[Property, str]):
         return self._entries
 
     def problems(self) -> list[str]:
-        """What is wrong whatever the format is: no path, one property twice, a property that no content can set."""
+        """Describe the problems that do not depend on the format: no path, a property twice, a system property."""
         found = []
-        seen: set[str] = set()
+        keys: set[str] = set()
         for prop, path in self._entries:
             if not path.strip():
                 found.append(f"The path of {prop.dotted} is empty.")
-            if prop.key in seen:
+            if prop.key in keys:
                 found.append(f"{prop.dotted} is promoted twice; a property has one value.")
             if prop.key in SYSTEM_PROPERTIES:
-                found.append(
-                    f"{prop.dotted} is set by the engine and not from content; promote into a property of your own."
-                )
-            seen.add(prop.key)
+                found.append(f"{prop.dotted} is set by the engine; promote into a property of your own.")
+            keys.add(prop.key)
         return found
 
     def __getitem__(self, prop: Property) -> str:
@@ -99,15 +101,45 @@ class Promotions(Mapping[Property, str]):
         return "{" + ", ".join(f"{prop.dotted}: {path!r}" for prop, path in self._entries) + "}"
 
 
-def _stored_property(entry: object) -> Property:
+def _parse_property(entry: object) -> Property:
     if not isinstance(entry, Mapping) or not {"property", "type", "path"} <= entry.keys():
         raise ValueError(f"{entry!r} is not a stored promotion")
     return Property.from_key(entry["property"], ValueType(entry["type"]), sensitive=entry.get("sensitive", False))
 
 
-#: The type of a ``promote`` field: a user gives any mapping, the definition holds ``Promotions``.
+#: The type of a ``promote`` field: a user passes any mapping, the definition has ``Promotions``.
 Promote = Annotated[
     Mapping[Property, str],
     PlainValidator(Promotions.read),
     PlainSerializer(Promotions.stored, return_type=list[dict[str, Any]]),
 ]
+
+
+def promote_text(prop: Property, text: str | None, *, path: str) -> Value | None:
+    """Convert text to the value of a property. Return None if nothing is promoted: blank text is a value of a str
+    property only (CTX-13, CTX-14)."""
+    if text is None or (prop.value_type is not ValueType.STR and not text.strip()):
+        return None
+    try:
+        return check_promoted(value_from_text(prop.value_type, text))
+    except BadValue as error:
+        raise bad_value_failure(prop, path, error) from None
+
+
+def promotion_failure(prop: Property, path: str, why: str, hint: str = "") -> PipelineFailure:
+    """Return the failure of a document, with the property and the path."""
+    if len(why) > 2 * _SHOWN:
+        why = f"{why[:_SHOWN]} … {why[-_SHOWN:]}"
+    return PipelineFailure(
+        f"{prop.dotted} cannot be promoted from {path!r}.",
+        why=why,
+        hint=hint or "Correct the document and send it again, or promote the property from another path.",
+    )
+
+
+def bad_value_failure(prop: Property, path: str, error: BadValue) -> PipelineFailure:
+    """Return the failure for a value that the property cannot have. A sensitive value is not shown (SEC-14)."""
+    if not prop.sensitive:
+        return promotion_failure(prop, path, error.what, error.hint)
+    type_name = prop.value_type.python_type.__name__
+    return promotion_failure(prop, path, f"The value (hidden) is not a valid {type_name}.")

@@ -1,9 +1,9 @@
-"""A receive pipeline with components in its stages, and what any receive pipeline is.
+"""A receive pipeline with components in its stages, and the type of all receive pipelines.
 
 pipelines.Receive(
     decode=[components.Gzip()],
     disassemble=[pipelines.Xml(promote={Region: "/order/region"}), pipelines.JsonLines(promote={Region: "region"})],
-    validate=[has_total],                                   # functions and classes of the user's own
+    validate=[has_total],                                   # functions and classes of the user
     resolve_party=[sender_of],
 )
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import FunctionType
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAdapter, model_validator
 
@@ -24,13 +24,17 @@ from postroom.pipelines.components.contract import Component, Decoder, Disassemb
 from postroom.pipelines.definitions import BAD_DOCUMENTS, Definition, Format, StoredFormat, limit_problems
 from postroom.pipelines.rows.definition import Rows
 from postroom.pipelines.shipping.files import NO_FILES, Files, ShippedFiles
-from postroom.pipelines.shipping.imported_files import imported_files
+from postroom.pipelines.shipping.imported_files import find_imported_files
 from postroom.pipelines.shipping.stored_component import StoredComponent, load_component, refer_to
 from postroom.properties import Property
 from postroom.stored_definitions import read_stored
 from postroom.system_properties import BTS
 
-#: BizTalk's limit for one stage (RCV-02).
+if TYPE_CHECKING:
+    from postroom.message import Body, Context
+    from postroom.pipelines.documents.disassembled_batch import BatchSize, DisassembledBatch
+
+#: BizTalk's maximum for one stage (RCV-02).
 MAX_COMPONENTS = 255
 
 _FORMAT: TypeAdapter[Format] = TypeAdapter(StoredFormat)
@@ -39,10 +43,10 @@ _FORMAT: TypeAdapter[Format] = TypeAdapter(StoredFormat)
 def _read_stage(source: object) -> tuple[Any, ...]:
     if not isinstance(source, list | tuple):
         raise ValueError("write a list of components, such as [components.Gzip()]")
-    return tuple(map(_read_one, source))
+    return tuple(map(_read_component, source))
 
 
-def _read_one(source: object) -> object:
+def _read_component(source: object) -> object:
     if not isinstance(source, Mapping):
         return source
     return _FORMAT.validate_python(dict(source)) if "kind" in source else StoredComponent.read(source)
@@ -58,14 +62,14 @@ Stage = Annotated[
 
 
 class Receive(Definition):
-    """The four stages in their order, 0 to 255 components each (RCV-02): classes of ``pipelines.components``, functions
+    """A pipeline of four stages with 0 to 255 components each (RCV-02): classes of ``pipelines.components``, functions
     that take a message, and in ``disassemble`` also the other pipelines, such as ``pipelines.Json(...)``.
 
-    Of ``disassemble`` the first whose probe accepts runs alone; without any the interchange is one message. Of the
-    other stages all run, in order. ``recoverable`` says whether a bad document is suspended alone; left out, it is so
-    if all disassemblers say so. ``bad_documents`` is how many may be bad before the rest of an interchange is suspended
-    as one; left out, it is the least that a disassembler says. ``seconds`` is how long one call of a component may
-    take.
+    In ``disassemble`` only the first component whose probe accepts the interchange runs. Without a disassembler the
+    interchange is one message. In the other stages all components run, in order. ``recoverable``: a bad document is
+    suspended alone. The default is True if all disassemblers are recoverable. ``bad_documents`` is the maximum number
+    of bad documents before the rest of an interchange is suspended as one message. The default is the minimum of the
+    disassemblers. ``seconds`` is the time limit for one call of a component.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
@@ -82,14 +86,14 @@ class Receive(Definition):
     files: Files = NO_FILES
 
     @model_validator(mode="after")
-    def _settle(self) -> Receive:
+    def _set_defaults(self) -> Receive:
         if self.recoverable is None:
-            said = [isinstance(one, Format | Disassembler) and one.recoverable for one in self.disassemblers]
-            object.__setattr__(self, "recoverable", bool(said) and all(said))
+            flags = [isinstance(one, Format | Disassembler) and one.recoverable for one in self.disassemblers]
+            object.__setattr__(self, "recoverable", bool(flags) and all(flags))
         if "bad_documents" not in self.model_fields_set:
             limits = [one.bad_documents if isinstance(one, Format) else BAD_DOCUMENTS for one in self.disassemblers]
-            least = min((one for one in limits if one is not None), default=None if limits else BAD_DOCUMENTS)
-            object.__setattr__(self, "bad_documents", least)
+            minimum = min((limit for limit in limits if limit is not None), default=None if limits else BAD_DOCUMENTS)
+            object.__setattr__(self, "bad_documents", minimum)
         return self
 
     @property
@@ -98,7 +102,7 @@ class Receive(Definition):
 
     @property
     def stages(self) -> Mapping[str, Sequence[Any]]:
-        """The components by the name of their stage, in the order in which stages run."""
+        """The components by stage, in the order in which the stages run."""
         return {
             "decode": self.decoders,
             "disassemble": self.disassemblers,
@@ -111,7 +115,7 @@ class Receive(Definition):
         found: dict[str, Property] = {}
         for one in self.disassemblers:
             loaded = load_component(one, self.files) if isinstance(one, StoredComponent) else one
-            found |= {prop.key: prop for prop in _promoted_by(loaded)}
+            found |= {prop.key: prop for prop in _promoted_properties(loaded)}
         if self.resolvers:
             found[BTS.OriginatorPID.key] = BTS.OriginatorPID
         return tuple(found.values())
@@ -120,7 +124,7 @@ class Receive(Definition):
         found = []
         for stage, listed in self.stages.items():
             if len(listed) > MAX_COMPONENTS:
-                found.append(f"{stage} has {len(listed)} components; it may have {MAX_COMPONENTS}.")
+                found.append(f"{stage} has {len(listed)} components; the maximum is {MAX_COMPONENTS}.")
             for number, one in enumerate(listed, 1):
                 found += [f"{stage}, component {number}: {text}" for text in _problems(stage, one)]
         if not self.seconds > 0:
@@ -129,7 +133,7 @@ class Receive(Definition):
         return found + _promotion_problems(self.disassemblers)
 
     def packing_problems(self, folder: Path) -> list[str]:
-        """What keeps the pipeline from running where only its definition is known; ``folder`` is the application's."""
+        """Describe what prevents the pipeline from running outside the application's folder, ``folder``."""
         found = []
         for stage, listed in self.stages.items():
             for number, one in enumerate(listed, 1):
@@ -141,7 +145,7 @@ class Receive(Definition):
         if found:
             return found
         try:
-            packed = self.packed(folder)
+            packed = self.pack(folder)
             for stage, listed in packed.stages.items():
                 for number, one in enumerate(listed, 1):
                     if not isinstance(one, Format):
@@ -154,16 +158,16 @@ class Receive(Definition):
             return [" ".join(text for text in (error.what, error.why) if text)]
         return found
 
-    def packed(self, folder: Path) -> Receive:
-        """The same pipeline with everything in it that it needs elsewhere: references to its components, and the files
-        of the application's folder that these are in and read."""
+    def pack(self, folder: Path) -> Receive:
+        """Return the pipeline with everything that it needs on other machines: references to its components, and the
+        files of the application's folder that contain the components or that they read."""
         stages: dict[str, tuple[Any, ...]] = {}
         names: set[str] = set()
         for stage, listed in self.stages.items():
             stages[stage] = tuple(one if isinstance(one, Format) else refer_to(one, folder) for one in listed)
             for one in stages[stage]:
                 if isinstance(one, StoredComponent) and one.target == "file":
-                    names.update(imported_files(folder, one.where))
+                    names.update(find_imported_files(folder, one.where))
             for one in listed:
                 if isinstance(one, Component):
                     names.update(one.files_in(folder))
@@ -178,6 +182,11 @@ class Receive(Definition):
             }
         )
 
+    def _run(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
+        from postroom.pipelines.running.stages import run_stages
+
+        return run_stages(self, body, context, size)
+
 
 _CLASSES: Mapping[str, type[Component]] = {
     "decode": Decoder,
@@ -188,55 +197,55 @@ _CLASSES: Mapping[str, type[Component]] = {
 
 
 def _problems(stage: str, one: object) -> Iterator[str]:
-    wanted = _CLASSES[stage]
+    required = _CLASSES[stage]
     if isinstance(one, Format):
         if stage == "disassemble":
             yield from one.problems()
         else:
-            yield f"pipelines.{type(one).__name__} is a disassembler and cannot stand here."
+            yield f"pipelines.{type(one).__name__} is a disassembler and cannot be used in this stage."
     elif isinstance(one, Component):
-        if isinstance(one, wanted):
+        if isinstance(one, required):
             yield from one.problems()
         else:
-            yield f"{one.name} is no {wanted.__name__} and cannot stand here."
+            yield f"{one.name} is not a {required.__name__} and cannot be used in this stage."
     elif isinstance(one, type):
         yield f"{one.__name__} is a class; write {one.__name__}()."
     elif not isinstance(one, StoredComponent | FunctionType):
         yield f"{one!r} is neither a component nor a function."
 
 
-def _promoted_by(one: object) -> tuple[Property, ...]:
+def _promoted_properties(one: object) -> tuple[Property, ...]:
     return one.promotes if isinstance(one, Format | Disassembler) else ()
 
 
 def _promotion_problems(disassemblers: Sequence[Any]) -> list[str]:
-    """One property has one type, whichever disassembler promotes it."""
+    """Report properties that two disassemblers promote with different types."""
     types: dict[str, Property] = {}
     found = []
     for one in disassemblers:
-        for prop in _promoted_by(one):
+        for prop in _promoted_properties(one):
             other = types.setdefault(prop.key, prop)
             if other.value_type is not prop.value_type:
                 found.append(f"{prop.dotted} is promoted as two types by two disassemblers.")
     return found
 
 
-#: Any receive pipeline; ``kind`` tells which.
+#: Any receive pipeline, by ``kind``.
 ReceivePipeline = Format | Receive | Rows
 
-#: The same, as a field of what is stored.
+#: The same, as a field of a stored definition.
 StoredPipeline = Annotated[ReceivePipeline, Field(discriminator="kind")]
 
 _STORED: TypeAdapter[ReceivePipeline] = TypeAdapter(StoredPipeline)
 
 
 def load_pipeline(stored: Mapping[str, Any]) -> ReceivePipeline:
-    """Return the receive pipeline that is stored like this."""
+    """Parse a stored receive pipeline."""
     return _load(json.dumps(stored, sort_keys=True))
 
 
 @lru_cache(maxsize=64)
 def _load(stored: str) -> ReceivePipeline:
-    # Kept, so that what components have compiled serves the next interchange too.
+    # Cached, so that what components have compiled is used again for the next interchange.
     definition: dict[str, Any] = json.loads(stored)
     return read_stored(f"receive pipeline of the kind {definition.get('kind')!r}", _STORED, definition)

@@ -1,6 +1,6 @@
-"""Schemas: which message types an application knows, and what to promote from each. No pipeline and no database here.
+"""The message types of an application and the fields to promote from them. No pipeline and no database here.
 
-Reading schema files is in ``postroom.schemas.load``, which needs lxml; the registry does not.
+``postroom.schemas.load`` reads schema files and needs lxml. The registry does not.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ b:schemaInfo is_envelope="yes"                   the roots of this schema are en
 b:imports/b:namespace prefix uri                 the property schemas that a schema promotes into
 b:properties/b:property name xpath               a promoted field
 b:properties/b:property distinguished xpath      a distinguished field
-b:recordInfo body_xpath                          where the documents of an envelope stand
+b:recordInfo body_xpath                          the path of the documents in an envelope
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from lxml import etree
 from postroom.errors import BadValue, Problem
 from postroom.namespaces import dotted_name, property_key
 from postroom.properties import Property
-from postroom.schemas.path import Step, read_path
+from postroom.schemas.path import Step, parse_path
 from postroom.schemas.registry import PromotedField, Schema, WrittenField
 from postroom.schemas.xsd import Declaration, XsdFile, XsdSet, xs
-from postroom.schemas.xsd_types import value_type_of, why_not
+from postroom.schemas.xsd_types import describe_unsupported_type, to_value_type
 from postroom.system_properties import SYSTEM_PROPERTIES
 from postroom.values import ValueType
 
@@ -29,30 +29,31 @@ _BIZTALK = "http://schemas.microsoft.com/BizTalk/2003"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
-    """What the annotations say, and everything that is wrong with them."""
+class Annotations:
+    """The schemas that the annotations define, and their problems."""
 
     schemas: list[tuple[Schema, Problem]] = field(default_factory=list)
-    """Each with the place where it was found, as a problem without a text."""
+    """Each with its position, as a problem without a text."""
     problems: list[Problem] = field(default_factory=list)
 
 
-def read_annotations(files: Sequence[XsdFile]) -> Reading:
-    """The message types of all files that are not property schemas."""
-    reading = Reading()
-    property_files = [file for file in files if _info(file).get("schema_type") == "property"]
+def read_annotations(files: Sequence[XsdFile]) -> Annotations:
+    """Read the message types of all files that are not property schemas."""
+    annotations = Annotations()
+    property_files = [file for file in files if _read_schema_info(file).get("schema_type") == "property"]
+    property_namespaces = {file.namespace for file in property_files}
     properties: dict[tuple[str, str], tuple[Property, str]] = {}
     known = XsdSet(files=tuple(files))
     for file in property_files:
         for node in file.root.findall(xs("element")):
-            _read_property(known, file, node, properties, reading.problems)
+            _read_property(known, file, node, properties, annotations.problems)
     for file in files:
         if file not in property_files:
             for node in file.root.findall(xs("element")):
                 root = Declaration(file=file, node=node, namespace=file.namespace)
-                schema = _Root(known, root, properties, {f.namespace for f in property_files}, reading.problems).read()
-                reading.schemas.append((schema, file.problem("", node)))
-    return reading
+                schema = _Root(known, root, properties, property_namespaces, annotations.problems).read()
+                annotations.schemas.append((schema, file.problem("", node)))
+    return annotations
 
 
 def _read_property(
@@ -64,9 +65,9 @@ def _read_property(
 ) -> None:
     name = node.get("name", "")
     form = known.simple_type(Declaration(file=file, node=node, namespace=file.namespace))
-    value_type = None if form is None else value_type_of(form)
+    value_type = None if form is None else to_value_type(form)
     if form is None or value_type is None:
-        reason = "it contains others" if form is None else why_not(form)
+        reason = "it has child elements" if form is None else describe_unsupported_type(form)
         problems.append(file.problem(f"{name!r} cannot be a property: {reason}.", node))
         return
     try:
@@ -102,115 +103,117 @@ class _Root:
 
     def read(self) -> Schema:
         name, namespace = self._root.name, self._root.namespace
-        envelope = _info(self._root.file).get("is_envelope", "no").lower() in ("yes", "true", "1")
+        envelope = _read_schema_info(self._root.file).get("is_envelope", "no").lower() in ("yes", "true", "1")
         promoted: dict[str, PromotedField] = {}
         distinguished: dict[str, WrittenField] = {}
-        for node in self._annotated("properties", "property"):
+        for node in self._find_annotations("properties", "property"):
             path = (node.get("xpath") or "").strip()
             if node.get("distinguished", "false").lower() in ("true", "1"):
-                if (written := self._written(node, path)) is not None:
+                if (written := self._read_distinguished(node, path)) is not None:
                     distinguished[path] = written
                 if node.get("name") is None:
                     continue
-            found = self._promoted(node, path)
+            found = self._read_promoted(node, path)
             if found is None:
                 continue
             if found.key in promoted and promoted[found.key].path != found.path:
-                self._problem(f"{found.property.dotted} is promoted from two fields of {name!r}.", node)
+                self._report(f"{found.property.dotted} is promoted from two fields of {name!r}.", node)
             promoted[found.key] = found
         return Schema(
             message_type=f"{namespace}#{name}" if namespace else name,
             promoted=tuple(promoted.values()),
             distinguished=tuple(distinguished.values()),
             envelope=envelope,
-            body=self._body(envelope),
+            body=self._read_body(envelope),
         )
 
-    def _annotated(self, *names: str) -> Iterator[etree._Element]:
+    def _find_annotations(self, *names: str) -> Iterator[etree._Element]:
         where = "/".join([xs("annotation"), xs("appinfo"), *map(_b, names)])
         yield from self._root.node.iterfind(where)
 
-    def _body(self, envelope: bool) -> str | None:
-        found = [node for node in self._annotated("recordInfo") if node.get("body_xpath")]
+    def _read_body(self, envelope: bool) -> str | None:
+        found = [node for node in self._find_annotations("recordInfo") if node.get("body_xpath")]
         if not envelope:
             return None
         if not found:
-            self._problem(f"the envelope {self._root.name!r} does not say where its documents stand (body_xpath).")
+            self._report(f"the envelope {self._root.name!r} has no body_xpath, which is the path of its documents.")
             return None
         path = found[0].get("body_xpath", "")
-        if self._field(found[0], path, "body_xpath") is None:
+        if self._find_field(found[0], path, "body_xpath") is None:
             return None
         return path
 
-    def _promoted(self, node: etree._Element, path: str) -> PromotedField | None:
+    def _read_promoted(self, node: etree._Element, path: str) -> PromotedField | None:
         prefix, _, name = (node.get("name") or "").rpartition(":")
         uri = self._prefixes.get(prefix)
         if uri is None:
-            self._problem(f"{node.get('name')!r}: no b:imports says which property schema {prefix!r} is.", node)
+            self._report(f"{node.get('name')!r}: no b:imports declares the prefix {prefix!r}.", node)
             return None
         if property_key(uri, name) in SYSTEM_PROPERTIES:
-            self._problem(
-                f"{node.get('name')!r}: {dotted_name(uri, name)} is set by the engine, not from content.", node
+            self._report(
+                f"{node.get('name')!r}: {dotted_name(uri, name)} is set by the engine and cannot be promoted.", node
             )
             return None
         found = self._properties.get((uri, name))
         if found is None:
             missing = f"the property schema {uri!r}" + (
-                f" has no property {name!r}" if uri in self._property_namespaces else " is not among the files"
+                f" has no property {name!r}" if uri in self._property_namespaces else " is not one of the files"
             )
-            self._problem(f"{node.get('name')!r}: {missing}.", node)
+            self._report(f"{node.get('name')!r}: {missing}.", node)
             return None
         prop, form = found
-        declared = self._field(node, path, prop.dotted)
+        declared = self._find_field(node, path, prop.dotted)
         if declared is None:
             return None
-        own = self._known.simple_type(declared)
-        value_type = None if own is None else value_type_of(own)
-        if own is None or value_type is None:
-            reason = "it contains other elements" if own is None else why_not(own)
-            self._problem(f"{prop.dotted} cannot be promoted from {declared.name!r}: {reason}.", node)
+        field_type = self._known.simple_type(declared)
+        value_type = None if field_type is None else to_value_type(field_type)
+        if field_type is None or value_type is None:
+            reason = "it has child elements" if field_type is None else describe_unsupported_type(field_type)
+            self._report(f"{prop.dotted} cannot be promoted from {declared.name!r}: {reason}.", node)
             return None
         if value_type is not prop.value_type and prop.value_type is not ValueType.STR:
-            self._problem(
-                f"{prop.dotted} is of the type {form}, but the field {declared.name!r} of the type {own}.", node
+            self._report(
+                f"{prop.dotted} has the type {form}, but the field {declared.name!r} has the type {field_type}.", node
             )
             return None
         if declared.repeats:
-            self._problem(f"{prop.dotted} cannot be promoted from {declared.name!r}, which may occur repeatedly.", node)
+            self._report(f"{prop.dotted} cannot be promoted from {declared.name!r}, which may occur repeatedly.", node)
             return None
-        written_as = own if prop.value_type is ValueType.DATETIME else form
+        text_type = field_type if prop.value_type is ValueType.DATETIME else form
         return PromotedField(
-            key=prop.key, type=int(prop.value_type), path=path, form=written_as, default=declared.default
+            key=prop.key, type=int(prop.value_type), path=path, form=text_type, default=declared.default
         )
 
-    def _written(self, node: etree._Element, path: str) -> WrittenField | None:
-        declared = self._field(node, path, "a distinguished field")
+    def _read_distinguished(self, node: etree._Element, path: str) -> WrittenField | None:
+        declared = self._find_field(node, path, "a distinguished field")
         if declared is None:
             return None
         if "#" in path:
-            self._problem(f"the distinguished field {declared.name!r} has a '#' in its path, which no key may.", node)
+            self._report(
+                f"the distinguished field {declared.name!r} has a '#' in its path, which is not allowed.", node
+            )
             return None
         if declared.repeats:
-            self._problem(f"{declared.name!r} may occur repeatedly and cannot be a distinguished field.", node)
+            self._report(f"{declared.name!r} may occur repeatedly and cannot be a distinguished field.", node)
             return None
         return WrittenField(path=path, default=declared.default)
 
-    def _field(self, node: etree._Element, path: str, what: str) -> Declaration | None:
-        steps = read_path(path)
+    def _find_field(self, node: etree._Element, path: str, what: str) -> Declaration | None:
+        steps = parse_path(path)
         if steps is None:
-            self._problem(f"{what}: {path!r} is not a path as BizTalk writes it (/*[local-name()='…' and …]/…).", node)
+            self._report(f"{what}: {path!r} is not a path in BizTalk's form (/*[local-name()='…' and …]/…).", node)
             return None
-        declared = self._known.field(self._root, steps)
+        declared = self._known.find_field(self._root, steps)
         if declared is None:
-            self._problem(f"{what}: the schema has no field at {_shown(steps)}.", node)
+            self._report(f"{what}: the schema has no field at {_format_steps(steps)}.", node)
         return declared
 
-    def _problem(self, text: str, node: etree._Element | None = None) -> None:
+    def _report(self, text: str, node: etree._Element | None = None) -> None:
         self._problems.append(self._root.file.problem(text, self._root.node if node is None else node))
 
 
-def _info(file: XsdFile) -> etree._Attrib | dict[str, str]:
-    """The attributes of the file's b:schemaInfo."""
+def _read_schema_info(file: XsdFile) -> etree._Attrib | dict[str, str]:
+    """Return the attributes of the file's b:schemaInfo."""
     found = file.root.find(f"{xs('annotation')}/{xs('appinfo')}/{_b('schemaInfo')}")
     return {} if found is None else found.attrib
 
@@ -219,5 +222,5 @@ def _b(name: str) -> str:
     return f"{{{_BIZTALK}}}{name}"
 
 
-def _shown(steps: Sequence[Step]) -> str:
+def _format_steps(steps: Sequence[Step]) -> str:
     return "/" + "/".join(map(str, steps))

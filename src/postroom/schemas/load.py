@@ -1,4 +1,4 @@
-"""From a folder of XSD files to a registry."""
+"""Loads XSD files into a registry of message types."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from postroom.schemas.xsd import XsdFile, read_xsd
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loaded:
-    """The registry, and what is wrong with the files that it came from."""
+class LoadedSchemas:
+    """The registry, and the problems of its files."""
 
     schemas: Schemas
     problems: tuple[Problem, ...]
 
 
-def load_schemas(paths: Iterable[Path]) -> Loaded:
-    """The message types in these files, and in the files ``*.xsd`` of these folders."""
+def load_schemas(paths: Iterable[Path]) -> LoadedSchemas:
+    """Load the message types of these files, and of the files ``*.xsd`` in these folders."""
     problems: list[Problem] = []
     files: list[XsdFile] = []
-    for path in dict.fromkeys(_files(paths, problems)):
+    for path in dict.fromkeys(_list_files(paths, problems)):
         read = read_xsd(path)
         if isinstance(read, Problem):
             problems.append(read)
@@ -33,22 +33,22 @@ def load_schemas(paths: Iterable[Path]) -> Loaded:
     reading = read_annotations(files)
     problems += reading.problems
     known: dict[str, tuple[Schema, Problem]] = {}
-    for schema, place in reading.schemas:
-        other = known.setdefault(schema.message_type, (schema, place))
+    for schema, position in reading.schemas:
+        other = known.setdefault(schema.message_type, (schema, position))
         if other[0] is not schema:
-            text = f"the message type {schema.message_type!r} is also in {other[1].file}:{other[1].line}; a pipeline "
-            problems.append(Problem(text + "reads by one of them.", place.file, place.line))
-    return Loaded(
+            text = f"the message type {schema.message_type!r} is also in {other[1].file}:{other[1].line}; "
+            problems.append(Problem(text + "a message type can have one schema.", position.file, position.line))
+    return LoadedSchemas(
         schemas=Schemas(schemas=tuple(known[key][0] for key in sorted(known))), problems=tuple(dict.fromkeys(problems))
     )
 
 
-def _files(paths: Iterable[Path], problems: list[Problem]) -> Iterator[Path]:
+def _list_files(paths: Iterable[Path], problems: list[Problem]) -> Iterator[Path]:
     for path in paths:
         if not path.is_dir():
             yield path
             continue
-        # BizTalk's users write both .xsd and .XSD.
+        # BizTalk projects have both .xsd and .XSD.
         found = sorted(each for each in path.iterdir() if each.suffix.lower() == ".xsd")
         if not found:
             problems.append(Problem("there are no files *.xsd in this folder.", str(path)))

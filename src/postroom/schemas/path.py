@@ -1,4 +1,4 @@
-"""The paths in BizTalk's annotations: from the root down by local names and namespaces, and nothing else.
+"""The paths in BizTalk's annotations: local names and namespaces from the root down.
 
 /*[local-name()='Order' and namespace-uri()='urn:orders']/*[local-name()='Id' and namespace-uri()='']
 """
@@ -17,21 +17,21 @@ _STEP = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One name on the way down; a namespace that is None may be any."""
+    """One name of a path. A namespace of None matches every namespace."""
 
     name: str
     namespace: str | None
     attribute: bool
 
-    def names(self, namespace: str, name: str) -> bool:
+    def matches(self, namespace: str, name: str) -> bool:
         return name == self.name and self.namespace in (None, namespace)
 
     def __str__(self) -> str:
         return f"@{self.name}" if self.attribute else self.name
 
 
-def read_path(path: str) -> tuple[Step, ...] | None:
-    """The steps of a path; None if it is not of BizTalk's form."""
+def parse_path(path: str) -> tuple[Step, ...] | None:
+    """Return the steps of a path, or None if it is not in BizTalk's form."""
     steps: list[Step] = []
     position = 0
     while position < len(path):

@@ -1,7 +1,7 @@
-"""What is known of the messages of an application, by message type: what to promote and to write, what is an envelope.
+"""The registry of message types: the fields to promote and to write, and the envelopes.
 
-A registry is a frozen value that travels with the pipeline that reads by it, so that a location never reads by half of
-an old set of schemas and half of a new one.
+A registry is a frozen value that is stored with its pipeline, so a location never mixes an old and a new set of
+schemas.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class _Stored(BaseModel):
 class PromotedField(_Stored):
     """A field of a message that becomes a property.
 
-    ``form`` is the XSD type that its text is written in, which matters for dates. ``default`` is what a self-closed
-    element stands for (CTX-14)."""
+    ``form`` is the XSD type of its text, which is needed for dates. ``default`` is the value of a self-closed element
+    (CTX-14)."""
 
     key: str
     type: int
@@ -37,7 +37,7 @@ class PromotedField(_Stored):
 
 
 class WrittenField(_Stored):
-    """A distinguished field: carried in the context as text, under its path (CTX-11)."""
+    """A distinguished field: written to the context as text, under its path (CTX-11)."""
 
     path: str
     default: str | None = None
@@ -48,8 +48,7 @@ class WrittenField(_Stored):
 
 
 class Schema(_Stored):
-    """One message type. ``body`` is where the documents of an envelope stand: they are the elements inside of what it
-    selects."""
+    """A message type. ``body`` is the path of the elements of an envelope that contain its documents."""
 
     message_type: str
     promoted: tuple[PromotedField, ...] = ()
@@ -64,7 +63,7 @@ class Schema(_Stored):
 
 
 class Schemas(_Stored):
-    """The schemas that a pipeline reads by; a message type is there once (TYP-05)."""
+    """The schemas of a pipeline. Each message type occurs once (TYP-05)."""
 
     schemas: tuple[Schema, ...] = ()
 
@@ -77,7 +76,7 @@ class Schemas(_Stored):
 
     @cached_property
     def properties(self) -> tuple[Property, ...]:
-        """Everything that a message may get by these schemas, each once; distinguished fields too."""
+        """All properties and distinguished fields that these schemas define, each once."""
         found = {prop.key: prop for schema in self.schemas for prop in schema.properties}
         return tuple(found[key] for key in sorted(found))
 

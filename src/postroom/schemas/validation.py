@@ -1,5 +1,5 @@
-"""XSD files compiled to validate by. What they include and import is found among the files that are given, and nowhere
-else: nothing is read from a disk or a network."""
+"""Compiles XSD files and validates documents. The files that they include and import are taken from the given files
+only: nothing is read from disk or from the network."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from lxml import etree
 from postroom.errors import Problem
 from postroom.schemas.xsd import XsdFile, parse_xsd, xs
 
-#: Where the files seem to be while libxml2 compiles them.
-_HERE = "postroom:///"
+#: The base address of the files while libxml2 compiles them.
+_BASE = "postroom:///"
 _REFERENCES = ("include", "import", "redefine")
-#: Where a schema refers to types.
+#: The attributes that refer to types.
 _TYPES = ("type", "base", "itemType", "memberTypes")
-#: How many of the problems of a document are told.
-_SHOWN = 3
+#: The maximum number of errors in a failure.
+_MAX_ERRORS = 3
 
 
 class XsdSet:
-    """Some files, each with all that it refers to. One object may serve many threads."""
+    """Compiled schemas, each with the files that it refers to. It is safe for threads."""
 
     def __init__(self, contents: Mapping[str, bytes], names: Sequence[str]) -> None:
         self._contents = contents
-        #: Those that nobody uses right now. No lock: a document that is given up keeps the schema that judges it.
+        #: The schemas that are not in use. There is no lock: a validation that is abandoned keeps its schema.
         self._idle: dict[str, deque[etree.XMLSchema]] = {}
-        #: By whose schema a root is validated, and which file declares it.
+        #: By root: the schema that validates it, and the file that declares it.
         self._by_root: dict[str, tuple[str, str]] = {}
         self._has_ids = any(_declares_ids(name, content) for name, content in contents.items())
         self.problems: list[str] = []
@@ -38,73 +38,73 @@ class XsdSet:
             self._add(name)
 
     def _add(self, name: str) -> None:
-        resolver = _Given(self._contents)
+        resolver = _ShippedResolver(self._contents)
         try:
             schema = self._compile(name, resolver)
-        except _Unreadable as error:
+        except _UnreadableSchema as error:
             self.problems.append(str(error))
             return
         except etree.XMLSchemaParseError as error:
             log: Any = error.error_log
-            self.problems += [f"{name}: {text}" for text in resolver.refused]
+            self.problems += [f"{name}: {text}" for text in resolver.rejected]
             self.problems += dict.fromkeys(
-                f"{(entry.filename or name).removeprefix(_HERE)}:{entry.line}: {entry.message.strip()}" for entry in log
+                f"{(entry.filename or name).removeprefix(_BASE)}:{entry.line}: {entry.message.strip()}" for entry in log
             )
             return
-        for root, file in _roots(self._contents, name):
+        for root, file in _find_roots(self._contents, name):
             _, other = self._by_root.setdefault(root, (name, file))
             if other != file:
-                self.problems.append(f"{file}: the root {root!r} is declared in {other}, too.")
+                self.problems.append(f"{file}: the root {root!r} is also declared in {other}.")
         self._idle[name] = deque([schema])
 
-    def _compile(self, name: str, resolver: _Given) -> etree.XMLSchema:
-        parsed = parse_xsd(self._contents[name], Path(name), url=_HERE + name, resolver=resolver)
+    def _compile(self, name: str, resolver: _ShippedResolver) -> etree.XMLSchema:
+        parsed = parse_xsd(self._contents[name], Path(name), url=_BASE + name, resolver=resolver)
         if isinstance(parsed, Problem):
-            raise _Unreadable(str(parsed))
+            raise _UnreadableSchema(str(parsed))
         return etree.XMLSchema(parsed.root)
 
-    def _take(self, name: str) -> etree.XMLSchema:
-        """One for this thread alone, until it gives it back. One that was interrupted does not."""
+    def _acquire(self, name: str) -> etree.XMLSchema:
+        """Return a schema for this thread alone. A thread that is abandoned does not release it."""
         try:
             return self._idle[name].pop()
         except IndexError:
-            return self._compile(name, _Given(self._contents))
+            return self._compile(name, _ShippedResolver(self._contents))
 
-    def _give_back(self, name: str, schema: etree.XMLSchema) -> None:
+    def _release(self, name: str, schema: etree.XMLSchema) -> None:
         self._idle[name].append(schema)
 
-    def knows(self, root: etree._Element) -> bool:
-        """Whether one of the files declares this root."""
+    def declares_root(self, root: etree._Element) -> bool:
+        """Return True if one of the files declares this root."""
         return str(root.tag) in self._by_root
 
-    def passes(self, root: etree._Element) -> bool:
-        """Whether a document is valid for certain. It may still stand in its envelope: False then also says that only
-        ``check`` can tell, once it is read alone."""
+    def is_certainly_valid(self, root: etree._Element) -> bool:
+        """Return True if a document is certainly valid. The document may still be in its envelope. After False, parse
+        it alone and call ``find_errors``."""
         known = self._by_root.get(str(root.tag))
         if known is None or (self._has_ids and root.getparent() is not None):
             return False
-        schema = self._take(known[0])
+        schema = self._acquire(known[0])
         is_valid = schema.validate(root)
-        self._give_back(known[0], schema)
+        self._release(known[0], schema)
         return is_valid
 
-    def check(self, root: etree._Element) -> list[str]:
-        """The first few things that are wrong with a document that is known, each with its line."""
+    def find_errors(self, root: etree._Element) -> list[str]:
+        """Return the first errors of a document with a declared root, each with its line."""
         name, _ = self._by_root[str(root.tag)]
-        schema = self._take(name)
+        schema = self._acquire(name)
         is_valid = schema.validate(root)
         log: Any = () if is_valid else schema.error_log
         found = [f"line {entry.line}: {entry.message.strip()}" for entry in log]
-        self._give_back(name, schema)
-        return found[:_SHOWN] + ([f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else [])
+        self._release(name, schema)
+        return found[:_MAX_ERRORS] + ([f"and {len(found) - _MAX_ERRORS} more"] if len(found) > _MAX_ERRORS else [])
 
 
-def referred_files(folder: Path, names: Sequence[str]) -> list[str]:
-    """These files and all that they refer to, relative to ``folder``; what is not there is among them all the same."""
+def find_referenced_files(folder: Path, names: Sequence[str]) -> list[str]:
+    """Return these files and all files that they refer to, relative to ``folder``, including missing ones."""
     found: dict[str, None] = {}
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
+    pending = list(names)
+    while pending:
+        name = pending.pop()
         if name in found:
             continue
         found[name] = None
@@ -112,42 +112,43 @@ def referred_files(folder: Path, names: Sequence[str]) -> list[str]:
         if path.is_relative_to(folder.resolve()) and path.is_file():
             parsed = parse_xsd(path.read_bytes(), path)
             if isinstance(parsed, XsdFile):
-                waiting += [other for _, other in _references(parsed, name)]
+                pending += [other for _, other in _find_references(parsed, name)]
     return list(found)
 
 
-def _references(parsed: XsdFile, name: str) -> Iterator[tuple[etree._Element, str]]:
-    """What a file includes and imports from beside it; other addresses are nothing that could come along."""
+def _find_references(parsed: XsdFile, name: str) -> Iterator[tuple[etree._Element, str]]:
+    """Yield the relative paths that a file includes and imports. Other addresses cannot be shipped."""
     for element in parsed.root.iterchildren(*map(xs, _REFERENCES)):
         location = element.get("schemaLocation")
         if location and ":" not in location and not location.startswith("/"):
             yield element, posixpath.normpath((PurePosixPath(name).parent / location).as_posix())
 
 
-def _roots(contents: Mapping[str, bytes], name: str) -> Iterator[tuple[str, str]]:
-    """Every global element of a file and of what it refers to, as lxml writes names, and the file that has it."""
-    seen: set[tuple[str, str]] = set()
-    waiting = [(name, "")]
-    while waiting:
-        file, around = waiting.pop()
-        if (file, around) in seen or file not in contents:
+def _find_roots(contents: Mapping[str, bytes], name: str) -> Iterator[tuple[str, str]]:
+    """Yield every global element of a file and of the files that it refers to, in the notation of lxml, and its
+    file."""
+    visited: set[tuple[str, str]] = set()
+    pending = [(name, "")]
+    while pending:
+        file, outer_namespace = pending.pop()
+        if (file, outer_namespace) in visited or file not in contents:
             continue
-        seen.add((file, around))
+        visited.add((file, outer_namespace))
         parsed = parse_xsd(contents[file], Path(file))
         if not isinstance(parsed, XsdFile):
             continue
-        # A file without a namespace has that of the file that includes it.
-        namespace = parsed.namespace or around
+        # A file without a namespace has the namespace of the file that includes it.
+        namespace = parsed.namespace or outer_namespace
         for element in parsed.root.iterchildren(xs("element")):
             local = element.get("name")
             yield (f"{{{namespace}}}{local}" if namespace else str(local)), file
-        for element, other in _references(parsed, file):
-            waiting.append((other, "" if element.tag == xs("import") else namespace))
+        for element, other in _find_references(parsed, file):
+            pending.append((other, "" if element.tag == xs("import") else namespace))
 
 
 def _declares_ids(name: str, content: bytes) -> bool:
-    """Whether something here is an xs:ID. libxml2 keeps these for a whole tree, so that documents of one envelope would
-    not each have their own."""
+    """Return True if the schema uses xs:ID. libxml2 collects IDs for a whole tree, so documents in one envelope would
+    share them."""
     parsed = parse_xsd(content, Path(name))
     return isinstance(parsed, XsdFile) and any(
         used.rpartition(":")[2] == "ID"
@@ -157,26 +158,26 @@ def _declares_ids(name: str, content: bytes) -> bool:
     )
 
 
-class _Unreadable(Exception):
-    """A file that is no schema; says why."""
+class _UnreadableSchema(Exception):
+    """A file is not a schema. The text is the reason."""
 
 
-class _Given(etree.Resolver):
-    """Gives libxml2 the files that it asks for, if they are among those given."""
+class _ShippedResolver(etree.Resolver):
+    """Resolves the references of libxml2 to the shipped files."""
 
     def __init__(self, contents: Mapping[str, bytes]) -> None:
         self._contents = contents
-        self.refused: list[str] = []
+        self.rejected: list[str] = []
 
     def resolve(self, system_url: str, public_id: str, context: Any) -> Any:  # type: ignore[override]
-        name = system_url.removeprefix(_HERE)
-        content = self._contents.get(name) if system_url.startswith(_HERE) else None
+        name = system_url.removeprefix(_BASE)
+        content = self._contents.get(name) if system_url.startswith(_BASE) else None
         parsed = None if content is None else parse_xsd(content, Path(name))
         if isinstance(parsed, XsdFile):
-            # Written anew: it is in UTF-8 then, whatever it says.
+            # Serialized again, so that it is in UTF-8 whatever encoding it declares.
             return self.resolve_string(etree.tostring(parsed.root), context, base_url=system_url)
         if isinstance(parsed, Problem):
-            self.refused.append(str(parsed))
+            self.rejected.append(str(parsed))
         else:
-            self.refused.append(f"it refers to {name!r}, which is not in the application's folder.")
+            self.rejected.append(f"it refers to {name!r}, which is not in the application's folder.")
         raise LookupError(system_url)

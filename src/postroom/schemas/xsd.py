@@ -1,4 +1,4 @@
-"""XSD files as trees: their global declarations by name, and the way from a root element to one of its fields."""
+"""Parses XSD files and finds the declarations of fields from a root element."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from postroom.schemas.xsd_types import XSD
 
 _DECLARATIONS = ("element", "attribute", "complexType", "simpleType", "group", "attributeGroup")
 _GROUPS = ("sequence", "choice", "all")
-#: How many types and groups may stand between two fields; only a definition that contains itself has more.
-_DEPTH = 100
+#: The maximum number of types and groups between two fields. Only a recursive definition has more.
+_MAX_DEPTH = 100
 
 
 def xs(name: str) -> str:
@@ -25,7 +25,7 @@ def xs(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class XsdFile:
-    """One file. Namespaces that a schema leaves out are the empty text."""
+    """A parsed file. A missing namespace is the empty string."""
 
     path: Path
     root: etree._Element
@@ -40,7 +40,7 @@ class XsdFile:
 
 
 def read_xsd(path: Path) -> XsdFile | Problem:
-    """The file, which may be in UTF-16 as BizTalk writes it, or say so and be in UTF-8 as version control likes it."""
+    """Read a file. It may be in UTF-16, or in UTF-8 with a declaration of UTF-16, as after a conversion for git."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -51,7 +51,7 @@ def read_xsd(path: Path) -> XsdFile | Problem:
 def parse_xsd(
     content: bytes, path: Path, *, url: str | None = None, resolver: etree.Resolver | None = None
 ) -> XsdFile | Problem:
-    """The content of such a file. ``resolver`` loads, when it is compiled, what it refers to from its ``url``."""
+    """Parse the content of a file. ``resolver`` loads the files that it refers to, relative to ``url``."""
     declared = re.match(rb"<\?xml[^>]*encoding\s*=\s*[\"']utf-16", content.removeprefix(b"\xef\xbb\xbf"), re.IGNORECASE)
     parser = etree.XMLParser(
         resolve_entities=False, no_network=True, load_dtd=False, encoding="utf-8" if declared else None
@@ -63,7 +63,7 @@ def parse_xsd(
     except etree.XMLSyntaxError as error:
         return Problem(f"it is not well-formed XML: {error.msg}.", str(path), error.lineno or 0)
     if root.getroottree().docinfo.internalDTD is not None:
-        return Problem("it has a DOCTYPE, which is refused.", str(path))
+        return Problem("it has a DOCTYPE, which is not allowed.", str(path))
     if root.tag != xs("schema"):
         return Problem("it is not an XML schema: its root is not xs:schema.", str(path), 1)
     return XsdFile(path=path, root=root)
@@ -71,8 +71,8 @@ def parse_xsd(
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """An element or attribute where it is declared. ``repeats`` is true if it, or something around it, may occur more
-    than once."""
+    """The declaration of an element or attribute. ``repeats``: it, or an element around it, may occur more than
+    once."""
 
     file: XsdFile
     node: etree._Element
@@ -102,86 +102,86 @@ class XsdSet:
                     key = kind, file.namespace, node.get("name", "")
                     self._global.setdefault(key, []).append((file, node))
 
-    def field(self, root: Declaration, steps: Sequence[Step]) -> Declaration | None:
-        """What the steps lead to from ``root``, which is the first of them; None if they lead nowhere."""
-        if not steps[0].names(root.namespace, root.name) or steps[0].attribute:
+    def find_field(self, root: Declaration, steps: Sequence[Step]) -> Declaration | None:
+        """Return the declaration that the steps lead to, or None. The first step is ``root``."""
+        if not steps[0].matches(root.namespace, root.name) or steps[0].attribute:
             return None
         found: Declaration | None = root
         for step in steps[1:]:
-            found = next((one for one in self._inside(found) if _is(one, step)), None) if found else None
+            found = next((one for one in self._read_children(found) if _matches(one, step)), None) if found else None
         return found
 
     def simple_type(self, declared: Declaration) -> str | None:
-        """The built-in type of a field, through all that is derived from it; None if it has elements inside."""
-        return self._built_in(declared.file, declared.node, _DEPTH)
+        """Return the built-in type that a field is derived from, or None if it has child elements."""
+        return self._find_built_in(declared.file, declared.node, _MAX_DEPTH)
 
-    def _built_in(self, file: XsdFile, node: etree._Element, depth: int) -> str | None:
+    def _find_built_in(self, file: XsdFile, node: etree._Element, depth: int) -> str | None:
         if not depth:
             return None
         named = node.get("type") or node.get("base")
         if named is not None:
-            namespace, name = _qualified(node, named)
+            namespace, name = _split_name(node, named)
             if namespace == XSD:
                 return name
             for kind in ("simpleType", "complexType"):
                 other = self._find(kind, namespace, name, file)
                 if other is not None:
-                    return self._built_in(*other, depth - 1)
+                    return self._find_built_in(*other, depth - 1)
             return None
         if node.tag in (xs("element"), xs("attribute")) and not _children(node, "simpleType", "complexType"):
             return "string"
         if _children(node, "list", "union"):
             return "string"
         for inner in _children(node, "simpleType", "complexType", "simpleContent", "restriction", "extension"):
-            return self._built_in(file, inner, depth - 1)
+            return self._find_built_in(file, inner, depth - 1)
         return None
 
-    def _inside(self, declared: Declaration) -> Iterator[Declaration]:
-        yield from self._content(declared.file, declared.node, declared.repeats, _DEPTH)
+    def _read_children(self, declared: Declaration) -> Iterator[Declaration]:
+        yield from self._read_content(declared.file, declared.node, declared.repeats, _MAX_DEPTH)
 
-    def _content(self, file: XsdFile, node: etree._Element, repeats: bool, depth: int) -> Iterator[Declaration]:
-        """The elements and attributes directly inside of an element, a type or a group."""
+    def _read_content(self, file: XsdFile, node: etree._Element, repeats: bool, depth: int) -> Iterator[Declaration]:
+        """Yield the elements and attributes directly inside an element, a type or a group."""
         if not depth:
             return
         for attribute in ("type", "base"):
             named = node.get(attribute)
-            if named is not None and (other := self._find("complexType", *_qualified(node, named), file)):
-                yield from self._content(*other, repeats, depth - 1)
+            if named is not None and (other := self._find("complexType", *_split_name(node, named), file)):
+                yield from self._read_content(*other, repeats, depth - 1)
         for child in node.iterchildren(tag=etree.Element):
-            again = repeats or child.get("maxOccurs", "1") not in ("0", "1")
+            may_repeat = repeats or child.get("maxOccurs", "1") not in ("0", "1")
             match etree.QName(child).localname:
                 case "element" | "attribute" as kind:
-                    yield from self._declared(kind, file, child, again)
+                    yield from self._read_declaration(kind, file, child, may_repeat)
                 case "group" | "attributeGroup" as kind:
-                    group = self._find(kind, *_qualified(child, child.get("ref", "")), file)
+                    group = self._find(kind, *_split_name(child, child.get("ref", "")), file)
                     if group is not None:
-                        yield from self._content(*group, again, depth - 1)
+                        yield from self._read_content(*group, may_repeat, depth - 1)
                 case "complexType" | "complexContent" | "simpleContent" | "extension" | "restriction":
-                    yield from self._content(file, child, repeats, depth - 1)
+                    yield from self._read_content(file, child, repeats, depth - 1)
                 case name if name in _GROUPS:
-                    yield from self._content(file, child, again, depth - 1)
+                    yield from self._read_content(file, child, may_repeat, depth - 1)
 
-    def _declared(self, kind: str, file: XsdFile, node: etree._Element, repeats: bool) -> Iterator[Declaration]:
+    def _read_declaration(self, kind: str, file: XsdFile, node: etree._Element, repeats: bool) -> Iterator[Declaration]:
         reference = node.get("ref")
         if reference is None:
             form = node.get("form", file.root.get(f"{kind}FormDefault", "unqualified"))
             namespace = file.namespace if form == "qualified" else ""
             yield Declaration(file=file, node=node, namespace=namespace, repeats=repeats)
         else:
-            namespace, name = _qualified(node, reference)
+            namespace, name = _split_name(node, reference)
             other = self._find(kind, namespace, name, file)
             if other is not None:
                 yield Declaration(file=other[0], node=other[1], namespace=namespace, repeats=repeats)
 
     def _find(self, kind: str, namespace: str, name: str, near: XsdFile) -> tuple[XsdFile, etree._Element] | None:
-        """A global declaration; of several of one name the one in the same file."""
+        """Return a global declaration. If several have the same name, prefer the one in the same file."""
         found = self._global.get((kind, namespace, name), [])
         return next((one for one in found if one[0] is near), found[0] if found else None)
 
 
-def _is(declared: Declaration, step: Step) -> bool:
+def _matches(declared: Declaration, step: Step) -> bool:
     is_attribute = declared.node.tag == xs("attribute")
-    return is_attribute is step.attribute and step.names(declared.namespace, declared.name)
+    return is_attribute is step.attribute and step.matches(declared.namespace, declared.name)
 
 
 def _children(node: etree._Element, *names: str) -> list[etree._Element]:
@@ -189,7 +189,7 @@ def _children(node: etree._Element, *names: str) -> list[etree._Element]:
     return [child for child in node if child.tag in tags]
 
 
-def _qualified(node: etree._Element, name: str) -> tuple[str, str]:
-    """Namespace and local name of a name as it is written in an attribute."""
+def _split_name(node: etree._Element, name: str) -> tuple[str, str]:
+    """Split a qualified name in an attribute into namespace and local name."""
     prefix, _, local = name.rpartition(":")
     return node.nsmap.get(prefix or None, ""), local

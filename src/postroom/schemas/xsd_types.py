@@ -1,4 +1,4 @@
-"""XSD's own types as the six types of a property (CTX-16), and how their texts are read."""
+"""Converts the built-in types of XSD to the six types of a property (CTX-16), and parses their texts."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _VALUE_TYPES = {
     **dict.fromkeys(_DATETIME, ValueType.DATETIME),
 }
 
-#: Dates that are less than a date: the year, month and day that are not said. 1904 is a leap year, as in .NET.
+#: Patterns of dates. The defaults replace a missing year, month or day. 1904 is a leap year, as in .NET.
 _ZONE = r"(?P<zone>Z|[+-]\d\d:\d\d)?"
-_PARTIAL = {
+_DATE_PATTERNS = {
     "date": re.compile(rf"(?P<year>\d{{4}})-(?P<month>\d\d)-(?P<day>\d\d){_ZONE}"),
     "gYear": re.compile(rf"(?P<year>\d{{4}}){_ZONE}"),
     "gYearMonth": re.compile(rf"(?P<year>\d{{4}})-(?P<month>\d\d){_ZONE}"),
@@ -49,34 +49,34 @@ _PARTIAL = {
     "gMonthDay": re.compile(rf"--(?P<month>\d\d)-(?P<day>\d\d){_ZONE}"),
     "gDay": re.compile(rf"---(?P<day>\d\d){_ZONE}"),
 }
-_UNSAID = {"year": "1904", "month": "01", "day": "01"}
+_DEFAULTS = {"year": "1904", "month": "01", "day": "01"}
 
 
-def value_type_of(xsd_type: str) -> ValueType | None:
-    """The type of a property of this built-in type; None if it cannot be promoted."""
+def to_value_type(xsd_type: str) -> ValueType | None:
+    """Return the type of a property for a built-in type, or None if it cannot be promoted."""
     return _VALUE_TYPES.get(xsd_type)
 
 
-def why_not(xsd_type: str) -> str:
-    """Why ``value_type_of`` knows no type for it."""
+def describe_unsupported_type(xsd_type: str) -> str:
+    """Describe why ``to_value_type`` returns None."""
     if xsd_type == "time":
-        return "a time without a date is another instant every day"
+        return "a time without a date is not an instant"
     return f"values of the type {xsd_type} cannot be promoted"
 
 
-def value_of(form: str, value_type: ValueType, text: str) -> Value:
-    """The value of a field whose text is written as the built-in type ``form``, or BadValue."""
-    pattern = _PARTIAL.get(form)
+def parse_value(form: str, value_type: ValueType, text: str) -> Value:
+    """Parse the text of a field of the built-in type ``form``. Raises BadValue."""
+    pattern = _DATE_PATTERNS.get(form)
     if pattern is None:
         return value_from_text(value_type, text)
     match = pattern.fullmatch(text.strip())
     if match is None:
         raise BadValue(f"{text!r} is not of the type {form}.")
     found = match.groupdict()
-    year, month, day = (int(found.get(name) or _UNSAID[name]) for name in ("year", "month", "day"))
+    year, month, day = (int(found.get(name) or _DEFAULTS[name]) for name in ("year", "month", "day"))
     try:
         start = datetime.fromisoformat(f"{date(year, month, day).isoformat()}T00:00:00{found['zone'] or ''}")
-        # Without a zone it is the server's local time (CTX-15).
+        # A date without a zone is in the server's local time (CTX-15).
         return check_value(ValueType.DATETIME, start.astimezone() if start.tzinfo is None else start)
     except (ValueError, OverflowError, OSError):
         raise BadValue(f"{text!r} is not of the type {form}.") from None

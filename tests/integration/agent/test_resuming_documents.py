@@ -110,7 +110,7 @@ def test_resuming_fails_if_the_disassembler_was_removed(prepared_box: Box) -> No
     take(box)
     instance_id, _, _ = read_suspended_document(box)
     apply_pipeline(box, replace(case, disassemblers=case.disassemblers[:1]), None, mapped=False)
-    with pytest.raises(PipelineFailure, match="has no disassembler 2 any more"):
+    with pytest.raises(PipelineFailure, match="has no disassembler 2, which made this document"):
         resume_now(box, instance_id)
 
 

@@ -13,12 +13,12 @@ import pytest
 
 from postroom.errors import MapFailure, PipelineFailure
 from postroom.maps import Map, Python, Xslt
-from postroom.maps.inbound import MappedPipeline, received_by
+from postroom.maps.inbound import MappedPipeline
 from postroom.maps.port_maps import NO_MAPS, PortMaps, load_maps
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message
 from postroom.pipelines import Json, JsonLines, Receive, Xml, XmlReceive, components
-from postroom.pipelines.documents.disassembled_batch import Disassembled
-from postroom.pipelines.documents.spool import cut
+from postroom.pipelines.documents.disassembled_batch import DisassembledBatch
+from postroom.pipelines.documents.spool import slice_body
 from postroom.properties import Property
 from postroom.schemas import PromotedField, Schema, Schemas
 from postroom.system_properties import BTS
@@ -32,19 +32,17 @@ ORDERS = Xml(promote={Region: "/order/@region", Total: "/order/total"}, split="/
 
 
 def mapped(pipeline: Any, *maps: Map, folder: Path = Path(__file__).parent) -> MappedPipeline:
-    found = received_by(pipeline, PortMaps.packed(maps, folder))
-    assert isinstance(found, MappedPipeline)
-    return found
+    return MappedPipeline(pipeline, PortMaps.pack(maps, folder))
 
 
-def run(pipeline: MappedPipeline, content: bytes, **options: Any) -> list[Disassembled]:
+def run(pipeline: MappedPipeline, content: bytes, **options: Any) -> list[DisassembledBatch]:
     batches = list(pipeline.disassemble(Bytes(content), **options))
     for batch in batches:
         batch.messages.validate(full=True)
     return batches
 
 
-def rows(batches: list[Disassembled]) -> list[dict[str, Any]]:
+def rows(batches: list[DisassembledBatch]) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.messages.to_pylist()]
 
 
@@ -154,7 +152,7 @@ def test_large_documents_go_by_reference_beside_those_that_were_not_mapped() -> 
     found = rows(batches)
     source = batches[-1].decoded
     assert source is not None
-    bodies = [row["body"] or b"".join(cut(source.body, row["offset"], row["length"]).chunks()) for row in found]
+    bodies = [row["body"] or b"".join(slice_body(source.body, row["offset"], row["length"]).chunks()) for row in found]
     assert bodies == [b"<invoice>%b</invoice>" % long, memo, b"<invoice>small</invoice>"]
 
 
@@ -260,7 +258,7 @@ def test_a_thread_serves_message_after_message() -> None:
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda message: b"<memo/>", "It is 'memo'"),
+        (lambda message: b"<memo/>", "has the type 'memo'"),
         (lambda message: b"no XML", "not well-formed"),
         (lambda message: b"", "empty"),
         (lambda message: "text", "Encode it"),
@@ -281,9 +279,9 @@ def test_an_answer_of_another_kind_fails(make: Callable[[Message], Any], reason:
 
 
 def test_a_map_that_cannot_be_loaded_fails_the_interchange(folder: Path) -> None:
-    stored = PortMaps.packed([Xslt("order-to-invoice.xslt", **ORDER)], folder).model_dump(mode="json")
+    stored = PortMaps.pack([Xslt("order-to-invoice.xslt", **ORDER)], folder).model_dump(mode="json")
     stored["maps"][0]["name"] = "Gone"
-    batches = received_by(ORDERS, load_maps(stored)).disassemble(Bytes(b"<orders/>"), context=Context())
+    batches = MappedPipeline(ORDERS, load_maps(stored)).disassemble(Bytes(b"<orders/>"), context=Context())
     with pytest.raises(PipelineFailure, match="Gone cannot be loaded"):
         next(batches)
 

@@ -38,7 +38,7 @@ ORDER: dict[str, Any] = {"source": "order", "target": "invoice"}
 
 def outbound(folder: Path, **settings: Any) -> PortMaps:
     one = maps.Xslt("order-to-invoice.xslt", **ORDER, **settings)
-    return PortMaps.packed([one], folder)
+    return PortMaps.pack([one], folder)
 
 
 def order(content: bytes = b"<order><total>5</total><note>n</note></order>") -> Message:

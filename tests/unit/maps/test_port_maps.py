@@ -14,7 +14,7 @@ from postroom.application.loading.load import load
 from postroom.errors import DefinitionError, DefinitionRefused
 from postroom.maps import Map, Python, Xslt
 from postroom.maps.port_maps import NO_MAPS, PortMaps, load_maps, map_problems
-from postroom.maps.running import Made
+from postroom.maps.running import MapResult
 from postroom.message import Message
 from postroom.pipelines import Json, Xml, XmlReceive
 from postroom.properties import Property
@@ -40,14 +40,14 @@ class ToInvoice(Map):
         ([ToInvoice], "map 1: ToInvoice is a class; write ToInvoice(...)."),
         ([to_invoice], "is not a map, such as maps.Xslt(...)."),
         ([Xslt("none.xslt", **ORDER)], "map 1: the file 'none.xslt' cannot be read"),
-        ([Xslt("../none.xslt", **ORDER)], "outside of the application's folder"),
+        ([Xslt("../none.xslt", **ORDER)], "outside the application's folder"),
         ([Xslt("bad.xslt", **ORDER)], "map 1: bad.xslt:2: it is not XSLT 1.0: xsl:if : test is not defined."),
         ([Python(5, **ORDER)], "map 1: 5 is not a function."),
-        ([Python(lambda message: b"", **ORDER)], "A lambda has no name"),
+        ([Python(lambda message: b"", **ORDER)], "has no name to load it by"),
         ([ToInvoice(source="", target="b")], "source is empty"),
         ([ToInvoice(source="a", target="b" * 300)], "target: "),
         ([ToInvoice(**ORDER, seconds=0)], "seconds is 0.0"),
-        ([ToInvoice(**ORDER, read=Xml(split="/a/b"))], "read: it splits"),
+        ([ToInvoice(**ORDER, read=Xml(split="/a/b"))], "read: it has a split"),
         ([ToInvoice(**ORDER, read=Json(promote={Region: ""}))], "read: The path of Orders.Region is empty."),
         ([ToInvoice(**ORDER, read=XmlReceive(schemas=Schemas(schemas=(Schema(message_type="x"),))))], "no schema for"),
         ([ToInvoice(**ORDER), Python(to_invoice, **ORDER)], "2 maps have the source 'order'"),
@@ -66,11 +66,11 @@ def test_too_many_bytes_together_are_refused(folder: Path) -> None:
     for name in "ab":
         (folder / f"{name}.xslt").write_bytes((folder / "order-to-invoice.xslt").read_bytes() + comment)
     maps = [Xslt(f"{name}.xslt", source=name, target="invoice") for name in "ab"]
-    assert "together" in "\n".join(map_problems(maps, folder))
+    assert "in total" in "\n".join(map_problems(maps, folder))
 
 
 def test_maps_travel_with_what_they_need(folder: Path) -> None:
-    packed = PortMaps.packed([Xslt("order-to-invoice.xslt", **ORDER)], folder)
+    packed = PortMaps.pack([Xslt("order-to-invoice.xslt", **ORDER)], folder)
     stored = json.loads(json.dumps(packed.model_dump(mode="json")))
     (folder / "order-to-invoice.xslt").unlink()
     assert load_maps(stored).model_dump(mode="json") == stored
@@ -78,7 +78,7 @@ def test_maps_travel_with_what_they_need(folder: Path) -> None:
     found = maps.find("order")
     assert found is not None
     [made] = maps.run([(found, Message.of(b"<order><total>3</total></order>"))])
-    assert isinstance(made, Made)
+    assert isinstance(made, MapResult)
     assert load_maps(stored).running is maps
     assert pickle.loads(pickle.dumps(packed)).running is maps
 

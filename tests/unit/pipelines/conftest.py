@@ -8,7 +8,7 @@ import pytest
 
 from postroom.message import Body, Bytes
 from postroom.pipelines import ReceivePipeline
-from postroom.pipelines.documents.disassembled_batch import BadDocument, schema_of
+from postroom.pipelines.documents.disassembled_batch import BadDocument, arrow_schema
 
 
 @dataclass
@@ -46,7 +46,7 @@ def receive() -> Receive:
         assert pipeline.problems() == []
         received = Received()
         for batch in pipeline.disassemble(Bytes(body) if isinstance(body, bytes) else body, **size):
-            assert batch.messages.schema == schema_of(pipeline.promotes)
+            assert batch.messages.schema == arrow_schema(pipeline.promotes)
             batch.messages.validate(full=True)
             received.rows += batch.messages.to_pylist()
             received.failures += batch.failures

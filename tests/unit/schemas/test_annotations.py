@@ -10,7 +10,7 @@ import pytest
 from postroom.errors import Problem
 from postroom.properties import Property
 from postroom.schemas import Schema
-from postroom.schemas.load import Loaded, load_schemas
+from postroom.schemas.load import LoadedSchemas, load_schemas
 
 ORDERS, PROPERTIES = "urn:orders", "urn:order-properties"
 
@@ -56,7 +56,7 @@ def document_schema(annotations: str, fields: str, *, info: str = "", record: st
 
 @pytest.fixture
 def load(tmp_path: Path):  # type: ignore[no-untyped-def]
-    def write_and_load(**files: str) -> Loaded:
+    def write_and_load(**files: str) -> LoadedSchemas:
         for name, text in files.items():
             (tmp_path / f"{name}.xsd").write_bytes(text.encode("utf-16"))
         return load_schemas([tmp_path])
@@ -68,13 +68,13 @@ def promote(name: str, *path: str) -> str:
     return f'<b:property name="ns0:{name}" xpath="{at(*path)}"/>'
 
 
-def only(loaded: Loaded) -> Schema:
+def only(loaded: LoadedSchemas) -> Schema:
     assert loaded.problems == ()
     (schema,) = loaded.schemas.schemas
     return schema
 
 
-def texts(loaded: Loaded) -> list[str]:
+def texts(loaded: LoadedSchemas) -> list[str]:
     return [problem.text for problem in loaded.problems]
 
 
@@ -157,7 +157,7 @@ def test_an_envelope_says_where_its_documents_stand(load) -> None:  # type: igno
 
 def test_an_envelope_that_does_not_say_it_is_a_problem(load) -> None:  # type: ignore[no-untyped-def]
     loaded = load(Order=document_schema("", "", info='<b:schemaInfo is_envelope="yes"/>'))
-    assert texts(loaded) == ["the envelope 'Order' does not say where its documents stand (body_xpath)."]
+    assert texts(loaded) == ["the envelope 'Order' has no body_xpath, which is the path of its documents."]
 
 
 REGION = '<xs:element name="Region" type="xs:string"/>'
@@ -168,9 +168,13 @@ REGION = '<xs:element name="Region" type="xs:string"/>'
     [
         (promote("Region", "Order", "Regoin"), REGION, "the schema has no field at /Order/Regoin"),
         (promote("Missing", "Order", "Region"), REGION, "has no property 'Missing'"),
-        ('<b:property name="ns7:Region" xpath="x"/>', REGION, "no b:imports says which property schema 'ns7' is"),
-        ('<b:property name="ns0:Region" xpath="//Region"/>', REGION, "is not a path as BizTalk writes it"),
-        (promote("Total", "Order", "Region"), REGION, "of the type decimal, but the field 'Region' of the type string"),
+        ('<b:property name="ns7:Region" xpath="x"/>', REGION, "no b:imports declares the prefix 'ns7'"),
+        ('<b:property name="ns0:Region" xpath="//Region"/>', REGION, "is not a path in BizTalk's form"),
+        (
+            promote("Total", "Order", "Region"),
+            REGION,
+            "has the type decimal, but the field 'Region' has the type string",
+        ),
         (
             promote("Region", "Order", "Region"),
             '<xs:element name="Region" type="xs:string" maxOccurs="unbounded"/>',
@@ -216,7 +220,7 @@ def test_some_types_are_no_types_of_a_property(load, kind: str) -> None:  # type
 
 def test_a_property_schema_that_is_not_there_is_named(load) -> None:  # type: ignore[no-untyped-def]
     assert texts(load(Order=document_schema(promote("Region", "Order", "Region"), REGION))) == [
-        "'ns0:Region': the property schema 'urn:order-properties' is not among the files."
+        "'ns0:Region': the property schema 'urn:order-properties' is not one of the files."
     ]
 
 

@@ -16,7 +16,7 @@ from postroom.agent.originator import ANONYMOUS, GUEST, Login
 from postroom.agent.receiving.interchange import Chunk
 from postroom.errors import AuthenticationFailure
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.pipelines.documents.disassembled_batch import Decoded
+from postroom.pipelines.documents.disassembled_batch import DecodedInterchange
 from postroom.pipelines.documents.message_batch import MessageBatch
 from postroom.system_properties import BTS
 
@@ -41,7 +41,7 @@ def authenticate(location: ReceiveLocation, chunk: Chunk, login: Login) -> Chunk
     if not chunk.recoverable or whole:
         return replace(chunk, documents=None, failures=(), refusal=failure)
     refused = MessageBatch(chunk.documents.filter(pa.array(failed)), _decoded(location, chunk))
-    bad = tuple(refused.refused(row, failure) for row in range(count))
+    bad = tuple(refused.bad_document(row, failure) for row in range(count))
     return replace(chunk, documents=good, failures=(*chunk.failures, *bad))
 
 
@@ -60,11 +60,11 @@ def _values(chunk: Chunk, key: str, nobody: set[str]) -> npt.NDArray[np.bool_]:
     return np.fromiter(((value or str(shared)).lower() not in nobody for value in own), dtype=bool, count=chunk.rows)
 
 
-def _decoded(location: ReceiveLocation, chunk: Chunk) -> Decoded:
+def _decoded(location: ReceiveLocation, chunk: Chunk) -> DecodedInterchange:
     if chunk.decoded is not None:
         return chunk.decoded
     content_type = location.pipeline.content_type
-    return Decoded(body=chunk.source, context=chunk.context, content_type=content_type)
+    return DecodedInterchange(body=chunk.source, context=chunk.context, content_type=content_type)
 
 
 def authentication_failure(location: ReceiveLocation) -> AuthenticationFailure:

@@ -31,7 +31,7 @@ from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.writing import Cause, SuspendedRow, Task, write_messages
 from postroom.pipelines.documents.disassembled_batch import BadDocument
-from postroom.pipelines.running.suspended_document import can_be_resumed
+from postroom.pipelines.running.suspended_document import can_resume
 from postroom.system_properties import BTS
 
 
@@ -141,7 +141,7 @@ class BatchFailures:
                     task=Task.RECEIVE,
                     context=self._documents.stamps[number].promote(BTS.InterchangeSequenceNumber, bad.number),
                     body=Bytes(bad.body),
-                    resumable=can_be_resumed(self._location.pipeline, bad),
+                    resumable=can_resume(self._location.pipeline, bad),
                     bad=bad,
                 )
 

@@ -22,7 +22,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.storage.stored_values import format_decimal
 from postroom.namespaces import is_distinguished
 from postroom.pipelines.documents.disassembled_batch import BadDocument
-from postroom.pipelines.documents.spool import cut
+from postroom.pipelines.documents.spool import slice_body
 from postroom.system_properties import BTS
 from postroom.values import Value, value_to_json
 
@@ -116,7 +116,7 @@ class Documents:
             return Bytes(body)
         offset, length = self.table["offset"][row].as_py(), self.table["length"][row].as_py()
         chunk = self.chunks[int(self.chunk_of[row])]
-        return cut(chunk.source, offset, length)
+        return slice_body(chunk.source, offset, length)
 
     def kinds(self, rows: npt.NDArray[np.int64]) -> tuple[list[tuple[str, str]], npt.NDArray[np.int64]]:
         """The names and content types of body parts, and which of them each of some rows has. They may differ between
@@ -158,7 +158,7 @@ class Documents:
         decoded = self.chunks[chunk].decoded
         if decoded is None:
             return (body,)
-        return replace(decoded, others=self._others(chunk, int(self.numbers[row]))).around(body)
+        return replace(decoded, other_parts=self._others(chunk, int(self.numbers[row]))).with_body_part(body)
 
     def as_it_came(self, chunk: int, body: Body, part_id: uuid.UUID, bad: BadDocument | None) -> tuple[Part, ...]:
         """The parts that an interchange becomes, or a document of it that is no message."""
@@ -169,7 +169,7 @@ class Documents:
         if bad is None or decoded is None:
             return (part,)
         part = replace(part, name=decoded.body_name)
-        return replace(decoded, others=self._others(chunk, bad.number)).around(part)
+        return replace(decoded, other_parts=self._others(chunk, bad.number)).with_body_part(part)
 
     def disassembler(self, chunk: int) -> int:
         """Which one of the pipeline has made the documents of a chunk, from 1."""
@@ -182,7 +182,7 @@ class Documents:
         first = _OTHERS + document * _OTHERS_EACH
         return tuple(
             replace(part, part_id=derive_id(self.units[chunk], Kind.PART, first + number))
-            for number, part in enumerate(decoded.others if decoded else ())
+            for number, part in enumerate(decoded.other_parts if decoded else ())
         )
 
 

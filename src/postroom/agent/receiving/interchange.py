@@ -21,11 +21,11 @@ import pyarrow.compute as pc
 from postroom.agent.publish import Progress, Receipt
 from postroom.errors import MessageFailure, PipelineFailure, PostroomError, is_environment_error
 from postroom.message import Body, Context
-from postroom.pipelines.documents.disassembled_batch import BadDocument, Decoded, Disassembled
-from postroom.pipelines.running.component_calls import line_of
+from postroom.pipelines.documents.disassembled_batch import BadDocument, DecodedInterchange, DisassembledBatch
+from postroom.pipelines.running.component_calls import format_source_line
 
 if TYPE_CHECKING:
-    from postroom.pipelines.running.suspended_document import KeptDocument
+    from postroom.pipelines.running.suspended_document import SuspendedDocument
 
 
 #: A chunk, and a transaction, end at about this many documents or bytes.
@@ -51,8 +51,8 @@ class Interchange:
     interchange_id: uuid.UUID
     body: Body
     context: Context = field(default_factory=Context)
-    kept: KeptDocument | None = None
-    """It is a document that was suspended alone."""
+    suspended_document: SuspendedDocument | None = None
+    """Set if this is a document that was suspended alone and is resumed."""
     after: int = 0
     """It is the rest of an interchange: the documents up to this number came in before the others were refused."""
 
@@ -68,7 +68,7 @@ class Disassembles(Protocol):
 
     def disassemble(
         self, body: Body, *, context: Context = ..., batch_rows: int = ..., batch_bytes: int = ...
-    ) -> Iterator[Disassembled]: ...
+    ) -> Iterator[DisassembledBatch]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class Chunk:
     failures: tuple[BadDocument, ...] = ()
     bad: int = 0
     """How many of the failures the pipeline has found; those count against its limit."""
-    decoded: Decoded | None = None
+    decoded: DecodedInterchange | None = None
     refusal: MessageFailure | None = None
     resumable: bool = True
     recoverable: bool
@@ -192,7 +192,7 @@ def _standard(pipeline: Disassembles, interchange: Interchange) -> Chunk:
     )
 
 
-def _held(batches: Iterator[Disassembled]) -> Iterator[Disassembled]:
+def _held(batches: Iterator[DisassembledBatch]) -> Iterator[DisassembledBatch]:
     """The same batches, as long as all of them fit into memory together."""
     held = 0
     for batch in batches:
@@ -208,7 +208,7 @@ def _held(batches: Iterator[Disassembled]) -> Iterator[Disassembled]:
 
 def _recoverable(pipeline: Disassembles, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
     number, last, bad = progress.next_chunk, progress.last_document, progress.bad
-    pending: tuple[pa.Table, tuple[BadDocument, ...], Decoded | None] | None = None
+    pending: tuple[pa.Table, tuple[BadDocument, ...], DecodedInterchange | None] | None = None
     batches = translate_unexpected(
         pipeline.disassemble(
             interchange.body, context=interchange.context, batch_rows=CHUNK_ROWS, batch_bytes=CHUNK_BYTES
@@ -216,7 +216,11 @@ def _recoverable(pipeline: Disassembles, interchange: Interchange, progress: Pro
     )
 
     def chunk(
-        documents: pa.Table | None, failures: tuple[BadDocument, ...], decoded: Decoded | None, *, is_last: bool
+        documents: pa.Table | None,
+        failures: tuple[BadDocument, ...],
+        decoded: DecodedInterchange | None,
+        *,
+        is_last: bool,
     ) -> Chunk:
         nonlocal last
         if documents is not None and documents.num_rows:
@@ -342,6 +346,6 @@ def unexpected_failure(error: Exception) -> MessageFailure:
     text = str(error).strip().replace("\n", " ")
     return PipelineFailure(
         f"It could not be received: {text[:_SHOWN] or type(error).__name__}",
-        why=f"{type(error).__name__}{line_of(error)}",
+        why=f"{type(error).__name__}{format_source_line(error)}",
         hint="Send it in another form, or resume it with a version of Postroom that can receive it.",
     )

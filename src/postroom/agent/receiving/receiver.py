@@ -29,9 +29,10 @@ from postroom.agent.routing.matching import IndexMatcher, Matcher
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageFailure, StateError
-from postroom.maps.inbound import received_by, taken_up_by
+from postroom.maps.inbound import MappedPipeline, build_resumed_pipeline
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
+from postroom.pipelines import ReceivePipeline
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class Receiver:
         those that are unfinished. ``pace`` is called between two transactions, may take its time, and says whether to
         go on."""
         self._routing.catch_up(self._connection)
-        pipeline = received_by(location.pipeline, location.maps)
+        pipeline = _get_pipeline(location)
         outcome = {one.interchange_id: Received(interchange_id=one.interchange_id) for one in interchanges}
         left = {one.interchange_id: one for one in interchanges}
         while left:
@@ -86,7 +87,7 @@ class Receiver:
     def refuse(self, location: ReceiveLocation, interchange: Interchange, failure: MessageFailure) -> Received:
         """Suspends what of an interchange is not published yet, as it came, without running its pipeline."""
         self._routing.catch_up(self._connection)
-        pipeline = received_by(location.pipeline, location.maps)
+        pipeline = _get_pipeline(location)
         while not (progress := self.progress_of(interchange.interchange_id)).done:
             with suppress(ConcurrentAttempt):
                 chunk = refuse_rest(pipeline, interchange, failure, progress)
@@ -113,7 +114,7 @@ class Receiver:
         """Publishes a resumed interchange, or a document that was suspended alone, and calls ``complete`` in the same
         transaction. What fails as a whole is raised; of a recoverable interchange bad documents are suspended alone, as
         when it came (RCV-13)."""
-        pipeline = taken_up_by(location.pipeline, location.maps, interchange.kept)
+        pipeline = build_resumed_pipeline(location.pipeline, location.maps, interchange.suspended_document)
         # Before the transaction: components and maps run here, and nobody waits for them.
         chunks = read_all_chunks(pipeline, interchange)
         fails_as_a_whole = not chunks[0].recoverable
@@ -146,6 +147,10 @@ class Receiver:
             text = "%s: %d messages without an authenticated originator were dropped, as receive port %s requires"
             _log.warning(text, location.name, dropped, location.port_name)
         return received
+
+
+def _get_pipeline(location: ReceiveLocation) -> ReceivePipeline | MappedPipeline:
+    return MappedPipeline(location.pipeline, location.maps) if location.has_maps else location.pipeline
 
 
 def _groups(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:

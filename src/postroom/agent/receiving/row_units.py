@@ -22,7 +22,7 @@ from postroom.errors import StateError
 from postroom.message import Body, Bytes, Context
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines import Rows
-from postroom.pipelines.documents.disassembled_batch import Decoded
+from postroom.pipelines.documents.disassembled_batch import DecodedInterchange
 from postroom.pipelines.rows.batch import read_rows
 
 
@@ -117,7 +117,7 @@ def _chunk(pipeline: Rows, unit: RowUnit, batch: pa.RecordBatch, first: int, num
         documents=pa.Table.from_batches([read.messages]),
         failures=read.failures,
         bad=len(read.failures),
-        decoded=Decoded(body=source, context=unit.context, content_type=pipeline.body_content_type),
+        decoded=DecodedInterchange(body=source, context=unit.context, content_type=pipeline.body_content_type),
         recoverable=True,
         last_document=first + batch.num_rows - 1,
         is_last=is_last,

@@ -14,7 +14,7 @@ from postroom.message import Bytes, Context, Message
 from postroom.namespaces import SUSPENDED_NAMESPACE, is_distinguished, split_key
 from postroom.pipelines import ReceivePipeline
 from postroom.pipelines.documents.disassembled_batch import BadDocument, Form
-from postroom.pipelines.running.suspended_document import KeptDocument, values_beside
+from postroom.pipelines.running.suspended_document import SuspendedDocument, get_external_values
 from postroom.properties import Property
 from postroom.system_properties import BTS
 
@@ -29,7 +29,7 @@ _ORIGINATOR = (BTS.OriginatorSID.key, BTS.OriginatorPID.key)
 
 def suspended_context(shared: Context, pipeline: ReceivePipeline, disassembler: int, bad: BadDocument) -> Context:
     """The context that a refused document is suspended with; ``shared`` is that of its interchange, with its number."""
-    beside = values_beside(pipeline, disassembler, bad)
+    beside = get_external_values(pipeline, disassembler, bad)
     marked = shared.write(KeptForm, bad.form.value).write(KeptDisassembler, disassembler)
     return Context(
         {**marked.promoted, **{key: value for key, value in beside.items() if not is_distinguished(key)}},
@@ -51,13 +51,13 @@ def resumed_interchange(message: Message, stored: Context) -> Interchange:
         and split_key(key)[0] != SUSPENDED_NAMESPACE
         and (key not in _ORIGINATOR or key in stored.written)
     }
-    kept = None
+    suspended = None
     if context.is_promoted(BTS.InterchangeSequenceNumber):
-        place = context.get(KeptDisassembler)
-        kept = KeptDocument(
+        position = context.get(KeptDisassembler)
+        suspended = SuspendedDocument(
             number=int(str(context[BTS.InterchangeSequenceNumber])),
             form=Form(str(context.get(KeptForm, Form.RECEIVED))),
-            disassembler=None if place is None else int(str(place)),
+            disassembler=None if position is None else int(str(position)),
             values=values,
             parts=message.parts,
             body_name=message.body_part_name,
@@ -66,6 +66,6 @@ def resumed_interchange(message: Message, stored: Context) -> Interchange:
         interchange_id=uuid.uuid4(),
         body=Bytes(b"") if message.body is None else message.body.body,
         context=Context(written=shared, predicates=context.predicates),
-        kept=kept,
+        suspended_document=suspended,
         after=int(str(context.get(KeptAfter, 0))),
     )

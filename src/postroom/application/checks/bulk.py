@@ -42,7 +42,7 @@ def _column_problems(adapter: SparkReader, pipeline: Rows, columns: Mapping[str,
         elif not column.can_promote(prop.value_type):
             wanted = prop.value_type.python_type.__name__
             yield f"pipeline: {prop.dotted} is a {wanted} property, but the column {name!r} is {column.type}."
-    settled = pipeline.settled(tuple(columns), adapter.body_column)
+    settled = pipeline.with_columns(tuple(columns), adapter.body_column)
     if settled.column is not None:
         column = columns.get(settled.column)
         if column is None:

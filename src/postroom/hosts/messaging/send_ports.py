@@ -75,7 +75,7 @@ class OpenSendPort:
 
     def map(self, message: Message) -> Message:
         """Apply the maps of the port. Raise MessageFailure, which is not retried, if a map fails."""
-        return map_message(self.port.maps, message)
+        return map_message(self.port.maps, message) if self.port.has_maps else message
 
     def get_endpoint(self, context: str | None) -> Endpoint:
         """Return the adapter and the address for a message: those of the port, or of the message if it is dynamic."""

@@ -23,7 +23,7 @@ from postroom.agent.receiving.interchange import Interchange, read_chunks
 from postroom.agent.routing.matching import routing_failure
 from postroom.clock import system_clock
 from postroom.errors import DefinitionError, MessageFailure, NotFound
-from postroom.maps.inbound import taken_up_by
+from postroom.maps.inbound import build_resumed_pipeline
 from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration import ReceiveLocation, read_hosts, read_receive_locations
 from postroom.messagebox.connection import Connection
@@ -79,7 +79,7 @@ def read_candidates(
 
     The properties in ``extra`` are added to every context and replace those that the pipeline promotes."""
     login = _get_login(connection, location)
-    pipeline = taken_up_by(location.pipeline, location.maps, interchange.kept)
+    pipeline = build_resumed_pipeline(location.pipeline, location.maps, interchange.suspended_document)
     for chunk in read_chunks(pipeline, interchange, Progress(last_document=interchange.after)):
         stamped = stamp(location, interchange, chunk.context)
         dropped = np.zeros(chunk.rows, dtype=bool)

@@ -1,4 +1,4 @@
-"""The components of receive pipelines: what they are, and ours."""
+"""The components of receive pipelines: their base classes and the built-in components."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A validator by JSON Schema."""
+"""A validator for JSON Schema."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
     from postroom.pipelines.documents.message_batch import MessageBatch
 
-#: Where the files seem to be while they are compiled.
-_HERE = "postroom:///"
-#: How many of the problems of a document are told, and how much of each.
-_SHOWN, _LONGEST = 3, 200
+#: The base address of the files while they are compiled.
+_BASE = "postroom:///"
+#: The maximum number of errors in a failure, and the maximum length of each.
+_MAX_ERRORS, _MAX_ERROR_LENGTH = 3, 200
 
 
 class JsonSchema(Validator):
-    """Lets only those documents pass that are valid by a JSON Schema (draft 4, 6, 7, 2019-09 or 2020-12).
+    """Accepts only documents that are valid by a JSON Schema (draft 4, 6, 7, 2019-09 or 2020-12).
 
     components.JsonSchema("schemas/order.json")
 
-    With ``message_type`` it looks at messages of that type only. Files that it refers to (``$ref``) are taken along
-    from the application's folder, and looked for nowhere else. ``formats`` says whether ``format`` is checked; left
-    out, that is as the draft says.
+    With ``message_type`` it validates only messages of this type. The files that it refers to (``$ref``) are shipped
+    from the application's folder. No other files are used. ``formats``: check ``format``. The default depends on the
+    draft.
     """
 
     schema_file: str
@@ -54,51 +54,52 @@ class JsonSchema(Validator):
         return (self.schema_file,)
 
     def files_in(self, folder: Path) -> Sequence[str]:
-        return _referred(folder, self.schema_file)
+        return _find_referenced_files(folder, self.schema_file)
 
     def file_problems(self) -> list[str]:
         try:
-            _compiled(self._files, self.schema_file, self.formats)
+            _compile(self._files, self.schema_file, self.formats)
         except PipelineFailure as failure:
             return [" ".join(text for text in (failure.what, failure.why) if text)]
         return []
 
     def validate_batch(self, batch: MessageBatch) -> Mapping[int, str | Exception]:
-        known = _compiled(self._files, self.schema_file, self.formats)
+        validator = _compile(self._files, self.schema_file, self.formats)
         types = batch.table["message_type"].to_pylist() if self.message_type is not None else None
         rejected: dict[int, str | Exception] = {}
         for row in range(len(batch)):
             if types is not None and types[row] != self.message_type:
                 continue
             try:
-                _check(known, batch, row)
+                _check(validator, batch, row)
             except PipelineFailure as failure:
                 rejected[row] = failure
         return rejected
 
 
-def _check(known: jsonschema_rs.Validator, batch: MessageBatch, row: int) -> None:
+def _check(validator: jsonschema_rs.Validator, batch: MessageBatch, row: int) -> None:
     import msgspec
 
     from postroom.pipelines.documents.disassembled_batch import read_whole
-    from postroom.pipelines.documents.node_limit import JSON_MARKS, refuse_many_nodes
-    from postroom.pipelines.json.failure import UTF_8_MARK, malformed, refuse_utf_16
+    from postroom.pipelines.documents.node_limit import JSON_MARKS, check_node_count
+    from postroom.pipelines.json.failure import UTF_8_MARK, UTF_16_MARKS, malformed_failure, utf_16_failure
 
     content = read_whole(batch.body(row), "document that is validated")
-    refuse_utf_16(content)
+    if content.startswith(UTF_16_MARKS):
+        raise utf_16_failure()
     document = content.removeprefix(UTF_8_MARK)
-    refuse_many_nodes(document, JSON_MARKS)
+    check_node_count(document, JSON_MARKS)
     try:
         decoded = msgspec.json.decode(document)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise malformed(document, error) from None
+        raise malformed_failure(document, error) from None
     try:
-        if known.is_valid(decoded):
+        if validator.is_valid(decoded):
             return
-        problems = list(_problems(known, decoded))
+        problems = list(_format_errors(validator, decoded))
     except (ValueError, RecursionError) as error:
         raise PipelineFailure(
-            "The document cannot be compared with its schema.", why=f"{error}.", hint="Send it with fewer levels."
+            "The document cannot be validated.", why=f"{error}.", hint="Send it with fewer levels."
         ) from None
     raise PipelineFailure(
         "The document is not valid by its schema.",
@@ -107,18 +108,18 @@ def _check(known: jsonschema_rs.Validator, batch: MessageBatch, row: int) -> Non
     )
 
 
-def _problems(known: jsonschema_rs.Validator, decoded: object) -> Iterator[str]:
-    """The first few, each with the way to it."""
-    for number, error in enumerate(known.iter_errors(decoded)):
-        if number == _SHOWN:
+def _format_errors(validator: jsonschema_rs.Validator, decoded: object) -> Iterator[str]:
+    """Yield the first errors, each with the path to its value."""
+    for number, error in enumerate(validator.iter_errors(decoded)):
+        if number == _MAX_ERRORS:
             yield "and more"
             return
-        place = "/".join(map(str, error.instance_path))
-        yield f"{f'at {place}: ' if place else ''}{error.message[:_LONGEST]}"
+        path = "/".join(map(str, error.instance_path))
+        yield f"{f'at {path}: ' if path else ''}{error.message[:_MAX_ERROR_LENGTH]}"
 
 
 @lru_cache(maxsize=32)
-def _compiled(files: ShippedFiles, name: str, formats: bool | None) -> jsonschema_rs.Validator:
+def _compile(files: ShippedFiles, name: str, formats: bool | None) -> jsonschema_rs.Validator:
     import jsonschema_rs
 
     schemas = _Schemas(files, name)
@@ -126,21 +127,21 @@ def _compiled(files: ShippedFiles, name: str, formats: bool | None) -> jsonschem
         return jsonschema_rs.validator_for(
             schemas.main,
             retriever=schemas.retrieve,
-            base_uri=_HERE + name,
+            base_uri=_BASE + name,
             validate_formats=formats,
         )
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-        place = "/".join(map(str, getattr(error, "instance_path", ())))
-        text = str(getattr(error, "message", error)).partition("\n")[0][:_LONGEST]
+        path = "/".join(map(str, getattr(error, "instance_path", ())))
+        text = str(getattr(error, "message", error)).partition("\n")[0][:_MAX_ERROR_LENGTH]
         raise PipelineFailure(
             f"{name} is not a JSON Schema.",
-            why=f"{f'at {place}: ' if place else ''}{text}",
+            why=f"{f'at {path}: ' if path else ''}{text}",
             hint="Correct the schema and apply the application again.",
         ) from None
 
 
 class _Schemas:
-    """The files that came along, by every address that they may be referred to by."""
+    """The shipped files, by all addresses that refer to them."""
 
     def __init__(self, files: ShippedFiles, name: str) -> None:
         self.main = _read(name, files.read(name))
@@ -150,9 +151,9 @@ class _Schemas:
             if not other.endswith(".json"):
                 continue
             schema = _read(other, content)
-            self._by_address[_HERE + other] = schema
+            self._by_address[_BASE + other] = schema
             if isinstance(own, str):
-                # Beside the schema on the disk is beside it by its id, too.
+                # A path relative to the schema's file is also relative to its id.
                 self._by_address[urljoin(own, posixpath.relpath(other, posixpath.dirname(name) or "."))] = schema
             if isinstance(schema, dict) and isinstance(schema.get("$id"), str):
                 self._by_address[urldefrag(schema["$id"]).url] = schema
@@ -161,7 +162,7 @@ class _Schemas:
         try:
             return self._by_address[address]
         except KeyError:
-            shown = address.removeprefix(_HERE)
+            shown = address.removeprefix(_BASE)
             raise ValueError(f"{shown} is not in the application's folder") from None
 
 
@@ -174,12 +175,12 @@ def _read(name: str, content: bytes) -> Any:
         ) from None
 
 
-def _referred(folder: Path, name: str) -> list[str]:
-    """A schema and the files beside it that it refers to, and so on."""
+def _find_referenced_files(folder: Path, name: str) -> list[str]:
+    """Return a schema and the files that it refers to, directly or indirectly."""
     found: dict[str, None] = {}
-    waiting = [name]
-    while waiting:
-        file = waiting.pop()
+    pending = [name]
+    while pending:
+        file = pending.pop()
         if file in found:
             continue
         found[file] = None
@@ -190,15 +191,15 @@ def _referred(folder: Path, name: str) -> list[str]:
             schema = _read(file, path.read_bytes())
         except PipelineFailure:
             continue
-        for reference in _references(schema):
+        for reference in _find_references(schema):
             other = posixpath.normpath((PurePosixPath(file).parent / reference).as_posix())
             if (folder / other).is_file():
-                waiting.append(other)
+                pending.append(other)
     return list(found)
 
 
-def _references(schema: object) -> Iterator[str]:
-    """Every path in a ``$ref``, however deep; addresses that begin with a scheme are no paths."""
+def _find_references(schema: object) -> Iterator[str]:
+    """Yield every path in a ``$ref`` at any depth. Addresses with a scheme are not paths."""
     if isinstance(schema, dict):
         reference = schema.get("$ref")
         if isinstance(reference, str):
@@ -206,7 +207,7 @@ def _references(schema: object) -> Iterator[str]:
             if path and ":" not in path and not path.startswith("/"):
                 yield path
         for inner in schema.values():
-            yield from _references(inner)
+            yield from _find_references(inner)
     elif isinstance(schema, list):
         for inner in schema:
-            yield from _references(inner)
+            yield from _find_references(inner)

@@ -1,14 +1,14 @@
-"""Resolvers of parties: by the certificate of a signature, and by a key that was sent along (SEC-12).
+"""Party resolvers: by the certificate of a signature, and by an API key (SEC-12).
 
     pipelines.Receive(
         decode=[components.SMime(trusted="/etc/postroom/partners.pem"), components.Mime()],
         resolve_party=[
-            components.PartyByCertificate({"3f5c…": "Acme"}),        # asked first
+            components.PartyByCertificate({"3f5c…": "Acme"}),        # runs first
             components.PartyByKey({components.key_hash("…"): "Initech"}),
         ],
     )
 
-Whom none of them knows is the guest. What they say counts in a trusted host only.
+If no resolver knows the sender, the party is Guest. The result is trusted only in a trusted host.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from postroom.properties import Property
 from postroom.system_properties import BTS, HTTP
 from postroom.values import ValueType
 
-#: The header that a key is sent in by HTTP. The adapter puts only its hash into the context, with this before it.
+#: The HTTP header of an API key. The adapter writes only its hash into the context, with the prefix HASHED.
 KEY_HEADER = "x-api-key"
 HASHED = "sha256:"
 
@@ -32,7 +32,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def key_hash(key: str) -> str:
-    """What is kept of an API key. Make keys of at least 128 random bits: then nobody finds the key by its hash."""
+    """Return the hash of an API key, which is stored instead of the key. Use keys of at least 128 random bits."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
@@ -40,7 +40,7 @@ class _ByDigest(PartyResolver):
     parties: Mapping[str, str]
 
     def __init__(self, parties: Mapping[str, str], **settings: object) -> None:
-        super().__init__(**{"parties": {_plain(digest): party for digest, party in parties.items()}, **settings})
+        super().__init__(**{"parties": {_normalize(digest): party for digest, party in parties.items()}, **settings})
 
     def problems(self) -> list[str]:
         found = [] if self.parties else ["There are no parties."]
@@ -51,20 +51,20 @@ class _ByDigest(PartyResolver):
                 found.append(f"The party of {digest[:20]!r} has no name.")
         return found
 
-    def _party(self, digest: str) -> str | None:
-        # All are compared, in the same time each: how long it takes says nothing about what is known.
-        known = [party for one, party in self.parties.items() if hmac.compare_digest(one, _plain(digest))]
-        return known[0] if known else None
+    def _find_party(self, digest: str) -> str | None:
+        # All digests are compared in constant time, so that the duration reveals nothing.
+        matches = [party for known, party in self.parties.items() if hmac.compare_digest(known, _normalize(digest))]
+        return matches[0] if matches else None
 
 
-def _plain(digest: str) -> str:
+def _normalize(digest: str) -> str:
     return re.sub(r"[\s:]", "", digest).lower()
 
 
 class PartyByCertificate(_ByDigest):
-    """The party whose certificate has signed the message: the SHA-256 thumbprints of certificates, and whose they are.
+    """Resolves the party by the certificate of the signature. ``parties`` maps SHA-256 thumbprints to parties.
 
-    ``BTS.SignatureCertificate`` is written by ``SMime``, after the signature and the certificate were verified.
+    ``SMime`` writes ``BTS.SignatureCertificate`` after it has verified the signature and the certificate.
     """
 
     def __init__(self, parties: Mapping[str, str]) -> None:
@@ -72,14 +72,14 @@ class PartyByCertificate(_ByDigest):
 
     def resolve(self, message: Message) -> str | None:
         thumbprint = message.context.get(BTS.SignatureCertificate)
-        return self._party(thumbprint) if isinstance(thumbprint, str) and thumbprint else None
+        return self._find_party(thumbprint) if isinstance(thumbprint, str) and thumbprint else None
 
 
 class PartyByKey(_ByDigest):
-    """The party whose key was sent along: the hashes of keys (``key_hash``), and whose they are.
+    """Resolves the party by an API key. ``parties`` maps the hashes of keys (``key_hash``) to parties.
 
-    By HTTP the key is in the header X-API-Key. For other ways in, ``property`` names the property that it is in, such
-    as ``Partners.Key``, which a decoder of your own writes.
+    In an HTTP request the key is in the header X-API-Key. For other adapters, ``property`` names the property that has
+    the key, such as ``Partners.Key``. A decoder of your own writes it.
     """
 
     property: str | None = None
@@ -89,21 +89,21 @@ class PartyByKey(_ByDigest):
 
     def resolve(self, message: Message) -> str | None:
         if self.property is None:
-            return self._by_header(message)
+            return self._resolve_by_header(message)
         key = message.context.get(Property(self.property, ValueType.STR.python_type))
-        return self._party(key_hash(key)) if isinstance(key, str) and key else None
+        return self._find_party(key_hash(key)) if isinstance(key, str) and key else None
 
-    def _by_header(self, message: Message) -> str | None:
+    def _resolve_by_header(self, message: Message) -> str | None:
         headers = message.context.get(HTTP.InboundHttpHeaders)
         if not isinstance(headers, str):
             return None
-        sent = [value.strip() for name, _, value in map(_split, headers.split("\r\n")) if name == KEY_HEADER]
-        # Two keys are none: which of them a proxy before us has looked at is not known.
-        if len(sent) != 1 or not sent[0].startswith(HASHED):
+        keys = [value.strip() for name, _, value in map(_split_header, headers.split("\r\n")) if name == KEY_HEADER]
+        # Several keys are ambiguous: a proxy may have checked a different one.
+        if len(keys) != 1 or not keys[0].startswith(HASHED):
             return None
-        return self._party(sent[0].removeprefix(HASHED))
+        return self._find_party(keys[0].removeprefix(HASHED))
 
 
-def _split(line: str) -> tuple[str, str, str]:
+def _split_header(line: str) -> tuple[str, str, str]:
     name, colon, value = line.partition(":")
     return name.strip().lower(), colon, value

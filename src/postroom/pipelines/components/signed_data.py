@@ -1,7 +1,7 @@
-"""The signature of a CMS message (RFC 5652): of what, by whom, and whether that one is to be believed.
+"""Verifies the signature of a CMS message (RFC 5652) and the certificate of the signer.
 
-asn1crypto reads the structure; cryptography verifies signatures, and the chain of certificates to those that are
-trusted. More strict than the standard where that costs nothing: one signer, signed attributes, no MD5 and no SHA-1.
+asn1crypto parses the structure. cryptography verifies the signature and the chain of certificates to a trusted one. It
+is stricter than the standard: one signer, signed attributes, no MD5 and no SHA-1.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _AGAIN = "Have the sender sign the message again."
 def verify(
     der: bytes, detached: bytes | None, *, trusted: Sequence[x509.Certificate], now: datetime
 ) -> tuple[bytes, x509.Certificate]:
-    """What was signed, and the certificate that it was signed with. ``detached`` is what the signature is about, if it
-    does not contain it. PipelineFailure if anything about it cannot be believed."""
+    """Return the signed content and the certificate of the signer. ``detached`` is the content if the signature does
+    not contain it. Raises PipelineFailure if the signature or the certificate cannot be verified."""
     try:
         content_info = cms.ContentInfo.load(der, strict=True)
         if content_info["content_type"].native != "signed_data":
-            raise _refused("It is not signed data.")
+            raise _signature_failure("It is not signed data.")
         signed = content_info["content"]
         encapsulated = signed["encap_content_info"]
-        held = encapsulated["content"].native
+        embedded_content = encapsulated["content"].native
         signers = list(signed["signer_infos"])
         embedded = [
             x509.load_der_x509_certificate(one.chosen.dump())
@@ -49,25 +49,29 @@ def verify(
             if one.name == "certificate"
         ]
         if len(signers) != 1:
-            raise _refused(f"It has {len(signers)} signers; one is taken.")
-        if (held is None) == (detached is None):
-            raise _refused("What it is about is there twice." if held is not None else "What it is about is missing.")
-        content = cast(bytes, held if detached is None else detached)
+            raise _signature_failure(f"It has {len(signers)} signers; there must be one.")
+        if (embedded_content is None) == (detached is None):
+            raise _signature_failure(
+                "The signed content is there twice."
+                if embedded_content is not None
+                else "The signed content is missing."
+            )
+        content = cast(bytes, embedded_content if detached is None else detached)
         signer = signers[0]
         certificate = _signer_certificate(signer, [*embedded, *trusted])
         _verify_signature(signer, certificate, encapsulated["content_type"].dotted, content)
     except PipelineFailure:
         raise
     except UnsupportedAlgorithm as error:
-        raise _refused(f"{error}.") from None
+        raise _signature_failure(f"{error}.") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise _refused(f"It is damaged: {error}.") from None
+        raise _signature_failure(f"It is damaged: {error}.") from None
     _verify_chain(certificate, embedded, trusted, now)
     return content, certificate
 
 
 def _signer_certificate(signer: Any, known: Sequence[x509.Certificate]) -> x509.Certificate:
-    """The one that the signature names; whether it is believed is another question."""
+    """Return the certificate that the signature names. It is not verified here."""
     chosen = signer["sid"].chosen
     for certificate in known:
         if signer["sid"].name == "issuer_and_serial_number":
@@ -81,64 +85,64 @@ def _signer_certificate(signer: Any, known: Sequence[x509.Certificate]) -> x509.
                 continue
             if key == chosen.native:
                 return certificate
-    raise _refused("The certificate that it names did not come along.")
+    raise _signature_failure("The message does not contain the certificate that it names.")
 
 
 def _verify_signature(signer: Any, certificate: x509.Certificate, content_type: str, content: bytes) -> None:
-    digest = _hash(signer["digest_algorithm"]["algorithm"].native)
+    digest = _get_hash(signer["digest_algorithm"]["algorithm"].native)
     attributes = signer["signed_attrs"]
     if not attributes or not len(attributes):
-        # Without them, what was signed as one thing could be shown as another.
-        raise _refused("It has no signed attributes.")
-    if _only(attributes, "content_type").dotted != content_type:
-        raise _refused("It is about another type of content.")
+        # Without them the content type could be changed.
+        raise _signature_failure("It has no signed attributes.")
+    if _get_attribute(attributes, "content_type").dotted != content_type:
+        raise _signature_failure("It is for another content type.")
     hashed = hashes.Hash(digest)
     hashed.update(content)
-    if not hmac.compare_digest(_only(attributes, "message_digest").native, hashed.finalize()):
+    if not hmac.compare_digest(_get_attribute(attributes, "message_digest").native, hashed.finalize()):
         raise PipelineFailure(
-            "The content is not what was signed.",
-            why="Its digest is another one: it was changed after it was signed, perhaps on its way.",
+            "The content does not match the signature.",
+            why="Its digest differs: the content was changed after it was signed.",
             hint=_AGAIN,
         )
-    # The attributes are signed as the SET that they are, and stand in the message with another tag.
+    # The attributes are signed with the tag of a SET, but have another tag in the message.
     encoded = b"\x31" + attributes.dump()[1:]
     signature, algorithm = signer["signature"].native, signer["signature_algorithm"]
     key = certificate.public_key()
     name = algorithm.signature_algo
     try:
         if isinstance(key, rsa.RSAPublicKey) and name == "rsassa_pkcs1v15":
-            _same(algorithm, digest)
+            _check_same_digest(algorithm, digest)
             key.verify(signature, encoded, padding.PKCS1v15(), digest)
         elif isinstance(key, rsa.RSAPublicKey) and name == "rsassa_pss":
-            _same(algorithm, digest)
+            _check_same_digest(algorithm, digest)
             mask = algorithm["parameters"]["mask_gen_algorithm"]["parameters"]["algorithm"].native
             salt = algorithm["parameters"]["salt_length"].native
-            key.verify(signature, encoded, padding.PSS(padding.MGF1(_hash(mask)), salt), digest)
+            key.verify(signature, encoded, padding.PSS(padding.MGF1(_get_hash(mask)), salt), digest)
         elif isinstance(key, ec.EllipticCurvePublicKey) and name == "ecdsa":
-            _same(algorithm, digest)
+            _check_same_digest(algorithm, digest)
             key.verify(signature, encoded, ec.ECDSA(digest))
         else:
-            raise _refused(f"It was made by {name} with a key of another kind, or in a way that is not known here.")
+            raise _signature_failure(f"The algorithm {name} does not match the key, or is not supported.")
     except InvalidSignature:
-        raise _refused("It was not made with the key of the certificate that it names.") from None
+        raise _signature_failure("It does not match the key of the certificate that it names.") from None
 
 
-def _only(attributes: Any, kind: str) -> Any:
+def _get_attribute(attributes: Any, kind: str) -> Any:
     found = [one["values"] for one in attributes if one["type"].native == kind]
     if len(found) != 1 or len(found[0]) != 1:
-        raise _refused(f"Its signed attribute {kind} is not there once.")
+        raise _signature_failure(f"The signed attribute {kind} must occur once.")
     return found[0][0]
 
 
-def _same(algorithm: Any, digest: hashes.HashAlgorithm) -> None:
-    """Where the algorithm names a digest of its own, it is that of the message."""
+def _check_same_digest(algorithm: Any, digest: hashes.HashAlgorithm) -> None:
+    """Raise PipelineFailure if the algorithm names another digest than the message."""
     if algorithm["algorithm"].native not in ("rsassa_pkcs1v15", "rsa") and algorithm.hash_algo != digest.name:
-        raise _refused("It names two digests.")
+        raise _signature_failure("It names two different digests.")
 
 
-def _hash(name: str) -> hashes.HashAlgorithm:
+def _get_hash(name: str) -> hashes.HashAlgorithm:
     if name not in _HASHES:
-        raise _refused(f"Its digest is {name}; {', '.join(_HASHES)} are taken.")
+        raise _signature_failure(f"Its digest is {name}; supported are {', '.join(_HASHES)}.")
     return _HASHES[name]()
 
 
@@ -148,17 +152,17 @@ def _verify_chain(
     trusted: Sequence[x509.Certificate],
     now: datetime,
 ) -> None:
-    ends = (
+    signer_policy = (
         verification.ExtensionPolicy.permit_all()
-        .may_be_present(x509.KeyUsage, verification.Criticality.AGNOSTIC, _may_sign)
-        .may_be_present(x509.ExtendedKeyUsage, verification.Criticality.AGNOSTIC, _is_for_mail)
+        .may_be_present(x509.KeyUsage, verification.Criticality.AGNOSTIC, _check_key_usage)
+        .may_be_present(x509.ExtendedKeyUsage, verification.Criticality.AGNOSTIC, _check_extended_key_usage)
     )
     verifier = (
         verification.PolicyBuilder()
         .store(verification.Store(list(trusted)))
         .time(now)
         .max_chain_depth(_MAX_CHAIN)
-        .extension_policies(ca_policy=verification.ExtensionPolicy.webpki_defaults_ca(), ee_policy=ends)
+        .extension_policies(ca_policy=verification.ExtensionPolicy.webpki_defaults_ca(), ee_policy=signer_policy)
         .build_client_verifier()
     )
     try:
@@ -167,20 +171,22 @@ def _verify_chain(
         raise PipelineFailure(
             "The certificate of the signer is not trusted.",
             why=f"{certificate.subject.rfc4514_string()}: {error}.",
-            hint="If it should be, add it or its authority to the trusted certificates of the component.",
+            hint="If it should be trusted, add it or its authority to the trusted certificates of the component.",
         ) from None
 
 
-def _may_sign(policy: verification.Policy, leaf: x509.Certificate, usage: x509.KeyUsage | None) -> None:
+def _check_key_usage(policy: verification.Policy, leaf: x509.Certificate, usage: x509.KeyUsage | None) -> None:
     if usage is not None and not (usage.digital_signature or usage.content_commitment):
         raise ValueError("its key is not for signatures")
 
 
-def _is_for_mail(policy: verification.Policy, leaf: x509.Certificate, usage: x509.ExtendedKeyUsage | None) -> None:
+def _check_extended_key_usage(
+    policy: verification.Policy, leaf: x509.Certificate, usage: x509.ExtendedKeyUsage | None
+) -> None:
     allowed = {ExtendedKeyUsageOID.EMAIL_PROTECTION, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
     if usage is not None and not allowed & set(usage):
-        raise ValueError("its key is for other purposes than messages")
+        raise ValueError("its key is not for messages")
 
 
-def _refused(why: str) -> PipelineFailure:
+def _signature_failure(why: str) -> PipelineFailure:
     return PipelineFailure("The signature cannot be verified.", why=why, hint=_AGAIN)

@@ -1,4 +1,4 @@
-"""Decoders for text: base64, and character sets."""
+"""Decoders for text: base64 and character sets."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _WHITE = b" \t\r\n\v\f"
 
 
 class Base64(Decoder):
-    """Decodes base64; white space between the characters is nothing, anything else that does not belong is refused."""
+    """Decodes base64. White space is ignored. Any other invalid character is a failure."""
 
     def decode(self, message: Message) -> Body:
         assert message.body is not None
         body = message.body.body
-        return spool(_decoded(body), max_size=body.size)
+        return spool(_decode_chunks(body), max_size=body.size)
 
 
-def _decoded(body: Body) -> Iterator[bytes]:
+def _decode_chunks(body: Body) -> Iterator[bytes]:
     pending = b""
     try:
         for chunk in body.chunks():
             pending += chunk.translate(None, _WHITE)
-            # The end may be padded, and is decoded last: padding anywhere else is an error.
+            # The last characters may be padding, so they are decoded last. Padding elsewhere is an error.
             whole = max(0, (len(pending) - 1) // 4 * 4)
             yield base64.b64decode(pending[:whole], validate=True)
             if b"=" in pending[:whole]:
@@ -39,7 +39,7 @@ def _decoded(body: Body) -> Iterator[bytes]:
         yield base64.b64decode(pending, validate=True)
     except binascii.Error as error:
         raise PipelineFailure(
-            "The content is not base64.", why=f"{error}.", hint="Send it as base64, whole and unchanged."
+            "The content is not base64.", why=f"{error}.", hint="Send it again as base64, complete and unchanged."
         ) from None
 
 
@@ -59,19 +59,19 @@ class Charset(Decoder):
             is_text = codecs.lookup(self.source)._is_text_encoding
         except LookupError:
             is_text = False
-        return [] if is_text else [f"{self.source!r} is not an encoding of text that Python knows."]
+        return [] if is_text else [f"{self.source!r} is not a known text encoding."]
 
     def decode(self, message: Message) -> Message:
         assert message.body is not None
         body = message.body.body
-        # No encoding that Python knows takes one byte for more than four of UTF-8.
-        changed = message.with_body(spool(self._converted(body), max_size=4 * body.size))
+        # In every text encoding one byte becomes at most four bytes of UTF-8.
+        changed = message.with_body(spool(self._convert_chunks(body), max_size=4 * body.size))
         parts = [
             replace(part, charset="utf-8") if part.name == changed.body_part_name else part for part in changed.parts
         ]
         return replace(changed, parts=tuple(parts))
 
-    def _converted(self, body: Body) -> Iterator[bytes]:
+    def _convert_chunks(self, body: Body) -> Iterator[bytes]:
         decoder = codecs.getincrementaldecoder(self.source)()
         read, first = 0, True
         try:
@@ -87,5 +87,5 @@ class Charset(Decoder):
             raise PipelineFailure(
                 f"The content is not {self.source}.",
                 why=f"In the bytes after {read:,}: {reason}.",
-                hint="Send it in the encoding of the pipeline, or name the right one in the pipeline.",
+                hint="Send it in the encoding of the pipeline, or correct the encoding of the pipeline.",
             ) from None

@@ -1,4 +1,4 @@
-"""A validator by XML schemas."""
+"""A validator for XML schemas."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ if TYPE_CHECKING:
 
 
 class Xsd(Validator):
-    """Lets only those documents pass that are valid by the schema of their root.
+    """Accepts only documents that are valid by the schema of their root.
 
     components.Xsd("schemas/Order.xsd", "schemas/Invoice.xsd")
 
-    What the files include and import is taken along from the application's folder, and looked for nowhere else. A
-    document whose root none of them declares does not pass. With ``message_type`` it looks at messages of that type
-    only: the others, of whatever format, are for other validators.
+    The files that the schemas include and import are shipped from the application's folder. No other files are used. A
+    document whose root is not declared is rejected. With ``message_type`` it validates only messages of this type.
     """
 
     schemas: tuple[str, ...]
@@ -42,40 +41,40 @@ class Xsd(Validator):
 
     def files_in(self, folder: Path) -> Sequence[str]:
         # lxml is needed to read schemas, not to declare an application.
-        from postroom.schemas.validation import referred_files
+        from postroom.schemas.validation import find_referenced_files
 
-        return referred_files(folder, self.schemas)
+        return find_referenced_files(folder, self.schemas)
 
     def file_problems(self) -> list[str]:
-        return _compiled(self._files, self.schemas).problems
+        return _compile(self._files, self.schemas).problems
 
     def validate_batch(self, batch: MessageBatch) -> Mapping[int, str | Exception]:
         from postroom.pipelines.documents.disassembled_batch import read_whole
-        from postroom.pipelines.xml.promotion import message_type_of
+        from postroom.pipelines.xml.promotion import get_message_type
         from postroom.pipelines.xml.tree import read_tree
 
-        known = _compiled(self._files, self.schemas)
+        xsds = _compile(self._files, self.schemas)
         rejected: dict[int, str | Exception] = {}
         roots = batch._roots
         types = batch.table["message_type"].to_pylist() if self.message_type is not None else None
         for row in range(len(batch)):
             if types is not None and types[row] != self.message_type:
                 continue
-            if roots and known.passes(roots[row]):
+            if roots and xsds.is_certainly_valid(roots[row]):
                 continue
-            # Read alone, as a subscriber will: what is wrong with it is said by the lines of the document.
+            # Parsed alone, so that errors have the line numbers of the document.
             try:
                 root = read_tree(read_whole(batch.body(row), "document that is validated"))
             except PipelineFailure as failure:
                 rejected[row] = failure
                 continue
-            if not known.knows(root):
+            if not xsds.declares_root(root):
                 rejected[row] = PipelineFailure(
-                    f"There is no schema for the message type {message_type_of(root)!r}.",
+                    f"There is no schema for the message type {get_message_type(root)!r}.",
                     why=f"The schemas are {', '.join(self.schemas)}.",
                     hint="Add its schema to the validator, or correct the document.",
                 )
-            elif problems := known.check(root):
+            elif problems := xsds.find_errors(root):
                 rejected[row] = PipelineFailure(
                     "The document is not valid by its schema.",
                     why="; ".join(problems),
@@ -85,8 +84,8 @@ class Xsd(Validator):
 
 
 @lru_cache(maxsize=32)
-def _compiled(files: ShippedFiles, schemas: tuple[str, ...]) -> XsdSet:
+def _compile(files: ShippedFiles, schemas: tuple[str, ...]) -> XsdSet:
     from postroom.schemas.validation import XsdSet
 
-    # What did not come along has its own failure.
+    # A file that was not shipped raises its own failure.
     return XsdSet(files.contents, [name for name in schemas if files.read(name)])

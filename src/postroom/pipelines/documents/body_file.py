@@ -1,4 +1,4 @@
-"""A body as a file that can be read from any place, for libraries that want one."""
+"""A body as a seekable file object, for libraries that need one."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import io
 from typing import TYPE_CHECKING
 
 from postroom.message import Body, Bytes
-from postroom.pipelines.documents.spool import cut
+from postroom.pipelines.documents.spool import slice_body
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
 class BodyFile(io.RawIOBase):
-    """Reads where it is asked to; a body in a file stays there."""
+    """Reads a body on demand. A body in a file is not loaded into memory."""
 
     def __init__(self, body: Body) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class BodyFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._body.size}[whence]
         if start + offset < 0:
-            raise OSError(f"{start + offset} is before the beginning")
+            raise OSError(f"{start + offset} is before the start of the body")
         self._position = start + offset
         return self._position
 
@@ -44,7 +44,7 @@ class BodyFile(io.RawIOBase):
         if isinstance(self._body, Bytes):
             content = self._body.data[self._position : self._position + length]
         else:
-            content = b"".join(cut(self._body, self._position, length).chunks())
+            content = b"".join(slice_body(self._body, self._position, length).chunks())
         view[: len(content)] = content
         self._position += len(content)
         return len(content)

@@ -1,8 +1,8 @@
-"""What a receive pipeline yields: batches of messages as Arrow columns, and the documents that failed."""
+"""The batches that a receive pipeline yields: messages as Arrow columns, and the documents that failed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -13,125 +13,128 @@ import pyarrow as pa
 
 from postroom.errors import BadValue, MessageFailure, PipelineFailure
 from postroom.filters.columns import arrow_type
-from postroom.message import BODY_NAME, FRAGMENT_SIZE, Body, Context, Message, Part
-from postroom.pipelines.documents.spool import WRITTEN, beside
+from postroom.message import BODY_NAME, FRAGMENT_SIZE, Body, Bytes, Context, Message, Part
+from postroom.pipelines.documents.spool import WRITTEN_OFFSET, Spool, join_bodies
 from postroom.properties import Property
 from postroom.values import Value
 
 if TYPE_CHECKING:
     from lxml import etree
 
-#: The longest document that a pipeline reads into; what is longer passes through unread, or not at all.
+#: The maximum size of a document that a pipeline parses. Only PassThrough accepts larger ones.
 MAX_DOCUMENT_SIZE = 64 << 20
 
-NOTHING: Mapping[str, Value] = MappingProxyType({})
+NO_VALUES: Mapping[str, Value] = MappingProxyType({})
+
+#: How many batches ``yield_after_all_pass`` buffers. If there are more, all batches are made twice.
+_MAX_BUFFERED_BATCHES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSize:
-    """Where a batch ends: at ``rows`` documents, or with the one that brings it to ``bytes``."""
+    """The size of a batch. It ends after ``rows`` documents, or with the document that reaches ``bytes``."""
 
     rows: int
     bytes: int
 
     def __post_init__(self) -> None:
         if self.rows < 1 or self.bytes < 1:
-            raise BadValue(f"A batch of {self.rows} rows and {self.bytes} bytes cannot hold anything.")
+            raise BadValue(f"A batch of {self.rows} rows and {self.bytes} bytes cannot contain a document.")
 
 
 class Form(StrEnum):
-    """How far a document had come that is suspended alone; so, where it goes on when it is resumed (ADR 0020)."""
+    """The last step that a suspended document has passed. It continues after this step when it is resumed (ADR
+    0020)."""
 
     RECEIVED = "received"
-    """Its disassembler did not get through with it. As it came, perhaps with what stood around it."""
+    """The disassembler failed. The document is in the form of the interchange, perhaps with its header and trailer."""
     DISASSEMBLED = "disassembled"
     MAPPED = "mapped"
 
 
 @dataclass(frozen=True, kw_only=True)
 class BadDocument:
-    """A document that is no message: its number in the interchange, its bytes in the form that it had reached, and
-    why."""
+    """A document that failed: its number in the interchange, its bytes in the form that it has reached, the failure."""
 
     number: int
     body: bytes
     failure: MessageFailure
     form: Form = Form.RECEIVED
-    #: By property key: what it was given so far, BTS.MessageType among it.
+    #: By property key: what was promoted so far, including BTS.MessageType.
     values: Mapping[str, Value] = field(default_factory=dict)
-    #: None: that of the interchange.
+    #: None: the content type of the interchange.
     content_type: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decoded:
-    """An interchange after its decode stage: where bodies that went by reference stand, and what its messages share."""
+class DecodedInterchange:
+    """An interchange after its decode stage: the body that offsets refer to, and what all its messages share."""
 
     body: Body
     context: Context
     content_type: str
-    #: The parts beside the body part, which every message of the interchange has too, and where the body part stands
-    #: among them (LRG-08, RCV-09).
-    others: tuple[Part, ...] = ()
+    #: The parts other than the body part, which every message of the interchange has too, and the index of the body
+    #: part among them (LRG-08, RCV-09).
+    other_parts: tuple[Part, ...] = ()
     body_name: str = BODY_NAME
     body_index: int = 0
-    #: Which one of the pipeline has made the documents, from 1.
+    #: The number of the disassembler that made the documents, from 1.
     disassembler: int = 1
 
     @classmethod
-    def of(cls, message: Message, *, content_type: str, disassembler: int) -> Decoded:
-        """What the documents of this message share; their bodies are of ``content_type``."""
+    def of(cls, message: Message, *, content_type: str, disassembler: int) -> DecodedInterchange:
+        """Return what the documents of this message share. ``content_type`` is the media type of their bodies."""
         body = message.body
         assert body is not None
         return cls(
             body=body.body,
             context=message.context,
             content_type=content_type,
-            others=tuple(part for part in message.parts if part is not body),
+            other_parts=tuple(part for part in message.parts if part is not body),
             body_name=body.name,
             body_index=message.parts.index(body),
             disassembler=disassembler,
         )
 
-    def with_written(self, written: Body | None) -> Decoded:
-        """The same, with a place for documents that were written."""
-        return self if written is None else replace(self, body=beside(self.body, written, apart=WRITTEN))
+    def with_written(self, written: Body | None) -> DecodedInterchange:
+        """Return a copy whose offsets can also refer to the documents that were written."""
+        return self if written is None else replace(self, body=join_bodies(self.body, written, offset=WRITTEN_OFFSET))
 
-    def around(self, body: Part) -> tuple[Part, ...]:
-        """All parts of a message whose body part is this one."""
-        return (*self.others[: self.body_index], body, *self.others[self.body_index :])
+    def with_body_part(self, body: Part) -> tuple[Part, ...]:
+        """Return all parts of a message with this body part."""
+        return (*self.other_parts[: self.body_index], body, *self.other_parts[self.body_index :])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Disassembled:
+class DisassembledBatch:
     """A batch of messages from one interchange.
 
     ``messages`` has one row per message, in order:
 
-    | column           | type           | what                                                              |
-    |------------------|----------------|-------------------------------------------------------------------|
-    | number           | int64          | BTS.InterchangeSequenceNumber: 1 to n, bad documents counted too  |
-    | body             | binary or null | the content; null if it is larger than ``FRAGMENT_SIZE``          |
-    | offset, length   | int64 or null  | where a body that is null stands in the interchange, or beside it |
-    | message_type     | string or null | BTS.MessageType                                                   |
-    | a property's key | its Arrow type | one column per promoted property; null: not promoted              |
+    | column           | type           | meaning                                                              |
+    |------------------|----------------|----------------------------------------------------------------------|
+    | number           | int64          | BTS.InterchangeSequenceNumber: 1 to n; bad documents are counted too |
+    | body             | binary or null | the content; null if it is larger than ``FRAGMENT_SIZE``             |
+    | offset, length   | int64 or null  | the position of a body that is null, in ``decoded.body``             |
+    | message_type     | string or null | BTS.MessageType                                                      |
+    | a property's key | its Arrow type | one column per promoted property; null: not promoted                 |
     """
 
     messages: pa.RecordBatch
     failures: tuple[BadDocument, ...] = ()
-    #: If there is a decode stage, or documents were written. ``offset`` counts in its body then. The same for every
-    #: batch of an interchange, but that what was written grows.
-    decoded: Decoded | None = None
-    #: Of XML: the root of each message as it was read, which may still stand in its envelope. For the validators that
-    #: come with Postroom, so that they need not read it again; empty where nobody has read it.
+    #: Set if there is a decode stage, or if documents were written. Offsets then refer to its body, else to the
+    #: interchange. It is the same for every batch of an interchange, except that the written documents grow.
+    decoded: DecodedInterchange | None = None
+    #: XML only: the parsed root of each message, which may still be inside its envelope. Postroom's own validators use
+    #: it instead of parsing again. Empty if the documents were not parsed.
     roots: tuple[etree._Element, ...] = field(default=(), compare=False, repr=False)
-    #: Of a format: what it has written so far of documents that are null and stand nowhere in the interchange.
+    #: The large documents that a format has written so far and that are not part of the interchange as they are.
     written: Body | None = None
 
 
 @lru_cache(maxsize=256)
-def schema_of(promotes: tuple[Property, ...]) -> pa.Schema:
-    """The columns of ``Disassembled.messages`` for a pipeline that promotes these properties."""
+def arrow_schema(promotes: tuple[Property, ...]) -> pa.Schema:
+    """Return the columns of ``DisassembledBatch.messages`` for a pipeline that promotes these properties."""
     return pa.schema(
         [
             pa.field("number", pa.int64(), nullable=False),
@@ -144,7 +147,7 @@ def schema_of(promotes: tuple[Property, ...]) -> pa.Schema:
     )
 
 
-def message_batch(
+def build_messages(
     promotes: tuple[Property, ...],
     *,
     numbers: Sequence[int],
@@ -153,26 +156,26 @@ def message_batch(
     message_types: Sequence[str | None],
     columns: Sequence[pa.Array],
 ) -> pa.RecordBatch:
-    """``Disassembled.messages`` from its columns; ``offsets`` says where each body starts in the interchange."""
-    held: Sequence[bytes | None] = bodies
+    """Build ``DisassembledBatch.messages`` from its columns. ``offsets`` are the start positions of the bodies."""
+    contents: Sequence[bytes | None] = bodies
     starts: Sequence[int | None] = [None] * len(bodies)
     lengths = starts
     if max(map(len, bodies), default=0) > FRAGMENT_SIZE:
         large = [len(body) > FRAGMENT_SIZE for body in bodies]
-        held = [None if is_large else body for body, is_large in zip(bodies, large, strict=True)]
+        contents = [None if is_large else body for body, is_large in zip(bodies, large, strict=True)]
         starts = [offset if is_large else None for offset, is_large in zip(offsets, large, strict=True)]
         lengths = [len(body) if is_large else None for body, is_large in zip(bodies, large, strict=True)]
-    schema = schema_of(promotes)
+    schema = arrow_schema(promotes)
     fixed = [
         pa.array(values, type=field.type)
-        for values, field in zip((numbers, held, starts, lengths, message_types), schema, strict=False)
+        for values, field in zip((numbers, contents, starts, lengths, message_types), schema, strict=False)
     ]
     return pa.RecordBatch.from_arrays([*fixed, *columns], schema=schema)
 
 
 @dataclass(kw_only=True)
-class Rows:
-    """A batch that is built one document at a time."""
+class BatchBuilder:
+    """Builds a batch one document at a time."""
 
     promotes: tuple[Property, ...]
     numbers: list[int] = field(default_factory=list)
@@ -194,8 +197,8 @@ class Rows:
         message_type: str | None,
         root: etree._Element | None = None,
     ) -> None:
-        """One message, whose body starts at ``offset`` in the interchange if it has to go by reference. Of XML with its
-        root; all messages of a batch have one, or none has."""
+        """Add a message. ``offset`` is the position of its body, used if the body is too large for the column. ``root``
+        is for XML: all messages of a batch have one, or none has."""
         self.numbers.append(number)
         self.bodies.append(body)
         self.offsets.append(offset)
@@ -205,25 +208,25 @@ class Rows:
             self.roots.append(root)
         self.size += len(body)
 
-    def fail(
-        self, number: int, body: bytes, failure: PipelineFailure, *, around: Mapping[str, Value] = NOTHING
+    def add_failure(
+        self, number: int, body: bytes, failure: PipelineFailure, *, inherited: Mapping[str, Value] = NO_VALUES
     ) -> None:
-        """One document that is no message, and what would have been promoted to it from around it."""
-        self.failures.append(BadDocument(number=number, body=body, failure=failure, values=around))
+        """Add a document that failed. ``inherited`` is what its envelopes would have promoted to it."""
+        self.failures.append(BadDocument(number=number, body=body, failure=failure, values=inherited))
         self.size += len(body)
 
     def __len__(self) -> int:
         return len(self.numbers) + len(self.failures)
 
-    def fills(self, size: BatchSize) -> bool:
+    def is_full(self, size: BatchSize) -> bool:
         return len(self) >= size.rows or self.size >= size.bytes
 
-    def finish(self, written: Body | None = None) -> Disassembled:
+    def build(self, written: Body | None = None) -> DisassembledBatch:
         columns = [
             pa.array([values[position] for values in self.values], type=arrow_type(prop.value_type))
             for position, prop in enumerate(self.promotes)
         ]
-        messages = message_batch(
+        messages = build_messages(
             self.promotes,
             numbers=self.numbers,
             bodies=self.bodies,
@@ -232,24 +235,68 @@ class Rows:
             columns=columns,
         )
         failures, roots = tuple(self.failures), tuple(self.roots)
-        return Disassembled(messages=messages, failures=failures, roots=roots, written=written)
+        return DisassembledBatch(messages=messages, failures=failures, roots=roots, written=written)
 
 
-def in_document(number: int, failure: PipelineFailure) -> PipelineFailure:
-    """The failure of one document of an interchange, which it names."""
+class WrittenDocuments:
+    """The large documents that a disassembler had to write for one interchange (LRG-02).
+
+    A document that is cut out of the interchange is referred to by its position there. A document that is not part of
+    the interchange as it is, such as one of an XML envelope that declares the namespaces, is referred to by its
+    position in this spool.
+    """
+
+    def __init__(self) -> None:
+        self._spool = Spool()
+
+    def store(self, document: bytes) -> int:
+        """Store a document if it is large and return its offset for ``BatchBuilder.add``. The offset of a small
+        document does not matter. Raises PipelineFailure if it exceeds the maximum size."""
+        if len(document) > MAX_DOCUMENT_SIZE:
+            raise oversize_failure(f"The document has {len(document):,} bytes", "document")
+        return WRITTEN_OFFSET + self._spool.append(Bytes(document)) if len(document) > FRAGMENT_SIZE else 0
+
+    @property
+    def body(self) -> Body | None:
+        """All documents that were stored. It grows, and offsets stay valid."""
+        return self._spool.body if self._spool.size else None
+
+
+def yield_after_all_pass(
+    make_batches: Callable[[], Iterator[DisassembledBatch]],
+    *,
+    is_immediate: Callable[[DisassembledBatch], bool] = lambda _: False,
+) -> Iterator[DisassembledBatch]:
+    """Yield the batches, but none before all of them could be made. If ``is_immediate`` returns True for the first
+    batch, each is yielded as soon as it is made."""
+    buffer: list[DisassembledBatch] | None = []
+    batches = make_batches()
+    for batch in batches:
+        if buffer is not None:
+            if not buffer and is_immediate(batch):
+                yield batch
+                yield from batches
+                return
+            buffer.append(batch)
+            buffer = buffer if len(buffer) <= _MAX_BUFFERED_BATCHES else None
+    yield from make_batches() if buffer is None else buffer
+
+
+def add_document_number(number: int, failure: PipelineFailure) -> PipelineFailure:
+    """Return the failure with the number of the document that it is about."""
     return PipelineFailure(f"Document {number}: {failure.what}", why=failure.why, hint=failure.hint)
 
 
 def read_whole(body: Body, format_name: str) -> bytes:
-    """The content of an interchange that is one document."""
+    """Read an interchange that is one document into memory. Raises PipelineFailure if it exceeds the maximum size."""
     if body.size > MAX_DOCUMENT_SIZE:
-        raise too_large(f"The interchange has {body.size:,} bytes", format_name)
+        raise oversize_failure(f"The interchange has {body.size:,} bytes", format_name)
     return b"".join(body.chunks())
 
 
-def too_large(what: str, format_name: str) -> PipelineFailure:
+def oversize_failure(what: str, format_name: str) -> PipelineFailure:
     return PipelineFailure(
-        f"{what}, more than a pipeline reads into.",
-        why=f"A {format_name} may have at most {MAX_DOCUMENT_SIZE:,} bytes, because it is held in memory.",
-        hint="Split it before it is sent, or receive it with the PassThrough pipeline.",
+        f"{what}, which is more than a pipeline can read.",
+        why=f"The maximum size of a {format_name} is {MAX_DOCUMENT_SIZE:,} bytes, because it is held in memory.",
+        hint="Split it before you send it, or receive it with the PassThrough pipeline.",
     )

@@ -12,26 +12,26 @@ import pyarrow as pa
 from postroom.errors import MessageFailure
 from postroom.message import Body, Bytes, Context, Message, Part
 from postroom.namespaces import is_distinguished
-from postroom.pipelines.documents.disassembled_batch import BadDocument, Decoded, Form
-from postroom.pipelines.documents.spool import cut
+from postroom.pipelines.documents.disassembled_batch import BadDocument, DecodedInterchange, Form
+from postroom.pipelines.documents.spool import slice_body
 from postroom.system_properties import BTS
 
 if TYPE_CHECKING:
     from lxml import etree
 
-_OWN_COLUMNS = ("number", "body", "offset", "length", "message_type", "content_type")
+_FIXED_COLUMNS = ("number", "body", "offset", "length", "message_type", "content_type")
 
 
 class MessageBatch:
-    """``table`` has the columns of ``Disassembled.messages``: number, body (null if it is large), message_type, and one
-    per promoted property, named by its key (``Region.key``)."""
+    """A batch of messages. ``table`` has the columns of ``DisassembledBatch.messages``: number, body (null if it is
+    large), message_type, and one column per promoted property, named by its key (``Region.key``)."""
 
     def __init__(
-        self, table: pa.RecordBatch | pa.Table, decoded: Decoded, roots: Sequence[etree._Element] = ()
+        self, table: pa.RecordBatch | pa.Table, decoded: DecodedInterchange, roots: Sequence[etree._Element] = ()
     ) -> None:
         self.table = table
         self._decoded = decoded
-        #: Not for components of others: who changes a tree changes what the rest of the pipeline sees.
+        #: Only for Postroom's own components: a change of a tree would be visible to the rest of the pipeline.
         self._roots = roots
 
     def __len__(self) -> int:
@@ -44,13 +44,13 @@ class MessageBatch:
         content = self._bodies[row]
         if content is not None:
             return Bytes(content)
-        return cut(self._decoded.body, self.table["offset"][row].as_py(), self.table["length"][row].as_py())
+        return slice_body(self._decoded.body, self.table["offset"][row].as_py(), self.table["length"][row].as_py())
 
     def message(self, row: int) -> Message:
-        """The document as it would be published, but for what the receive location adds."""
-        own = self._own(row)
-        promoted = {key: value for key, value in own.items() if not is_distinguished(key)}
-        distinguished = {key: value for key, value in own.items() if is_distinguished(key)}
+        """Return the document as it would be published, without the properties that the receive location adds."""
+        values = self._values(row)
+        promoted = {key: value for key, value in values.items() if not is_distinguished(key)}
+        distinguished = {key: value for key, value in values.items() if is_distinguished(key)}
         promoted[BTS.InterchangeSequenceNumber.key] = self._columns["number"][row]
         shared = self._decoded.context
         written = {key: value for key, value in shared.written.items() if key not in promoted} | distinguished
@@ -58,32 +58,32 @@ class MessageBatch:
         part = Part(name=name, body=self.body(row), content_type=self._decoded.content_type)
         return Message(
             context=Context({**shared.promoted, **promoted}, written, shared.predicates),
-            parts=self._decoded.around(part),
+            parts=self._decoded.with_body_part(part),
             body_part_name=name,
         )
 
-    def refused(self, row: int, failure: MessageFailure) -> BadDocument:
-        """The document as one that is suspended alone, after it was disassembled, or mapped even."""
+    def bad_document(self, row: int, failure: MessageFailure) -> BadDocument:
+        """Return the document as one to suspend alone, in the form that it has reached: disassembled or mapped."""
         mapped = self._columns["content_type"][row] if "content_type" in self._columns else None
         return BadDocument(
             number=self._columns["number"][row],
             body=b"".join(self.body(row).chunks()),
             failure=failure,
             form=Form.DISASSEMBLED if mapped is None else Form.MAPPED,
-            values=self._own(row),
+            values=self._values(row),
             content_type=mapped or self._decoded.content_type,
         )
 
-    def _own(self, row: int) -> dict[str, Any]:
-        """What it was given, by property key."""
-        own: dict[str, Any] = {
-            key: plain(values[row])
-            for key, values in self._columns.items()
-            if key not in _OWN_COLUMNS and values[row] is not None
+    def _values(self, row: int) -> dict[str, Any]:
+        """Return what was promoted to a document, by property key."""
+        values: dict[str, Any] = {
+            key: strip_zeros(column[row])
+            for key, column in self._columns.items()
+            if key not in _FIXED_COLUMNS and column[row] is not None
         }
         if self._columns["message_type"][row] is not None:
-            own[BTS.MessageType.key] = self._columns["message_type"][row]
-        return own
+            values[BTS.MessageType.key] = self._columns["message_type"][row]
+        return values
 
     @cached_property
     def _bodies(self) -> list[bytes | None]:
@@ -94,6 +94,6 @@ class MessageBatch:
         return dict(self.table.to_pydict())
 
 
-def plain(value: Any) -> Any:
-    """A Decimal without the zeros that an Arrow column of fixed scale adds."""
+def strip_zeros(value: Any) -> Any:
+    """Return a Decimal without the zeros that an Arrow column of fixed scale adds, and any other value unchanged."""
     return Decimal(f"{value:f}".rstrip("0").rstrip(".")) if isinstance(value, Decimal) else value

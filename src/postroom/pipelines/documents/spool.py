@@ -1,6 +1,6 @@
-"""A body that was made on the way, in memory while it is small and in a file without a name when it is not.
+"""Bodies that are made while a pipeline runs: in memory if they are small, else in an unnamed temporary file.
 
-Such a file goes with the last body that refers to it, and with the process however that ends.
+The operating system deletes such a file when the last body that refers to it is gone, or when the process ends.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from postroom.errors import PipelineFailure
 from postroom.message import CHUNK_SIZE, Body, Bytes, FileSlice
 
-#: Up to here a body stays in memory.
-IN_MEMORY = 1 << 20
+#: The maximum size of a body that stays in memory.
+MAX_IN_MEMORY = 1 << 20
 
 
-class _NamelessFile:
-    """A file that is closed, and so gone, with the last reference to it."""
+class _UnnamedFile:
+    """A temporary file that is closed, and so deleted, with the last reference to it."""
 
     def __init__(self) -> None:
         with tempfile.TemporaryFile(prefix="postroom-", buffering=0) as file:
@@ -34,9 +34,9 @@ class _NamelessFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpooledSlice:
-    """Some bytes of a file that has no name; any number of threads may read it."""
+    """A range of bytes of an unnamed file. It is safe for threads."""
 
-    file: _NamelessFile
+    file: _UnnamedFile
     offset: int
     length: int
 
@@ -54,53 +54,53 @@ class SpooledSlice:
             yield chunk
 
 
-#: Where the second of two bodies begins that stand beside each other: farther than any body is long. What a map made
-#: may stand beside what a disassembler has written.
-WRITTEN, MAPPED = 1 << 60, 1 << 61
+#: The offsets at which the second of two joined bodies starts: beyond the length of any body. The documents that a
+#: disassembler has written start at the first, the documents that a map has made at the second.
+WRITTEN_OFFSET, MAPPED_OFFSET = 1 << 60, 1 << 61
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Beside:
-    """Two bodies with a gap between them, of which slices are taken. The first may grow and its slices stay."""
+class _JoinedBodies:
+    """Two bodies in one address space, with a gap between them. The first may grow without moving the second."""
 
     first: Body
     second: Body
-    apart: int
+    offset: int
 
     @property
     def size(self) -> int:
-        return self.apart + self.second.size
+        return self.offset + self.second.size
 
     def chunks(self) -> Iterator[bytes]:
-        raise TypeError("Two bodies beside each other are no content of their own.")
+        raise TypeError("Joined bodies have no content of their own. Read a slice of them with slice_body.")
 
 
-def beside(first: Body, second: Body, *, apart: int) -> Body:
-    """A place for slices (``cut``) of either body; those of the second begin ``apart`` from their own places."""
-    return _Beside(first=first, second=second, apart=apart)
+def join_bodies(first: Body, second: Body, *, offset: int) -> Body:
+    """Return a body from which ``slice_body`` reads either one. Positions in the second start at ``offset``."""
+    return _JoinedBodies(first=first, second=second, offset=offset)
 
 
 class Spool:
-    """Takes bytes as they come; ``body`` is all of them, ``slice`` some."""
+    """Collects bytes. ``body`` returns all of them, ``slice`` a range."""
 
     def __init__(self) -> None:
-        self._held = bytearray()
-        self._file: _NamelessFile | None = None
+        self._buffer = bytearray()
+        self._file: _UnnamedFile | None = None
         self.size = 0
 
     def write(self, data: bytes) -> None:
         self.size += len(data)
-        if self._file is None and self.size <= IN_MEMORY:
-            self._held += data
+        if self._file is None and self.size <= MAX_IN_MEMORY:
+            self._buffer += data
             return
         if self._file is None:
-            self._file = _NamelessFile()
-            self._file.append(bytes(self._held))
-            self._held.clear()
+            self._file = _UnnamedFile()
+            self._file.append(bytes(self._buffer))
+            self._buffer.clear()
         self._file.append(data)
 
     def append(self, body: Body) -> int:
-        """All of a body; where it begins."""
+        """Write a whole body and return the offset at which it starts."""
         start = self.size
         for chunk in body.chunks():
             self.write(chunk)
@@ -108,7 +108,7 @@ class Spool:
 
     def slice(self, offset: int, length: int) -> Body:
         if self._file is None:
-            return Bytes(bytes(self._held[offset : offset + length]))
+            return Bytes(bytes(self._buffer[offset : offset + length]))
         return SpooledSlice(file=self._file, offset=offset, length=length)
 
     @property
@@ -117,30 +117,30 @@ class Spool:
 
 
 def spool(chunks: Iterable[bytes], *, max_size: int) -> Body:
-    """A body of these pieces, in flat memory; PipelineFailure if they are more than ``max_size`` bytes."""
-    kept = Spool()
+    """Return a body of these chunks, in constant memory. Raises PipelineFailure if it exceeds ``max_size`` bytes."""
+    content = Spool()
     for chunk in chunks:
-        if kept.size + len(chunk) > max_size:
+        if content.size + len(chunk) > max_size:
             raise PipelineFailure(
                 f"The decoded content has more than {max_size:,} bytes.",
-                why="That is the limit of this pipeline; what goes on growing may be made to do harm.",
-                hint="If it is meant to be so large, raise max_size of the component.",
+                why="This is the maximum size for this component. It protects against decompression bombs.",
+                hint="If the content is valid, raise max_size of the component.",
             )
-        kept.write(chunk)
-    return kept.body
+        content.write(chunk)
+    return content.body
 
 
-def cut(body: Body, offset: int, length: int) -> Body:
-    """Some bytes of a body, without reading it where it can be helped."""
+def slice_body(body: Body, offset: int, length: int) -> Body:
+    """Return a range of bytes of a body. A body in a file is not read."""
     match body:
         case FileSlice():
             return replace(body, offset=body.offset + offset, length=length)
         case SpooledSlice():
             return SpooledSlice(file=body.file, offset=body.offset + offset, length=length)
-        case _Beside():
-            if offset < body.apart:
-                return cut(body.first, offset, length)
-            return cut(body.second, offset - body.apart, length)
+        case _JoinedBodies():
+            if offset < body.offset:
+                return slice_body(body.first, offset, length)
+            return slice_body(body.second, offset - body.offset, length)
     if offset == 0 and length == body.size:
         return body
     return Bytes(b"".join(body.chunks())[offset : offset + length])

@@ -1,4 +1,4 @@
-"""How the rows of delimited text are written: delimiter, quote, header and encoding (RFC 4180, strictly)."""
+"""The format of delimited rows: delimiter, quote, header and encoding (strict RFC 4180)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from postroom.pipelines.definitions import Csv
 
-#: A field, or None for one that is empty and not quoted.
+#: The text of a field, or None if it is empty and not quoted.
 Field = str | None
 
 _ASCII = bytes(range(128))
 
 
 class RowFormat:
-    """How rows are told apart: a row is one line, and has one field, unless a format says more.
+    """The format of rows that are one line with one field each.
 
-    Lines end with LF or CR LF, or with another character, ``end``; line ends around the lines are nothing then.
+    Lines end with LF or CR LF, or with the character ``end``. In the latter case line ends around the lines are
+    ignored.
     """
 
     quote: str | None = None
@@ -30,27 +31,28 @@ class RowFormat:
         self.end = end.encode(self.encoding)
         self._end = end
 
-    def bare(self, line: str) -> str:
-        """A line without its end."""
+    def strip_end(self, line: str) -> str:
+        """Return a line without its end."""
         if self._end == "\n":
             return line.removesuffix("\n").removesuffix("\r")
         return line.removesuffix(self._end).strip("\r\n")
 
     def is_open(self, text: str) -> bool:
-        """Whether ``text``, which ends with a line, ends inside a quoted field. Exact for what is well-formed."""
+        """Return True if ``text``, which is one or more lines, ends inside a quoted field. Exact for well-formed
+        text."""
         return False
 
-    def most_fields(self, row: str) -> int:
-        """How many fields a row may have at most; told without reading them."""
+    def max_fields(self, row: str) -> int:
+        """Return an upper bound of the number of fields of a row, without parsing it."""
         return 1
 
     def fields(self, row: str) -> list[Field] | None:
-        """The fields of a row without its line end, or None if it is malformed."""
+        """Parse the fields of a row without its line end. Return None if it is malformed."""
         return [row]
 
 
 class CsvFormat(RowFormat):
-    """Reads the fields of one row. ``escape`` is a character that takes its meaning from the one after it."""
+    """Parses delimited rows. The character after an ``escape`` has no special meaning."""
 
     def __init__(
         self, *, delimiter: str, quote: str | None, encoding: str, escape: str | None = None, end: str = "\n"
@@ -61,7 +63,7 @@ class CsvFormat(RowFormat):
         self._escape = escape
         d, q, e = re.escape(delimiter), re.escape(quote or ""), re.escape(escape or "")
         escaped = f"|{e}." if escape else ""
-        # A delimiter of several characters is told by looking ahead, which takes longer.
+        # A delimiter of several characters needs a lookahead, which is slower.
         plain = rf"[^{q}{e}{d}\r\n]" if len(delimiter) == 1 else rf"(?!{d})[^{q}{e}\r\n]"
         plain = plain if plain.startswith("[") and not escape else f"(?:{plain}{escaped})"
         field = rf"(?P<plain>{plain}*+)"
@@ -81,7 +83,7 @@ class CsvFormat(RowFormat):
             text = self._escaped.sub("", text)
         return text.count(self.quote) % 2 == 1
 
-    def most_fields(self, row: str) -> int:
+    def max_fields(self, row: str) -> int:
         return row.count(self.delimiter) + 1
 
     def fields(self, row: str) -> list[Field] | None:
@@ -94,18 +96,18 @@ class CsvFormat(RowFormat):
         found: list[Field] = []
         for match in self._field.finditer(row):
             quoted = match["quoted"] if self.quote else None
-            found.append(self._meant(match["plain"]) or None if quoted is None else self._meant(quoted))
+            found.append(self._unescape(match["plain"]) or None if quoted is None else self._unescape(quoted))
         return found
 
-    def _meant(self, field: str) -> str:
-        """What stands for itself, from what was written: escapes, and quotes that are doubled."""
+    def _unescape(self, field: str) -> str:
+        """Return the text of a field without escapes and with single quotes for doubled ones."""
         if self._marked is not None:
             return self._marked.sub(r"\1", field)
         return field if self.quote is None else field.replace(self.quote * 2, self.quote)
 
 
 def problems(csv: Csv) -> list[str]:
-    """What is wrong with the format that a definition describes, and with the columns that it promotes."""
+    """Describe what is wrong with the format of a definition and with the columns that it promotes."""
     found = _character_problems("delimiter", csv.delimiter)
     if csv.quote is not None:
         found += _character_problems("quote", csv.quote)
@@ -129,7 +131,7 @@ def _character_problems(name: str, character: str) -> list[str]:
     if len(character) != 1:
         return [f"The {name} {character!r} has {len(character)} characters; it must be one."]
     if character in "\r\n\0":
-        return [f"The {name} {character!r} cannot be told from a line end."]
+        return [f"The {name} {character!r} cannot be distinguished from a line end."]
     return []
 
 
@@ -137,12 +139,12 @@ def _encoding_problem(encoding: str) -> str | None:
     try:
         transparent = _ASCII.decode(encoding) == _ASCII.decode("ascii")
     except LookupError:
-        return f"{encoding!r} is not an encoding of text that Python knows."
+        return f"{encoding!r} is not a known text encoding."
     except ValueError:
         transparent = False
     if transparent:
         return None
-    return f"In the encoding {encoding!r} lines cannot be told by their bytes; convert the interchange to UTF-8."
+    return f"Lines cannot be found in the encoding {encoding!r}; convert the interchange to UTF-8."
 
 
 def _repeated(names: tuple[str, ...]) -> list[str]:

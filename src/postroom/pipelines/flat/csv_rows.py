@@ -1,4 +1,4 @@
-"""An interchange of delimited rows: each row, with the header where there is one, becomes a message."""
+"""Disassembles delimited rows. Each row, with the header if there is one, becomes a message."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from collections.abc import Iterator, Sequence
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Body
 from postroom.pipelines.definitions import Csv
-from postroom.pipelines.documents.disassembled_batch import BatchSize, Disassembled, Rows
-from postroom.pipelines.documents.written_documents import WrittenDocuments
-from postroom.pipelines.flat.csv_format import CsvFormat, Field
+from postroom.pipelines.documents.disassembled_batch import BatchBuilder, BatchSize, DisassembledBatch, WrittenDocuments
+from postroom.pipelines.flat.csv_format import CsvFormat
 from postroom.pipelines.flat.csv_reader import CsvReader, Row
-from postroom.pipelines.promote import promote_text
+from postroom.pipelines.promotions import promote_text
 from postroom.values import Value
 
 
-def disassemble(pipeline: Csv, body: Body, size: BatchSize) -> Iterator[Disassembled]:
-    """One message a row. What is wrong with the header fails the interchange, for no row can be read without it."""
+def disassemble(pipeline: Csv, body: Body, size: BatchSize) -> Iterator[DisassembledBatch]:
+    """Yield one message per row. A bad header fails the interchange, because no row can be read without it."""
     format = CsvFormat(delimiter=pipeline.delimiter, quote=pipeline.quote, encoding=pipeline.encoding)
     source = CsvReader(body, format=format, size=size).rows()
     header = b""
@@ -25,33 +24,33 @@ def disassemble(pipeline: Csv, body: Body, size: BatchSize) -> Iterator[Disassem
         first = next(source, None)
         if first is None:
             return
-        header, names = first.raw, _names(first)
+        header, names = first.raw, _read_names(first)
     reader = _RowReader(pipeline, names)
     written = WrittenDocuments()
-    rows = Rows(promotes=pipeline.promotes)
+    builder = BatchBuilder(promotes=pipeline.promotes)
     for number, row in enumerate(source, 1):
         document = header + row.raw
         try:
             values = reader.values(row)
-            offset = written.place(document) if header else row.offset
+            offset = written.store(document) if header else row.offset
         except PipelineFailure as failure:
-            rows.fail(number, document, failure)
+            builder.add_failure(number, document, failure)
         else:
-            rows.add(number, document, values, offset=offset, message_type=pipeline.message_type)
-        if rows.fills(size):
-            yield rows.finish(written.body)
-            rows = Rows(promotes=pipeline.promotes)
-    if len(rows):
-        yield rows.finish(written.body)
+            builder.add(number, document, values, offset=offset, message_type=pipeline.message_type)
+        if builder.is_full(size):
+            yield builder.build(written.body)
+            builder = BatchBuilder(promotes=pipeline.promotes)
+    if len(builder):
+        yield builder.build(written.body)
 
 
 class _RowReader:
-    """Reads the promoted values out of a row."""
+    """Reads the promoted values of a row."""
 
     def __init__(self, pipeline: Csv, names: Sequence[str] | None) -> None:
         self._columns = None if names is None else len(names)
         self._promoted = [
-            (prop, column, _position(column, names or ())) for prop, column in pipeline.promotions.entries
+            (prop, column, _find_column(column, names or ())) for prop, column in pipeline.promotions.entries
         ]
 
     def values(self, row: Row) -> list[Value | None]:
@@ -59,8 +58,8 @@ class _RowReader:
             raise row.failure
         if self._columns is not None and len(row.fields) != self._columns:
             raise PipelineFailure(
-                f"Line {row.line}: the row has {_counted(len(row.fields))}, not {self._columns}.",
-                why="A row has as many fields as there are columns.",
+                f"Line {row.line}: the row has {_format_count(len(row.fields))}, not {self._columns}.",
+                why="Every row needs one field per column.",
                 hint="Correct the row and send it again. A field that contains the delimiter must be quoted.",
             )
         try:
@@ -69,7 +68,7 @@ class _RowReader:
             raise PipelineFailure(f"Line {row.line}: {failure.what}", why=failure.why, hint=failure.hint) from None
 
 
-def _names(header: Row) -> list[str]:
+def _read_names(header: Row) -> list[str]:
     if header.failure is not None:
         raise PipelineFailure(
             "The header cannot be read.", why=header.failure.what, hint="Correct the first line and send it again."
@@ -77,26 +76,22 @@ def _names(header: Row) -> list[str]:
     if len(header.raw) > FRAGMENT_SIZE:
         raise PipelineFailure(
             f"The header has {len(header.raw):,} bytes.",
-            why=f"It is carried with every row, and may have at most {FRAGMENT_SIZE:,} bytes.",
+            why=f"It is part of every message and may have at most {FRAGMENT_SIZE:,} bytes.",
             hint="Check that the interchange has a header, or define the pipeline with the names of its columns.",
         )
-    return [_name(field) for field in header.fields]
+    return [field or "" for field in header.fields]
 
 
-def _name(field: Field) -> str:
-    return field or ""
-
-
-def _position(column: str, names: Sequence[str]) -> int:
+def _find_column(column: str, names: Sequence[str]) -> int:
     if names.count(column) == 1:
         return names.index(column)
     shown = ", ".join(names)
     raise PipelineFailure(
         f"The header has {names.count(column) or 'no'} columns named {column!r}.",
         why=f"Its columns are: {shown[:300]}.",
-        hint="Send the interchange with that column, or promote from another one.",
+        hint="Send the interchange with that column, or promote from another column.",
     )
 
 
-def _counted(fields: int) -> str:
+def _format_count(fields: int) -> str:
     return "one field" if fields == 1 else f"{fields} fields"

@@ -1,4 +1,4 @@
-"""The document that a record of a flat file becomes: XML as BizTalk's disassembler writes it, or JSON."""
+"""Writes the document of a flat file record: XML as BizTalk's disassembler writes it, or JSON."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from postroom.errors import PipelineFailure
 from postroom.pipelines.flat.layout import Field
 from postroom.values import ValueType
 
-#: The texts of the fields of a record, and of each line that follows it, with its name.
+#: The texts of the fields of a record, and the names and texts of the lines that follow it.
 Texts = Sequence[str | None]
 Lines = Sequence[tuple[str, Texts]]
-#: Writes a document of them.
+#: Writes the document of a record.
 Write = Callable[[Texts, Lines], bytes]
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -22,14 +22,15 @@ _SPECIAL = re.compile(f"[&<>\r]|{_NOT_XML.pattern}")
 _QUOTED = (ValueType.STR, ValueType.DATETIME)
 
 
-def xml_writer(message_type: str, fields: Sequence[Field], lines: Mapping[str, Sequence[Field]]) -> Write:
-    """The root has the namespace, what is in it has none: the form of schemas that are not qualified."""
+def make_xml_writer(message_type: str, fields: Sequence[Field], lines: Mapping[str, Sequence[Field]]) -> Write:
+    """Return a writer of XML. The root has the namespace and the elements in it have none, as in unqualified
+    schemas."""
     namespace, _, root = message_type.rpartition("#")
     name = f"ns0:{root}" if namespace else root
     declared = f" xmlns:ns0={quoteattr(namespace)}" if namespace else ""
     start, end = f"<{name}{declared}>", f"</{name}>"
-    own = _elements(fields)
-    others = {line: _elements(of_line) for line, of_line in lines.items()}
+    own = _make_elements_writer(fields)
+    others = {line: _make_elements_writer(of_line) for line, of_line in lines.items()}
 
     def write(texts: Texts, following: Lines) -> bytes:
         inner = own(texts)
@@ -40,13 +41,13 @@ def xml_writer(message_type: str, fields: Sequence[Field], lines: Mapping[str, S
     return write
 
 
-def _elements(fields: Sequence[Field]) -> Callable[[Texts], str]:
+def _make_elements_writer(fields: Sequence[Field]) -> Callable[[Texts], str]:
     elements = [f"<{field.name}>%s</{field.name}>" for field in fields]
     whole = "".join(elements)
 
     def write(texts: Texts) -> str:
         if _SPECIAL.search("".join(filter(None, texts))) is not None:
-            texts = [None if text is None else _escaped(text) for text in texts]
+            texts = [None if text is None else _escape(text) for text in texts]
         if None not in texts:
             return whole % tuple(texts)
         return "".join(element % text for element, text in zip(elements, texts, strict=True) if text is not None)
@@ -54,22 +55,22 @@ def _elements(fields: Sequence[Field]) -> Callable[[Texts], str]:
     return write
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     if (found := _NOT_XML.search(text)) is not None:
         raise PipelineFailure(
-            f"there is the character U+{ord(found[0]):04X} in the record.",
-            why="XML has no way to write it.",
+            f"the record has the character U+{ord(found[0]):04X}.",
+            why="XML cannot represent it.",
             hint='Send the record without it, or let the pipeline write JSON: output="json".',
         )
-    # A reader of XML makes a line feed of a carriage return that stands for itself.
+    # XML parsers convert a literal carriage return to a line feed.
     return escape(text, {"\r": "&#13;"})
 
 
-def json_writer(fields: Sequence[Field], lines: Mapping[str, Sequence[Field]]) -> Write:
-    """One object; numbers and flags as such, dates as text, null for an empty field that is no text. A list of objects
-    for every kind of line."""
-    own = _members(fields)
-    others = {line: _members(of_line) for line, of_line in lines.items()}
+def make_json_writer(fields: Sequence[Field], lines: Mapping[str, Sequence[Field]]) -> Write:
+    """Return a writer of JSON: one object with numbers and booleans, dates as strings, null for an empty field that is
+    not a str, and a list of objects for every kind of line."""
+    own = _make_members_writer(fields)
+    others = {line: _make_members_writer(of_line) for line, of_line in lines.items()}
 
     def write(texts: Texts, following: Lines) -> bytes:
         members = own(texts)
@@ -81,7 +82,7 @@ def json_writer(fields: Sequence[Field], lines: Mapping[str, Sequence[Field]]) -
     return write
 
 
-def _members(fields: Sequence[Field]) -> Callable[[Texts], str]:
+def _make_members_writer(fields: Sequence[Field]) -> Callable[[Texts], str]:
     keys = [f"{encode_basestring(field.name)}:" for field in fields]
     is_quoted = [field.type in _QUOTED for field in fields]
 

@@ -1,4 +1,4 @@
-"""An interchange of records, delimited or positional, perhaps between a header and a trailer (RCV-11)."""
+"""Disassembles delimited or positional records, optionally with a header and a trailer (RCV-11)."""
 
 from __future__ import annotations
 
@@ -9,112 +9,119 @@ from itertools import takewhile
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Body, Bytes
 from postroom.pipelines.definitions import FlatFile
-from postroom.pipelines.documents.disassembled_batch import MAX_DOCUMENT_SIZE, BatchSize, Disassembled, Rows, too_large
+from postroom.pipelines.documents.disassembled_batch import (
+    MAX_DOCUMENT_SIZE,
+    BatchBuilder,
+    BatchSize,
+    DisassembledBatch,
+    WrittenDocuments,
+    oversize_failure,
+)
 from postroom.pipelines.documents.node_limit import MAX_NODES
-from postroom.pipelines.documents.written_documents import WrittenDocuments
 from postroom.pipelines.flat.csv_format import RowFormat
 from postroom.pipelines.flat.csv_reader import CsvReader, Row
-from postroom.pipelines.flat.document import json_writer, xml_writer
+from postroom.pipelines.flat.document import make_json_writer, make_xml_writer
 from postroom.pipelines.flat.layout import HEADER, Delimited, Positional
-from postroom.pipelines.flat.promotion import FlatPromotion
-from postroom.pipelines.flat.record import RecordReader, Text, format_of, in_line
+from postroom.pipelines.flat.record import FlatPromotion, RecordReader, Text, add_line_number, row_format
 from postroom.values import Value
 
-#: A line takes as much memory as so many fields, beside its own.
+#: The memory that a line takes in addition to its fields, as a number of fields.
 _LINE_NODES = 4
 
 
-def disassemble(pipeline: FlatFile, body: Body, size: BatchSize) -> Iterator[Disassembled]:
-    """One message a record, with the lines that follow it. What is wrong with the header or the trailer fails the
-    interchange, before anything of it is yielded: for the trailer everything is read once more."""
-    flat = _Reading(pipeline, size)
-    source = CsvReader(body, format=flat.format_of(pipeline.record), size=size)
-    header = flat.header(source)
-    trailer = flat.trailer(body)
-    documents = _Documents(pipeline, flat, header.texts if header else [])
+def disassemble(pipeline: FlatFile, body: Body, size: BatchSize) -> Iterator[DisassembledBatch]:
+    """Yield one message per record, with the lines that follow it. A bad header or trailer fails the interchange before
+    the first batch. To find the trailer, the interchange is read twice."""
+    reader = _InterchangeReader(pipeline, size)
+    source = CsvReader(body, format=reader.row_format(pipeline.record), size=size)
+    header = reader.read_header(source)
+    trailer = reader.read_trailer(body)
+    documents = _Documents(pipeline, reader, header.texts if header else [])
     records = source.rows()
     if trailer is not None:
         records = takewhile(lambda row: row.line < trailer.line, records)
     written = WrittenDocuments()
-    rows = Rows(promotes=pipeline.promotes)
+    builder = BatchBuilder(promotes=pipeline.promotes)
     for number, group in enumerate(documents.groups(records), 1):
         try:
             document, values, offset = documents.read(group, written)
         except PipelineFailure as failure:
-            rows.fail(number, _alone(group, header, trailer), failure)
+            builder.add_failure(number, _make_interchange(group, header, trailer), failure)
         else:
-            rows.add(number, document, values, offset=offset, message_type=pipeline.message_type)
-        if rows.fills(size):
-            yield rows.finish(written.body)
-            rows = Rows(promotes=pipeline.promotes)
-    if len(rows):
-        yield rows.finish(written.body)
+            builder.add(number, document, values, offset=offset, message_type=pipeline.message_type)
+        if builder.is_full(size):
+            yield builder.build(written.body)
+            builder = BatchBuilder(promotes=pipeline.promotes)
+    if len(builder):
+        yield builder.build(written.body)
 
 
 class _Documents:
-    """Makes documents of records."""
+    """Converts records to documents."""
 
-    def __init__(self, pipeline: FlatFile, flat: _Reading, header: list[Text]) -> None:
+    def __init__(self, pipeline: FlatFile, reader: _InterchangeReader, header: list[Text]) -> None:
         fields = pipeline.record.fields
         line_fields = {name: layout.fields for name, layout in pipeline.lines.items()}
-        self._record = flat.reader_of(pipeline.record, "")
-        self._lines = {name: flat.reader_of(layout, f"{name}.") for name, layout in pipeline.lines.items()}
+        self._record = reader.make_record_reader(pipeline.record, "")
+        self._lines = {name: reader.make_record_reader(layout, f"{name}.") for name, layout in pipeline.lines.items()}
         self._promoted = FlatPromotion(pipeline, header)
-        self._write = xml_writer(pipeline.message_type, fields, line_fields)
+        self._write = make_xml_writer(pipeline.message_type, fields, line_fields)
         if pipeline.output == "json":
-            self._write = json_writer(fields, line_fields)
+            self._write = make_json_writer(fields, line_fields)
 
     def groups(self, records: Iterator[Row]) -> Iterator[list[Row]]:
-        """A record each, with its lines. What has the tag of none stands with the record before it, and fails it: it
-        may be one of its lines that was damaged."""
+        """Yield each record with its lines. A row without a known tag stays with the record before it and fails it,
+        because it may be a damaged line of this record."""
         if not self._lines:
             yield from ([row] for row in records)
             return
         group: list[Row] = []
-        held = nodes = 0
+        total = nodes = 0
         for row in records:
-            if group and self._record.is_tagged(row):
+            if group and self._record.has_tag(row):
                 yield group
-                group, held, nodes = [], 0, 0
+                group, total, nodes = [], 0, 0
             group.append(row)
-            held += len(row.raw)
+            total += len(row.raw)
             nodes += len(row.fields) + _LINE_NODES
-            if held > MAX_DOCUMENT_SIZE:
-                raise too_large(f"Line {group[0].line}: the record and its lines have {held:,} bytes", "document")
+            if total > MAX_DOCUMENT_SIZE:
+                raise oversize_failure(
+                    f"Line {group[0].line}: the record and its lines have {total:,} bytes", "document"
+                )
             if nodes > MAX_NODES:
                 raise PipelineFailure(
-                    f"Line {group[0].line}: the record and its lines have more fields than a pipeline reads into.",
-                    why=f"There may be {MAX_NODES:,}, each line {_LINE_NODES} more; all of them are held in memory.",
-                    hint="Split it before it is sent, or receive it with the PassThrough pipeline.",
+                    f"Line {group[0].line}: the record and its lines have more fields than a pipeline can read.",
+                    why=f"The maximum is {MAX_NODES:,}, and each line counts as {_LINE_NODES} more.",
+                    hint="Split it before you send it, or receive it with the PassThrough pipeline.",
                 )
         if group:
             yield group
 
     def read(self, group: list[Row], written: WrittenDocuments) -> tuple[bytes, list[Value | None], int]:
-        """The document of a group, what is promoted from it, and where it stands."""
+        """Return the document of a group, its promoted values and its offset."""
         first, *others = group
         texts = self._record.texts(first)
-        following = [self._line(row) for row in others]
+        following = [self._read_line(row) for row in others]
         try:
             values = self._promoted.values(texts)
             document = self._write(texts, following)
-            offset = written.place(document)
+            offset = written.store(document)
         except PipelineFailure as failure:
-            raise in_line(first, failure) from None
+            raise add_line_number(first, failure) from None
         return document, values, offset
 
-    def _line(self, row: Row) -> tuple[str, list[Text]]:
+    def _read_line(self, row: Row) -> tuple[str, list[Text]]:
         if row.failure is not None:
             raise row.failure
         for name, reader in self._lines.items():
-            if reader.is_tagged(row):
+            if reader.has_tag(row):
                 return name, reader.texts(row)
         failure = PipelineFailure(
-            "the record begins with no tag that is known.",
-            why=f"After a record these may follow: {', '.join(self._lines)}.",
+            "the record has an unknown tag.",
+            why=f"The lines of a record are: {', '.join(self._lines)}.",
             hint="Correct the record and send it again.",
         )
-        raise in_line(row, failure)
+        raise add_line_number(row, failure)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,89 +133,89 @@ class _Header:
 @dataclass(frozen=True, kw_only=True)
 class _Trailer:
     line: int
-    after: Callable[[int], bytes]
-    """As it would be written after so many records."""
+    write: Callable[[int], bytes]
+    """Returns the trailer of an interchange with this number of records."""
 
 
-class _Reading:
-    """How the lines of one interchange are read."""
+class _InterchangeReader:
+    """Reads the header, the records and the trailer of one interchange."""
 
     def __init__(self, pipeline: FlatFile, size: BatchSize) -> None:
         self._pipeline = pipeline
         self._size = size
 
-    def format_of(self, layout: Delimited | Positional) -> RowFormat:
-        return format_of(layout, encoding=self._pipeline.encoding, end=self._pipeline.end)
+    def row_format(self, layout: Delimited | Positional) -> RowFormat:
+        return row_format(layout, encoding=self._pipeline.encoding, end=self._pipeline.end)
 
-    def reader_of(self, layout: Delimited | Positional, prefix: str) -> RecordReader:
+    def make_record_reader(self, layout: Delimited | Positional, prefix: str) -> RecordReader:
         entries = self._pipeline.promotions.entries
         hidden = {path.removeprefix(prefix) for prop, path in entries if prop.sensitive and path.startswith(prefix)}
         return RecordReader(layout, hidden=hidden)
 
-    def header(self, source: CsvReader) -> _Header | None:
-        """Taken from the top of the interchange."""
+    def read_header(self, source: CsvReader) -> _Header | None:
+        """Read the first record of the interchange, if the definition has a header."""
         layout = self._pipeline.header
         if layout is None:
             return None
-        row = source.row(self.format_of(layout))
+        row = source.read_row(self.row_format(layout))
         if row is None:
-            raise _unreadable("header", "The interchange is empty.")
+            raise _unreadable_failure("header", "The interchange is empty.")
         try:
-            texts = self.reader_of(layout, HEADER).texts(row)
+            texts = self.make_record_reader(layout, HEADER).texts(row)
         except PipelineFailure as failure:
-            raise _unreadable("header", failure.what, failure.why) from None
+            raise _unreadable_failure("header", failure.what, failure.why) from None
         if len(row.raw) > FRAGMENT_SIZE:
-            raise _unreadable("header", f"It has {len(row.raw):,} bytes, and may have {FRAGMENT_SIZE:,}.")
+            raise _unreadable_failure("header", f"It has {len(row.raw):,} bytes; the maximum is {FRAGMENT_SIZE:,}.")
         return _Header(raw=row.raw, texts=texts)
 
-    def trailer(self, body: Body) -> _Trailer | None:
-        """The last record of the interchange, which agrees with what stands before it."""
+    def read_trailer(self, body: Body) -> _Trailer | None:
+        """Read the last record of the interchange, if the definition has a trailer, and check its count."""
         layout = self._pipeline.trailer
         if layout is None:
             return None
-        source = CsvReader(body, format=self.format_of(self._pipeline.record), size=self._size)
-        self.header(source)
+        source = CsvReader(body, format=self.row_format(self._pipeline.record), size=self._size)
+        self.read_header(source)
         records, last = -1, None
         for row in source.rows():
             records, last = records + 1, row
         if last is None:
-            raise _unreadable("trailer", "There is none.")
-        format, reader = self.format_of(layout), self.reader_of(layout, "trailer.")
-        found = CsvReader(Bytes(last.raw), format=format, size=self._size).row(format)
+            raise _unreadable_failure("trailer", "The interchange has no trailer.")
+        format, reader = self.row_format(layout), self.make_record_reader(layout, "trailer.")
+        found = CsvReader(Bytes(last.raw), format=format, size=self._size).read_row(format)
         assert found is not None
         row = found._replace(line=last.line)
         try:
             texts = reader.texts(row)
         except PipelineFailure as failure:
-            raise _unreadable("trailer", failure.what, failure.why) from None
+            raise _unreadable_failure("trailer", failure.what, failure.why) from None
         if self._pipeline.count is None:
-            return _Trailer(line=last.line, after=lambda records: last.raw)
-        said = texts[layout.names.index(self._pipeline.count)]
-        if said is None or int(said) != records:
+            return _Trailer(line=last.line, write=lambda records: last.raw)
+        count_text = texts[layout.names.index(self._pipeline.count)]
+        if count_text is None or int(count_text) != records:
             raise PipelineFailure(
-                f"The trailer says {said or 'nothing'}, and there are {records:,} records.",
-                why="A part of the interchange may have been lost on its way.",
-                hint="Send the interchange again, whole.",
+                f"The trailer has the count {count_text or '(empty)'}, but there are {records:,} records.",
+                why="A part of the interchange may have been lost in transit.",
+                hint="Send the complete interchange again.",
             )
         text = last.raw.decode(format.encoding)
-        before, after = text.split(format.bare(text), 1)
+        before, after = text.split(format.strip_end(text), 1)
         count = self._pipeline.count
 
-        def with_count(records: int) -> bytes:
-            return (before + reader.with_value(row, count, str(records)) + after).encode(format.encoding)
+        def write_count(records: int) -> bytes:
+            return (before + reader.replace_value(row, count, str(records)) + after).encode(format.encoding)
 
-        return _Trailer(line=last.line, after=with_count)
+        return _Trailer(line=last.line, write=write_count)
 
 
-def _alone(group: list[Row], header: _Header | None, trailer: _Trailer | None) -> bytes:
-    """A record as an interchange of its own, in the form that it came in: it can be mended and taken up again."""
+def _make_interchange(group: list[Row], header: _Header | None, trailer: _Trailer | None) -> bytes:
+    """Return a record as an interchange of its own, so that it can be corrected and resumed."""
     records = b"".join(row.raw for row in group)
-    return (header.raw if header else b"") + records + (trailer.after(len(group)) if trailer else b"")
+    return (header.raw if header else b"") + records + (trailer.write(len(group)) if trailer else b"")
 
 
-def _unreadable(role: str, what: str, why: str = "") -> PipelineFailure:
+def _unreadable_failure(role: str, what: str, why: str = "") -> PipelineFailure:
     return PipelineFailure(
         f"The {role} cannot be read.",
         why=f"{what} {why}".strip(),
-        hint="Correct the interchange and send it again, whole.",
+        hint="Correct the interchange and send all of it again.",
     )

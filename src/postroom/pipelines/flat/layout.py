@@ -1,4 +1,4 @@
-"""How the records of a flat file are laid out: fields between delimiters, or fields of fixed widths.
+"""The layouts of flat file records: delimited fields, or fields of fixed widths.
 
 Positional([Field("number", int, width=6, pad="0", justify="right"), Field("region", width=2)], tag="ORD")
 Delimited(["number", "region", Field("total", Decimal)], delimiter=";")
@@ -20,29 +20,29 @@ from postroom.values import ValueType
 if TYPE_CHECKING:
     from postroom.pipelines.definitions import FlatFile
 
-#: Names of elements that need no care in XML, JSON or a path.
+#: A name that needs no escape in XML, JSON or a path.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-#: What the path of a promotion begins with that is read from the header.
+#: The prefix of the path of a property that is promoted from the header.
 HEADER = "header."
 
 
-def _value_type(source: object) -> object:
+def _to_value_type(source: object) -> object:
     return ValueType.of(source) if isinstance(source, type) else source
 
 
 class Field(BaseModel):
     """One field of a record: ``Field("total", Decimal, width=12, justify="right")``.
 
-    ``width`` is in characters and for positional records, as are ``pad`` and ``justify``: a value at the left is filled
-    up with the padding on its right, and the other way round. ``format`` is how a date is written, in the codes of
-    ``strptime``; without one it is ISO 8601. An empty field is an empty text; of another type it is left out of the
+    ``width``, ``pad`` and ``justify`` are for positional records. The width is in characters. A value that is justified
+    left is padded on its right, and vice versa. ``format`` is the format of a date, in the codes of ``strptime``. The
+    default is ISO 8601. An empty str field is an empty text. An empty field of another type is omitted from the
     document, unless it is ``required``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    type: Annotated[ValueType, BeforeValidator(_value_type)] = ValueType.STR
+    type: Annotated[ValueType, BeforeValidator(_to_value_type)] = ValueType.STR
     width: int | None = None
     pad: str = " "
     justify: Literal["left", "right"] = "left"
@@ -54,26 +54,26 @@ class Field(BaseModel):
 
     def problems(self) -> Iterator[str]:
         if not NAME.fullmatch(self.name):
-            yield f"{self.name!r} is not the name of a field; use letters, digits, _ and -, a letter first."
+            yield f"{self.name!r} is not a valid field name; use letters, digits, _ and -, and start with a letter."
         if len(self.pad) != 1:
             yield f"The padding {self.pad!r} of {self.name} must be one character."
         if self.format is not None:
             if self.type is not ValueType.DATETIME:
                 yield f"{self.name} has a format, which is for dates only."
-            elif (problem := _format_problem(self.format)) is not None:
+            elif (problem := _find_format_problem(self.format)) is not None:
                 yield f"The format {self.format!r} of {self.name} cannot be read: {problem}."
 
 
-def _format_problem(format: str) -> str | None:
+def _find_format_problem(format: str) -> str | None:
     moment = datetime(2026, 1, 31, 12, 30, 45, tzinfo=UTC)
     try:
-        datetime.strptime(moment.strftime(format), format)  # noqa: DTZ007 - only the format counts here
+        datetime.strptime(moment.strftime(format), format)  # noqa: DTZ007 - only the format is checked
     except ValueError as error:
         return str(error)
     return None
 
 
-def _fields(source: object) -> object:
+def _to_fields(source: object) -> object:
     if not isinstance(source, list | tuple):
         return source
     return tuple(
@@ -84,7 +84,7 @@ def _fields(source: object) -> object:
 class _Layout(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    fields: Annotated[Sequence[Field], BeforeValidator(_fields)]
+    fields: Annotated[Sequence[Field], BeforeValidator(_to_fields)]
     tag: str | None = None
 
     @property
@@ -103,9 +103,9 @@ class _Layout(BaseModel):
 
 
 class Delimited(_Layout):
-    """Fields with a ``delimiter`` between them. A field may stand in quotes, and then have delimiters, line ends and
-    doubled quotes in it; after the character ``escape`` any character stands for itself. With a ``tag``, which is the
-    first thing in the record and no field, only such records are meant."""
+    """Fields with a ``delimiter`` between them. A quoted field may contain delimiters, line ends and doubled quotes.
+    The character after an ``escape`` has no special meaning. A ``tag`` is the first text of a record and is not a
+    field. Only records with this tag match."""
 
     kind: Literal["delimited"] = "delimited"
     delimiter: str = ","
@@ -118,11 +118,11 @@ class Delimited(_Layout):
     def problems(self) -> Iterator[str]:
         yield from super().problems()
         if not self.delimiter or set(self.delimiter) & set("\r\n\0"):
-            yield f"The delimiter {self.delimiter!r} must have a character, and no line end."
+            yield f"The delimiter {self.delimiter!r} must have at least one character and no line end."
         marks = {"quote": self.quote, "escape": self.escape}
         for name, mark in marks.items():
             if mark is not None and (len(mark) != 1 or mark in "\r\n\0" or mark in self.delimiter):
-                yield f"The {name} {mark!r} must be one character that is no line end and not in the delimiter."
+                yield f"The {name} {mark!r} must be one character that is neither a line end nor part of the delimiter."
         if self.quote is not None and self.quote == self.escape:
             yield f"The quote and the escape are the same character, {self.quote!r}."
         yield from (
@@ -131,8 +131,8 @@ class Delimited(_Layout):
 
 
 class Positional(_Layout):
-    """Fields of fixed widths, one after the other, after the ``tag`` if there is one. A record is as long as they are
-    together; with ``allow_early_termination`` it may be shorter, and what is missing is empty."""
+    """Fields of fixed widths after the optional ``tag``. The length of a record is the sum of the widths. With
+    ``allow_early_termination`` it may be shorter, and the missing fields are empty."""
 
     kind: Literal["positional"] = "positional"
     allow_early_termination: bool = False
@@ -151,7 +151,7 @@ Layout = Annotated[Delimited | Positional, Setting(discriminator="kind")]
 
 
 def problems(flat: FlatFile) -> list[str]:
-    """What is wrong with the records of a definition, and with what it promotes from them."""
+    """Describe what is wrong with the layouts of a definition and with the fields that it promotes."""
     found = []
     roles = {"record": flat.record, **flat.lines, "header": flat.header, "trailer": flat.trailer}
     for role, layout in roles.items():
@@ -165,36 +165,36 @@ def problems(flat: FlatFile) -> list[str]:
     if flat.count is not None:
         counted = [field for field in flat.trailer.fields if field.name == flat.count] if flat.trailer else []
         if not counted:
-            found.append(f"The number of records is to be in {flat.count!r}, which is not a field of a trailer.")
+            found.append(f"count is {flat.count!r}, which is not a field of the trailer.")
         elif counted[0].type is not ValueType.INT:
-            found.append(f"The number of records is in {flat.count!r}, which must be an int.")
+            found.append(f"count is {flat.count!r}, which must be an int field.")
     return [*found, *_end_problems(flat)]
 
 
 def _line_problems(flat: FlatFile) -> Iterator[str]:
-    """Records are told apart by their tags, before it is known how each is laid out."""
+    """Yield the problems of lines. Records and lines are distinguished by their tags."""
     tags = {flat.record.tag}
     for name, layout in flat.lines.items():
         if not NAME.fullmatch(name) or name in (*flat.record.names, "record", "header", "trailer"):
-            yield f"{name!r} cannot be the name of a line: it is no name, or a field of the record has it."
+            yield f"{name!r} cannot be the name of a line: it is invalid, or the name of a field of the record."
         if flat.record.tag is None or layout.tag is None:
-            yield f"{name}: the record and its lines need tags to be told apart."
+            yield f"{name}: the record and its lines need tags, which distinguish them."
         elif any(one and (one.startswith(layout.tag) or layout.tag.startswith(one)) for one in tags):
-            yield f"{name}: its tag {layout.tag!r} cannot be told from another one."
-        if format_marks(layout) != format_marks(flat.record):
-            yield f"{name}: it has to be delimited as the record is."
+            yield f"{name}: its tag {layout.tag!r} is the start of another tag, or another tag is the start of it."
+        if _get_marks(layout) != _get_marks(flat.record):
+            yield f"{name}: it needs the same delimiters as the record."
         tags.add(layout.tag)
 
 
-def format_marks(layout: Delimited | Positional) -> tuple[str | None, ...]:
-    """What tells fields apart."""
+def _get_marks(layout: Delimited | Positional) -> tuple[str | None, ...]:
+    """Return the characters that separate fields."""
     return (layout.delimiter, layout.quote, layout.escape) if isinstance(layout, Delimited) else ()
 
 
 def _promotion_problems(flat: FlatFile) -> Iterator[str]:
     for prop, path in flat.promotions.entries:
-        place: Delimited | Positional | None = flat.header if path.startswith(HEADER) else flat.record
-        if path.strip() and (place is None or path.removeprefix(HEADER) not in place.names):
+        layout: Delimited | Positional | None = flat.header if path.startswith(HEADER) else flat.record
+        if path.strip() and (layout is None or path.removeprefix(HEADER) not in layout.names):
             there = "header" if path.startswith(HEADER) else "record"
             yield f"{prop.dotted} is promoted from {path!r}, which is not a field of the {there}."
 
@@ -204,25 +204,25 @@ def _end_problems(flat: FlatFile) -> Iterator[str]:
         codec = codecs.lookup(flat.encoding)
         if not codec._is_text_encoding:
             raise LookupError
-        # Every character of ASCII must be one byte, and the same one wherever it stands.
+        # Every ASCII character must be one byte, and the same byte at every position.
         plain = "".join(map(chr, range(32, 127)))
         name = codec.name.removesuffix("-sig")
         is_plain = len(plain.encode(name)) == len(plain)
         end = flat.end.encode(name)
     except LookupError:
-        yield f"{flat.encoding!r} is not an encoding of text that Python knows."
+        yield f"{flat.encoding!r} is not a known text encoding."
         return
     except UnicodeEncodeError:
         is_plain, end = True, b""
     if not is_plain:
-        yield f"In the encoding {flat.encoding!r} records cannot be told by their bytes; convert the file to UTF-8."
+        yield f"Records cannot be found in the encoding {flat.encoding!r}; convert the file to UTF-8."
     elif len(flat.end) != 1 or len(end) != 1:
         yield f"The end of a record, {flat.end!r}, must be one character that is one byte."
-    elif flat.end.isprintable() and not _is_safe(flat.encoding):
-        yield f"In the encoding {flat.encoding!r} the end {flat.end!r} may be a half of another character."
+    elif flat.end.isprintable() and not _has_separate_ascii(flat.encoding):
+        yield f"In the encoding {flat.encoding!r} the end {flat.end!r} may be part of another character."
 
 
-def _is_safe(encoding: str) -> bool:
-    """Whether a byte of ASCII is never a part of another character."""
+def _has_separate_ascii(encoding: str) -> bool:
+    """Return True if an ASCII byte is never part of another character."""
     name = codecs.lookup(encoding).name
     return name.startswith("utf-8") or len(bytes(range(256)).decode(encoding, "replace")) == 256

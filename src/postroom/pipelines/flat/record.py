@@ -1,40 +1,45 @@
-"""A record of a flat file: its fields as texts in their canonical form, read by a layout."""
+"""Reads the records of a flat file: fields as texts in canonical form, and the values that are promoted from them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from postroom.errors import BadValue, PipelineFailure
 from postroom.pipelines.flat.csv_format import CsvFormat, RowFormat
 from postroom.pipelines.flat.csv_reader import Row
-from postroom.pipelines.flat.layout import Delimited, Field, Positional
-from postroom.values import ValueType, check_value, value_from_text, value_to_text
+from postroom.pipelines.flat.layout import HEADER, Delimited, Field, Positional
+from postroom.pipelines.promotions import promote_text
+from postroom.values import Value, ValueType, check_value, value_from_text, value_to_text
+
+if TYPE_CHECKING:
+    from postroom.pipelines.definitions import FlatFile
 
 _HINT = "Correct the record and send it again."
 _NUMBERS = (ValueType.INT, ValueType.DECIMAL, ValueType.FLOAT)
 
 #: The text of a field, or None where an empty one is left out.
 Text = str | None
-_Read = Callable[[str], Text]
+_Convert = Callable[[str], Text]
 
 
-def format_of(layout: Delimited | Positional, *, encoding: str, end: str) -> RowFormat:
-    """How the lines of a layout are read."""
+def row_format(layout: Delimited | Positional, *, encoding: str, end: str) -> RowFormat:
+    """Return the format of the lines of a layout."""
     if isinstance(layout, Positional):
         return RowFormat(encoding=encoding, end=end)
     return CsvFormat(delimiter=layout.delimiter, quote=layout.quote, escape=layout.escape, encoding=encoding, end=end)
 
 
 class RecordReader:
-    """Reads records of one layout. What stands in a field of ``hidden`` is never shown in a reason (SEC-14)."""
+    """Reads records of one layout. The values of the fields in ``hidden`` are not shown in failures (SEC-14)."""
 
     def __init__(self, layout: Delimited | Positional, *, hidden: Collection[str] = ()) -> None:
         self._layout = layout
-        #: The fields that are more than the text that stands there.
-        self._reads = [
-            (position, _reader(field, is_hidden=field.name in hidden))
+        #: The fields that need a conversion or a check.
+        self._converters = [
+            (position, _make_converter(field, is_hidden=field.name in hidden))
             for position, field in enumerate(layout.fields)
             if field.type is not ValueType.STR or field.width is not None or field.required
         ]
@@ -45,64 +50,67 @@ class RecordReader:
             position += field.width or 0
         self._width = position
 
-    def is_tagged(self, row: Row) -> bool:
-        """Whether a record begins with the tag of this layout."""
+    def has_tag(self, row: Row) -> bool:
+        """Return True if a record starts with the tag of this layout."""
         first = (row.fields[0] if row.fields else None) or ""
         tag = self._layout.tag or ""
         return first.startswith(tag) if isinstance(self._layout, Positional) else first == tag
 
     def texts(self, row: Row) -> list[Text]:
-        """One per field. PipelineFailure, with the line, if it is no such record."""
+        """Return one text per field. Raises PipelineFailure with the line number if the record does not match the
+        layout."""
         if row.failure is not None:
             raise row.failure
         try:
             cut = (
-                self._positional(row.fields[0] or "") if isinstance(self._layout, Positional) else self._delimited(row)
+                self._split_positional(row.fields[0] or "")
+                if isinstance(self._layout, Positional)
+                else self._split_delimited(row)
             )
             texts: list[Text] = [*cut]
-            for position, read in self._reads:
+            for position, read in self._converters:
                 texts[position] = read(cut[position])
             return texts
         except PipelineFailure as failure:
-            raise in_line(row, failure) from None
+            raise add_line_number(row, failure) from None
 
-    def _delimited(self, row: Row) -> list[str]:
+    def _split_delimited(self, row: Row) -> list[str]:
         fields = [field or "" for field in row.fields]
         if self._layout.tag is not None:
             if fields[0] != self._layout.tag:
-                raise self._other_tag(fields[0])
+                raise self._tag_failure(fields[0])
             del fields[0]
         wanted = len(self._layout.fields)
         if len(fields) != wanted:
             raise PipelineFailure(
-                f"the record has {_counted(len(fields), 'field')}, not {wanted}.",
+                f"the record has {_format_count(len(fields), 'field')}, not {wanted}.",
                 why=f"Its fields are: {', '.join(self._layout.names)[:300]}.",
                 hint=f"{_HINT} A field that contains the delimiter must be quoted.",
             )
         return fields
 
-    def _positional(self, text: str) -> list[str]:
+    def _split_positional(self, text: str) -> list[str]:
         tag = self._layout.tag or ""
         if not text.startswith(tag):
-            raise self._other_tag(text[: len(tag)])
+            raise self._tag_failure(text[: len(tag)])
         assert isinstance(self._layout, Positional)
         if len(text) > self._width or (len(text) < self._width and not self._layout.allow_early_termination):
             raise PipelineFailure(
-                f"the record has {_counted(len(text), 'character')}, not {self._width}.",
-                why="A positional record is as long as its fields are together.",
-                hint=f"{_HINT} If records may end early, say so with allow_early_termination.",
+                f"the record has {_format_count(len(text), 'character')}, not {self._width}.",
+                why="The length of a positional record is the sum of the widths of its fields.",
+                hint=f"{_HINT} If records may end early, set allow_early_termination.",
             )
         return [text[start:end] for start, end in self._spans]
 
-    def _other_tag(self, found: str) -> PipelineFailure:
+    def _tag_failure(self, found: str) -> PipelineFailure:
         return PipelineFailure(
-            f"the record does not begin with {self._layout.tag!r}.",
-            why=f"It begins with {found[:40]!r}.",
+            f"the record does not start with {self._layout.tag!r}.",
+            why=f"It starts with {found[:40]!r}.",
             hint=_HINT,
         )
 
-    def with_value(self, row: Row, name: str, value: str) -> str:
-        """The record as it is written, with another value in one field."""
+    def replace_value(self, row: Row, name: str, value: str) -> str:
+        """Return the text of the record with another value in one field."""
         position = self._layout.names.index(name)
         if isinstance(self._layout, Positional):
             text = row.fields[0] or ""
@@ -112,9 +120,9 @@ class RecordReader:
             return text[:start] + filled + text[end:]
         fields = list(row.fields)
         fields[position + (self._layout.tag is not None)] = value
-        return self._layout.delimiter.join(map(self._written, fields))
+        return self._layout.delimiter.join(map(self._write_field, fields))
 
-    def _written(self, field: str | None) -> str:
+    def _write_field(self, field: str | None) -> str:
         layout = self._layout
         assert isinstance(layout, Delimited)
         text = field or ""
@@ -129,13 +137,34 @@ class RecordReader:
         return text if layout.quote is None else f"{layout.quote}{text}{layout.quote}"
 
 
-def in_line(row: Row, failure: PipelineFailure) -> PipelineFailure:
-    """The failure with the number of the line before it."""
+class FlatPromotion:
+    """Reads the promoted values of a record. The values of the header are the same for every record."""
+
+    def __init__(self, pipeline: FlatFile, header: Sequence[str | None]) -> None:
+        self._values: list[Value | None] = []
+        self._own = []
+        for position, (prop, path) in enumerate(pipeline.promotions.entries):
+            self._values.append(None)
+            if not path.startswith(HEADER):
+                self._own.append((position, prop, path, pipeline.record.names.index(path)))
+            elif pipeline.header is not None and header:
+                text = header[pipeline.header.names.index(path.removeprefix(HEADER))]
+                self._values[position] = promote_text(prop, text, path=path)
+
+    def values(self, texts: Sequence[str | None]) -> list[Value | None]:
+        values = self._values.copy()
+        for position, prop, path, index in self._own:
+            values[position] = promote_text(prop, texts[index], path=path)
+        return values
+
+
+def add_line_number(row: Row, failure: PipelineFailure) -> PipelineFailure:
+    """Return the failure with the line number of the row."""
     return PipelineFailure(f"Line {row.line}: {failure.what}", why=failure.why, hint=failure.hint)
 
 
-def _reader(field: Field, *, is_hidden: bool) -> _Read:
-    strip = _strip(field)
+def _make_converter(field: Field, *, is_hidden: bool) -> _Convert:
+    strip = _make_strip(field)
 
     def read(text: str) -> Text:
         text = strip(text)
@@ -146,26 +175,26 @@ def _reader(field: Field, *, is_hidden: bool) -> _Read:
         if field.type is ValueType.STR:
             return text
         try:
-            return _canonical(field, text)
+            return _to_canonical(field, text)
         except BadValue as error:
-            why = "What stands there (hidden) is of another type." if is_hidden else error.what
+            why = "The value (hidden) is of another type." if is_hidden else error.what
             raise PipelineFailure(f"{field.name} cannot be read.", why=why, hint=_HINT) from None
 
     return read
 
 
-def _strip(field: Field) -> Callable[[str], str]:
-    """Takes the padding off."""
+def _make_strip(field: Field) -> Callable[[str], str]:
+    """Return a function that removes the padding."""
     pad, is_left = field.pad, field.justify == "left"
     if field.width is None:
         return str
     if pad == "0" and field.type in _NUMBERS:
-        # Of a zero, nothing would be left.
+        # Keep one digit of a zero.
         return lambda text: (text.rstrip(pad) if is_left else text.lstrip(pad)) or text[:1]
     return lambda text: text.rstrip(pad) if is_left else text.lstrip(pad)
 
 
-def _canonical(field: Field, text: str) -> str:
+def _to_canonical(field: Field, text: str) -> str:
     if field.format is not None:
         try:
             moment = datetime.strptime(text.strip(), field.format)  # noqa: DTZ007 - the zone follows
@@ -182,5 +211,5 @@ def _canonical(field: Field, text: str) -> str:
     return f"{value:f}" if isinstance(value, Decimal) else value_to_text(value)
 
 
-def _counted(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     return f"one {noun}" if number == 1 else f"{number} {noun}s"

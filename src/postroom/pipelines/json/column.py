@@ -1,7 +1,8 @@
-"""Columns from values that msgspec has decoded, checked as a whole: the fast way of ``promote_json``.
+"""Builds columns from values that msgspec has decoded, checking a whole column at once: the fast form of
+``promote_json``.
 
-A column maker gives exactly the values that ``promote_json`` gives for each document, or raises. It also takes values
-that come from there.
+A column maker returns exactly the values that ``promote_json`` returns for each document, or raises. It also accepts
+values from ``promote_json``.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ _NUMBERS = {Decimal, int, type(None)}
 
 ColumnMaker = Callable[[list[Any]], pa.Array]
 
-#: What msgspec decodes a promoted path into.
+#: The types into which msgspec decodes a promoted path.
 DECODED_TYPES: dict[ValueType, Any] = {
     ValueType.STR: str | None,
     ValueType.INT: int | None,
-    # Any leaves a string a string and gives a number's text to float_hook; msgspec's own Decimal would take "1_0".
+    # Any keeps a string and passes the text of a number to float_hook. msgspec's own Decimal would accept "1_0".
     ValueType.DECIMAL: Any,
     ValueType.FLOAT: float | None,
     ValueType.BOOL: bool | None,
@@ -40,24 +41,24 @@ DECODED_TYPES: dict[ValueType, Any] = {
 }
 
 
-def column_maker(value_type: ValueType) -> ColumnMaker:
-    """What makes a column of this type from decoded values."""
+def get_column_maker(value_type: ValueType) -> ColumnMaker:
+    """Return the function that builds a column of this type from decoded values."""
     match value_type:
         case ValueType.STR:
-            return _strings
+            return _make_strings
         case ValueType.FLOAT:
-            return _floats
+            return _make_floats
         case ValueType.DECIMAL:
-            return _decimals
+            return _make_decimals
         case ValueType.DATETIME:
-            return _datetimes
+            return _make_datetimes
         case ValueType.INT | ValueType.BOOL:
-            # msgspec has told them from each other, and Arrow refuses an int beyond 64 bits.
+            # msgspec has checked the type, and Arrow rejects an int beyond 64 bits.
             return lambda values: pa.array(values, type=arrow_type(value_type))
 
 
-def in_domain(value_type: ValueType, value: Any) -> bool:
-    """Whether a decoded value can stand in a column of this type; the same question, of a single value."""
+def is_in_domain(value_type: ValueType, value: Any) -> bool:
+    """Return True if a column of this type accepts a decoded value."""
     if value is None:
         return True
     try:
@@ -69,34 +70,34 @@ def in_domain(value_type: ValueType, value: Any) -> bool:
     return True
 
 
-def _strings(values: list[Any]) -> pa.Array:
+def _make_strings(values: list[Any]) -> pa.Array:
     column = pa.array(values, type=arrow_type(ValueType.STR))
     if (pc.max(pc.utf8_length(column)).as_py() or 0) > MAX_PROMOTED_LENGTH:
-        raise BadValue("One of them is too long.")
+        raise BadValue("A value is too long.")
     text = column.buffers()[2]
     if text is not None and b"\0" in text.to_pybytes():
-        raise BadValue("One of them contains a NUL.")
+        raise BadValue("A value contains a NUL.")
     return column
 
 
-def _floats(values: list[Any]) -> pa.Array:
-    # -0.0 is 0.0 in the domain, and adding zero makes it so.
+def _make_floats(values: list[Any]) -> pa.Array:
+    # Adding zero makes 0.0 of -0.0, as ``check_value`` does.
     return pc.add(pa.array(values, type=arrow_type(ValueType.FLOAT)), 0.0)
 
 
-def _decimals(values: list[Any]) -> pa.Array:
+def _make_decimals(values: list[Any]) -> pa.Array:
     kinds = set(map(type, values))
     if str in kinds:
         values = [value_from_text(ValueType.DECIMAL, value) if type(value) is str else value for value in values]
         kinds.discard(str)
-    # Arrow refuses more than 38 digits on either side of the point. That there are at most 38 in all is sure if no more
-    # characters are needed to write them; an exponent needs a closer look too, because Arrow does not take all zeros.
+    # Arrow rejects more than 38 digits on either side of the point. A text of at most 38 characters has at most 38
+    # digits in all. Numbers with an exponent are checked one by one, because Arrow does not accept all zeros.
     written = list(map(str, values))
     if not kinds <= _NUMBERS or max(map(len, written), default=0) > DECIMAL_DIGITS or any("E" in w for w in written):
         values = [None if value is None else check_value(ValueType.DECIMAL, value) for value in values]
     return pa.array(values, type=arrow_type(ValueType.DECIMAL))
 
 
-def _datetimes(values: list[Any]) -> pa.Array:
+def _make_datetimes(values: list[Any]) -> pa.Array:
     read = [value_from_text(ValueType.DATETIME, value) if type(value) is str else value for value in values]
     return pa.array(read, type=arrow_type(ValueType.DATETIME))

@@ -1,4 +1,4 @@
-"""Why a document is not JSON, and where."""
+"""Failures of documents that are not JSON, with the position of the error."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from postroom.errors import PipelineFailure
 
 _HINT = "Correct the document and send it again."
 _BYTE = re.compile(r" ?\(byte (\d+)\)")
-_PLACE = re.compile(r" - at `\$\.?(.*)`$")
-_HALF_OF_A_PAIR = re.compile(
+_PATH = re.compile(r" - at `\$\.?(.*)`$")
+_LONE_SURROGATE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
-_WORDS_ABOUT_PAIRS = re.compile("truncated|hex escape|surrogate")
+_SURROGATE_ERRORS = re.compile("truncated|hex escape|surrogate")
 
 UTF_8_MARK = b"\xef\xbb\xbf"
-_UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
-def malformed(document: bytes, error: Exception) -> PipelineFailure:
-    """The failure for what a decoder raised that looks for objects and nothing else."""
+def malformed_failure(document: bytes, error: Exception) -> PipelineFailure:
+    """Return the failure for what a decoder of objects raised."""
     if isinstance(error, UnicodeDecodeError):
         return PipelineFailure(
-            f"The document is not UTF-8 at {_place(document, error.start)}.",
-            why=f"The byte 0x{document[error.start]:02x} does not belong there.",
+            f"The document is not UTF-8 at {_format_position(document, error.start)}.",
+            why=f"The byte 0x{document[error.start]:02x} is not valid at this position.",
             hint="Send it in UTF-8.",
         )
     if isinstance(error, RecursionError):
@@ -36,40 +36,43 @@ def malformed(document: bytes, error: Exception) -> PipelineFailure:
         )
     why = str(error)
     if isinstance(error, msgspec.ValidationError):
-        place = _PLACE.search(why)
+        path = _PATH.search(why)
         return PipelineFailure(
-            f"{place.group(1)!r} is not an object." if place else "The document is not a JSON object.",
-            why=f"{_PLACE.sub('', why)}: a promoted value is looked for in it.",
-            hint="Correct the document and send it again, or promote the property from another place.",
+            f"{path.group(1)!r} is not an object." if path else "The document is not a JSON object.",
+            why=f"{_PATH.sub('', why)}, because the path of a promoted property leads through it.",
+            hint="Correct the document and send it again, or promote the property from another path.",
         )
-    half = _HALF_OF_A_PAIR.search(document)
-    if half is not None and _WORDS_ABOUT_PAIRS.search(why):
-        # A decoder that misses the other half says something else, or that the input ended.
-        place_of_half, why = half.start(), f"{half.group().decode()} is one half of a surrogate pair."
+    surrogate = _LONE_SURROGATE.search(document)
+    if surrogate is not None and _SURROGATE_ERRORS.search(why):
+        # msgspec reports a lone surrogate as an invalid escape or as the end of the input.
         return PipelineFailure(
-            f"The document is not valid JSON at {_place(document, place_of_half)}.", why=why, hint=_HINT
+            f"The document is not valid JSON at {_format_position(document, surrogate.start())}.",
+            why=f"{surrogate.group().decode()} is one half of a surrogate pair.",
+            hint=_HINT,
         )
     if (byte := _BYTE.search(why)) is not None:
-        place_of_byte = int(byte.group(1))
         return PipelineFailure(
-            f"The document is not valid JSON at {_place(document, place_of_byte)}.", why=_BYTE.sub("", why), hint=_HINT
+            f"The document is not valid JSON at {_format_position(document, int(byte.group(1)))}.",
+            why=_BYTE.sub("", why),
+            hint=_HINT,
         )
     return PipelineFailure(
-        f"The document is not valid JSON: it ends early, at {_place(document, len(document))}.", why=why, hint=_HINT
+        f"The document is not valid JSON: it ends early, at {_format_position(document, len(document))}.",
+        why=why,
+        hint=_HINT,
     )
 
 
-def refuse_utf_16(content: bytes) -> None:
-    """JSON is exchanged in UTF-8 only; a mark of another encoding gives a better reason than the first bad byte."""
-    if content.startswith(_UTF_16_MARKS):
-        raise PipelineFailure(
-            "The interchange is in UTF-16.",
-            why="It starts with the byte order mark of UTF-16.",
-            hint="Send it in UTF-8.",
-        )
+def utf_16_failure() -> PipelineFailure:
+    """Return the failure for content that starts with one of UTF_16_MARKS. JSON is exchanged in UTF-8 only."""
+    return PipelineFailure(
+        "The interchange is in UTF-16.",
+        why="It starts with the byte order mark of UTF-16.",
+        hint="Send it in UTF-8.",
+    )
 
 
-def _place(document: bytes, position: int) -> str:
+def _format_position(document: bytes, position: int) -> str:
     if b"\n" not in document:
         return f"byte {position + 1}"
     line = document.count(b"\n", 0, position) + 1

@@ -1,4 +1,4 @@
-"""Where a property stands in a JSON document: ``customer.address.city``; a dot inside a key is written ``\\.``."""
+"""Paths to values in a JSON document: ``customer.address.city``. A dot inside a key is written ``\\.``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 
 from postroom.pipelines.promotions import Promotions
 
-#: A key; one that has to be escaped in JSON itself cannot be looked for.
+#: A key. Keys that need escapes in JSON are not supported.
 _KEY = re.compile(r'(?:[^.\\"\x00-\x1f\ud800-\udfff]|\\\.)+')
 
 
-def keys_of(path: str) -> tuple[str, ...] | None:
-    """The keys of a dotted path from the outside in, or None if it cannot be read."""
+def parse_path(path: str) -> tuple[str, ...] | None:
+    """Return the keys of a dotted path from the outside in, or None if it is malformed."""
     keys = []
     position = 0
     while (match := _KEY.match(path, position)) is not None:
@@ -24,20 +24,20 @@ def keys_of(path: str) -> tuple[str, ...] | None:
     return None
 
 
-#: How a split says that the interchange itself is the array.
+#: The split of an interchange that is the array itself.
 ROOT = "$"
 
 
-def keys_of_split(split: str) -> tuple[str, ...]:
-    """The keys to the array, from the outside in; none for that of the root."""
-    return () if split == ROOT else keys_of(split) or ()
+def parse_split(split: str) -> tuple[str, ...]:
+    """Return the keys to the array from the outside in. There are none if the interchange is the array."""
+    return () if split == ROOT else parse_path(split) or ()
 
 
 def split_problems(split: str | None) -> list[str]:
-    """What is wrong with the path of a split."""
+    """Describe what is wrong with the path of a split."""
     if split is None or split == ROOT:
         return []
-    keys = keys_of(split)
+    keys = parse_path(split)
     if keys is None:
         how = "write the keys to the array with a dot between them, or '$' for an interchange that is an array"
         return [f"The split {split!r} cannot be read; {how}."]
@@ -47,11 +47,11 @@ def split_problems(split: str | None) -> list[str]:
 
 
 def problems(promotions: Promotions) -> list[str]:
-    """What is wrong with the paths themselves, and with one running through another."""
+    """Describe what is wrong with the paths, including one that leads through the value of another."""
     found = []
     leaves: dict[tuple[str, ...], str] = {}
     for prop, path in promotions.entries:
-        keys = keys_of(path)
+        keys = parse_path(path)
         if keys is None:
             if path.strip():
                 found.append(
@@ -68,7 +68,7 @@ def problems(promotions: Promotions) -> list[str]:
         for length in range(1, len(keys)):
             if (outer := leaves.get(keys[:length])) is not None:
                 found.append(
-                    f"The path of {name} runs through {'.'.join(keys[:length])!r}, which is the value of {outer}; "
+                    f"The path of {name} leads through {'.'.join(keys[:length])!r}, which is the value of {outer}; "
                     "it cannot be a value and an object at once."
                 )
     return found

@@ -1,9 +1,9 @@
-"""Promotion from JSON: only the promoted paths are decoded, the rest is checked and skipped.
+"""Promotes properties from JSON. Only the promoted paths are decoded. The rest is checked and skipped.
 
-There are two decoders for the same paths. The exact one leaves each promoted value as its text and gives it to
-``promote_json``, which is the specification of what is accepted and says why something is not. The fast one has
-msgspec decode many documents straight into the right types; a document that it refuses, or that has a value outside
-its domain, goes to the exact one, so that both give the same answer.
+There are two decoders for the same paths. The exact decoder leaves each promoted value as text for ``promote_json``,
+which defines what is accepted and reports why a value is not. The fast decoder lets msgspec decode many documents into
+the right types. A document that it rejects, or that has a value outside its domain, goes to the exact decoder, so both
+give the same result.
 """
 
 from __future__ import annotations
@@ -18,61 +18,72 @@ import msgspec
 import pyarrow as pa
 
 from postroom.errors import BadValue, PipelineFailure
-from postroom.pipelines.json.column import DECODED_TYPES, column_maker, in_domain
-from postroom.pipelines.json.failure import malformed
-from postroom.pipelines.json.path import keys_of
-from postroom.pipelines.promote import promote_json
-from postroom.pipelines.promotions import Promotions
-from postroom.values import Value, ValueType
+from postroom.pipelines.json.column import DECODED_TYPES, get_column_maker, is_in_domain
+from postroom.pipelines.json.failure import malformed_failure
+from postroom.pipelines.json.path import parse_path
+from postroom.pipelines.promotions import Promotions, bad_value_failure
+from postroom.properties import Property
+from postroom.values import Value, ValueType, check_promoted, check_value, value_from_text
 
 Values = tuple[Value | None, ...]
 Path = tuple[str, ...]
 Tree = dict[str, "Tree | None"]
 
-#: What may be raised for a document: malformed, of the wrong type, not UTF-8, a number out of range, too deep.
-_REFUSALS = (msgspec.MsgspecError, ValueError, TypeError, ArithmeticError, RecursionError, BadValue)
+#: The exceptions for a bad document: malformed, wrong type, not UTF-8, a number out of range, nested too deeply.
+_DOCUMENT_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, ArithmeticError, RecursionError, BadValue)
+
+_NUMBERS = (ValueType.INT, ValueType.DECIMAL, ValueType.FLOAT)
+_STRINGS = (ValueType.STR, ValueType.DECIMAL, ValueType.DATETIME)
+_ACCEPTED = {
+    ValueType.STR: "a JSON string",
+    ValueType.INT: "a JSON number",
+    ValueType.DECIMAL: "a JSON number or string",
+    ValueType.FLOAT: "a JSON number",
+    ValueType.BOOL: "true or false",
+    ValueType.DATETIME: "a JSON string with a date and time, such as 2026-01-31T12:00:00Z",
+}
 
 
 @lru_cache(maxsize=256)
-def json_promotion(promotions: Promotions) -> JsonPromotion:
-    """The compiled form; compiling takes longer than reading a document."""
+def compile_json_promotion(promotions: Promotions) -> JsonPromotion:
+    """Return the compiled promotions. They are cached, because compiling takes longer than reading a document."""
     return JsonPromotion(promotions)
 
 
 class JsonPromotion:
-    """Reads the promoted values out of documents, in the order of the promotions."""
+    """Reads the promoted values of documents, in the order of the promotions."""
 
     def __init__(self, promotions: Promotions) -> None:
-        paths = [_keys(path) for _, path in promotions.entries]
-        tree = _tree(paths)
+        paths = [_parse_keys(path) for _, path in promotions.entries]
+        tree = _build_tree(paths)
         types: dict[Path, set[ValueType]] = {path: set() for path in paths}
         for prop, path in zip(promotions.properties, paths, strict=True):
             types[path].add(prop.value_type)
-        getters = [_getter(tree, path) for path in paths]
+        getters = [_make_getter(tree, path) for path in paths]
         self._promotes = promotions.properties
-        self._exact = msgspec.json.Decoder(_struct(tree, lambda path: (msgspec.Raw, msgspec.Raw(b"null"))))
+        self._exact = msgspec.json.Decoder(_define_struct(tree, lambda path: (msgspec.Raw, msgspec.Raw(b"null"))))
         self._exact_columns = [(prop, path, get) for (prop, path), get in zip(promotions.entries, getters, strict=True)]
-        # One path for properties of several types cannot be decoded into all of them.
-        self._has_fast_way = all(len(kinds) == 1 for kinds in types.values())
-        fast = _struct(tree, lambda path: (DECODED_TYPES[min(types[path])], None))
+        # The fast decoder cannot decode one path into several types.
+        self._can_use_fast = all(len(kinds) == 1 for kinds in types.values())
+        fast = _define_struct(tree, lambda path: (DECODED_TYPES[min(types[path])], None))
         self._fast = msgspec.json.Decoder(fast, float_hook=Decimal)
         self._fast_columns = [
-            (prop.value_type, get, column_maker(prop.value_type))
+            (prop.value_type, get, get_column_maker(prop.value_type))
             for prop, get in zip(promotions.properties, getters, strict=True)
         ]
 
     def read(self, documents: Sequence[bytes]) -> tuple[list[pa.Array], dict[int, PipelineFailure]]:
-        """A column per property for the good documents, and why the others are not, by position."""
+        """Return a column per property for the good documents, and the failures of the others by position."""
         decoded, suspects = self._decode(documents)
         columns = [[get(document) for document in decoded] for _, get, _ in self._fast_columns]
         arrays = []
         for values, (value_type, _, make) in zip(columns, self._fast_columns, strict=True):
             try:
                 arrays.append(make(values))
-            except _REFUSALS:
-                suspects.update(i for i, value in enumerate(values) if not in_domain(value_type, value))
+            except _DOCUMENT_ERRORS:
+                suspects.update(i for i, value in enumerate(values) if not is_in_domain(value_type, value))
         if not suspects:
-            assert len(arrays) == len(columns), "a column was refused for values that are all in their domain"
+            assert len(arrays) == len(columns), "a column was rejected although all values are in their domain"
             return arrays, {}
         failures = self._read_exactly(documents, suspects, columns)
         good = [position for position in range(len(documents)) if position not in failures]
@@ -82,12 +93,13 @@ class JsonPromotion:
         ], failures
 
     def values(self, document: bytes) -> Values:
-        """The promoted values of one document, None where there is none; PipelineFailure says what is wrong with it."""
+        """Return the promoted values of one document, None for absent ones. Raises PipelineFailure for a bad
+        document."""
         try:
             document.decode()
             decoded = self._exact.decode(document)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise malformed(document, error) from None
+            raise malformed_failure(document, error) from None
         values = []
         for prop, path, get in self._exact_columns:
             token = get(decoded)
@@ -95,11 +107,12 @@ class JsonPromotion:
         return tuple(values)
 
     def _decode(self, documents: Sequence[bytes]) -> tuple[list[Any], set[int]]:
-        """Each document decoded, and the positions of those that were refused; an empty one stands in for them."""
+        """Decode the documents. Return them and the positions of the rejected ones, which are replaced by empty
+        documents."""
         decode = self._fast.decode
-        stand_in = decode(b"{}")
-        if not self._has_fast_way:
-            return [stand_in] * len(documents), set(range(len(documents)))
+        placeholder = decode(b"{}")
+        if not self._can_use_fast:
+            return [placeholder] * len(documents), set(range(len(documents)))
         decoded = []
         suspects = set()
         for document in documents:
@@ -108,15 +121,15 @@ class JsonPromotion:
                 if not document.isascii():
                     document.decode()
                 decoded.append(decode(document))
-            except _REFUSALS:
+            except _DOCUMENT_ERRORS:
                 suspects.add(len(decoded))
-                decoded.append(stand_in)
+                decoded.append(placeholder)
         return decoded, suspects
 
     def _read_exactly(
         self, documents: Sequence[bytes], positions: Iterable[int], columns: list[list[Value | None]]
     ) -> dict[int, PipelineFailure]:
-        """Puts the values of some documents into the columns; gives the failures of those that have none."""
+        """Put the values of some documents into the columns. Return the failures of the bad documents."""
         failures = {}
         for position in sorted(positions):
             try:
@@ -129,13 +142,13 @@ class JsonPromotion:
         return failures
 
 
-def _keys(path: str) -> Path:
-    keys = keys_of(path)
+def _parse_keys(path: str) -> Path:
+    keys = parse_path(path)
     assert keys is not None, f"{path!r}: a definition with problems was run"
     return keys
 
 
-def _tree(paths: list[Path]) -> Tree:
+def _build_tree(paths: list[Path]) -> Tree:
     root: Tree = {}
     for path in paths:
         node = root
@@ -147,20 +160,21 @@ def _tree(paths: list[Path]) -> Tree:
     return root
 
 
-def _struct(tree: Tree, leaf: Callable[[Path], tuple[Any, Any]], outer: Path = ()) -> Any:
-    """A msgspec struct for the objects that the paths run through; without paths any JSON value will do."""
+def _define_struct(tree: Tree, leaf: Callable[[Path], tuple[Any, Any]], outer: Path = ()) -> Any:
+    """Define a msgspec struct for the objects on the paths. Without paths it accepts any JSON value."""
     if not tree:
         return msgspec.Raw
     fields = []
     for position, (key, inner) in enumerate(tree.items()):
         path = (*outer, key)
-        kind, default = leaf(path) if inner is None else (_struct(inner, leaf, path) | None, None)
+        kind, default = leaf(path) if inner is None else (_define_struct(inner, leaf, path) | None, None)
         fields.append((f"f{position}", kind, msgspec.field(name=key, default=default)))
     return msgspec.defstruct("Document", fields, gc=False)
 
 
-def _getter(tree: Tree, path: Path) -> Callable[[Any], Any]:
-    """Reads the leaf at ``path`` from a struct made of ``tree``; None where the way to it ends early."""
+def _make_getter(tree: Tree, path: Path) -> Callable[[Any], Any]:
+    """Return a function that reads the leaf at ``path`` from a struct. It returns None if an object on the path is
+    absent."""
     names = []
     node: Tree | None = tree
     for key in path:
@@ -178,3 +192,41 @@ def _getter(tree: Tree, path: Path) -> Callable[[Any], Any]:
         return decoded
 
     return get
+
+
+def promote_json(prop: Property, token: bytes, *, path: str) -> Value | None:
+    """Convert a JSON value, given as its text, to the value of a property. Return None for null: not promoted."""
+    try:
+        return _from_json(prop.value_type, token)
+    except BadValue as error:
+        raise bad_value_failure(prop, path, error) from None
+
+
+def _from_json(value_type: ValueType, token: bytes) -> Value | None:
+    first = token[:1]
+    if first == b"n":
+        return None
+    if first == b'"' and value_type in _STRINGS:
+        text = msgspec.json.decode(token, type=str)
+        return check_promoted(value_from_text(value_type, text))
+    if first in b"-0123456789" and value_type in _NUMBERS:
+        return _from_number(value_type, token.decode("ascii"))
+    if first in b"tf" and value_type is ValueType.BOOL:
+        return first == b"t"
+    shown = token.decode("utf-8", "replace")
+    raise BadValue(f"{shown} is not {_ACCEPTED[value_type]}.")
+
+
+def _from_number(value_type: ValueType, text: str) -> Value:
+    if value_type is ValueType.INT and not text.removeprefix("-").isdigit():
+        return _to_whole_number(text)
+    return value_from_text(value_type, text)
+
+
+def _to_whole_number(text: str) -> Value:
+    """Convert a whole number that is written as 3.0 or 3e0, as some writers of JSON do."""
+    number = value_from_text(ValueType.DECIMAL, text)
+    assert isinstance(number, Decimal)
+    if number != number.to_integral_value():
+        raise BadValue(f"{text} is not a whole number.")
+    return check_value(ValueType.INT, int(number))

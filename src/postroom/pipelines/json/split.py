@@ -1,11 +1,11 @@
-"""The documents of an interchange that is a JSON array, or has one at a path (RCV-10).
+"""Splits an interchange that is a JSON array, or has one at a path, into its documents (RCV-10).
 
-msgspec reads the whole interchange, and so checks it, and cuts the elements out of it as they were sent.
+msgspec parses the whole interchange, which also checks it, and slices the elements out of it byte for byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from json import JSONDecoder
 from typing import Any
@@ -14,70 +14,103 @@ import msgspec
 
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE
-from postroom.pipelines.definitions import Json
-from postroom.pipelines.documents.disassembled_batch import BatchSize, Disassembled, in_document
-from postroom.pipelines.json.batch import read_documents
-from postroom.pipelines.json.failure import UTF_8_MARK, malformed
-from postroom.pipelines.json.path import keys_of_split
+from postroom.pipelines.definitions import Json, JsonLines
+from postroom.pipelines.documents.disassembled_batch import (
+    BadDocument,
+    BatchSize,
+    DisassembledBatch,
+    add_document_number,
+    build_messages,
+)
+from postroom.pipelines.json.failure import UTF_8_MARK, malformed_failure
+from postroom.pipelines.json.path import parse_split
+from postroom.pipelines.json.promotion import compile_json_promotion
 
-#: With more commas than this the elements are looked for one by one, several times slower: cut out all at once, each
-#: takes up 60 bytes or more, however short it is.
-MAX_AT_ONCE = 2_000_000
+#: An array with more commas than this is read element by element, which is several times slower. Read at once, each
+#: element takes at least 60 bytes, however short it is.
+MAX_COMMAS_AT_ONCE = 2_000_000
 
-_KINDS = {b"{": "an object", b"[": "an array", b'"': "a text", b"t": "true", b"f": "false", b"n": "null"}
+_KINDS = {b"{": "an object", b"[": "an array", b'"': "a string", b"t": "true", b"f": "false", b"n": "null"}
 _HINT = "Send an interchange of the expected form, or correct the pipeline's split."
 
 
-def split_documents(pipeline: Json, split: str, content: bytes, size: BatchSize) -> Iterator[Disassembled]:
-    """One message for each element of the array; of an empty one none."""
+def split_documents(pipeline: Json, split: str, content: bytes, size: BatchSize) -> Iterator[DisassembledBatch]:
+    """Yield one message for each element of the array."""
     bodies: list[bytes] = []
     offsets: list[int] = []
-    first_number, held, searched = 1, 0, 0
+    first_number, buffered, searched = 1, 0, 0
 
-    def batch() -> Disassembled:
+    def read_batch() -> DisassembledBatch:
         return read_documents(
             pipeline,
             first_number=first_number,
             bodies=bodies,
             offsets=offsets,
-            named=lambda position, failure: in_document(first_number + position, failure),
+            add_position=lambda position, failure: add_document_number(first_number + position, failure),
         )
 
-    for body in _elements(_array(split, content)):
+    for body in _read_elements(_find_array(split, content)):
         offset = 0
         if len(body) > FRAGMENT_SIZE:
-            # The same bytes before its own place would do as well.
+            # An earlier occurrence of the same bytes is as good.
             offset = content.index(body, searched)
             searched = offset + len(body)
         bodies.append(body)
         offsets.append(offset)
-        held += len(body)
-        if len(bodies) >= size.rows or held >= size.bytes:
-            yield batch()
+        buffered += len(body)
+        if len(bodies) >= size.rows or buffered >= size.bytes:
+            yield read_batch()
             first_number += len(bodies)
-            bodies, offsets, held = [], [], 0
+            bodies, offsets, buffered = [], [], 0
     if bodies:
-        yield batch()
+        yield read_batch()
 
 
-def _array(split: str, content: bytes) -> bytes:
-    """What stands at the path, which is an array."""
+def read_documents(
+    pipeline: Json | JsonLines,
+    *,
+    first_number: int,
+    bodies: Sequence[bytes],
+    offsets: Sequence[int],
+    add_position: Callable[[int, PipelineFailure], PipelineFailure],
+) -> DisassembledBatch:
+    """Return a batch of these documents. ``offsets`` are their positions in the interchange. ``add_position`` adds the
+    position of the n-th document to its failure."""
+    columns, failures = compile_json_promotion(pipeline.promotions).read(bodies)
+    good = [position for position in range(len(bodies)) if position not in failures]
+    messages = build_messages(
+        pipeline.promotes,
+        numbers=[first_number + position for position in good],
+        bodies=[bodies[position] for position in good],
+        offsets=[offsets[position] for position in good],
+        message_types=[pipeline.message_type] * len(good),
+        columns=columns,
+    )
+    bad = [
+        BadDocument(number=first_number + position, body=bodies[position], failure=add_position(position, failure))
+        for position, failure in failures.items()
+    ]
+    return DisassembledBatch(messages=messages, failures=tuple(bad))
+
+
+def _find_array(split: str, content: bytes) -> bytes:
+    """Return the array at the path."""
     document = content.removeprefix(UTF_8_MARK)
-    way = "It"
+    name = "It"
     try:
         found = _RAW.decode(document)
-        for key in keys_of_split(split):
-            if (kind := _kind(found)) != "an object":
-                raise _unlike(split, f"{way} is {kind}, not an object.")
-            found, way = _member(key).decode(found).value, repr(key)
+        for key in parse_split(split):
+            if (kind := _describe_kind(found)) != "an object":
+                raise _split_failure(split, f"{name} is {kind}, not an object.")
+            found, name = _member_decoder(key).decode(found).value, repr(key)
             if not len(memoryview(found)):
-                raise _unlike(split, f"There is no {way} in it.")
+                raise _split_failure(split, f"There is no {name} in it.")
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise malformed(document, error) from None
-    if (kind := _kind(found)) != "an array":
-        raise _unlike(split, f"{way} is {kind}, not an array.")
+        raise malformed_failure(document, error) from None
+    if (kind := _describe_kind(found)) != "an array":
+        raise _split_failure(split, f"{name} is {kind}, not an array.")
     array = bytes(found)
-    _check_around(document, array)
+    _check_envelope_encoding(document, array)
     return array
 
 
@@ -85,19 +118,20 @@ _RAW = msgspec.json.Decoder(msgspec.Raw)
 
 
 @lru_cache(maxsize=256)
-def _member(key: str) -> msgspec.json.Decoder[Any]:
-    """Reads one member of an object as its bytes, of which there are none where there is no such member."""
+def _member_decoder(key: str) -> msgspec.json.Decoder[Any]:
+    """Return a decoder that reads one member of an object as bytes. They are empty if there is no such member."""
     value = ("value", msgspec.Raw, msgspec.field(name=key, default=msgspec.Raw(b"")))
     return msgspec.json.Decoder(msgspec.defstruct("Envelope", [value]))
 
 
-def _kind(value: msgspec.Raw) -> str:
+def _describe_kind(value: msgspec.Raw) -> str:
     start = bytes(memoryview(value)[:1])
     return _KINDS.get(start, "a number")
 
 
-def _check_around(document: bytes, array: bytes) -> None:
-    """That the envelope is UTF-8: msgspec does not look. The elements are looked at one by one."""
+def _check_envelope_encoding(document: bytes, array: bytes) -> None:
+    """Raise PipelineFailure if the envelope is not UTF-8, which msgspec does not check. The elements are checked
+    later."""
     if document.isascii():
         return
     start = document.index(array)
@@ -105,35 +139,35 @@ def _check_around(document: bytes, array: bytes) -> None:
         try:
             document[first:end].decode()
         except UnicodeDecodeError as error:
-            raise malformed(
+            raise malformed_failure(
                 document,
                 UnicodeDecodeError(error.encoding, document, first + error.start, first + error.end, error.reason),
             ) from None
 
 
-def _elements(array: bytes) -> Iterator[bytes]:
-    if array.count(b",") <= MAX_AT_ONCE:
+def _read_elements(array: bytes) -> Iterator[bytes]:
+    if array.count(b",") <= MAX_COMMAS_AT_ONCE:
         return map(bytes, msgspec.json.decode(array, type=list[msgspec.Raw]))
-    return _one_by_one(array)
+    return _read_one_by_one(array)
 
 
-def _one_by_one(array: bytes) -> Iterator[bytes]:
-    """The same, with Python's own reader, which can begin anywhere. It is given a character for each byte, so that
-    its positions are those of bytes; what it makes of them is let go at once."""
+def _read_one_by_one(array: bytes) -> Iterator[bytes]:
+    """Yield the elements with Python's own decoder, which can start at any position. Latin-1 makes one character of
+    each byte, so its positions are byte positions. The decoded values are not used."""
     text = array.decode("latin-1")
     reader = JSONDecoder(strict=False, object_pairs_hook=len, parse_float=len, parse_int=len)
-    position = _next(text, 1)
+    position = _skip_separators(text, 1)
     while text[position] != "]":
         _, end = reader.raw_decode(text, position)
         yield array[position:end]
-        position = _next(text, end)
+        position = _skip_separators(text, end)
 
 
-def _next(text: str, position: int) -> int:
+def _skip_separators(text: str, position: int) -> int:
     while text[position] in " \t\r\n,":
         position += 1
     return position
 
 
-def _unlike(split: str, why: str) -> PipelineFailure:
+def _split_failure(split: str, why: str) -> PipelineFailure:
     return PipelineFailure(f"The interchange cannot be split at {split!r}.", why=why, hint=_HINT)

@@ -1,4 +1,4 @@
-"""A row that comes again alone, because it was bad and somebody has mended it: as the message that it should be."""
+"""Reads a bad row that was corrected and resumed. It has the form of the message."""
 
 from __future__ import annotations
 
@@ -7,26 +7,25 @@ from collections.abc import Iterator
 from postroom.errors import PipelineFailure
 from postroom.message import Body
 from postroom.pipelines.definitions import Csv, Json
-from postroom.pipelines.documents.disassembled_batch import BatchSize, Disassembled, Rows, read_whole
+from postroom.pipelines.documents.disassembled_batch import BatchBuilder, BatchSize, DisassembledBatch, read_whole
 from postroom.pipelines.flat import csv_rows
-from postroom.pipelines.json import disassembler as json_document
+from postroom.pipelines.json import disassembler as json_disassembler
 from postroom.pipelines.promotions import Promotions
-from postroom.pipelines.rows.definition import Rows as RowsPipeline
+from postroom.pipelines.rows.definition import Rows
 
 
-def disassemble(pipeline: RowsPipeline, body: Body, size: BatchSize) -> Iterator[Disassembled]:
-    """One message, read as the bodies of the others are written."""
-    match format_of(pipeline):
+def disassemble(pipeline: Rows, body: Body, size: BatchSize) -> Iterator[DisassembledBatch]:
+    """Yield one message, read in the format in which the bodies of the other rows are written."""
+    match row_format(pipeline):
         case Json() as format:
-            return json_document.disassemble(format, body, size)
+            return json_disassembler.disassemble_document(format, body, size)
         case Csv() as format:
             return csv_rows.disassemble(format, body, size)
-    return _as_it_is(pipeline, body)
+    return _pass_through(pipeline, body)
 
 
-def format_of(pipeline: RowsPipeline) -> Json | Csv | None:
-    """What reads the messages of such rows; None where they are one column, of which only its source knows what it
-    is."""
+def row_format(pipeline: Rows) -> Json | Csv | None:
+    """Return the format of the messages, or None if they are the value of one column, whose format is not known."""
     match pipeline.body:
         case "json":
             promote = Promotions(tuple((prop, path.replace(".", "\\.")) for prop, path in pipeline.promotions.entries))
@@ -36,21 +35,22 @@ def format_of(pipeline: RowsPipeline) -> Json | Csv | None:
     return None
 
 
-def says_all(pipeline: RowsPipeline) -> bool:
-    """Whether the message of a row says what the row promotes, so that a bad one can be mended."""
-    return format_of(pipeline) is not None or not pipeline.promotes
+def has_all_promoted_values(pipeline: Rows) -> bool:
+    """Return True if the message of a row contains all promoted values, so that a bad row can be corrected."""
+    return row_format(pipeline) is not None or not pipeline.promotes
 
 
-def must_say_all(pipeline: RowsPipeline) -> None:
-    if not says_all(pipeline):
+def check_has_all_promoted_values(pipeline: Rows) -> None:
+    """Raise PipelineFailure if the message of a row does not contain all promoted values."""
+    if not has_all_promoted_values(pipeline):
         raise PipelineFailure(
-            "A row that was bad cannot be resumed here: its message is one column, and properties come of others.",
-            hint="Publish the message with 'postroom publish', with its properties, and terminate the instance.",
+            "A bad row cannot be resumed if its message is one column and properties are promoted from others.",
+            hint="Publish the message and its properties with 'postroom publish', and terminate the instance.",
         )
 
 
-def _as_it_is(pipeline: RowsPipeline, body: Body) -> Iterator[Disassembled]:
-    must_say_all(pipeline)
-    rows = Rows(promotes=())
-    rows.add(1, read_whole(body, "row"), (), offset=0, message_type=pipeline.message_type)
-    yield rows.finish()
+def _pass_through(pipeline: Rows, body: Body) -> Iterator[DisassembledBatch]:
+    check_has_all_promoted_values(pipeline)
+    builder = BatchBuilder(promotes=())
+    builder.add(1, read_whole(body, "row"), (), offset=0, message_type=pipeline.message_type)
+    yield builder.build()

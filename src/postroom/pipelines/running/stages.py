@@ -1,59 +1,258 @@
-"""The stages of a receive pipeline, in their fixed order: decode, disassemble, validate, resolve party (RCV-02).
+"""Runs the stages of a receive pipeline with components: decode, disassemble, validate, resolve party (RCV-02).
 
-Decoding makes one message of one message. Disassembly makes batches of documents of it. Validation and party resolution
-take a batch and give a batch. A pipeline that is one format has only the second, and runs at once if it has little to
-read; all others run with a time limit.
+The decode stage makes one message of one message. The disassemble stage makes batches of documents. The validate and
+resolve party stages take a batch and return a batch. Every call of a component has a time limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
+from typing import Any
 
-from postroom.message import Body, Context, Message, Part
+import pyarrow as pa
+
+from postroom.errors import BadValue, PipelineFailure
+from postroom.message import CHUNK_SIZE, MAX_PARTS, Body, Context, Message, Part
+from postroom.pipelines.components.contract import CONSUMED, Decoder, Disassembler, PartyResolver, Validator
 from postroom.pipelines.definitions import Format, PassThrough
-from postroom.pipelines.documents.disassembled_batch import BatchSize, Decoded, Disassembled
-from postroom.pipelines.receive_pipeline import Receive, ReceivePipeline
-from postroom.pipelines.rows import document as row_document
-from postroom.pipelines.rows.definition import Rows
+from postroom.pipelines.documents.disassembled_batch import (
+    BatchSize,
+    DecodedInterchange,
+    DisassembledBatch,
+    add_document_number,
+    arrow_schema,
+    yield_after_all_pass,
+)
+from postroom.pipelines.documents.message_batch import MessageBatch
+from postroom.pipelines.receive_pipeline import Receive
 from postroom.pipelines.running import formats
-from postroom.pipelines.running.component_stages import ComponentStages
+from postroom.pipelines.running.component_calls import component_failure, run_component
+from postroom.pipelines.running.user_disassembler import disassemble_messages
+from postroom.pipelines.shipping.stored_component import component_name, load_component
+from postroom.system_properties import BTS
 from postroom.time_limit import TimeLimit
 
-#: Smaller bodies have no time limit. Reading a small document on another thread takes twice as long.
-TIME_LIMIT_FROM = 1 << 16
 
-
-def receive(pipeline: ReceivePipeline, body: Body, context: Context, size: BatchSize) -> Iterator[Disassembled]:
-    """The interchange through every stage. In a standard pipeline one bad document fails the whole of it (RCV-12)."""
-    for batch in _batches(pipeline, body, context, size):
-        if batch.failures and not pipeline.recoverable:
-            raise batch.failures[0].failure
-        yield batch
-
-
-def _batches(pipeline: ReceivePipeline, body: Body, context: Context, size: BatchSize) -> Iterator[Disassembled]:
-    if isinstance(pipeline, Rows):
-        return row_document.disassemble(pipeline, body, size)
-    if not isinstance(pipeline, Receive):
-        batches = _of_format(pipeline, body, size)
-        document_type = formats.document_type(pipeline, pipeline.content_type)
-        decoded = Decoded(body=body, context=context, content_type=document_type)
-        is_as_it_came = document_type == pipeline.content_type
-        return (
-            batch
-            if is_as_it_came and batch.written is None
-            else replace(batch, decoded=decoded.with_written(batch.written))
-            for batch in batches
-        )
+def run_stages(pipeline: Receive, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
+    """Yield the batches of an interchange after all stages of the pipeline."""
     time_limit = TimeLimit(pipeline.seconds)
     stages = ComponentStages(pipeline, time_limit)
     return time_limit.iterate(lambda: stages.run(Message(context=context, parts=(Part(body=body),)), size))
 
 
-def _of_format(pipeline: Format, body: Body, size: BatchSize) -> Iterator[Disassembled]:
-    if isinstance(pipeline, PassThrough) or body.size < TIME_LIMIT_FROM:
-        return formats.disassemble(pipeline, body, size)
-    time_limit = TimeLimit(pipeline.call_seconds)
-    name = type(pipeline).__name__
-    return time_limit.iterate(lambda: time_limit.each(name, formats.disassemble(pipeline, body, size)))
+class ComponentStages:
+    """One run of a pipeline over one interchange.
+
+    ``skips_probe``: the first disassembler runs without being probed. ``complete`` is applied to every disassembled
+    batch before the validate stage."""
+
+    def __init__(
+        self,
+        pipeline: Receive,
+        time_limit: TimeLimit,
+        *,
+        skips_probe: bool = False,
+        complete: Callable[[DisassembledBatch], DisassembledBatch] | None = None,
+    ) -> None:
+        self._pipeline = pipeline
+        self._time_limit = time_limit
+        self._skips_probe = skips_probe
+        self._complete = complete
+        self._components: dict[int, Any] = {}
+
+    def run(self, interchange: Message, size: BatchSize) -> Iterator[DisassembledBatch]:
+        """Yield each batch as soon as it is made. If one rejected message would fail a recoverable interchange (RCV-16,
+        RCV-19), no batch is yielded before all have passed."""
+        message = self._decode(interchange)
+        if message is None:
+            return
+        disassembler = self._choose(message)
+        if not self._pipeline.recoverable or not self._can_fail_interchange:
+            yield from self._disassemble(disassembler, message, size)
+            return
+        yield from yield_after_all_pass(lambda: self._disassemble(disassembler, message, size))
+
+    # -- decode ------------------------------------------------------------------------------------------------------
+
+    def _decode(self, message: Message) -> Message | None:
+        for name, component in self._components_of(self._pipeline.decoders):
+            work = component.decode if isinstance(component, Decoder) else component
+            result = self._call(name, work, message)
+            if result is None:
+                return None
+            try:
+                message = result if isinstance(result, Message) else message.with_body(result)
+                if message.body is None:
+                    raise ValueError("it returned a message without parts; a received message needs a body part")
+                if len(message.parts) > MAX_PARTS:
+                    raise ValueError(f"it returned {len(message.parts)} parts; the maximum is {MAX_PARTS}")
+            except Exception as error:
+                raise component_failure(name, error) from error
+        # Properties are promoted from documents, and an interchange has many of them.
+        return message.with_context(message.context.demote_all())
+
+    # -- disassemble -------------------------------------------------------------------------------------------------
+
+    def _choose(self, message: Message) -> tuple[int, str, Any]:
+        """Return the first disassembler that accepts the interchange (RCV-03): its position, its name and the
+        component."""
+        if not self._pipeline.disassemblers:
+            return 1, "PassThrough", PassThrough()
+        if self._skips_probe:
+            return 1, *next(self._components_of(self._pipeline.disassemblers))
+        assert message.body is not None
+        head = _read_head(message.body.body)
+        for position, (name, component) in enumerate(self._components_of(self._pipeline.disassemblers), 1):
+            if isinstance(component, Format):
+                if formats.probe(component, head):
+                    return position, name, component
+            elif not isinstance(component, Disassembler) or self._call(name, component.probe, message):
+                return position, name, component
+        raise PipelineFailure(
+            "No disassembler of the pipeline recognises the interchange.",
+            why=f"It starts with {head[:40]!r}.",
+            hint="Send it in a format of this location, or add a disassembler to the pipeline.",
+        )
+
+    def _disassemble(
+        self, chosen: tuple[int, str, Any], message: Message, size: BatchSize
+    ) -> Iterator[DisassembledBatch]:
+        position, name, component = chosen
+        assert message.body is not None
+        body = message.body
+        if isinstance(component, Format):
+            document_type = formats.document_type(component, body.content_type)
+            decoded = DecodedInterchange.of(message, content_type=document_type, disassembler=position)
+            batches: Iterator[DisassembledBatch] = (
+                replace(batch, decoded=decoded.with_written(batch.written))
+                for batch in formats.disassemble(component, decoded.body, size)
+            )
+        else:
+            batches = disassemble_messages(component, message, size, position=position)
+        if self._complete is not None:
+            batches = map(self._complete, batches)
+        schema = arrow_schema(self._pipeline.promotes)
+        while (batch := self._time_limit.call(name, lambda: next(batches, None))) is not None:
+            batch, is_consumed = self._validate(replace(batch, messages=_with_schema(batch.messages, schema)))
+            # The trees are not needed any more, and batches may be buffered.
+            yield replace(self._resolve_party(batch), roots=())
+            if is_consumed:
+                return
+
+    # -- validate ----------------------------------------------------------------------------------------------------
+
+    def _validate(self, batch: DisassembledBatch) -> tuple[DisassembledBatch, bool]:
+        """Return the messages that pass, and True if a message was consumed. No documents are read after it
+        (RCV-05)."""
+        is_consumed = False
+        for name, component in self._components_of(self._pipeline.validators):
+            messages = _message_batch(batch)
+            rejected, end = self._find_rejected(name, component, messages)
+            if rejected and not (isinstance(component, Validator) and component.recoverable):
+                row = min(rejected)
+                raise _add_number(messages, row, rejected[row])
+            keep = [row not in rejected and (end is None or row < end) for row in range(len(messages))]
+            bad = [
+                messages.bad_document(row, _add_number(messages, row, failure))
+                for row, failure in sorted(rejected.items())
+            ]
+            if not all(keep):
+                roots = tuple(compress(batch.roots, keep))
+                batch = replace(batch, messages=batch.messages.filter(pa.array(keep, pa.bool_())), roots=roots)
+            batch = replace(
+                batch, failures=tuple(sorted((*batch.failures, *bad), key=lambda document: document.number))
+            )
+            is_consumed = is_consumed or end is not None
+        return batch, is_consumed
+
+    def _find_rejected(
+        self, name: str, component: Any, messages: MessageBatch
+    ) -> tuple[Mapping[int, PipelineFailure], int | None]:
+        """Return the failures by row, and the row of the message that was consumed, or None."""
+        if isinstance(component, Validator) and component.validates_batches():
+            reasons = self._call(name, component.validate_batch, messages)
+            return {row: component_failure(name, reason) for row, reason in reasons.items()}, None
+        check = component.validate_message if isinstance(component, Validator) else component
+        rejected: dict[int, PipelineFailure] = {}
+        for row in range(len(messages)):
+            try:
+                if self._call(name, check, messages.message(row)) is CONSUMED:
+                    return rejected, row
+            except PipelineFailure as failure:
+                rejected[row] = failure
+        return rejected, None
+
+    # -- resolve party -----------------------------------------------------------------------------------------------
+
+    def _resolve_party(self, batch: DisassembledBatch) -> DisassembledBatch:
+        if not self._pipeline.resolvers:
+            return batch
+        messages = _message_batch(batch)
+        parties: list[str | None] = [None] * len(messages)
+        for name, component in self._components_of(self._pipeline.resolvers):
+            resolve = component.resolve if isinstance(component, PartyResolver) else component
+            for row in range(len(messages)):
+                if parties[row] is None:
+                    try:
+                        party = self._call(name, resolve, messages.message(row))
+                        parties[row] = None if party is None else str(BTS.OriginatorPID.check(party))
+                    except PipelineFailure as failure:
+                        raise _add_number(messages, row, failure) from failure
+                    except BadValue as error:
+                        raise _add_number(messages, row, component_failure(name, error)) from error
+        position = batch.messages.schema.get_field_index(BTS.OriginatorPID.key)
+        column = pa.array(parties, pa.string())
+        return replace(batch, messages=batch.messages.set_column(position, BTS.OriginatorPID.key, column))
+
+    # -- components --------------------------------------------------------------------------------------------------
+
+    @property
+    def _can_fail_interchange(self) -> bool:
+        """True if a validator or a party resolver fails the whole interchange instead of one message."""
+        validators = [component for _, component in self._components_of(self._pipeline.validators)]
+        are_recoverable = all(isinstance(one, Validator) and one.recoverable for one in validators)
+        return not are_recoverable or bool(self._pipeline.resolvers)
+
+    def _components_of(self, stage: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+        """Yield the names and components of a stage, each loaded once per interchange."""
+        for declared in stage:
+            # The definition keeps ``declared`` alive, so its id stays valid.
+            if id(declared) not in self._components:
+                self._components[id(declared)] = declared if isinstance(declared, Format) else self._load(declared)
+            yield component_name(declared), self._components[id(declared)]
+
+    def _load(self, declared: Any) -> Any:
+        # The import of a user's module may not return, so it has a time limit too.
+        return self._time_limit.call(component_name(declared), lambda: load_component(declared, self._pipeline.files))
+
+    def _call(self, name: str, work: Callable[[Any], Any], argument: object) -> Any:
+        return self._time_limit.call(name, lambda: run_component(name, work, argument))
+
+
+def _message_batch(batch: DisassembledBatch) -> MessageBatch:
+    assert batch.decoded is not None
+    return MessageBatch(batch.messages, batch.decoded, batch.roots)
+
+
+def _add_number(messages: MessageBatch, row: int, failure: PipelineFailure) -> PipelineFailure:
+    return add_document_number(messages.table["number"][row].as_py(), failure)
+
+
+def _with_schema(messages: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the messages with all columns of the pipeline, whichever disassembler made them."""
+    if messages.schema.equals(schema):
+        return messages
+    present = set(messages.schema.names)
+    return pa.RecordBatch.from_arrays(
+        [
+            messages[field.name] if field.name in present else pa.nulls(messages.num_rows, field.type)
+            for field in schema
+        ],
+        schema=schema,
+    )
+
+
+def _read_head(body: Body) -> bytes:
+    return next(iter(body.chunks()), b"")[: min(CHUNK_SIZE, 4096)]

@@ -1,7 +1,7 @@
-"""The files of an application's folder that its pipelines need where they run: they travel inside the definition.
+"""The files of an application's folder that its pipelines need at run time. They are shipped inside the definition.
 
-So a component is the same on every executor of a cluster and in every host, without anything to install or to copy, and
-changes exactly when an application is applied.
+So a component is the same on every executor of a cluster and in every host, without installing or copying anything. It
+changes only when an application is applied.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pydantic import PlainSerializer, PlainValidator
 
 from postroom.errors import DefinitionError, PipelineFailure
 
-#: All files of one pipeline together; they are read with every look at the configuration.
+#: The maximum size of all files of a pipeline together. They are read with the configuration.
 MAX_BYTES = 4 << 20
 
 
@@ -34,35 +34,36 @@ class ShippedFiles:
 
     @cached_property
     def digest(self) -> str:
-        known = hashlib.sha256()
+        digest = hashlib.sha256()
         for name in sorted(self.contents):
-            known.update(f"{name}\0{len(self.contents[name])}\0".encode())
-            known.update(self.contents[name])
-        return known.hexdigest()
+            digest.update(f"{name}\0{len(self.contents[name])}\0".encode())
+            digest.update(self.contents[name])
+        return digest.hexdigest()
 
     def read(self, name: str) -> bytes:
         try:
-            return self.contents[_normal(name)]
+            return self.contents[_normalize(name)]
         except KeyError:
             raise PipelineFailure(
-                f"The file {name!r} did not come with the pipeline.",
+                f"The file {name!r} was not shipped with the pipeline.",
                 hint="Name it in file_names() of the component, and apply the application again.",
             ) from None
 
     @classmethod
     def collect(cls, folder: Path, names: Iterable[str]) -> ShippedFiles:
-        """Reads them; DefinitionError for what is not in the folder, not a file, or too much."""
+        """Read the files. Raises DefinitionError if one is outside the folder or unreadable, or if they are too
+        large."""
         contents = {}
-        for name in sorted({_normal(name) for name in names}):
+        for name in sorted({_normalize(name) for name in names}):
             try:
-                contents[name] = _inside(folder, name).read_bytes()
+                contents[name] = _resolve_inside(folder, name).read_bytes()
             except OSError as error:
                 raise DefinitionError(f"the file {name!r} cannot be read in {folder}: {error.strerror}.") from None
         size = sum(map(len, contents.values()))
         if size > MAX_BYTES:
             raise DefinitionError(
-                f"the files of the pipeline have {size:,} bytes together, more than {MAX_BYTES:,}.",
-                hint="Install large packages where the pipelines run, and keep the folder to the application's own.",
+                f"the files of the pipeline have {size:,} bytes in total; the maximum is {MAX_BYTES:,}.",
+                hint="Install large packages where the pipelines run instead of putting them into the folder.",
             )
         return cls(contents)
 
@@ -84,7 +85,7 @@ class ShippedFiles:
 
 NO_FILES = ShippedFiles()
 
-#: The type of a field that holds them.
+#: The type of a field for shipped files.
 Files = Annotated[
     ShippedFiles,
     PlainValidator(ShippedFiles.from_stored),
@@ -92,12 +93,12 @@ Files = Annotated[
 ]
 
 
-def _normal(name: str) -> str:
+def _normalize(name: str) -> str:
     return PurePosixPath(name.replace("\\", "/")).as_posix()
 
 
-def _inside(folder: Path, name: str) -> Path:
+def _resolve_inside(folder: Path, name: str) -> Path:
     path = (folder / name).resolve()
     if not path.is_relative_to(folder.resolve()):
-        raise DefinitionError(f"the file {name!r} is outside of the application's folder, {folder}.")
+        raise DefinitionError(f"the file {name!r} is outside the application's folder, {folder}.")
     return path

@@ -1,4 +1,4 @@
-"""Which files of a folder a Python file needs: itself, and whatever it imports from beside it, and so on."""
+"""Finds the files of a folder that a Python file imports, directly or indirectly."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def imported_files(folder: Path, first: str) -> list[str]:
-    """Paths relative to ``folder``; ``first`` is one of them. A file that cannot be read as Python imports nothing."""
+def find_imported_files(folder: Path, first: str) -> list[str]:
+    """Return the paths relative to ``folder``, including ``first``. A file that is not valid Python imports nothing."""
     found: list[str] = []
-    waiting = [first]
-    while waiting:
-        file = waiting.pop()
+    pending = [first]
+    while pending:
+        file = pending.pop()
         if file in found:
             continue
         found.append(file)
@@ -20,15 +20,15 @@ def imported_files(folder: Path, first: str) -> list[str]:
             tree = ast.parse((folder / file).read_bytes())
         except (OSError, SyntaxError, ValueError):
             continue
-        beside = (folder / file).parent
+        parent = (folder / file).parent
         for node in ast.walk(tree):
-            for start, name in _imports(node, folder, beside):
-                waiting += _files_of(folder, start, name)
+            for start, name in _read_imports(node, folder, parent):
+                pending += _find_files(folder, start, name)
     return sorted(found)
 
 
-def _imports(node: ast.AST, folder: Path, beside: Path) -> Iterator[tuple[Path, str]]:
-    """Where to look, and for which dotted name."""
+def _read_imports(node: ast.AST, folder: Path, parent: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the folder to search and the dotted name of each import."""
     match node:
         case ast.Import(names=names):
             for alias in names:
@@ -37,18 +37,18 @@ def _imports(node: ast.AST, folder: Path, beside: Path) -> Iterator[tuple[Path, 
             for alias in names:
                 yield folder, f"{module}.{alias.name}"
         case ast.ImportFrom(module=module, names=names, level=level):
-            start = beside
+            start = parent
             for _ in range(level - 1):
                 start = start.parent
             for alias in names:
                 yield start, f"{module}.{alias.name}" if module else alias.name
 
 
-def _files_of(folder: Path, start: Path, name: str) -> Iterator[str]:
-    """The modules along a dotted name, as far as they are in the folder; the last step may be no module at all."""
-    place = start
+def _find_files(folder: Path, start: Path, name: str) -> Iterator[str]:
+    """Yield the modules on a dotted name that are in the folder. The last step need not be a module."""
+    location = start
     for step in name.split("."):
-        for file in (place / f"{step}.py", place / step / "__init__.py"):
+        for file in (location / f"{step}.py", location / step / "__init__.py"):
             if file.is_file() and file.is_relative_to(folder):
                 yield file.relative_to(folder).as_posix()
-        place = place / step
+        location = location / step

@@ -1,6 +1,6 @@
-"""Python modules from the files that came with a pipeline, in a process that has never seen them.
+"""Imports Python modules from shipped files.
 
-Each set of files has a package of its own, named by its content, so that two versions of an application never mix in
+Each set of files has a package of its own, named by its content, so that two versions of an application do not mix in
 one process.
 """
 
@@ -17,14 +17,13 @@ from types import ModuleType
 from postroom.pipelines.shipping.files import ShippedFiles
 
 
-def module_from(files: ShippedFiles, path: str) -> ModuleType:
-    """The module of one of the files, run once per process. It can import what stands beside it, by its name or with a
-    leading dot.
+def import_shipped_module(files: ShippedFiles, path: str) -> ModuleType:
+    """Import the module of one of the files, once per process. It can import the other files, by name or with a leading
+    dot.
 
-    Python locks each module while it is run, and no others are waited for: a file that never comes to its end keeps
-    only those waiting that need it."""
+    Python locks each module while it is executed. A file that never returns blocks only the threads that need it."""
     package = f"_shipped_{files.digest[:32]}"
-    # Two threads may both find none, and two finders do no harm.
+    # Two threads may both add a finder, which does no harm.
     if not any(isinstance(finder, _Finder) and finder.package == package for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder(package, files))
     return importlib.import_module(_module_name(package, path))
@@ -36,7 +35,8 @@ def _module_name(package: str, path: str) -> str:
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Finds the modules of a set of files in the package of their own; for them, by their bare names too."""
+    """Finds the modules of a set of files in their own package, and for imports inside these files also by bare
+    names."""
 
     def __init__(self, package: str, files: ShippedFiles) -> None:
         self.package = package
@@ -47,7 +47,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         first, _, rest = fullname.partition(".")
-        if first != self.package or (found := self._found(rest)) is None:
+        if first != self.package or (found := self._find_file(rest)) is None:
             return None
         file, is_package = found
         spec = importlib.util.spec_from_loader(fullname, self, origin=file or None, is_package=is_package)
@@ -55,13 +55,13 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         spec.loader_state = file
         return spec
 
-    def _found(self, name: str) -> tuple[str, bool] | None:
-        """The file of a module, and whether it is a package; a folder without a file is one."""
-        place = name.replace(".", "/")
-        for file, is_package in ((f"{place}.py", False), (f"{place}/__init__.py", True)):
+    def _find_file(self, name: str) -> tuple[str, bool] | None:
+        """Return the file of a module and True if it is a package. A folder without a file is a package."""
+        path_in_set = name.replace(".", "/")
+        for file, is_package in ((f"{path_in_set}.py", False), (f"{path_in_set}/__init__.py", True)):
             if file in self._files.contents:
                 return file, is_package
-        is_folder = not place or any(file.startswith(f"{place}/") for file in self._files.contents)
+        is_folder = not path_in_set or any(file.startswith(f"{path_in_set}/") for file in self._files.contents)
         return ("", True) if is_folder else None
 
     def get_source(self, fullname: str) -> str | None:
@@ -83,12 +83,12 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """What ``import`` does in these files. A bare name is looked for among them, and is known to them only: two
-        sets may have modules of one name."""
+        """Implement ``import`` in these files. A bare name is searched among them first. Other sets of files do not see
+        it, because two sets may have modules of the same name."""
         first = name.partition(".")[0]
-        # What Python has loaded of its own is not looked for in any folder.
-        is_pythons = first in sys.stdlib_module_names and first in sys.modules
-        if level or is_pythons or self._found(name) is None:
+        # A module of the standard library that is loaded takes precedence.
+        is_standard = first in sys.stdlib_module_names and first in sys.modules
+        if level or is_standard or self._find_file(name) is None:
             return builtins.__import__(name, globals, locals, fromlist or (), level)
         found = builtins.__import__(f"{self.package}.{name}", globals, locals, fromlist or (), 0)
         return found if fromlist else sys.modules[f"{self.package}.{first}"]

@@ -1,7 +1,7 @@
-"""Components in a definition: as a user wrote them, as they are stored, and found again where they run.
+"""Components in a definition: how they are declared, stored, and loaded at run time.
 
-Ours are stored by the public package that exports them, and their name. A user's own are stored by the file or the
-module that they are in, their name in it and their settings; a file of the application's folder travels with the
+Postroom's own components are stored by the public package that exports them and their name. A user's component is
+stored by its file or module, its name and its settings. A file of the application's folder is shipped with the
 pipeline.
 """
 
@@ -19,17 +19,17 @@ from typing import Any
 from postroom.errors import DefinitionError, PipelineFailure, is_environment_error
 from postroom.pipelines.components.contract import Component
 from postroom.pipelines.shipping.files import ShippedFiles
-from postroom.pipelines.shipping.modules import module_from
+from postroom.pipelines.shipping.modules import import_shipped_module
 
 _HINT = "Correct the application and apply it again, or install what is missing where the pipelines run; then resume."
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredComponent:
-    """Where a component is to be found. ``settings`` is None for a function."""
+    """A reference to a component. ``settings`` is None for a function."""
 
     target: str
-    """``builtin``, ``file`` or ``module``: how ``where`` is meant."""
+    """The kind of ``where``: ``builtin``, ``file`` or ``module``."""
     where: str
     name: str
     settings: Mapping[str, Any] | None = None
@@ -46,7 +46,7 @@ class StoredComponent:
         raise ValueError(f"{stored!r} is not a stored component")
 
     def load(self, files: ShippedFiles) -> Component | Callable[..., Any]:
-        """The component itself; PipelineFailure if it cannot be made here."""
+        """Load the component. Raises PipelineFailure if this is not possible here."""
         try:
             found: Any = self._module(files)
             for step in self.name.split("."):
@@ -66,12 +66,12 @@ class StoredComponent:
 
     def _module(self, files: ShippedFiles) -> ModuleType:
         if self.target == "file":
-            return module_from(files, self.where)
+            return import_shipped_module(files, self.where)
         return importlib.import_module(self.where)
 
 
 def load_component(component: object, files: ShippedFiles) -> Component | Callable[..., Any]:
-    """A component of a definition, ready to run."""
+    """Return a component of a definition, ready to run."""
     if isinstance(component, StoredComponent):
         return component.load(files)
     assert isinstance(component, Component) or callable(component)
@@ -84,7 +84,7 @@ def _with_files(component: Component | Callable[..., Any], files: ShippedFiles) 
     return component
 
 
-def name_of(component: object) -> str:
+def component_name(component: object) -> str:
     if isinstance(component, StoredComponent):
         return component.name.rpartition(".")[2]
     if isinstance(component, Component):
@@ -93,8 +93,8 @@ def name_of(component: object) -> str:
 
 
 def refer_to(component: object, folder: Path | None) -> StoredComponent:
-    """How a component is stored. What is in a file of the application's folder is found by that file; DefinitionError
-    for what could not be found again."""
+    """Return the reference with which a component is stored. A component in the application's folder is referred to by
+    its file. Raises DefinitionError if it could not be loaded again."""
     if isinstance(component, StoredComponent):
         return component
     if isinstance(component, Component):
@@ -109,31 +109,34 @@ def refer_to(component: object, folder: Path | None) -> StoredComponent:
         raise DefinitionError(f"{component!r} is neither a component nor a function.")
     name, module = definition.__qualname__, definition.__module__
     if name.endswith("<lambda>"):
-        raise DefinitionError(f"A lambda has no name to be found by{_line(definition)}; write a function with def.")
+        raise DefinitionError(
+            f"A lambda{_format_line(definition)} has no name to load it by; write a function with def."
+        )
     if "<" in name:
-        raise DefinitionError(f"{name} is made inside a function; write it at the top level of a file.")
+        raise DefinitionError(f"{name} is defined inside a function; define it at the top level of a file.")
     if module.partition(".")[0] == __name__.partition(".")[0]:
         return StoredComponent(target="builtin", where=_public_package(definition), name=name, settings=settings)
-    if source and folder is not None and (inside := _relative(Path(source), folder)) is not None:
+    if source and folder is not None and (inside := _relative_path(Path(source), folder)) is not None:
         return StoredComponent(target="file", where=inside, name=name, settings=settings)
     if module.startswith(("_application_", "__main__")) or importlib.util.find_spec(module.partition(".")[0]) is None:
-        raise DefinitionError(f"{name} is in {source or module}, which is outside of the application's folder.")
+        raise DefinitionError(f"{name} is in {source or module}, which is outside the application's folder.")
     return StoredComponent(target="module", where=module, name=name, settings=settings)
 
 
 def _public_package(definition: Any) -> str:
-    """The outermost package of ours that exports it: modules inside it may move, and what is stored stays valid."""
+    """Return the outermost package of Postroom that exports it. Its modules may move, and stored references stay
+    valid."""
     steps = definition.__module__.split(".")
     packages = (".".join(steps[:end]) for end in range(1, len(steps)))
-    exporting = (one for one in packages if getattr(sys.modules[one], definition.__qualname__, None) is definition)
+    exporting = (name for name in packages if getattr(sys.modules[name], definition.__qualname__, None) is definition)
     return next(exporting, definition.__module__)
 
 
-def _line(function: FunctionType) -> str:
+def _format_line(function: FunctionType) -> str:
     return f" (line {function.__code__.co_firstlineno})"
 
 
-def _relative(source: Path, folder: Path) -> str | None:
+def _relative_path(source: Path, folder: Path) -> str | None:
     source, folder = source.resolve(), folder.resolve()
     if not source.is_relative_to(folder) or "site-packages" in source.relative_to(folder).parts:
         return None

@@ -1,7 +1,7 @@
-"""XML by its schemas: envelopes are opened, and every document inside becomes a message (RCV-09, RCV-10).
+"""Disassembles XML by its schemas: envelopes are opened, and every document becomes a message (RCV-09, RCV-10).
 
-A document gets the properties of its own schema and those of the envelopes around it; where two give one property, the
-inner one counts.
+A document gets the properties of its own schema and of the envelopes around it. If two define the same property, the
+inner one is used.
 """
 
 from __future__ import annotations
@@ -16,134 +16,142 @@ from lxml import etree
 from postroom.errors import PipelineFailure
 from postroom.message import Body
 from postroom.pipelines.definitions import XmlReceive
-from postroom.pipelines.documents.disassembled_batch import BatchSize, Disassembled, Rows, in_document, read_whole
-from postroom.pipelines.documents.written_documents import WrittenDocuments
+from postroom.pipelines.documents.disassembled_batch import (
+    BatchBuilder,
+    BatchSize,
+    DisassembledBatch,
+    WrittenDocuments,
+    add_document_number,
+    read_whole,
+)
 from postroom.pipelines.xml.path import compile_path
-from postroom.pipelines.xml.promotion import message_type_of
-from postroom.pipelines.xml.schema_promotion import IsSelfClosed, schema_promotion
+from postroom.pipelines.xml.promotion import get_message_type
+from postroom.pipelines.xml.schema_promotion import IsSelfClosed, compile_schema_promotion
 from postroom.pipelines.xml.self_closed import SelfClosed
 from postroom.pipelines.xml.tree import read_tree, write_document
 from postroom.schemas import Schema
 from postroom.values import Value
 
-#: How deep envelopes may stand in each other. Each is read again for itself, so that depth costs what size does.
+#: The maximum depth of nested envelopes. Each one is parsed again, so depth costs as much as size.
 MAX_ENVELOPES = 16
 
 
-class _Found(NamedTuple):
-    """An element of the interchange, with what the envelopes around it gave."""
+class _Element(NamedTuple):
+    """An element of the interchange, with the properties of the envelopes around it."""
 
     element: etree._Element
     inherited: Mapping[str, Value]
-    #: False as long as it may be an envelope itself.
+    #: False while it may be an envelope itself.
     is_document: bool = False
 
 
-def disassemble(pipeline: XmlReceive, body: Body, size: BatchSize) -> Iterator[Disassembled]:
-    """One message, or one for each document of an envelope."""
+def disassemble(pipeline: XmlReceive, body: Body, size: BatchSize) -> Iterator[DisassembledBatch]:
+    """Yield one message, or one for each document of an envelope."""
     content = read_whole(body, "XML document")
     if not content:
-        yield _empty(pipeline)
+        yield _empty_message(pipeline)
         return
     root = read_tree(content)
     closed = SelfClosed(content, root)
-    schema = _schema_of(pipeline, root)
+    schema = _find_schema(pipeline, root)
     if schema is None or not schema.envelope:
-        rows = Rows(promotes=pipeline.promotes)
-        values = {} if schema is None else schema_promotion(schema).values(root, _closed_in(closed, root, lambda: 0))
-        _add(rows, pipeline, 1, content, root, values, 0)
-        yield rows.finish()
+        builder = BatchBuilder(promotes=pipeline.promotes)
+        values = (
+            {} if schema is None else compile_schema_promotion(schema).values(root, _check_in(closed, root, lambda: 0))
+        )
+        _add_message(builder, pipeline, 1, content, root, values, 0)
+        yield builder.build()
     else:
-        yield from _open(pipeline, content, root, closed, size)
+        yield from _open_envelope(pipeline, content, root, closed, size)
 
 
-def _empty(pipeline: XmlReceive) -> Disassembled:
-    """A message without a body: unrecognised like any other that has no schema (TYP-04)."""
+def _empty_message(pipeline: XmlReceive) -> DisassembledBatch:
+    """Return a message with an empty body. It is unrecognised like every message without a schema (TYP-04)."""
     if not pipeline.allow_unrecognized:
         raise PipelineFailure(
             "The interchange is empty.",
-            why="An empty interchange has no message type, and so no schema.",
+            why="An empty interchange has no message type and therefore no schema.",
             hint="Send an XML document, or set allow_unrecognized.",
         )
-    rows = Rows(promotes=pipeline.promotes)
-    rows.add(1, b"", [None] * len(pipeline.promotes), offset=0, message_type=None)
-    return rows.finish()
+    builder = BatchBuilder(promotes=pipeline.promotes)
+    builder.add(1, b"", [None] * len(pipeline.promotes), offset=0, message_type=None)
+    return builder.build()
 
 
-def _open(
+def _open_envelope(
     pipeline: XmlReceive, content: bytes, root: etree._Element, closed: SelfClosed, size: BatchSize
-) -> Iterator[Disassembled]:
-    found = _documents(pipeline, root, closed)
-    positions = _Positions(root, found)
+) -> Iterator[DisassembledBatch]:
+    documents = _find_documents(pipeline, root, closed)
+    positions = _Positions(root, documents)
     written = WrittenDocuments()
-    rows = Rows(promotes=pipeline.promotes)
-    for number, one in enumerate(found, 1):
-        document = write_document(one.element)
+    builder = BatchBuilder(promotes=pipeline.promotes)
+    for number, found in enumerate(documents, 1):
+        document = write_document(found.element)
         try:
-            # Read again as a subscriber will: alone, with this element as its root.
+            # Parse it again as a subscriber will: alone, with this element as its root.
             alone = read_tree(document)
-            schema = _schema_of(pipeline, alone)
-            own = _closed_in(closed, alone, positions.first(one.element))
-            values = {} if schema is None else schema_promotion(schema).values(alone, own)
-            offset = written.place(document)
-            _add(rows, pipeline, number, document, alone, {**one.inherited, **values}, offset)
+            schema = _find_schema(pipeline, alone)
+            own = _check_in(closed, alone, positions.first(found.element))
+            values = {} if schema is None else compile_schema_promotion(schema).values(alone, own)
+            offset = written.store(document)
+            _add_message(builder, pipeline, number, document, alone, {**found.inherited, **values}, offset)
         except PipelineFailure as failure:
-            rows.fail(number, document, in_document(number, failure), around=one.inherited)
-        if rows.fills(size):
-            yield rows.finish(written.body)
-            rows = Rows(promotes=pipeline.promotes)
-    if len(rows):
-        yield rows.finish(written.body)
+            builder.add_failure(number, document, add_document_number(number, failure), inherited=found.inherited)
+        if builder.is_full(size):
+            yield builder.build(written.body)
+            builder = BatchBuilder(promotes=pipeline.promotes)
+    if len(builder):
+        yield builder.build(written.body)
 
 
-def _documents(pipeline: XmlReceive, root: etree._Element, closed: SelfClosed) -> list[_Found]:
-    """The documents in an envelope, in their order.
+def _find_documents(pipeline: XmlReceive, root: etree._Element, closed: SelfClosed) -> list[_Element]:
+    """Return the documents of an envelope, in their order.
 
-    Envelopes are opened one depth after the other, and what is read for one of them is gone before the next: held for
-    all depths at once, it would be many times the size of the interchange."""
-    found = [_Found(root, {})]
+    Envelopes are opened level by level, and the trees of one level are freed before the next. The trees of all levels
+    together would take many times the size of the interchange."""
+    found = [_Element(root, {})]
     for depth in count(1):
         positions = _Positions(root, found)
-        inside: list[_Found] = []
+        inside: list[_Element] = []
         for one in found:
             if one.is_document:
                 inside.append(one)
                 continue
-            schema = pipeline.schemas.find(message_type_of(one.element))
+            schema = pipeline.schemas.find(get_message_type(one.element))
             if schema is None or not schema.envelope:
-                inside.append(_Found(one.element, one.inherited, True))
+                inside.append(_Element(one.element, one.inherited, True))
                 continue
             if depth > MAX_ENVELOPES:
                 raise PipelineFailure(
-                    f"More than {MAX_ENVELOPES} envelopes stand in each other.",
-                    why="Every envelope in another is read once more, so that their depth has a limit.",
+                    f"More than {MAX_ENVELOPES} envelopes are nested.",
+                    why="Every nested envelope is parsed again, so their depth has a limit.",
                     hint="Send the documents in fewer envelopes.",
                 )
-            values, holders = _opened(schema, one.element, closed, positions)
+            values, holders = _read_envelope(schema, one.element, closed, positions)
             inherited = {**one.inherited, **values}
-            inside += [_Found(child, inherited) for holder in holders for child in _children(schema, holder)]
+            inside += [_Element(child, inherited) for holder in holders for child in _read_children(schema, holder)]
         found = inside
         if all(one.is_document for one in found):
             break
     return found
 
 
-def _opened(
+def _read_envelope(
     schema: Schema, element: etree._Element, closed: SelfClosed, positions: _Positions
 ) -> tuple[Mapping[str, Value], Sequence[etree._Element]]:
-    """What an envelope gives to its documents, and the elements of the interchange that hold them."""
-    # Paths begin at the root, and an envelope inside of another is not the root of anything but itself.
+    """Return the properties that an envelope gives to its documents, and the elements that contain the documents."""
+    # Paths start at the root, so a nested envelope has to be parsed as a document of its own.
     alone = element if element.getparent() is None else read_tree(write_document(element))
-    values = schema_promotion(schema).values(alone, _closed_in(closed, alone, positions.first(element)))
-    places = _body(schema, alone)
+    values = compile_schema_promotion(schema).values(alone, _check_in(closed, alone, positions.first(element)))
+    selected = _select_body(schema, alone)
     if alone is element:
-        return values, places
-    wanted = set(places)
-    same = {place: own for place, own in zip(alone.iter("*"), element.iter("*"), strict=True) if place in wanted}
-    return values, [same[place] for place in places]
+        return values, selected
+    wanted = set(selected)
+    original = {copy: own for copy, own in zip(alone.iter("*"), element.iter("*"), strict=True) if copy in wanted}
+    return values, [original[copy] for copy in selected]
 
 
-def _children(schema: Schema, holder: etree._Element) -> Iterator[etree._Element]:
+def _read_children(schema: Schema, holder: etree._Element) -> Iterator[etree._Element]:
     if any(text and text.strip() for text in (holder.text, *(child.tail for child in holder))):
         raise PipelineFailure(
             f"The body of the envelope {schema.message_type!r} has text between its documents.",
@@ -153,8 +161,8 @@ def _children(schema: Schema, holder: etree._Element) -> Iterator[etree._Element
     return holder.iterchildren(tag=etree.Element)
 
 
-def _body(schema: Schema, envelope: etree._Element) -> list[etree._Element]:
-    assert schema.body is not None, "an envelope without a body has a problem, and is not run"
+def _select_body(schema: Schema, envelope: etree._Element) -> list[etree._Element]:
+    assert schema.body is not None, "an envelope without a body is a problem of the definition"
     selected: Any = compile_path(schema.body, {})(envelope.getroottree())
     if not selected:
         raise PipelineFailure(
@@ -165,38 +173,38 @@ def _body(schema: Schema, envelope: etree._Element) -> list[etree._Element]:
     return list(selected)
 
 
-def _schema_of(pipeline: XmlReceive, root: etree._Element) -> Schema | None:
-    """The schema of a document; None for one that may be unrecognised (TYP-03)."""
-    message_type = message_type_of(root)
+def _find_schema(pipeline: XmlReceive, root: etree._Element) -> Schema | None:
+    """Return the schema of a document, or None if unrecognised documents are allowed (TYP-03)."""
+    message_type = get_message_type(root)
     schema = pipeline.schemas.find(message_type)
     if schema is None and not pipeline.allow_unrecognized:
         raise PipelineFailure(
             f"There is no schema for the message type {message_type!r}.",
-            why="This pipeline takes only messages whose schemas it has.",
+            why="This pipeline accepts only messages that have a schema.",
             hint="Add the schema to the application, or set allow_unrecognized.",
         )
     return schema
 
 
 class _Positions:
-    """Where some elements stand among all those of the interchange, if anybody asks. Only these are held: each element
-    that Python knows of takes more memory than libxml2 needs for it."""
+    """The positions of some elements among all elements of the interchange, computed on demand. Only these elements are
+    referenced, because a Python object per element takes more memory than libxml2 needs for it."""
 
-    def __init__(self, root: etree._Element, found: Sequence[_Found]) -> None:
+    def __init__(self, root: etree._Element, found: Sequence[_Element]) -> None:
         self._root = root
         self._found = found
 
     def first(self, element: etree._Element) -> Callable[[], int]:
-        return lambda: self._of[element]
+        return lambda: self._positions[element]
 
     @cached_property
-    def _of(self) -> Mapping[etree._Element, int]:
+    def _positions(self) -> Mapping[etree._Element, int]:
         wanted = {one.element for one in self._found}
         return {element: position for position, element in enumerate(self._root.iter("*")) if element in wanted}
 
 
-def _closed_in(closed: SelfClosed, root: etree._Element, first: Callable[[], int]) -> IsSelfClosed:
-    """For a document whose root is the element at the position ``first`` of the interchange."""
+def _check_in(closed: SelfClosed, root: etree._Element, first: Callable[[], int]) -> IsSelfClosed:
+    """Return the check for a document whose root is the element at the position ``first`` of the interchange."""
 
     def is_self_closed(element: etree._Element) -> bool:
         inside = next(index for index, one in enumerate(root.iter("*")) if one is element)
@@ -205,8 +213,8 @@ def _closed_in(closed: SelfClosed, root: etree._Element, first: Callable[[], int
     return is_self_closed
 
 
-def _add(
-    rows: Rows,
+def _add_message(
+    builder: BatchBuilder,
     pipeline: XmlReceive,
     number: int,
     body: bytes,
@@ -215,4 +223,4 @@ def _add(
     offset: int,
 ) -> None:
     columns = [values.get(prop.key) for prop in pipeline.promotes]
-    rows.add(number, body, columns, offset=offset, message_type=message_type_of(root), root=root)
+    builder.add(number, body, columns, offset=offset, message_type=get_message_type(root), root=root)

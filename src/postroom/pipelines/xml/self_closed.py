@@ -1,5 +1,5 @@
-"""Which elements were written self-closed. A tree does not tell ``<f/>`` from ``<f></f>``, but only the first of them
-stands for its default value (CTX-14)."""
+"""Finds the elements that are written self-closed. A tree does not distinguish ``<f/>`` from ``<f></f>``, but only the
+first form stands for its default value (CTX-14)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _DECLARATION = re.compile(r"\s*<\?xml[^>]*\?>")
 
 
 class SelfClosed:
-    """The self-closed elements of a document; it is read for them only if somebody asks."""
+    """The self-closed elements of a document. It is parsed for them on the first call of ``has``."""
 
     def __init__(self, content: bytes, root: etree._Element) -> None:
         self._content = content
         self._root = root
 
     def has(self, position: int) -> bool:
-        """Whether the element at this position among all elements was written self-closed."""
+        """Return True if the element at this position among all elements is written self-closed."""
         return bool(self._flags[position])
 
     @cached_property
     def _flags(self) -> bytes:
-        """One for each element: of a document of many, numbers would take much more."""
-        text = self._text().removeprefix("\ufeff")
+        """One byte per element, which takes less memory than a set of positions."""
+        text = self._decode_text().removeprefix("\ufeff")
         content = text[match.end() if (match := _DECLARATION.match(text)) else 0 :].encode()
         flags = bytearray()
         open_elements: list[int] = []
@@ -39,7 +39,7 @@ class SelfClosed:
 
         def end(name: str) -> None:
             position = open_elements.pop()
-            # At the end of <f/> the parser stands behind it, at that of <f></f> before </f>.
+            # The end event of <f/> is reported after the tag, that of <f></f> before </f>.
             at = parser.CurrentByteIndex
             if content[at - 2 : at] == b"/>":
                 flags[position] = True
@@ -50,14 +50,14 @@ class SelfClosed:
         parser.Parse(content, True)
         return bytes(flags)
 
-    def _text(self) -> str:
+    def _decode_text(self) -> str:
         encoding = self._root.getroottree().docinfo.encoding or "UTF-8"
         try:
             return self._content.decode(encoding)
         except (LookupError, UnicodeDecodeError) as error:
-            # libxml2 knows encodings that Python does not, and is content with what Python is not.
+            # libxml2 accepts encodings and byte sequences that Python does not.
             raise PipelineFailure(
-                f"Which of its empty elements stand for a default cannot be told in the encoding {encoding!r}.",
+                f"The default values of empty elements cannot be determined in the encoding {encoding!r}.",
                 why=f"{error}.",
                 hint="Send the document in UTF-8.",
             ) from None

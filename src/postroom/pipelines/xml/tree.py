@@ -1,4 +1,4 @@
-"""Reading XML that a stranger sent: no DTD, no entities, no network, no other files, bounded depth and text size."""
+"""Parses untrusted XML: no DTD, no entities, no network, no other files, limited depth and text size."""
 
 from __future__ import annotations
 
@@ -10,43 +10,44 @@ from typing import Any
 from lxml import etree
 
 from postroom.errors import PipelineFailure
-from postroom.pipelines.documents.node_limit import XML_MARKS, refuse_many_nodes
+from postroom.pipelines.documents.node_limit import XML_MARKS, check_node_count
 
-#: What may stand before a DOCTYPE, in the first bytes of a document: the XML declaration, comments, instructions.
+#: The number of bytes in which a DOCTYPE is searched. The XML declaration, comments and instructions may precede it.
 _HEAD = 64 << 10
 _DOCTYPE = re.compile(rb"(?:\s|<\?(?:(?!\?>).)*\?>|<!--(?:(?!-->).)*-->)*<!DOCTYPE", re.DOTALL)
 _POSITION = re.compile(r",? line \d+, column \d+$")
 _ADVICE = re.compile(r",?\s+(?:see xml|use XML_|try XML_)\S*(?: option)?\s*")
 
 
-class _RefuseToLoad(etree.Resolver):
-    """The parser options keep libxml2 from loading anything; this is for a version of it that thinks otherwise."""
+class _RejectingResolver(etree.Resolver):
+    """Rejects external resources. The parser options do so already; this guards against another behaviour of
+    libxml2."""
 
     def resolve(self, system_url: str, public_id: str, context: Any) -> Any:  # type: ignore[override]
-        raise _no_doctype(f"It refers to {system_url!r}.")
+        raise _doctype_failure(f"It refers to {system_url!r}.")
 
 
 def read_tree(document: bytes) -> etree._Element:
-    """The root of a document, or PipelineFailure."""
-    refuse_many_nodes(document, XML_MARKS)
+    """Parse a document and return its root. Raises PipelineFailure."""
+    check_node_count(document, XML_MARKS)
     try:
         root = etree.fromstring(document, _parser(threading.get_ident()))
     except etree.XMLSyntaxError as error:
-        raise _malformed(document, error) from None
+        raise _malformed_failure(document, error) from None
     if root.getroottree().docinfo.internalDTD is not None:
-        raise _no_doctype("It declares one.")
+        raise _doctype_failure("It declares one.")
     return root
 
 
 def write_document(element: etree._Element) -> bytes:
-    """An element of an envelope as a document of its own, with the namespaces that are declared around it."""
+    """Serialize an element of an envelope as a document, with the namespace declarations of the envelope."""
     return etree.tostring(element, encoding="UTF-8", with_tail=False)
 
 
 @lru_cache(maxsize=64)
 def _parser(thread: int) -> etree.XMLParser:
-    """Made once for each thread: making one takes as long as reading a small document."""
-    # Not collect_ids=False: with it libxml2 loads external DTDs and parameter entities in spite of everything else.
+    """Return the parser of a thread. It is cached, because making one takes as long as parsing a small document."""
+    # Do not set collect_ids=False: libxml2 then loads external DTDs and parameter entities despite the other options.
     parser = etree.XMLParser(
         attribute_defaults=False,
         dtd_validation=False,
@@ -55,14 +56,14 @@ def _parser(thread: int) -> etree.XMLParser:
         huge_tree=False,
         resolve_entities=False,
     )
-    parser.resolvers.add(_RefuseToLoad())
+    parser.resolvers.add(_RejectingResolver())
     return parser
 
 
-def _malformed(document: bytes, error: etree.XMLSyntaxError) -> PipelineFailure:
-    """Why it cannot be read, without what libxml2 says to programmers."""
+def _malformed_failure(document: bytes, error: etree.XMLSyntaxError) -> PipelineFailure:
+    """Return the failure without the hints of libxml2 for programmers."""
     if _DOCTYPE.match(document[:_HEAD].removeprefix(b"\xef\xbb\xbf").replace(b"\0", b"").lstrip(b"\xff\xfe")):
-        return _no_doctype("It declares one.")
+        return _doctype_failure("It declares one.")
     why = _ADVICE.sub("", _POSITION.sub("", (error.msg or "").strip())).strip()
     if "depth" in why:
         return PipelineFailure(
@@ -74,8 +75,8 @@ def _malformed(document: bytes, error: etree.XMLSyntaxError) -> PipelineFailure:
     what = f"at line {line or 1}, column {column or 1}."
     if "limit exceeded" in why:
         return PipelineFailure(
-            f"The document has a piece that is too long, {what}",
-            why="A text, an attribute and a name of an element may have 10,000,000 bytes.",
+            f"The document has a text, attribute or name that is too long, {what}",
+            why="The maximum is 10,000,000 bytes.",
             hint="Send large content in several elements, or receive it with the PassThrough pipeline.",
         )
     return PipelineFailure(
@@ -83,5 +84,7 @@ def _malformed(document: bytes, error: etree.XMLSyntaxError) -> PipelineFailure:
     )
 
 
-def _no_doctype(why: str) -> PipelineFailure:
-    return PipelineFailure("The document has a DOCTYPE, which is refused.", why=why, hint="Send it without a DOCTYPE.")
+def _doctype_failure(why: str) -> PipelineFailure:
+    return PipelineFailure(
+        "The document has a DOCTYPE, which is not allowed.", why=why, hint="Send it without a DOCTYPE."
+    )

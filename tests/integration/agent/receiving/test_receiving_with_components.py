@@ -58,7 +58,7 @@ def test_an_undecodable_interchange_is_suspended_alone_and_as_received(box: Box,
     good, bad, other = box.receive(location, gzip.compress(LINE), cut_short, gzip.compress(LINE))
     assert (good.published, bad.suspended, other.published) == (1, 1, 1)
     assert box.one(SUSPENDED_BODY) == cut_short
-    assert box.one("SELECT error_description FROM suspended_queue").startswith("Gzip: The gzip content is cut short.")
+    assert box.one("SELECT error_description FROM suspended_queue").startswith("Gzip: The gzip content is truncated.")
 
 
 def test_a_resumed_interchange_passes_through_the_same_components(box: Box, pipeline: pipelines.Receive) -> None:

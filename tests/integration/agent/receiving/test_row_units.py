@@ -28,7 +28,7 @@ from tests.support.box import Box, Priority, Region, interchange
 from tests.support.bulk_location import add_bulk_location
 from tests.support.taking import resume_now
 
-ROWS = pipelines.Rows(promote={Region: "region", Priority: "priority"}).settled(("region", "priority"), None)
+ROWS = pipelines.Rows(promote={Region: "region", Priority: "priority"}).with_columns(("region", "priority"), None)
 UNIT = RowUnit(unit_id=uuid.UUID(int=7))
 
 
@@ -282,7 +282,7 @@ def test_a_row_without_authenticated_originator_is_resumed_with_its_properties(
     received = receive_rows(
         Receiver(connection, RoutingTable()),
         replace(location, authentication="keep"),
-        promoting.settled(("region", "priority"), None),
+        promoting.with_columns(("region", "priority"), None),
         UNIT,
         [batch_of_two.slice(0, 1), batch_of_two.slice(1)],
         progress=Progress(),
@@ -316,7 +316,7 @@ def test_a_bad_row_cannot_be_resumed_if_its_body_does_not_contain_the_promoted_v
     )
     assert box.suspended() == [("PIPELINE", resumable)]
     description = box.one("SELECT error_description FROM suspended_queue")
-    assert ("Resume the instance with the message" if resumable else "send the row again") in description
+    assert ("Resume the instance with the correct message" if resumable else "send the row again") in description
 
 
 def test_a_throttled_unit_ends_after_a_chunk_and_continues_later(

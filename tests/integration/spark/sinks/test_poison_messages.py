@@ -200,7 +200,7 @@ def test_the_timeout_of_the_worker_is_that_of_the_slowest_map_plus_a_grace_perio
         kind="spark_sink",
         uri="lake",
         route_failures=False,
-        maps=PortMaps.packed(maps, tmp_path),
+        maps=PortMaps.pack(maps, tmp_path),
     )
     _, given = opened(box, tmp_path)
     assert list(replace(given, port=port).pieces(iter(()))) == []

@@ -278,7 +278,7 @@ def test_rows_are_made_of_what_the_maps_of_the_port_make(box: Box, tmp_path: Pat
         '<invoice xsl:version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">'
         '<xsl:value-of select="/order"/></invoice>'
     )
-    maps = PortMaps.packed([Xslt("map.xslt", source="order", target="invoice")], tmp_path)
+    maps = PortMaps.pack([Xslt("map.xslt", source="order", target="invoice")], tmp_path)
     add_sink(box, SparkSink("parquet", "lake", body="text", columns=[BTS.MessageType]))
     box.connection.execute("UPDATE send_ports SET maps = %s", (Jsonb(maps.model_dump(mode="json")),))
     promoted = {Region: "EU", BTS.MessageType: "order"}

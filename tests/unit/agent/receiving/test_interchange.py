@@ -16,7 +16,7 @@ from postroom.agent.receiving.interchange import Chunk, Interchange, read_all_ch
 from postroom.errors import BadValue, StorageFailure, Unavailable
 from postroom.message import FRAGMENT_SIZE, Body, Bytes, Context
 from postroom.pipelines import JsonLines, PassThrough
-from postroom.pipelines.documents.disassembled_batch import Disassembled
+from postroom.pipelines.documents.disassembled_batch import DisassembledBatch
 
 LINES = b'{"n": 1}\n{"n": 2}\n'
 
@@ -29,7 +29,7 @@ class FailingPipeline:
         self.bad_documents = None
         self._error = error
 
-    def disassemble(self, body: Body, *, context: Context = Context(), **size: Any) -> Iterator[Disassembled]:  # noqa: B008
+    def disassemble(self, body: Body, *, context: Context = Context(), **size: Any) -> Iterator[DisassembledBatch]:  # noqa: B008
         yield from JsonLines().disassemble(body, context=context, **size)
         raise self._error
 

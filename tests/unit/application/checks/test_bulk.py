@@ -29,7 +29,7 @@ def application(adapter: ReceiveAdapter, pipeline: ReceivePipeline | None) -> Ap
     [
         (CSV, pipelines.Json(), "its pipeline is pipelines.Rows(...). Bulk is recoverable only."),
         (CSV, pipelines.JsonLines(), "its pipeline is pipelines.Rows(...)."),
-        (CSV, pipelines.Rows(recoverable=False), "bulk is recoverable only"),
+        (CSV, pipelines.Rows(recoverable=False), "bulk files are always recoverable"),
         (adapters.File("in"), pipelines.Rows(), "another adapter has no rows"),
         (CSV, pipelines.Rows(promote={Region: "area"}), "promoted from 'area', which the reader does not yield"),
         (CSV, pipelines.Rows(promote={Total: "region"}), "is a Decimal property, but the column 'region' is string"),

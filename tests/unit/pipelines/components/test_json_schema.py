@@ -41,7 +41,7 @@ def packed(folder: Path, disassembler: Any = None, **settings: Any) -> Receive:
     validator = components.JsonSchema("schemas/order.json", **settings)
     pipeline = Receive(disassemble=[disassembler or JsonLines(message_type="order")], validate=[validator])
     assert pipeline.packing_problems(folder) == []
-    stored = load_pipeline(pipeline.packed(folder).model_dump(mode="json"))
+    stored = load_pipeline(pipeline.pack(folder).model_dump(mode="json"))
     assert isinstance(stored, Receive)
     return stored
 

@@ -108,10 +108,10 @@ _HEAD = b"MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n
         (components.Mime(), _HEAD + b"nothing", "StartBoundaryNotFound"),
         (components.Mime(), b"Content-Type: multipart/mixed\n\n--b\n\n1\n--b--", "NoBoundaryInMultipart"),
         (components.Mime(), b"Content-Transfer-Encoding: base64\nContent-Type: a/b\n\nYSx%iCg=\n", "InvalidBase64"),
-        (components.Mime(max_size=100), mail().as_bytes(), "takes apart no more than 100"),
+        (components.Mime(max_size=100), mail().as_bytes(), "maximum of this pipeline is 100"),
         (components.Mime(max_parts=2), mail().as_bytes(), "The message has 3 parts."),
-        (components.Mime(body_index=4), mail().as_bytes(), "It has 3 parts, and part 4 is to be the body."),
-        (components.Mime(body_type="text/xml"), mail().as_bytes(), "No part has a content type like text/xml."),
+        (components.Mime(body_index=4), mail().as_bytes(), "It has 3 parts, and body_index is 4."),
+        (components.Mime(body_type="text/xml"), mail().as_bytes(), "No part has a content type that matches text/xml."),
     ],
 )
 def test_what_is_refused(mime: components.Mime, content: bytes, reason: str) -> None:
@@ -131,11 +131,11 @@ def nested(depth: int) -> bytes:
 
 def test_nesting_has_a_limit() -> None:
     assert decode(components.Mime(), nested(8)).data == b"deep"
-    with pytest.raises(PipelineFailure, match="more than 8 parts inside each other"):
+    with pytest.raises(PipelineFailure, match="more than 8 levels of nested parts"):
         decode(components.Mime(), nested(9))
     # Beyond what the library can parse.
     opened = b"".join(b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (n, n) for n in range(2_000))
-    with pytest.raises(PipelineFailure, match="more than 8 parts inside each other"):
+    with pytest.raises(PipelineFailure, match="more than 8 levels of nested parts"):
         decode(components.Mime(), opened + b"Content-Type: text/plain\r\n\r\ndeep")
     with pytest.raises(PipelineFailure, match="Mime: "):
         list(Receive(decode=[components.Mime()]).disassemble(Bytes(nested(600))))

@@ -155,7 +155,7 @@ def test_content_that_was_changed_is_refused(people: People, detached: bool) -> 
     else:
         der = signed(people.sender, encoding=Encoding.DER, options=[])
         content = opaque(der.replace(b'"EU"', b'"US"'))
-    assert "The content is not what was signed." in refused(people.smime(), content)
+    assert "The content does not match the signature." in refused(people.smime(), content)
 
 
 def changed(der: bytes, change: Any) -> bytes:
@@ -185,10 +185,10 @@ def test_a_signature_that_was_changed_is_refused(people: People) -> None:
     def without_signers(data: Any) -> None:
         data["signer_infos"] = []
 
-    assert "not made with the key of the certificate" in refused(people.smime(), changed(der, with_other_signature))
-    assert "not made with the key of the certificate" in refused(people.smime(), changed(der, with_other_attributes))
-    assert "message_digest is not there once" in refused(people.smime(), changed(der, with_an_attribute_twice))
-    assert "did not come along" in refused(people.smime(), changed(der, with_another_name))
+    assert "does not match the key of the certificate" in refused(people.smime(), changed(der, with_other_signature))
+    assert "does not match the key of the certificate" in refused(people.smime(), changed(der, with_other_attributes))
+    assert "message_digest must occur once" in refused(people.smime(), changed(der, with_an_attribute_twice))
+    assert "does not contain the certificate" in refused(people.smime(), changed(der, with_another_name))
     assert "0 signers" in refused(people.smime(), changed(der, without_signers))
 
 
@@ -202,7 +202,7 @@ def test_a_signature_without_attributes_is_refused(people: People) -> None:
     [
         ({"valid": (NOW - timedelta(days=9), NOW - timedelta(days=1))}, "not trusted"),
         ({"valid": (NOW + timedelta(days=1), NOW + timedelta(days=9))}, "not trusted"),
-        ({"usage": ExtendedKeyUsageOID.SERVER_AUTH}, "for other purposes than messages"),
+        ({"usage": ExtendedKeyUsageOID.SERVER_AUTH}, "its key is not for messages"),
         ({"may_sign": False}, "its key is not for signatures"),
     ],
 )
@@ -233,16 +233,16 @@ def test_a_certificate_may_be_trusted_itself(people: People, tmp_path: Path) -> 
     [
         ({}, ORDER, "The message is not signed."),
         ({"must_be_signed": False, "must_be_encrypted": True}, ORDER, "The message is not encrypted."),
-        ({"certificate": None, "key": None}, "encrypted", "encrypted, and the pipeline has no key"),
-        ({"trusted": None, "must_be_signed": False}, "signed", "signed, and the pipeline trusts nobody"),
+        ({"certificate": None, "key": None}, "encrypted", "encrypted, but the pipeline has no key"),
+        ({"trusted": None, "must_be_signed": False}, "signed", "signed, but the pipeline has no trusted certificates"),
         ({"key": "/nowhere/us.key"}, "encrypted", "/nowhere/us.key cannot be used."),
         ({"trusted": "/nowhere/trusted.pem"}, "signed", "/nowhere/trusted.pem cannot be used."),
-        ({"max_size": 10}, "signed", "takes apart no more than 10"),
+        ({"max_size": 10}, "signed", "maximum of this pipeline is 10"),
         ({}, "for others", "The message cannot be decrypted."),
         ({}, "twice", "The message is signed twice."),
         ({}, b"Content-Type: application/pkcs7-mime; smime-type=compressed-data\r\n\r\nx", "type compressed-data"),
         ({}, opaque(b"\x30\x03\x02\x01\x01"), "The signature cannot be verified."),
-        ({}, b"Content-Type: multipart/signed; boundary=b\r\n\r\n--b\r\n\r\n1\r\n--b--", "not exactly two parts"),
+        ({}, b"Content-Type: multipart/signed; boundary=b\r\n\r\n--b\r\n\r\n1\r\n--b--", "must have exactly two parts"),
     ],
 )
 def test_what_is_refused(people: People, settings: dict[str, Any], content: bytes | str, reason: str) -> None:
@@ -287,6 +287,4 @@ def test_the_signer_is_the_party(people: People) -> None:
 
 def test_problems() -> None:
     assert len(SMime(certificate="us.pem", trusted="t.pem", must_be_encrypted=True, max_size=0).problems()) == 5
-    assert SMime().problems() == [
-        "Messages must be signed, and nobody is trusted; give trusted, or must_be_signed=False."
-    ]
+    assert SMime().problems() == ["must_be_signed is True, but trusted is not set; set it, or must_be_signed=False."]

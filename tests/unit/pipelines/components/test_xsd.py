@@ -49,7 +49,7 @@ def packed(folder: Path, validator: components.Validator, **settings: object) ->
         **settings,  # type: ignore[arg-type]
     )
     assert pipeline.packing_problems(folder) == []
-    stored = load_pipeline(pipeline.packed(folder).model_dump(mode="json"))
+    stored = load_pipeline(pipeline.pack(folder).model_dump(mode="json"))
     assert isinstance(stored, Receive)
     return stored
 
@@ -93,7 +93,7 @@ def test_with_a_message_type_it_stands_beside_a_json_schema(folder: Path, receiv
             components.Xsd("orders/order.xsd", message_type="urn:orders#order"),
             components.JsonSchema("order.json", message_type="order"),
         ],
-    ).packed(folder)
+    ).pack(folder)
     assert receive(pipeline, b'{"total": 1}').numbers == [1]
     assert receive(pipeline, b'<order xmlns="urn:orders"><total>1</total></order>').numbers == [1]
     assert receive(pipeline, b"<another/>").numbers == [1]
@@ -140,7 +140,7 @@ def test_a_document_that_was_not_read_before_is_read_safely(
     ("change", "problem"),
     [
         (("../common/types.xsd", "../common/none.xsd"), "the file 'common/none.xsd' cannot be read"),
-        (("../common/types.xsd", "../../secret.xsd"), "outside of the application's folder"),
+        (("../common/types.xsd", "../../secret.xsd"), "outside the application's folder"),
         (("../common/types.xsd", "http://example.com/types.xsd"), "it refers to 'http://example.com/types.xsd'"),
         (("../common/types.xsd", "file:///etc/passwd"), "it refers to 'file:///etc/passwd'"),
         (("o:Amount", "o:Nothing"), "order.xsd:6: element decl. '{urn:orders}total', attribute 'type'"),
@@ -159,7 +159,7 @@ def test_a_root_that_two_files_declare_is_ambiguous(folder: Path) -> None:
     (folder / "again.xsd").write_text(ORDER.replace("../common", "common").replace("people.xsd", "orders/people.xsd"))
     pipeline = Receive(validate=[components.Xsd("orders/order.xsd", "again.xsd")])
     assert pipeline.packing_problems(folder) == [
-        "validate, component 1: again.xsd: the root '{urn:orders}order' is declared in orders/order.xsd, too."
+        "validate, component 1: again.xsd: the root '{urn:orders}order' is also declared in orders/order.xsd."
     ]
 
 
@@ -173,10 +173,10 @@ def test_a_document_that_takes_long_does_not_hold_up_those_of_other_threads() ->
 <xs:restriction base="xs:string"><xs:pattern value="(a|aa)*x"/></xs:restriction>
 </xs:simpleType></xs:element></xs:schema>"""
     known = XsdSet({"r.xsd": schema.encode()}, ["r.xsd"])
-    slow = threading.Thread(target=known.passes, args=(etree.fromstring(f"<r>{'a' * 30}</r>"),))
+    slow = threading.Thread(target=known.is_certainly_valid, args=(etree.fromstring(f"<r>{'a' * 30}</r>"),))
     slow.start()
-    results = [known.passes(etree.fromstring("<r>aax</r>")) for _ in range(3)]
+    results = [known.is_certainly_valid(etree.fromstring("<r>aax</r>")) for _ in range(3)]
     assert slow.is_alive(), "the slow one was done first, so that this test shows nothing"
     slow.join()
     assert results == [True] * 3
-    assert known.check(etree.fromstring("<r>aa</r>"))[0].startswith("line 1: ")
+    assert known.find_errors(etree.fromstring("<r>aa</r>"))[0].startswith("line 1: ")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from postroom.errors import BadValue
 from postroom.message import CHUNK_SIZE
 from postroom.pipelines.documents.disassembled_batch import BatchSize
-from postroom.pipelines.documents.line_blocks import line_blocks
+from postroom.pipelines.documents.line_blocks import read_line_blocks
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Pieces:
 )
 def test_however_it_is_cut_the_lines_are_the_same(pieces: list[bytes], rows: int, size: int) -> None:
     content = b"".join(pieces)
-    blocks = list(line_blocks(Pieces(pieces), BatchSize(rows=rows, bytes=size)))
+    blocks = list(read_line_blocks(Pieces(pieces), BatchSize(rows=rows, bytes=size)))
     lines = [line for block in blocks for line in block.lines]
     assert lines == content.removesuffix(b"\n").split(b"\n") if content else not lines
     number = 1
@@ -53,7 +53,7 @@ def test_the_time_for_short_lines_goes_with_their_number() -> None:
 
     def seconds(rows: int) -> float:
         began = time.thread_time()
-        blocks = sum(1 for _ in line_blocks(Pieces([b"\n" * CHUNK_SIZE]), BatchSize(rows=rows, bytes=1 << 30)))
+        blocks = sum(1 for _ in read_line_blocks(Pieces([b"\n" * CHUNK_SIZE]), BatchSize(rows=rows, bytes=1 << 30)))
         assert blocks == CHUNK_SIZE // rows
         return time.thread_time() - began
 

@@ -12,7 +12,7 @@ import pytest
 from postroom.errors import PipelineFailure
 from postroom.pipelines import Json, Receive, Xml, XmlReceive, components
 from postroom.pipelines.documents import node_limit
-from postroom.pipelines.documents.node_limit import JSON_MARKS, MAX_NODES, XML_MARKS, refuse_many_nodes
+from postroom.pipelines.documents.node_limit import JSON_MARKS, MAX_NODES, XML_MARKS, check_node_count
 from postroom.schemas import Schemas
 from tests.unit.pipelines.conftest import Receive as Run
 
@@ -30,19 +30,19 @@ from tests.unit.pipelines.conftest import Receive as Run
 def test_many_small_nodes_are_counted_without_memory(document: bytes, marks: dict[bytes, int]) -> None:
     tracemalloc.start()
     try:
-        with pytest.raises(PipelineFailure, match="nodes, more than a pipeline reads into"):
-            refuse_many_nodes(document, marks)
+        with pytest.raises(PipelineFailure, match="nodes, which is more than a pipeline can read"):
+            check_node_count(document, marks)
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
 
 
 def test_a_long_text_is_one_node() -> None:
-    refuse_many_nodes(b"<r>" + b"x" * (2 * MAX_NODES) + b"</r>", XML_MARKS)
+    check_node_count(b"<r>" + b"x" * (2 * MAX_NODES) + b"</r>", XML_MARKS)
 
 
 def test_an_element_with_a_text_is_two_nodes_wherever_it_ends() -> None:
-    refuse_many_nodes(b"<r>" + b"<a>x</a>" * (MAX_NODES // 2 - 1) + b"</r>", XML_MARKS)
+    check_node_count(b"<r>" + b"<a>x</a>" * (MAX_NODES // 2 - 1) + b"</r>", XML_MARKS)
 
 
 #: Run for itself, for libxml2 takes its memory beside Python's.
@@ -79,7 +79,7 @@ def test_an_opened_envelope_takes_two_trees_however_deep_it_is() -> None:
 
 def test_whatever_makes_a_tree_looks_first(receive: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "any.json").write_text("{}")
-    validated = Receive(disassemble=[Json()], validate=[components.JsonSchema("any.json")]).packed(tmp_path)
+    validated = Receive(disassemble=[Json()], validate=[components.JsonSchema("any.json")]).pack(tmp_path)
     monkeypatch.setattr(node_limit, "MAX_NODES", 10)
     tags = b"<r>" + b"<a/>" * 10 + b"</r>"
     for pipeline in (Xml(), XmlReceive(schemas=Schemas(), allow_unrecognized=True)):

@@ -8,8 +8,8 @@ from lxml import etree
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Bytes, Message
 from postroom.pipelines import Csv, Delimited, FlatFile, Receive, ReceivePipeline, Xml, XmlReceive
-from postroom.pipelines.documents.spool import cut
-from postroom.pipelines.documents.written_documents import WrittenDocuments
+from postroom.pipelines.documents.disassembled_batch import WrittenDocuments
+from postroom.pipelines.documents.spool import slice_body
 from postroom.schemas import Schema, Schemas
 
 PAD = "x" * FRAGMENT_SIZE
@@ -59,7 +59,9 @@ def documents(pipeline: ReceivePipeline, content: bytes, **size: int) -> list[st
                 is_large = row["length"] is not None
                 assert is_large == (row["body"] is None)
                 source = Bytes(content) if decoded is None else decoded.body
-                bodies.append(b"".join(cut(source, row["offset"], row["length"]).chunks()) if is_large else row["body"])
+                bodies.append(
+                    b"".join(slice_body(source, row["offset"], row["length"]).chunks()) if is_large else row["body"]
+                )
         found.append(bodies)
     assert found[0] == found[1]
     return [body.decode() for body in found[0]]
@@ -95,9 +97,9 @@ def test_one_whose_bytes_are_certain_stays_where_it_is() -> None:
 
 
 def test_a_written_document_has_the_limit_of_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroom.pipelines.documents.written_documents.MAX_DOCUMENT_SIZE", FRAGMENT_SIZE + 30)
-    with pytest.raises(PipelineFailure, match="The document has 102,431 bytes, more than a pipeline reads into"):
-        WrittenDocuments().place(b"x" * (FRAGMENT_SIZE + 31))
+    monkeypatch.setattr("postroom.pipelines.documents.disassembled_batch.MAX_DOCUMENT_SIZE", FRAGMENT_SIZE + 30)
+    with pytest.raises(PipelineFailure, match="The document has 102,431 bytes, which is more than a pipeline can read"):
+        WrittenDocuments().store(b"x" * (FRAGMENT_SIZE + 31))
     [batch] = Csv().disassemble(Bytes(f"id,text\n1,{PAD}{PAD}\n2,{PAD}\n".encode()))
     assert batch.messages["number"].to_pylist() == [2]
     assert [bad.number for bad in batch.failures] == [1]

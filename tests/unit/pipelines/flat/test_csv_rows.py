@@ -177,9 +177,9 @@ def test_a_bad_row_does_not_hold_back_the_others(receive: Receive) -> None:
         "Line 4: the row has 4 fields, not 3.",
         "Line 5: Orders.Total cannot be promoted from 'total'.",
         "Line 6: byte 3 is not utf-8.",
-        "Line 7: a quote stands where it may not.",
-        "Line 8: a quote stands where it may not.",
-        "Line 9: a quote stands where it may not.",
+        "Line 7: a quote is at a position where it is not allowed.",
+        "Line 8: a quote is at a position where it is not allowed.",
+        "Line 9: a quote is at a position where it is not allowed.",
         "Line 10: Orders.Region cannot be promoted from 'region'.",
         "Line 11: Orders.Total cannot be promoted from 'total'.",
         "Line 12: there is a carriage return inside the row.",
@@ -193,7 +193,7 @@ def test_a_quote_that_is_never_closed_costs_one_line(receive: Receive) -> None:
     assert received.numbers == list(range(2, 51))
     assert [bad.body for bad in received.failures] == [HEADER + rows[0], HEADER + rows[-1]]
     assert lines_of(received) == [
-        "Line 2: a quote stands where it may not.",
+        "Line 2: a quote is at a position where it is not allowed.",
         "Line 53: a quote is opened and never closed.",
     ]
 
@@ -311,7 +311,7 @@ def test_a_row_of_very_many_fields_is_not_taken_apart(pipeline: Csv | FlatFile) 
     finally:
         tracemalloc.stop()
     [bad] = batch.failures
-    assert bad.failure.what == "Line 2: the row has about 4,000,002 fields, more than a pipeline reads into."
+    assert bad.failure.what == "Line 2: the row has about 4,000,002 fields, which is more than a pipeline can read."
     assert bad.body.endswith(b"," * (MAX_NODES + 1) + b"\n")
     assert b"".join(batch.messages["body"].to_pylist()).endswith((b"1,2\n", b"<a>1</a><b>2</b></row>"))
     assert peak < 10 * MAX_NODES  # the row itself, a few times; each field would take 16 bytes more

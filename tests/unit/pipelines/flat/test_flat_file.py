@@ -97,7 +97,7 @@ def test_a_bad_record_is_an_interchange_of_its_own(receive: Run) -> None:
         (b"1;EU\n2;US;2\n3;EU;3\n", "Line 2: the record has 2 fields, not 3."),
         (b'1;"EU;1\n2;US;2\n3;EU;3\n', "Line 2: a quote is opened and never closed."),
         (b"1;E\xffU;1\n2;US;2\n3;EU;3\n", "Line 2: byte 4 is not utf-8."),
-        (b"1;E\x01U;1\n2;US;2\n3;EU;3\n", "Line 2: there is the character U+0001 in the record."),
+        (b"1;E\x01U;1\n2;US;2\n3;EU;3\n", "Line 2: the record has the character U+0001."),
         (b"1;%s;1\n2;US;2\n3;EU;3\n" % (b"E" * 300), "Line 2: Orders.Region cannot be promoted from 'region'."),
     ],
 )
@@ -111,12 +111,12 @@ def test_a_bad_record_says_why_and_takes_no_other_with_it(receive: Run, records:
     ("interchange", "reason"),
     [
         (b"", "The header cannot be read.\nThe interchange is empty."),
-        (b"1;EU;1\n" + TRAILER, "Line 1: the record does not begin with 'HDR'"),
+        (b"1;EU;1\n" + TRAILER, "Line 1: the record does not start with 'HDR'"),
         (b"HDR|Acme\n1;EU;1\nTRL00001\n", "The header cannot be read.\nLine 1: the record has one field, not 2."),
-        (HEADER, "The trailer cannot be read.\nThere is none."),
-        (HEADER + b"1;EU;1\n", "The trailer cannot be read.\nLine 2: the record does not begin with 'TRL'"),
-        (HEADER + b"1;EU;1\n" + TRAILER, "The trailer says 3, and there are 1 records."),
-        (HEADER + b"1;EU;1\nTRL     \n", "The trailer says nothing, and there are 1 records."),
+        (HEADER, "The trailer cannot be read.\nThe interchange has no trailer."),
+        (HEADER + b"1;EU;1\n", "The trailer cannot be read.\nLine 2: the record does not start with 'TRL'"),
+        (HEADER + b"1;EU;1\n" + TRAILER, "The trailer has the count 3, but there are 1 records."),
+        (HEADER + b"1;EU;1\nTRL     \n", "The trailer has the count (empty), but there are 1 records."),
         (b"HDR|Acme|\xff\n" + TRAILER, "The header cannot be read.\nLine 1: byte 10 is not utf-8."),
         (b"HDR|%s|20260131+0000\nTRL00000\n" % (b"a" * 300), "Orders.Sender cannot be promoted from 'header.sender'"),
     ],
@@ -174,7 +174,7 @@ def test_lines_belong_to_the_record_before_them(receive: Run) -> None:
     [
         (b"LIN;nut;many", "Line 2: quantity cannot be read."),
         (b"LIN;nut", "Line 2: the record has one field, not 2."),
-        (b"LIM;nut;5", "Line 2: the record begins with no tag that is known."),
+        (b"LIM;nut;5", "Line 2: the record has an unknown tag."),
         (b'LIN;"nut;5', "Line 2: a quote is opened and never closed."),
     ],
 )
@@ -190,7 +190,7 @@ def test_a_bad_line_fails_its_record_alone(receive: Run, bad: bytes, reason: str
 def test_lines_without_a_record_are_bad(receive: Run) -> None:
     received = receive(WITH_LINES, b"LIN;nut;5\nORD;1;EU\nEND;2\n")
     assert received.numbers == [2]
-    assert "Line 1: the record does not begin with 'ORD'." in received.reasons[0]
+    assert "Line 1: the record does not start with 'ORD'." in received.reasons[0]
 
 
 def test_positional_lines(receive: Run) -> None:
@@ -210,10 +210,18 @@ def test_positional_lines(receive: Run) -> None:
     [
         (Delimited(["a"]), {"L": Delimited(["b"], tag="2")}, "L: the record and its lines need tags"),
         (Delimited(["a"], tag="1"), {"L": Delimited(["b"])}, "L: the record and its lines need tags"),
-        (Delimited(["a"], tag="1"), {"L": Delimited(["b"], tag="12")}, "cannot be told from another one"),
+        (Delimited(["a"], tag="1"), {"L": Delimited(["b"], tag="12")}, "is the start of another tag"),
         (Delimited(["a"], tag="1"), {"a": Delimited(["b"], tag="2")}, "'a' cannot be the name of a line"),
-        (Delimited(["a"], tag="1"), {"L": Delimited(["b"], tag="2", delimiter=";")}, "delimited as the record is"),
-        (Delimited(["a"], tag="1"), {"L": Positional([Field("b", width=1)], tag="2")}, "delimited as the record is"),
+        (
+            Delimited(["a"], tag="1"),
+            {"L": Delimited(["b"], tag="2", delimiter=";")},
+            "needs the same delimiters as the record",
+        ),
+        (
+            Delimited(["a"], tag="1"),
+            {"L": Positional([Field("b", width=1)], tag="2")},
+            "needs the same delimiters as the record",
+        ),
         (Delimited(["a"], tag="1"), {"L": Delimited([], tag="2")}, "L: There are no fields."),
     ],
 )
@@ -249,7 +257,7 @@ def test_layouts(receive: Run, record: Delimited | Positional, line: bytes, fiel
 @pytest.mark.parametrize(
     ("record", "line", "reason"),
     [
-        (Delimited(["a"], tag="T"), b"U,1", "Line 1: the record does not begin with 'T'."),
+        (Delimited(["a"], tag="T"), b"U,1", "Line 1: the record does not start with 'T'."),
         (Positional([Field("a", width=2)]), b"1", "Line 1: the record has one character, not 2."),
         (Positional([Field("a", width=2)], allow_early_termination=True), b"123", "3 characters, not 2"),
         (Delimited([Field("a", required=True), "b"]), b",2", "Line 1: a is empty."),
@@ -302,13 +310,13 @@ def test_markup_and_line_ends_in_a_field_survive(receive: Run) -> None:
     [
         ({"record": Delimited([])}, "record: There are no fields."),
         ({"record": Delimited(["a", "a"])}, "record: Two fields are named 'a'."),
-        ({"record": Delimited(["a b"])}, "'a b' is not the name of a field"),
+        ({"record": Delimited(["a b"])}, "'a b' is not a valid field name"),
         ({"record": Delimited([Field("a", width=3)])}, "a has a width, which is for positional records."),
         ({"record": Positional([Field("a")])}, "a needs a width of at least one character."),
         ({"record": Positional([Field("a", width=2, pad="")])}, "The padding '' of a must be one character."),
         ({"record": Delimited([Field("a", int, format="%d")])}, "a has a format, which is for dates only."),
         ({"record": Delimited([Field("a", datetime, format="%Q")])}, "The format '%Q' of a cannot be read"),
-        ({"record": Delimited(["a"], delimiter="")}, "The delimiter '' must have a character"),
+        ({"record": Delimited(["a"], delimiter="")}, "The delimiter '' must have at least one character"),
         ({"record": Delimited(["a"], quote=",")}, "The quote ',' must be one character"),
         ({"record": Delimited(["a"], escape='"')}, "The quote and the escape are the same character"),
         ({"record": Delimited(["a"], tag="")}, "The tag is empty"),
@@ -317,14 +325,14 @@ def test_markup_and_line_ends_in_a_field_survive(receive: Run) -> None:
         ({"message_type": "#a"}, "The message type '#a' must be a name"),
         ({"promote": {Region: "b"}}, "'b', which is not a field of the record."),
         ({"promote": {Region: "header.a"}}, "'header.a', which is not a field of the header."),
-        ({"count": "n"}, "'n', which is not a field of a trailer"),
-        ({"count": "n", "trailer": Delimited(["n"])}, "'n', which must be an int."),
-        ({"encoding": "utf-9"}, "'utf-9' is not an encoding"),
-        ({"encoding": "rot13"}, "'rot13' is not an encoding"),
-        ({"encoding": "utf-16"}, "records cannot be told by their bytes"),
+        ({"count": "n"}, "'n', which is not a field of the trailer"),
+        ({"count": "n", "trailer": Delimited(["n"])}, "'n', which must be an int field."),
+        ({"encoding": "utf-9"}, "'utf-9' is not a known text encoding"),
+        ({"encoding": "rot13"}, "'rot13' is not a known text encoding"),
+        ({"encoding": "utf-16"}, "Records cannot be found in the encoding"),
         ({"end": "ab"}, "The end of a record, 'ab', must be one character"),
         ({"end": "é"}, "The end of a record, 'é', must be one character"),
-        ({"end": "|", "encoding": "shift_jis"}, "may be a half of another character"),
+        ({"end": "|", "encoding": "shift_jis"}, "may be part of another character"),
     ],
 )
 def test_problems(changes: dict[str, object], problem: str) -> None:

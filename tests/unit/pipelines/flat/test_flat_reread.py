@@ -14,7 +14,7 @@ from postroom.errors import PipelineFailure
 from postroom.message import Bytes
 from postroom.pipelines import Delimited, Field, FlatFile
 from postroom.pipelines.documents.disassembled_batch import Form
-from postroom.pipelines.running.suspended_document import KeptDocument, ResumedPipeline
+from postroom.pipelines.running.suspended_document import ResumedPipeline, SuspendedDocument
 from postroom.properties import Property
 
 Region = Property("Orders.Region", str)
@@ -25,7 +25,7 @@ Rush = Property("Orders.Rush", bool)
 PROMOTE = {Region: "region", Number: "number", Total: "total", Due: "due", Rush: "rush"}
 # The number is a text in the document, and an int for its property.
 FIELDS: list[Field | str] = ["region", "number", Field("total", Decimal), Field("due", datetime), Field("rush", bool)]
-KEPT = KeptDocument(number=1, form=Form.DISASSEMBLED, disassembler=1)
+KEPT = SuspendedDocument(number=1, form=Form.DISASSEMBLED, disassembler=1)
 
 Output = Literal["xml", "json"]
 
@@ -67,11 +67,15 @@ def test_the_values_are_the_same(output: Output, region: str, number: int | None
     ("output", "document", "what"),
     [
         ("xml", b"<Order/>", "The document is of the type 'Order'"),
-        ("xml", b'<o:Order xmlns:o="urn:orders"><region>EU</region><region/></o:Order>', "'region' is not a field"),
-        ("xml", b'<o:Order xmlns:o="urn:orders"><region><a/></region></o:Order>', "'region' is not a field"),
+        (
+            "xml",
+            b'<o:Order xmlns:o="urn:orders"><region>EU</region><region/></o:Order>',
+            "'region' is not a valid field",
+        ),
+        ("xml", b'<o:Order xmlns:o="urn:orders"><region><a/></region></o:Order>', "'region' is not a valid field"),
         ("xml", b'<o:Order xmlns:o="urn:orders"><total>x</total></o:Order>', "Orders.Total cannot be promoted"),
         ("xml", b"EU,1,2", "XML"),
-        ("json", b'{"region": ["EU"]}', "'region' is not a field"),
+        ("json", b'{"region": ["EU"]}', "'region' is not a valid field"),
         ("json", b'["EU"]', "The document is not a JSON object"),
         ("json", b'{"region": "EU"', "it ends early"),
         ("json", b'{"region": "\xff"}', "not UTF-8"),

@@ -265,5 +265,5 @@ class UnreadableBody:
 
 
 def test_a_document_that_is_too_large_to_be_held_fails_unread(receive: Receive) -> None:
-    with pytest.raises(PipelineFailure, match="67,108,865 bytes, more than a pipeline reads into"):
+    with pytest.raises(PipelineFailure, match="67,108,865 bytes, which is more than a pipeline can read"):
         receive(Json(), UnreadableBody())

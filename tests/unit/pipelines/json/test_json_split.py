@@ -12,7 +12,7 @@ from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Bytes
 from postroom.pipelines import Json, JsonLines, Receive, Xml, load_pipeline
 from postroom.pipelines.documents.disassembled_batch import MAX_DOCUMENT_SIZE
-from postroom.pipelines.documents.spool import cut
+from postroom.pipelines.documents.spool import slice_body
 from postroom.properties import Property
 from tests.unit.pipelines.conftest import Receive as Run
 
@@ -59,7 +59,7 @@ def test_an_empty_array_is_an_empty_envelope(receive: Run, split: str, envelope:
         ("orders", b"[1]", "cannot be split at 'orders'", "It is an array, not an object."),
         ("orders", b'{"order": []}', "cannot be split at 'orders'", "There is no 'orders' in it."),
         ("a.orders", b'{"a": {}}', "cannot be split at 'a.orders'", "There is no 'orders' in it."),
-        ("a.orders", b'{"a": "x"}', "cannot be split at 'a.orders'", "'a' is a text, not an object."),
+        ("a.orders", b'{"a": "x"}', "cannot be split at 'a.orders'", "'a' is a string, not an object."),
         ("orders", b'{"orders": {"a": [1]}}', "cannot be split at 'orders'", "'orders' is an object, not an array."),
         ("orders", b'{"orders": null}', "cannot be split at 'orders'", "'orders' is null, not an array."),
         ("orders", b'{"orders": -1}', "cannot be split at 'orders'", "'orders' is a number, not an array."),
@@ -120,14 +120,16 @@ def test_large_documents_stay_where_they_are(receive: Run) -> None:
     envelope = b'\xef\xbb\xbf{"first": %s, "orders": [%s, {"region": "US"}, %s , %s]}' % (large[0], *large)
     rows = receive(ORDERS, envelope).rows
     assert [row["body"] for row in rows] == [None, b'{"region": "US"}', None, None]
-    found = [b"".join(cut(Bytes(envelope), row["offset"], row["length"]).chunks()) for row in rows if row["length"]]
+    found = [
+        b"".join(slice_body(Bytes(envelope), row["offset"], row["length"]).chunks()) for row in rows if row["length"]
+    ]
     assert found == large
 
 
 def test_more_than_can_be_cut_out_at_once_is_read_one_by_one(receive: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     documents = [b'{"a": [1, {"b": "\xc3\xa9]\\"},"}]}', b"-1.5e3", b'"x"', b"null", b"true", b"1" * 5000, b"[[]]"]
     envelope = b"[ " + b" ,\n".join(documents) + b" ]"
-    monkeypatch.setattr("postroom.pipelines.json.split.MAX_AT_ONCE", 1)
+    monkeypatch.setattr("postroom.pipelines.json.split.MAX_COMMAS_AT_ONCE", 1)
     assert receive(Json(split="$"), envelope).bodies == documents
 
 
@@ -138,7 +140,7 @@ def test_an_interchange_has_a_limit(receive: Run) -> None:
         def chunks(self) -> itertools.chain[bytes]:
             raise AssertionError("it was read")
 
-    with pytest.raises(PipelineFailure, match="more than a pipeline reads into"):
+    with pytest.raises(PipelineFailure, match="which is more than a pipeline can read"):
         receive(Json(split="$"), Large())
 
 
@@ -169,7 +171,7 @@ def test_recoverable_is_for_several_documents() -> None:
 
 def test_a_map_reads_one_document() -> None:
     one = maps.Xslt("a.xsl", source="a", target="b", read=Json(split="$"))
-    assert "read: it splits, but a map makes one message." in one.problems()
+    assert "read: it has a split; a map returns one message." in one.problems()
 
 
 def test_the_definition_survives_storage() -> None:

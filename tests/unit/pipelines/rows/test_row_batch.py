@@ -22,7 +22,7 @@ At = Property("Orders.At", datetime)
 
 
 def read(prop: Property, column: pa.Array, *, bad: list[str | None] | None = None) -> RowMessages:
-    pipeline = pipelines.Rows(promote={prop: "it"}).settled(("it",), None)
+    pipeline = pipelines.Rows(promote={prop: "it"}).with_columns(("it",), None)
     columns = {"body": pa.array([b"row %d" % n for n in range(len(column))]), "value0": column}
     if bad is not None:
         columns["bad"] = pa.array(bad, pa.string())
@@ -101,16 +101,16 @@ def test_a_row_without_a_body_is_bad() -> None:
 
 def test_a_mended_row_is_read_as_the_message_that_it_should_be() -> None:
     rows = pipelines.Rows(promote={Text: "a.b", Number: "n"}, message_type="order")
-    [batch] = rows.settled(("a.b", "n"), None).disassemble(Bytes(b'{"a.b": "EU", "n": 3}'))
+    [batch] = rows.with_columns(("a.b", "n"), None).disassemble(Bytes(b'{"a.b": "EU", "n": 3}'))
     assert [batch.messages[name].to_pylist() for name in (Text.key, Number.key, "message_type")] == [
         ["EU"],
         [3],
         ["order"],
     ]
-    csv = pipelines.Rows(promote={Text: "a", Number: "n"}, body="csv").settled(("a", "n"), None)
+    csv = pipelines.Rows(promote={Text: "a", Number: "n"}, body="csv").with_columns(("a", "n"), None)
     [batch] = csv.disassemble(Bytes(b'"E,U",3'))
     assert [batch.messages[name].to_pylist() for name in (Text.key, Number.key)] == [["E,U"], [3]]
     [batch] = pipelines.Rows(column="value").disassemble(Bytes(b"a line"))
     assert batch.messages["body"].to_pylist() == [b"a line"]
-    with pytest.raises(PipelineFailure, match="cannot be resumed here"):
+    with pytest.raises(PipelineFailure, match="A bad row cannot be resumed"):
         list(pipelines.Rows(promote={Text: "key"}, column="value").disassemble(Bytes(b"a line")))

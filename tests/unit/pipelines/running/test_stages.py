@@ -259,8 +259,8 @@ def gives_nothing(message: Message) -> Message:
         (throws, "throws: no luck"),
         (ends_the_process, "ends_the_process: 1"),
         (gives_text, "gives_text: The body of"),
-        (gives_parts, "gives_parts: its answer has 1001 parts"),
-        (gives_nothing, "gives_nothing: its answer has no parts"),
+        (gives_parts, "gives_parts: it returned 1001 parts"),
+        (gives_nothing, "gives_nothing: it returned a message without parts"),
     ],
 )
 def test_what_a_component_raises_is_the_failure_of_the_message(receive: Run, component: object, reason: str) -> None:
@@ -308,9 +308,9 @@ def test_everything_that_is_wrong_is_listed() -> None:
         seconds=0,
     )
     assert pipeline.problems() == [
-        "decode, component 1: pipelines.Json is a disassembler and cannot stand here.",
-        "decode, component 2: Positive is no Decoder and cannot stand here.",
-        "decode, component 3: 'klingon' is not an encoding of text that Python knows.",
+        "decode, component 1: pipelines.Json is a disassembler and cannot be used in this stage.",
+        "decode, component 2: Positive is not a Decoder and cannot be used in this stage.",
+        "decode, component 3: 'klingon' is not a known text encoding.",
         "disassemble, component 1: The delimiter '' has 0 characters; it must be one.",
         "disassemble, component 2: Words is a class; write Words().",
         "validate, component 1: 'order.xsd' is neither a component nor a function.",
@@ -323,9 +323,9 @@ def test_a_component_inside_a_function_cannot_travel(tmp_path: Path) -> None:
         return message
 
     [problem] = Receive(decode=[inside]).packing_problems(tmp_path)
-    assert "is made inside a function" in problem
+    assert "is defined inside a function" in problem
     [problem] = Receive(decode=[lambda message: message]).packing_problems(tmp_path)
-    assert "A lambda has no name to be found by" in problem
+    assert "has no name to load it by" in problem
 
 
 def test_the_place_of_an_error_is_told_as_the_user_knows_it(tmp_path: Path) -> None:

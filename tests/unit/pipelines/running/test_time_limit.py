@@ -11,7 +11,7 @@ from postroom.errors import PipelineFailure
 from postroom.message import Bytes
 from postroom.pipelines import JsonLines, Xml, definitions
 from postroom.pipelines.running import formats
-from postroom.pipelines.xml.promotion import xml_promotion
+from postroom.pipelines.xml.promotion import compile_xml_promotion
 from tests.unit.pipelines.conftest import Receive as Run
 
 LINES = b'{"region": "EU"}\n' * 5_000
@@ -40,25 +40,25 @@ def test_a_large_interchange_is_read_in_batches_on_another_thread(receive: Run) 
 def test_paths_are_compiled_for_each_thread() -> None:
     """A path is locked while it is evaluated. An abandoned thread would keep other threads waiting."""
     pipeline = Xml(split="/a/b")
-    mine = xml_promotion(pipeline.promotions, ())
+    mine = compile_xml_promotion(pipeline.promotions, ())
     other: list[object] = []
-    thread = threading.Thread(target=lambda: other.append(xml_promotion(pipeline.promotions, ())))
+    thread = threading.Thread(target=lambda: other.append(compile_xml_promotion(pipeline.promotions, ())))
     thread.start()
     thread.join()
     assert other != [mine]
-    assert xml_promotion(pipeline.promotions, ()) is mine
+    assert compile_xml_promotion(pipeline.promotions, ()) is mine
 
 
 def test_a_module_whose_import_does_not_return_is_abandoned(receive: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from postroom.pipelines import Receive, components
-    from postroom.pipelines.running import component_stages
+    from postroom.pipelines.running import stages
 
     released = threading.Event()
 
     def for_ever(*_: object) -> object:
         return released.wait(60)
 
-    monkeypatch.setattr(component_stages, "load_component", for_ever)
+    monkeypatch.setattr(stages, "load_component", for_ever)
     pipeline = Receive(decode=[components.Gzip()], seconds=0.05)
     with pytest.raises(PipelineFailure, match="Gzip: it did not return"):
         list(pipeline.disassemble(Bytes(b"x")))

@@ -30,7 +30,7 @@ def watched(files: ShippedFiles, path: str, seconds: float) -> str:
     time_limit = TimeLimit(seconds)
 
     def steps() -> Iterator[str]:
-        yield time_limit.call(path, lambda: shipped_modules.module_from(files, path).__name__)
+        yield time_limit.call(path, lambda: shipped_modules.import_shipped_module(files, path).__name__)
 
     [name] = time_limit.iterate(steps)
     return name
@@ -67,7 +67,7 @@ def test_what_stands_beside_is_found_by_its_name(statements: str) -> None:
         beside = f"NAME = {name!r}\n"
         inner = "from beside import NAME\n"
         files = files_of(main=f"{statements}\n", beside=beside, folder__inner=inner)
-        module = shipped_modules.module_from(files, "main.py")
+        module = shipped_modules.import_shipped_module(files, "main.py")
         assert name == module.NAME
     assert "beside" not in sys.modules
     assert "folder" not in sys.modules
@@ -75,12 +75,12 @@ def test_what_stands_beside_is_found_by_its_name(statements: str) -> None:
 
 def test_what_stands_beside_can_be_imported_later() -> None:
     files = files_of(main="def name():\n    from beside import NAME\n    return NAME\n", beside="NAME = 'later'\n")
-    assert shipped_modules.module_from(files, "main.py").name() == "later"
+    assert shipped_modules.import_shipped_module(files, "main.py").name() == "later"
 
 
 def test_a_module_that_python_has_loaded_is_python_s() -> None:
     files = files_of(main="import json\nimport threading\n", json="raise RuntimeError('not this one')\n")
-    module = shipped_modules.module_from(files, "main.py")
+    module = shipped_modules.import_shipped_module(files, "main.py")
     assert module.json is sys.modules["json"]
     assert module.threading is threading
 
@@ -88,7 +88,7 @@ def test_a_module_that_python_has_loaded_is_python_s() -> None:
 def test_one_that_is_nowhere_is_told_by_its_own_name() -> None:
     files = files_of(main="import beside.nothing\n", beside="")
     with pytest.raises(ModuleNotFoundError, match="beside"):
-        shipped_modules.module_from(files, "main.py")
+        shipped_modules.import_shipped_module(files, "main.py")
 
 
 def test_many_threads_run_a_file_once_and_see_it_whole() -> None:
@@ -97,6 +97,6 @@ def test_many_threads_run_a_file_once_and_see_it_whole() -> None:
         beside=f"{HERE}runs.append('beside')\n",
     )
     with ThreadPoolExecutor(8) as pool:
-        modules = list(pool.map(lambda _: shipped_modules.module_from(files, "main.py"), range(16)))
+        modules = list(pool.map(lambda _: shipped_modules.import_shipped_module(files, "main.py"), range(16)))
     assert all(module.WHOLE for module in modules)
     assert runs == ["main", "beside"]

@@ -212,7 +212,7 @@ def test_the_depth_of_envelopes_has_a_limit(receive: Receive) -> None:
 
     pipeline = receiving(*ENVELOPES, order())
     assert receive(pipeline, nested(MAX_ENVELOPES)).bodies == [b"<order/>"]
-    with pytest.raises(PipelineFailure, match="stand in each other"):
+    with pytest.raises(PipelineFailure, match="envelopes are nested"):
         receive(pipeline, nested(MAX_ENVELOPES + 1))
 
 
@@ -239,7 +239,9 @@ def test_the_schemas_are_stored_with_the_pipeline() -> None:
 
 
 def test_a_pipeline_that_could_take_nothing_is_a_problem() -> None:
-    assert receiving().problems() == ["There are no schemas, so that every message would be refused."]
+    assert receiving().problems() == [
+        "There are no schemas, so every message would fail. Add schemas or set allow_unrecognized."
+    ]
     assert receiving(allow_unrecognized=True).problems() == []
 
 
