@@ -1,1 +1,1 @@
-"""Measurements. Every figure is a ratio of two things measured in one run, side by side, in turn."""
+"""Benchmarks. Every figure is a ratio of two sides that are measured alternately in one run."""

@@ -1,9 +1,10 @@
-"""A publisher to RabbitMQ that costs as little as it can: messages are made into frames before the clock starts.
+"""A publisher to RabbitMQ with little overhead: messages are encoded before the clock starts.
 
     publisher = Publisher(port)
-    publisher.publish([frames("exchange", {"Region": "EU"}, b"...")], outstanding=1)
+    publisher.publish([encode_message("exchange", {"Region": "EU"}, b"...")], outstanding=1)
 
-The frames are pika's. But pika makes each at the moment when it is sent, and would be measured instead of the broker.
+The frames are encoded by pika. A connection of pika encodes each message when it is sent, and its cost would be
+measured instead of the cost of the broker.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from pika import frame, spec
 _CHANNEL = 1
 _PERSISTENT = 2
 _RECEIVE_BYTES = 1 << 16
-#: A confirm as it comes: frame type, channel, size, class and method, delivery tag, and whether those before it count.
+#: A received confirm: frame type, channel, size, class, method, delivery tag, and a flag that includes earlier tags.
 _CONFIRM = struct.Struct(">BHLHHQB")
 _END = 1
 
 
-def frames(exchange: str, headers: Mapping[str, Any], body: bytes) -> bytes:
-    """A persistent message as it is sent: three frames."""
+def encode_message(exchange: str, headers: Mapping[str, Any], body: bytes) -> bytes:
+    """Return the three frames of a persistent message."""
     properties = pika.BasicProperties(headers=dict(headers), delivery_mode=_PERSISTENT)
     return b"".join(
         each.marshal()
@@ -44,7 +45,7 @@ class Publisher:
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = b""
-        #: Every message up to this one is confirmed, and so are these after it.
+        #: The last message of the confirmed sequence, and the confirmed messages after it.
         self._confirmed, self._confirmed_early = 0, set[int]()
         self._socket.sendall(frame.ProtocolHeader().marshal())
         self._expect(spec.Connection.Start)
@@ -61,19 +62,19 @@ class Publisher:
     def close(self) -> None:
         self._socket.close()
 
-    def call(self, methods: Sequence[Any], last: Any, answer: type[Any]) -> None:
-        """Methods that are not answered, and then one that is, when all of them are done."""
+    def send_methods(self, methods: Sequence[Any], last: Any, answer: type[Any]) -> None:
+        """Send methods without an answer, then ``last``, and wait for its answer."""
         for method in (*methods, last):
             self._send(_CHANNEL, method)
         self._expect(answer)
 
     def publish(self, messages: Sequence[bytes], *, outstanding: int) -> None:
-        """All messages, at most so many of them unconfirmed at any time; returns when every one is confirmed."""
+        """Publish the messages and wait for all confirms, with at most ``outstanding`` unconfirmed messages."""
         first = sent = self._confirmed
         while self._confirmed < first + len(messages):
             unconfirmed = sent - self._confirmed - len(self._confirmed_early)
             more = min(outstanding - unconfirmed, first + len(messages) - sent)
-            # In portions: a call for every message would cost more than the message.
+            # Send in portions, because a system call per message would cost more than the message.
             if more and (unconfirmed * 2 <= outstanding):
                 self._socket.sendall(b"".join(messages[sent - first : sent - first + more]))
                 sent += more
@@ -85,7 +86,7 @@ class Publisher:
         for at in range(0, whole, _CONFIRM.size + _END):
             _, _, _, class_id, method_id, tag, multiple = _CONFIRM.unpack_from(data, at)
             if (class_id << 16 | method_id) != spec.Basic.Ack.INDEX:
-                raise RuntimeError("RabbitMQ has answered something else than a confirm.")
+                raise RuntimeError("RabbitMQ sent an answer that is not a confirm.")
             self._confirm(tag, multiple=bool(multiple & 1))
         self._received = data[whole:]
 
@@ -110,9 +111,9 @@ class Publisher:
                 break
             received = self._socket.recv(_RECEIVE_BYTES)
             if not received:
-                raise RuntimeError("RabbitMQ has closed the connection.")
+                raise RuntimeError("RabbitMQ closed the connection.")
             self._received += received
         self._received = self._received[used:]
         if not isinstance(answer.method, kind):
-            raise RuntimeError(f"RabbitMQ has answered {answer.method}, not {kind.__name__}.")
+            raise RuntimeError(f"RabbitMQ answered {answer.method} instead of {kind.__name__}.")
         return answer.method

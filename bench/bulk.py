@@ -1,4 +1,4 @@
-"""Bulk: rows of a CSV file to committed queue rows by Spark's own reader on local[2], against COPY by two writers.
+"""Bulk: from rows of a CSV file to committed queue rows on local[2], against COPY by two writers.
 
 python -m bench.bulk
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import random
 import threading
 
-from bench.copies import RecordedTransaction, copy_with_two_writers, recorded_rows
+from bench.copies import RecordedTransaction, copy_with_two_writers, record_rows
 from bench.messagebox import ORDERS, REGIONS, MeasuredBox, measured_box
-from bench.ratios import Result, in_turn, ratio_of, seconds
+from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from bench.streaming import write_claims
 from postroom import adapters, pipelines
 from postroom.spark.bulk.files import BulkFiles
@@ -26,7 +26,7 @@ _TRANSACTIONS = 30
 
 
 def measure() -> Result:
-    """Rows a second through the bulk reader over those of the bare COPY."""
+    """Return rows/s of the bulk reader over rows/s of the bare COPY."""
     reader = adapters.SparkReader(
         "csv", "in", schema="region string, total decimal(12,2), priority int, number int, note string", settle=0.0
     )
@@ -39,23 +39,23 @@ def measure() -> Result:
     ):
         login = Login(url=box.url, user=box.host.role_name)
 
-        def bulk() -> float:
+        def receive_bulk() -> float:
             file_claims.number_claims(box.connection, write_claims(box, [content]))
             files = BulkFiles(session, box.location, login=login, home=box.home, paced=False)
             elapsed = seconds(lambda: receive_once(files, login=login, stopping=threading.Event()))
             assert box.one("SELECT count(*) FROM spool") == _ROWS
             return _ROWS / elapsed
 
-        bulk()
-        recorded = recorded_rows(box, transactions=_TRANSACTIONS)
+        receive_bulk()
+        recorded = record_rows(box, transactions=_TRANSACTIONS)
 
-        def ours() -> float:
-            rate = bulk()
+        def measure_bulk() -> float:
+            rate = receive_bulk()
             box.empty()
             return rate
 
-        pairs = in_turn(ours, lambda: _copy(box, recorded))
-    ratio, spread = ratio_of(pairs)
+        pairs = measure_alternately(measure_bulk, lambda: _copy(box, recorded))
+    ratio, spread = compute_ratio(pairs)
     rate, bare = (sorted(side)[len(side) // 2] for side in zip(*pairs, strict=True))
     return Result(
         name=f"bulk: CSV rows of {_ROW_BYTES} bytes on local[2], 1,000 subscriptions, 2.5 matches a row,"
@@ -76,10 +76,10 @@ def _copy(box: MeasuredBox, recorded: list[RecordedTransaction]) -> float:
 
 
 def _csv(rows: int) -> bytes:
-    dice = random.Random(7)
+    rng = random.Random(7)
     lines = []
     for number in range(rows):
-        head = f"R{dice.randrange(REGIONS)},{dice.randrange(10**7) / 100:.2f},{dice.randrange(9)},{number},"
+        head = f"R{rng.randrange(REGIONS)},{rng.randrange(10**7) / 100:.2f},{rng.randrange(9)},{number},"
         lines.append(head + "x" * (_ROW_BYTES - 1 - len(head)))
     return ("\n".join(lines) + "\n").encode()
 

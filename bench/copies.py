@@ -1,4 +1,4 @@
-"""The baseline of the streaming lane: COPY of the very rows that a publish makes, by two writers, and nothing else.
+"""The baseline of the streaming lane: COPY of the rows of a publish by two writers.
 
 The rows are recorded from a publish of the same interchanges, before the clock starts.
 """
@@ -26,7 +26,7 @@ _RECEIPT = "INSERT INTO receipts (unit, chunk, outcome) VALUES (%s, 0, %s::jsonb
 
 @dataclass
 class RecordedTransaction:
-    """The COPYs of one publish transaction, in their order."""
+    """The COPY statements of one publish transaction, in their order."""
 
     receipt: uuid.UUID = field(default_factory=uuid.uuid4)
     copies: list[tuple[str, bytes]] = field(default_factory=list)
@@ -41,21 +41,21 @@ class RecordedTransaction:
 
 
 def record(box: MeasuredBox, interchanges: Sequence[Interchange]) -> list[RecordedTransaction]:
-    """Publishes each interchange as a transaction of its own, notes the rows, and empties the MessageBox again."""
+    """Publish each interchange in a transaction, return the written rows, and empty the MessageBox."""
     recorded: list[RecordedTransaction] = []
     with connect(box.url, user=box.host.role_name) as connection:
         receiver = Receiver(connection, RoutingTable())
         for interchange in interchanges:
             current = RecordedTransaction()
-            with _recording(current):
+            with _record_copies(current):
                 receiver.receive(box.location, [interchange])
             recorded.append(current)
     box.empty()
     return recorded
 
 
-def recorded_rows(box: MeasuredBox, *, transactions: int) -> list[RecordedTransaction]:
-    """The rows that a publish has left in the MessageBox, as COPYs of so many transactions; empties it."""
+def record_rows(box: MeasuredBox, *, transactions: int) -> list[RecordedTransaction]:
+    """Return the rows in the MessageBox, divided into ``transactions``, and empty the MessageBox."""
     host = box.host.name
     tables = {
         "parts": PARTS,
@@ -78,16 +78,16 @@ def recorded_rows(box: MeasuredBox, *, transactions: int) -> list[RecordedTransa
 
 
 @contextmanager
-def _recording(into: RecordedTransaction) -> Iterator[None]:
+def _record_copies(transaction: RecordedTransaction) -> Iterator[None]:
     original = copying.copy_rows
 
-    def noting(connection: Connection, table: str, columns: Sequence[str], rows: Iterable[bytes]) -> None:
-        kept = list(rows)
-        data = copying._HEADER + b"".join(kept) + copying._TRAILER
-        into.copies.append((f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT binary)", data))
-        original(connection, table, columns, kept)
+    def copy_and_record(connection: Connection, table: str, columns: Sequence[str], rows: Iterable[bytes]) -> None:
+        encoded = list(rows)
+        data = copying._HEADER + b"".join(encoded) + copying._TRAILER
+        transaction.copies.append((f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT binary)", data))
+        original(connection, table, columns, encoded)
 
-    writing.copy_rows = noting  # type: ignore[attr-defined]
+    writing.copy_rows = copy_and_record  # type: ignore[attr-defined]
     try:
         yield
     finally:
@@ -95,7 +95,7 @@ def _recording(into: RecordedTransaction) -> Iterator[None]:
 
 
 def copy_with_two_writers(box: MeasuredBox, transactions: Sequence[RecordedTransaction]) -> None:
-    """Half of the transactions by each of two writers at the same time."""
+    """Write the transactions with two concurrent writers, half of them each."""
     with connect(box.url) as first, connect(box.url) as second:
         threads = [
             threading.Thread(target=_write_all, args=(connection, transactions[number::2]))

@@ -1,4 +1,4 @@
-"""The streaming lane on local[2] against local[1]; PostgreSQL shares the two cores with both.
+"""The streaming lane on local[2] against local[1]. PostgreSQL uses the same two cores.
 
 python -m bench.cores
 """
@@ -9,14 +9,14 @@ from contextlib import ExitStack
 
 from bench.messagebox import json_lines, measured_box
 from bench.pipeline import pipeline_process
-from bench.ratios import Result, in_turn, ratio_of
+from bench.ratios import Result, compute_ratio, measure_alternately
 from bench.streaming import stream
 
 _FILES, _LINES = 8, 10_000
 
 
 def measure() -> Result:
-    """Messages a second with two tasks at a time over those with one; a process and a MessageBox for each."""
+    """Return messages/s with two concurrent tasks over messages/s with one."""
     contents = [b"\n".join(json_lines(_LINES, seed=seed)) for seed in range(_FILES)]
     with ExitStack() as stack:
         boxes = []
@@ -26,8 +26,8 @@ def measure() -> Result:
             boxes.append(box)
         two, one = boxes
         messages = _FILES * _LINES
-        pairs = in_turn(lambda: stream(two, contents, messages), lambda: stream(one, contents, messages))
-    ratio, spread = ratio_of(pairs)
+        pairs = measure_alternately(lambda: stream(two, contents, messages), lambda: stream(one, contents, messages))
+    ratio, spread = compute_ratio(pairs)
     both, single = (sorted(side)[len(side) // 2] for side in zip(*pairs, strict=True))
     return Result(
         name="streaming lane on local[2] against local[1], JSON lines of 1 KB, 1,000 subscriptions",

@@ -1,4 +1,4 @@
-"""The picture in the README: what a message costs against the number of subscriptions, from bench/results.json.
+"""Draw the picture of the README: time per message over the number of subscriptions, from bench/results.json.
 
 python -m bench.curves
 """
@@ -22,8 +22,8 @@ from bench.headers_exchange import OURS, PEER
 _FOLDER = Path(__file__).parent
 PICTURE = _FOLDER.parent / "docs" / "images" / "cost-of-a-message.png"
 _MICROSECONDS = 1e6
-#: Curves of the left half, and of the right half: colour, and where the name stands from the line's end. It ends there,
-#: or begins there if it stands to the right.
+#: The curves of the left and the right half: colour, and offset of the name from the last point. A name with a
+#: positive horizontal offset is left-aligned, the others are right-aligned.
 _ROUTING = {OURS: ("#1f5fbf", (0, -14)), PEER: ("#c8501e", (0, 14))}
 _MATCHING = {
     "W mixed, half of the groups only ranges": ("#0b7a6f", (0, 14)),
@@ -39,16 +39,16 @@ _INK, _FAINT = "#24292f", "#d8dee4"
 
 
 def draw() -> Path | None:
-    """Draws what has been measured; None if that is nothing."""
-    curves = _curves()
+    """Draw the measured curves. Return None if there are none."""
+    curves = _read_curves()
     if not curves:
         return None
     with pyplot.rc_context(
         {"font.family": "DejaVu Sans", "font.size": 10, "text.color": _INK, "axes.labelcolor": _INK}
     ):
         figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.6), sharey=True, layout="constrained")
-        _panel(left, "Routed: in durable queues, confirmed (two cores)", _ROUTING, curves)
-        _panel(right, "Matched: in memory, batches of 10,000 (one core)", _MATCHING, curves)
+        _draw_panel(left, "Routed: in durable queues, confirmed (two cores)", _ROUTING, curves)
+        _draw_panel(right, "Matched: in memory, batches of 10,000 (one core)", _MATCHING, curves)
         left.set_ylabel("time for a message")
         PICTURE.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(PICTURE, dpi=150, facecolor="white", metadata={"Software": None})
@@ -56,8 +56,8 @@ def draw() -> Path | None:
     return PICTURE
 
 
-def _curves() -> dict[str, dict[int, float]]:
-    """Every curve by its name, put together from the rows that have points of it."""
+def _read_curves() -> dict[str, dict[int, float]]:
+    """Return every curve by its name. Its points come from several rows."""
     curves: defaultdict[str, dict[int, float]] = defaultdict(dict)
     for row in json.loads((_FOLDER / "results.json").read_text()):
         for name, points in row.get("curves", {}).items():
@@ -65,7 +65,7 @@ def _curves() -> dict[str, dict[int, float]]:
     return curves
 
 
-def _panel(
+def _draw_panel(
     axes: Any, title: str, styles: dict[str, tuple[str, tuple[int, int]]], curves: dict[str, dict[int, float]]
 ) -> None:
     axes.set_title(title, fontsize=11, loc="left", pad=10)
@@ -73,7 +73,7 @@ def _panel(
     axes.set_yscale("log")
     axes.set_xlabel("subscriptions; a message meets about three")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _duration(value)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _format_duration(value)))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())
     axes.grid(color=_FAINT, linewidth=0.8)
@@ -98,7 +98,7 @@ def _panel(
         )
 
 
-def _duration(microseconds: float) -> str:
+def _format_duration(microseconds: float) -> str:
     if microseconds >= 1_000:
         return f"{microseconds / 1_000:g} ms"
     return f"{microseconds:g} µs"

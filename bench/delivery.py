@@ -1,7 +1,7 @@
-"""Delivery: a host instance with two threads against a bare loop that makes the same row changes and reads.
+"""Delivery: a host instance with two threads against a bare loop with the same reads and row changes.
 
-A turn begins with all messages in the queue and ends when the last one is deleted and released; the clock starts when
-both sides are warm. The adapter does nothing, but it is given body and context, and reads them. No job runs meanwhile.
+A round starts with all messages in the queue and ends when the last message is deleted and released. The clock starts
+after a warm-up. The adapter reads body and context and does nothing else. No job runs at the same time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from psycopg.types.json import Jsonb
 
 from bench.messagebox import MeasuredBox, Priority, Region, Total, measured_box
-from bench.ratios import Result, in_turn, ratio_of
+from bench.ratios import Result, compute_ratio, measure_alternately
 from postroom.hosts import HostInstance, HostSettings
 from postroom.message import Message
 from postroom.messagebox.configuration import ServiceClass
@@ -28,21 +28,21 @@ from postroom.system_properties import BTS, FILE
 MESSAGES = 20_000
 WARM_UP = 2_000
 _THREADS = 2
-_IN_MEMORY = 200  # messages, on either side
+_IN_MEMORY = 200  # messages, for the host and for the loop
 _LOAD, _CLAIM, _COMPLETE = (
     Path(__file__).with_name(f"delivery_{name}.sql").read_text() for name in ("load", "claim", "complete")
 )
 
 
 def measure() -> Result:
-    """The host's messages a second over the bare loop's."""
+    """Return messages/s of the host over messages/s of the bare loop."""
     with measured_box() as box:
         service_id = _add_port(box)
-        pairs = in_turn(lambda: _host_turn(box, service_id), lambda: _bare_turn(box, service_id))
-    ratio, spread = ratio_of(pairs)
+        pairs = measure_alternately(lambda: _measure_host(box, service_id), lambda: _measure_bare_loop(box, service_id))
+    ratio, spread = compute_ratio(pairs)
     rates = [statistics.median(side) for side in zip(*pairs, strict=True)]
     return Result(
-        name="delivery: dequeue, hand over, complete, release, two threads, against a bare loop of the same changes",
+        name="delivery: dequeue, deliver, complete, release, two threads, against a bare loop of the same changes",
         group="A",
         measured=ratio,
         bar=0.6,
@@ -52,7 +52,7 @@ def measure() -> Result:
 
 
 def _add_port(box: MeasuredBox) -> uuid.UUID:
-    """A send port to nowhere, and two threads to serve it."""
+    """Add a send port with the null adapter, and set the number of dequeue threads."""
     box.connection.execute(
         "UPDATE service_classes SET dequeue_threads = %s WHERE id = %s",
         (_THREADS, int(ServiceClass.MESSAGING_IN_PROCESS)),
@@ -67,8 +67,8 @@ def _add_port(box: MeasuredBox) -> uuid.UUID:
     return port
 
 
-def _load(box: MeasuredBox, service_id: uuid.UUID) -> None:
-    """Fills the queue, and leaves the tables as autovacuum would in a while."""
+def _fill_queue(box: MeasuredBox, service_id: uuid.UUID) -> None:
+    """Fill the queue, and vacuum the tables as autovacuum would."""
     box.empty()
     message = Message.of(
         b"x" * 1000,
@@ -98,19 +98,19 @@ def _load(box: MeasuredBox, service_id: uuid.UUID) -> None:
     box.connection.execute("CHECKPOINT")
 
 
-def _host_turn(box: MeasuredBox, service_id: uuid.UUID) -> float:
-    """Messages a second of a host instance."""
-    _load(box, service_id)
+def _measure_host(box: MeasuredBox, service_id: uuid.UUID) -> float:
+    """Return messages/s of a host instance."""
+    _fill_queue(box, service_id)
     settings = HostSettings(memory_queue=_IN_MEMORY, runs_jobs=False, heartbeat=timedelta(hours=1))
     with HostInstance(box.url, box.host.name, box.home, as_role=True, settings=settings) as instance:
-        rate = _rate(lambda: instance.counts["completed"])
-    _check(box)
+        rate = _measure_rate(lambda: instance.counts["completed"])
+    _check_result(box)
     return rate
 
 
-def _bare_turn(box: MeasuredBox, service_id: uuid.UUID) -> float:
-    """Messages a second of the bare loop."""
-    _load(box, service_id)
+def _measure_bare_loop(box: MeasuredBox, service_id: uuid.UUID) -> float:
+    """Return messages/s of the bare loop."""
+    _fill_queue(box, service_id)
     claims = [[uuid.uuid4() for _ in range(WARM_UP + MESSAGES)] for _ in range(_THREADS)]
     done = [0] * _THREADS
 
@@ -126,25 +126,25 @@ def _bare_turn(box: MeasuredBox, service_id: uuid.UUID) -> float:
     threads = [threading.Thread(target=loop, args=(number,), daemon=True) for number in range(_THREADS)]
     for thread in threads:
         thread.start()
-    rate = _rate(lambda: sum(done))
+    rate = _measure_rate(lambda: sum(done))
     for thread in threads:
         thread.join()
-    _check(box)
+    _check_result(box)
     return rate
 
 
-def _rate(done: Callable[[], int]) -> float:
-    """Messages a second, from when the warm-up is over (connections, plans, caches) to the end."""
+def _measure_rate(done: Callable[[], int]) -> float:
+    """Return messages/s after the warm-up (connections, plans, caches)."""
     while done() < WARM_UP:
         time.sleep(0.001)
     before, started = done(), time.perf_counter()
     while done() < WARM_UP + MESSAGES:
-        time.sleep(0.005)  # rarely: asking costs the processor time of those who are asked
+        time.sleep(0.005)  # a higher rate of polls would slow down the measured threads
     return (WARM_UP + MESSAGES - before) / (time.perf_counter() - started)
 
 
-def _check(box: MeasuredBox) -> None:
-    """Both sides have done the same: no row is left, and every message and part is released."""
+def _check_result(box: MeasuredBox) -> None:
+    """Raise an error unless the queue is empty and every message and part is released."""
     left = box.one("SELECT count(*) FROM work_queue")
     released = box.one(
         "SELECT count(*) FROM (SELECT message_id FROM message_ref_count_log_1 GROUP BY 1 HAVING sum(delta) = 0"

@@ -1,4 +1,4 @@
--- The baseline's half of a delivery: claims a batch and reads its messages, as dequeue_messages_<host> does.
+-- Claims a batch and reads its messages, as dequeue_messages_<host> does. Used by the bare loop.
 WITH claimed AS (
     UPDATE default_q q SET claim_id = %s, claimed_by = 1
      WHERE q.ctid = ANY (ARRAY(

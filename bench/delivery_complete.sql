@@ -1,5 +1,5 @@
--- The baseline's other half: deletes the rows of a claim and releases messages and parts, as complete_messages_<host>
--- does. Both logs are the first ones, because no job flips them while the clock runs.
+-- Deletes the rows of a claim and releases messages and parts, as complete_messages_<host> does. Used by the bare loop.
+-- Both references go to log 1, because no job changes the active log during the measurement.
 WITH done AS (
     DELETE FROM default_q WHERE claim_id = %s AND seq = ANY (%s::bigint[]) RETURNING message_id
 ), messages AS (

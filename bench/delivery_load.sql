@@ -1,4 +1,4 @@
--- Messages of 1 KB with a context as an order has it, each with one reference in the work queue of the default host.
+-- Inserts messages of 1 KB with the context of an order, each with one row in the work queue of the default host.
 WITH m AS MATERIALIZED (
     SELECT gen_random_uuid() AS message_id, gen_random_uuid() AS part_id FROM generate_series(1, %(count)s)
 ), spooled AS (

@@ -1,4 +1,4 @@
-"""Direct lane: one message published, against a bare transaction of the same inserts."""
+"""Direct lane: the publish of one message against a bare transaction with the same inserts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from bench.messagebox import REGIONS, MeasuredBox, Priority, Region, Total, measured_box
-from bench.ratios import Result, in_turn, ratio_of, seconds
+from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.message import Message
@@ -18,13 +18,13 @@ _PUBLISHES = 200
 
 
 def measure() -> Result:
-    """The median time of a publish over that of the bare transaction."""
+    """Return the median time of a publish over that of the bare transaction."""
     with measured_box() as box, connect(box.url, user=box.host.role_name) as connection:
         agent = MessageAgent(connection, box.host, RoutingTable())
-        bare = _Bare(box, connect(box.url))
-        pairs = in_turn(lambda: _publish(agent), bare.run)
+        bare = _BareTransaction(box, connect(box.url))
+        pairs = measure_alternately(lambda: _measure_publish(agent), bare.run)
         bare.connection.close()
-    ratio, spread = ratio_of(pairs)
+    ratio, spread = compute_ratio(pairs)
     milliseconds = [1000 * statistics.median(side) for side in zip(*pairs, strict=True)]
     return Result(
         name="direct lane: one message published, 1,000 subscriptions, median, against a bare transaction",
@@ -37,27 +37,27 @@ def measure() -> Result:
     )
 
 
-def _messages() -> list[Message]:
+def _make_messages() -> list[Message]:
     return [
         Message.of(b"x" * 1000, promoted={Region: f"R{number % REGIONS}", Total: Decimal(number), Priority: number % 9})
         for number in range(_PUBLISHES)
     ]
 
 
-def _publish(agent: MessageAgent) -> float:
-    messages = _messages()
+def _measure_publish(agent: MessageAgent) -> float:
+    messages = _make_messages()
     return statistics.median(seconds(lambda one=message: agent.publish([one])) for message in messages)  # type: ignore[misc]
 
 
-class _Bare:
-    """The same rows into the same tables, prepared and pipelined, with nothing to decide."""
+class _BareTransaction:
+    """Inserts the same rows into the same tables, with prepared statements in a pipeline."""
 
     def __init__(self, box: MeasuredBox, connection: Connection) -> None:
         self.connection = connection
         self._host = box.host.host_id
 
     def run(self) -> float:
-        messages = _messages()
+        messages = _make_messages()
         times = []
         for number, message in enumerate(messages):
             body = message.body

@@ -1,4 +1,4 @@
-"""CPU of one streaming location that has nothing to do: the pipeline process and all that it has started and connected.
+"""CPU of one idle streaming location: the pipeline process, its child processes and its PostgreSQL backends.
 
 python -m bench.idle
 """
@@ -13,7 +13,7 @@ from contextlib import suppress
 import psutil
 
 from bench.messagebox import json_lines, measured_box
-from bench.pipeline import pipeline_process, processes_of
+from bench.pipeline import find_processes, pipeline_process
 from bench.ratios import Result
 from bench.streaming import stream
 
@@ -21,11 +21,11 @@ _SECONDS, _ROUNDS = 10.0, 5
 
 
 def measure() -> Result:
-    """Percent of a core, after some work; the median of some stretches of time."""
+    """Return the median percentage of a core, after a warm-up."""
     with measured_box() as box, pipeline_process(box, "local[2]") as pipeline:
         for _ in range(5):
             stream(box, json_lines(1), 1)
-        shares = [_share(processes_of(box, pipeline)) for _ in range(_ROUNDS)]
+        shares = [_measure_shares(find_processes(box, pipeline)) for _ in range(_ROUNDS)]
     totals = [float(sum(share.values())) for share in shares]
     middle = sorted(shares, key=lambda share: sum(share.values()))[_ROUNDS // 2]
     return Result(
@@ -39,12 +39,12 @@ def measure() -> Result:
     )
 
 
-def _share(processes: list[psutil.Process]) -> dict[str, float]:
-    """By the name of the program."""
+def _measure_shares(processes: list[psutil.Process]) -> dict[str, float]:
+    """Return the percentage of a core by program."""
     started = time.monotonic()
-    before = _times(processes)
+    before = _read_cpu_times(processes)
     time.sleep(_SECONDS)
-    after = _times(processes)
+    after = _read_cpu_times(processes)
     elapsed = time.monotonic() - started
     share: defaultdict[str, float] = defaultdict(float)
     for process, (name, seconds) in after.items():
@@ -52,8 +52,8 @@ def _share(processes: list[psutil.Process]) -> dict[str, float]:
     return share
 
 
-def _times(processes: list[psutil.Process]) -> dict[psutil.Process, tuple[str, float]]:
-    """Seconds so far, without those that have ended: workers that Spark has no more use for."""
+def _read_cpu_times(processes: list[psutil.Process]) -> dict[psutil.Process, tuple[str, float]]:
+    """Return the CPU seconds of the processes. Workers that Spark has ended are left out."""
     times = {}
     for process in processes:
         with suppress(psutil.NoSuchProcess):

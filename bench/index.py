@@ -1,9 +1,8 @@
-"""The index: a batch of 10,000 messages at 10,000 subscriptions against ``evaluate`` on a sample of it.
+"""The index: a batch of 10,000 messages at 10,000 subscriptions, against ``evaluate`` on a sample.
 
     python -m bench.index
 
-The subscriptions are W mixed. What the index finds for the sample is compared with what ``evaluate`` says before
-anything is measured.
+The subscriptions are W mixed. The results of the index and of ``evaluate`` are compared before the measurement.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from bench.ratios import Result, in_turn, ratio_of, seconds
+from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from bench.workload import Kind, Workload
 from postroom.filters.columns import columns_of
 from postroom.filters.evaluate import matches
@@ -28,42 +27,42 @@ ROUNDS = 7
 
 
 def measure() -> Result:
-    """The index's messages a second over the evaluator's."""
+    """Return messages/s of the index over messages/s of the evaluator."""
     workload = Workload(Kind.MIXED, SUBSCRIPTIONS)
     subscriptions = dict(enumerate(workload.filters()))
     index, columns = workload.index(), workload.messages(MESSAGES)
     sample: list[dict[str, Value]] = pa.table(columns).slice(0, SAMPLE).to_pylist()
     _compare(index, subscriptions, sample)
 
-    def by_index() -> float:
+    def measure_index() -> float:
         return MESSAGES / seconds(lambda: index.match(columns, MESSAGES))
 
-    def by_evaluator() -> float:
-        return SAMPLE / seconds(lambda: [_evaluated(subscriptions, promoted) for promoted in sample])
+    def measure_evaluator() -> float:
+        return SAMPLE / seconds(lambda: [_evaluate(subscriptions, promoted) for promoted in sample])
 
-    pairs = in_turn(by_index, by_evaluator, rounds=ROUNDS)
-    ratio, spread = ratio_of(pairs)
+    pairs = measure_alternately(measure_index, measure_evaluator, rounds=ROUNDS)
+    ratio, spread = compute_ratio(pairs)
     fast, slow = (float(np.median(side)) for side in zip(*pairs, strict=True))
-    met = len(index.match(columns, MESSAGES)[0]) / MESSAGES
+    match_count = len(index.match(columns, MESSAGES)[0]) / MESSAGES
     return Result(
         name="index: match a batch of 10,000 messages at 10,000 subscriptions, against `evaluate` on a sample",
         group="A",
         measured=ratio,
         bar=1_000,
         spread=spread,
-        detail=f"{fast:,.0f} messages/s against {slow:,.1f}; {met:.1f} matches a message",
+        detail=f"{fast:,.0f} messages/s against {slow:,.1f}; {match_count:.1f} matches a message",
     )
 
 
-def _evaluated(subscriptions: Mapping[int, Filter], promoted: Mapping[str, Value]) -> list[int]:
+def _evaluate(subscriptions: Mapping[int, Filter], promoted: Mapping[str, Value]) -> list[int]:
     return [id for id, filter in subscriptions.items() if matches(filter, promoted)]
 
 
 def _compare(index: SubscriptionIndex, subscriptions: Mapping[int, Filter], sample: list[dict[str, Value]]) -> None:
     rows, ids = index.match(columns_of(sample), len(sample))
     found = [ids[rows == row].tolist() for row in range(len(sample))]
-    if found != [_evaluated(subscriptions, promoted) for promoted in sample]:
-        raise RuntimeError("The index and the evaluator disagree; nothing was measured.")
+    if found != [_evaluate(subscriptions, promoted) for promoted in sample]:
+        raise RuntimeError("The results of index and evaluator differ. Nothing was measured.")
 
 
 if __name__ == "__main__":

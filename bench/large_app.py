@@ -1,4 +1,4 @@
-"""What bench.memory runs: a folder whose files pass through unread, and one whose files are decompressed first."""
+"""The application of bench.memory: files pass through unread or are decompressed first."""
 
 from postroom import BTS, Application, adapters, pipelines
 from postroom.pipelines import components

@@ -1,9 +1,8 @@
-"""A CSV of 2 GB, ten million rows, through `postroom pipeline run --once` on two cores: that it gets there, and in how
-much memory.
+"""Receive a CSV file of 2 GB with `postroom pipeline run --once` on two cores, and measure time and memory.
 
     python -m bench.large_csv [--rows N]
 
-Not part of a group: it takes several minutes and 15 GB of disk, and has no peer to be measured against.
+It is not part of a group, because it takes several minutes and 15 GB of disk, and has no baseline.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ app.send_port("Others", adapters.Null(), filter=Region != "R1")
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.large_csv", description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=10_000_000, help="how many rows, in tens of thousands")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="number of rows, a multiple of 10,000")
     rows = parser.parse_args(arguments).rows // _BLOCK * _BLOCK
     with tempfile.TemporaryDirectory(prefix="postroom-bench-") as folder:
         home = Path(folder)
@@ -46,23 +45,23 @@ def main(arguments: Sequence[str]) -> int:
         (home / "app.py").write_text(_APP)
         (home / "in").mkdir()
         size = _write(home / "in" / "large.csv", rows)
-        _say(f"{rows:,} rows, {size / 1e9:.2f} GB")
+        _print(f"{rows:,} rows, {size / 1e9:.2f} GB")
         with EmbeddedServer(home / ".postroom" / "postgres") as server:
             _postroom(home, "apply", str(home / "app.py"))
-            elapsed, highest = _receive(home)
-            _say(f"{elapsed:,.0f} s, {rows / elapsed:,.0f} rows/s")
+            elapsed, highest = _run_pipeline(home)
+            _print(f"{elapsed:,.0f} s, {rows / elapsed:,.0f} rows/s")
             for name, used in sorted(highest.values(), key=lambda one: -one[1])[:5]:
-                _say(f"{used / 2**20:8,.0f} MB at most: {name}")
+                _print(f"{used / 2**20:8,.0f} MB at most: {name}")
             with connect(server.url()) as connection:
                 for table in ("spool", "work_queue", "suspended_queue"):
                     found = connection.execute(f"SELECT count(*) FROM {table}".encode()).fetchone()
-                    _say(f"{(found or (0,))[0]:12,} rows in {table}")
+                    _print(f"{(found or (0,))[0]:12,} rows in {table}")
                 same = connection.execute("SELECT count(*) = %s FROM spool", (rows,)).fetchone()
     return 0 if same == (True,) else 1
 
 
 def _write(path: Path, rows: int) -> int:
-    """Rows with a number each, of one length."""
+    """Write numbered rows of equal length. Return the size of the file."""
     lines = []
     for number in range(_BLOCK):
         head = f"R{number % 400},@@@@@@{number:04},"
@@ -74,14 +73,14 @@ def _write(path: Path, rows: int) -> int:
     return path.stat().st_size
 
 
-def _receive(home: Path) -> tuple[float, dict[int, tuple[str, int]]]:
-    """How long it took, and the highest unique set of each process."""
+def _run_pipeline(home: Path) -> tuple[float, dict[int, tuple[str, int]]]:
+    """Run the pipeline. Return its time and the highest unique set size of each process."""
     command = [sys.executable, "-m", "postroom", "pipeline", "run", "Main", "--once"]
     started = time.monotonic()
     highest: dict[int, tuple[str, int]] = {}
     with subprocess.Popen([*command, "--home", str(home), "--master", "local[2]"]) as running:
         while running.poll() is None:
-            for process in _family(running.pid):
+            for process in _find_processes(running.pid):
                 try:
                     name, used = process.name(), process.memory_full_info().uss
                 except psutil.NoSuchProcess:
@@ -90,11 +89,11 @@ def _receive(home: Path) -> tuple[float, dict[int, tuple[str, int]]]:
                     highest[process.pid] = (name, used)
             time.sleep(1)
     if running.returncode:
-        raise RuntimeError(f"the pipeline ended with {running.returncode}")
+        raise RuntimeError(f"The pipeline failed with exit code {running.returncode}.")
     return time.monotonic() - started, highest
 
 
-def _family(pid: int) -> list[psutil.Process]:
+def _find_processes(pid: int) -> list[psutil.Process]:
     try:
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]
@@ -106,7 +105,7 @@ def _postroom(home: Path, *arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "postroom", *arguments, "--home", str(home)], check=True)
 
 
-def _say(what: str) -> None:
+def _print(what: str) -> None:
     sys.stdout.write(f"{what}\n")
     sys.stdout.flush()
 

@@ -1,9 +1,10 @@
-"""One message through an idle streaming lane, from file to committed queue row, against the same query as Spark runs it
-by default: with its own settings and trigger, and a task that neither matches nor inserts.
+"""Latency of one message through an idle streaming lane, from file to committed queue row.
+
+The baseline is the same query with Spark's default settings and trigger, and a task that neither matches nor inserts.
 
     python -m bench.latency
 
-Both watch a folder in the same way; a file is taken as soon as it is there. The clock starts with the file.
+Both poll a folder in the same way, without a settle time. The clock starts when the file is renamed into the folder.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import pyarrow as pa
 
 from bench.messagebox import MeasuredBox, json_lines, measured_box
 from bench.pipeline import pipeline_process
-from bench.ratios import Result, in_turn, ratio_of
+from bench.ratios import Result, compute_ratio, measure_alternately
 from postroom import adapters
 from postroom.messagebox.configuration import find_host, read_receive_locations
 from postroom.messagebox.connection import connect
@@ -38,7 +39,7 @@ _SCAN_INTERVAL = timedelta(milliseconds=100)
 
 
 def measure() -> Result:
-    """The median time of a message on ours over that on the other."""
+    """Return the median time of a message over that of the baseline."""
     adapter = adapters.File("in", pattern="*.jsonl", settle=0.0)
     with (
         measured_box(adapter=adapter) as ours,
@@ -46,8 +47,10 @@ def measure() -> Result:
         pipeline_process(ours, "local[2]"),
         _plain_process(plain),
     ):
-        pairs = in_turn(lambda: _latency(ours, _is_queued), lambda: _latency(plain, _is_gone))
-    ratio, spread = ratio_of(pairs)
+        pairs = measure_alternately(
+            lambda: _measure_latency(ours, _is_queued), lambda: _measure_latency(plain, _is_acknowledged)
+        )
+    ratio, spread = compute_ratio(pairs)
     milliseconds = [1000 * statistics.median(side) for side in zip(*pairs, strict=True)]
     return Result(
         name="latency of one message through an idle streaming lane, from file to committed queue row, median, against"
@@ -61,8 +64,8 @@ def measure() -> Result:
     )
 
 
-def _latency(box: MeasuredBox, is_done: Callable[[MeasuredBox, str], bool]) -> float:
-    """The median of some messages, one after the other, each into a lane that has come to rest."""
+def _measure_latency(box: MeasuredBox, is_done: Callable[[MeasuredBox, str], bool]) -> float:
+    """Return the median time of several messages, each sent into an idle lane."""
     times = []
     content = json_lines(1)[0]
     for _ in range(_MESSAGES):
@@ -73,7 +76,7 @@ def _latency(box: MeasuredBox, is_done: Callable[[MeasuredBox, str], bool]) -> f
         hidden.rename(box.home / "in" / name)
         while not is_done(box, name):
             if time.perf_counter() - started > _PATIENCE_SECONDS:
-                raise TimeoutError("the message did not arrive in time")
+                raise TimeoutError("The message did not arrive in time.")
             time.sleep(0.002)
         times.append(time.perf_counter() - started)
         while box.one("SELECT count(*) FROM file_claims"):
@@ -87,7 +90,7 @@ def _is_queued(box: MeasuredBox, name: str) -> bool:
     return bool(box.one("SELECT EXISTS (SELECT FROM work_queue)"))
 
 
-def _is_gone(box: MeasuredBox, name: str) -> bool:
+def _is_acknowledged(box: MeasuredBox, name: str) -> bool:
     return (box.home / name).exists()
 
 
@@ -100,7 +103,7 @@ def _plain_process(box: MeasuredBox) -> Iterator[None]:
         started = time.monotonic()
         while not (box.home / "ready").exists():
             if process.poll() is not None or time.monotonic() - started > _PATIENCE_SECONDS:
-                raise RuntimeError("the other query does not start")
+                raise RuntimeError("The query of the baseline did not start.")
             time.sleep(0.1)
         yield
     finally:
@@ -109,7 +112,7 @@ def _plain_process(box: MeasuredBox) -> Iterator[None]:
 
 
 def _serve(url: str, host: str, home: Path) -> None:
-    """The claims of a location through Spark's own defaults."""
+    """Run the baseline query over the file claims of a location."""
     from pyspark.sql import SparkSession
 
     from bench.claims_source import load_claims
@@ -120,7 +123,7 @@ def _serve(url: str, host: str, home: Path) -> None:
         role = find_host(connection, host).role_name
         [location] = read_receive_locations(connection)
     login = Login(url=url, user=role)
-    rows = load_claims(session, login, location).mapInArrow(_Pass(login, home), "name string")
+    rows = load_claims(session, login, location).mapInArrow(_AcknowledgeTask(login, home), "name string")
     query = rows.writeStream.format("noop").option("checkpointLocation", str(home / "plain")).start()
     with login.connect("claims") as connection:
         claimer = FileClaimer(connection, location, home)
@@ -129,11 +132,11 @@ def _serve(url: str, host: str, home: Path) -> None:
             claimer.scan()
             threading.Event().wait(max(claimer.next_scan_in(_SCAN_INTERVAL).total_seconds(), 0.02))
 
-    raise RuntimeError(f"the query has ended: {query.exception()}")
+    raise RuntimeError(f"The query ended: {query.exception()}")
 
 
-class _Pass:
-    """A task that says that it has seen a file, and forgets its claim."""
+class _AcknowledgeTask:
+    """A task that acknowledges a file and deletes its file claim."""
 
     def __init__(self, login: Login, home: Path) -> None:
         self._login = login
@@ -146,7 +149,7 @@ class _Pass:
                 (self._home / row["name"]).touch()
                 Path(row["path"]).unlink()
             if rows:
-                with self._login.connect("forgets") as connection:
+                with self._login.connect("acknowledge") as connection:
                     connection.execute(
                         "DELETE FROM file_claims WHERE interchange_id = ANY (%s::uuid[])",
                         ([row["interchange_id"] for row in rows],),
@@ -156,7 +159,7 @@ class _Pass:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        # Under its real name, by which Spark's workers find what runs in them.
+        # Import by name, so that Spark's workers can import the task.
         from bench import latency
 
         latency._serve(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

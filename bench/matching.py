@@ -1,10 +1,10 @@
-"""Workload W: what a message costs with many subscriptions against what it costs with a thousand.
+"""Workload W: CPU time per message at many subscriptions against that at a thousand.
 
     python -m bench.matching
 
-Batches of 10,000 messages, in seconds of one core; the text columns come as text, as from a pipeline. Both indexes are
-there at the same time and take turns, over several batches, so that neither finds its answers in a cache. What they
-find for some messages is compared with ``evaluate`` first.
+Batches have 10,000 messages, and times are seconds of one core. Text columns are plain text, as from a pipeline. Two
+indexes are measured alternately over several batches, so that neither stays in the caches of the processor. Their
+results for some messages are compared with ``evaluate`` first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import islice
 
 import pyarrow as pa
 
-from bench.ratios import Result, cpu_seconds, in_turn, ratio_of
+from bench.ratios import Result, compute_ratio, cpu_seconds, measure_alternately
 from bench.workload import Kind, Workload
 from postroom.filters.evaluate import matches
 from postroom.filters.index import SubscriptionIndex
@@ -28,20 +28,20 @@ _COMPARED_SUBSCRIPTIONS, _COMPARED_MESSAGES = 2_000, 25
 
 
 def measure() -> Iterator[Result]:
-    """The three rows, one after the other: the indexes of one are gone before those of the next are built."""
-    yield _growth("W mixed", Kind.MIXED, (10_000, 100_000), bar=4)
-    yield _growth("W equal", Kind.EQUAL, (10_000, 100_000, 1_000_000), bar=3)
-    yield _growth("W mixed, half of the groups only ranges", Kind.HALF_RANGES, (10_000, 100_000), bar=20)
+    """Yield three results. The indexes of one are freed before the next are built."""
+    yield _measure_growth("W mixed", Kind.MIXED, (10_000, 100_000), bar=4)
+    yield _measure_growth("W equal", Kind.EQUAL, (10_000, 100_000, 1_000_000), bar=3)
+    yield _measure_growth("W mixed, half of the groups only ranges", Kind.HALF_RANGES, (10_000, 100_000), bar=20)
 
 
-def _growth(name: str, kind: Kind, sizes: tuple[int, ...], *, bar: float) -> Result:
-    base = _Side(Workload(kind, _BASE))
+def _measure_growth(name: str, kind: Kind, sizes: tuple[int, ...], *, bar: float) -> Result:
+    base = _MeasuredIndex(Workload(kind, _BASE))
     curve: dict[int, float] = {}
     for size in sizes:
-        side = _Side(Workload(kind, size))
-        pairs = in_turn(side.cost, base.cost, rounds=ROUNDS)
+        side = _MeasuredIndex(Workload(kind, size))
+        pairs = measure_alternately(side.cost, base.cost, rounds=ROUNDS)
         curve[size], curve[_BASE] = (statistics.median(figures) for figures in zip(*pairs, strict=True))
-    ratio, spread = ratio_of(pairs)
+    ratio, spread = compute_ratio(pairs)
     speeds = ", ".join(f"{1 / curve[each]:,.0f} at {each:,}" for each in sorted(curve))
     return Result(
         name=f"{name}: a message at {sizes[-1]:,} subscriptions against one at {_BASE:,}",
@@ -55,8 +55,8 @@ def _growth(name: str, kind: Kind, sizes: tuple[int, ...], *, bar: float) -> Res
     )
 
 
-class _Side:
-    """An index and batches of messages for it."""
+class _MeasuredIndex:
+    """An index and its batches of messages."""
 
     def __init__(self, workload: Workload) -> None:
         self._index = workload.index()
@@ -65,19 +65,19 @@ class _Side:
         _compare(workload, self._index, self._batches[0])
 
     def cost(self) -> float:
-        """Seconds for a message."""
+        """Return seconds per message."""
         spent = cpu_seconds(lambda: [self._index.match(batch, MESSAGES) for batch in self._batches])
         return spent / MESSAGES / BATCHES
 
 
 def _compare(workload: Workload, index: SubscriptionIndex, columns: dict[str, pa.Array]) -> None:
-    """The first subscriptions and messages: does the index find what the evaluator says?"""
+    """Raise an error if the index and the evaluator differ for the first subscriptions and messages."""
     filters = list(islice(workload.filters(), _COMPARED_SUBSCRIPTIONS))
     for row, promoted in enumerate(pa.table(columns).slice(0, _COMPARED_MESSAGES).to_pylist()):
         alone = {key: column.slice(row, 1) for key, column in columns.items()}
         found = [id for id in index.match(alone, 1)[1].tolist() if id < len(filters)]
         if found != [id for id, filter in enumerate(filters) if matches(filter, promoted)]:
-            raise RuntimeError("The index and the evaluator disagree; nothing was measured.")
+            raise RuntimeError("The results of index and evaluator differ. Nothing was measured.")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Memory: how much any process grows while 1 GB passes through, from folder to folder: as it is, or decompressed."""
+"""Memory: the growth of any process while a file of 1 GB passes from folder to folder, unread or decompressed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _PATIENCE_SECONDS = 600.0
 
 
 def measure() -> Result:
-    """The most that one process grew, in MB of its unique set."""
-    return growth_with("bin", name="growth of any process while a 1 GB file passes through unread, in MB", group="A")
+    """Return the highest growth of a process, in MB of its unique set size."""
+    return measure_growth("bin", name="growth of any process while a 1 GB file passes through unread, in MB", group="A")
 
 
-def growth_with(suffix: str, *, name: str, group: str) -> Result:
-    """The same for files that end so; ``gz`` are decompressed on their way."""
+def measure_growth(suffix: str, *, name: str, group: str) -> Result:
+    """Return the highest growth for files with the suffix. Files with ``gz`` are decompressed."""
     with tempfile.TemporaryDirectory(prefix="postroom-bench-") as folder:
         home = Path(folder)
         home.chmod(0o755)
@@ -37,10 +37,10 @@ def growth_with(suffix: str, *, name: str, group: str) -> Result:
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
             try:
                 for number in range(_WARM_UP):
-                    _pass(home, f"warm-{number}.{suffix}", 300_000, {})
-                before = _sizes(running.pid)
+                    _send_file(home, f"warm-{number}.{suffix}", 300_000, {})
+                before = _read_sizes(running.pid)
                 highest: dict[int, tuple[str, int]] = {}
-                seconds = _pass(home, f"large.{suffix}", _SIZE, highest, running.pid)
+                seconds = _send_file(home, f"large.{suffix}", _SIZE, highest, running.pid)
             finally:
                 running.terminate()
                 running.wait()
@@ -52,12 +52,12 @@ def growth_with(suffix: str, *, name: str, group: str) -> Result:
         measured=most / 2**20,
         bar=300,
         at_most=True,
-        detail=f"the one that grew most: {process}; 1 GB took {seconds:.0f} s",
+        detail=f"process with the highest growth: {process}; 1 GB took {seconds:.0f} s",
     )
 
 
-def _pass(home: Path, name: str, size: int, highest: dict[int, tuple[str, int]], pid: int | None = None) -> float:
-    """Drops a file, waits until the same bytes are in the other folder, and notes the highest size of each process."""
+def _send_file(home: Path, name: str, size: int, highest: dict[int, tuple[str, int]], pid: int | None = None) -> float:
+    """Drop a file, wait until it is delivered unchanged, and record the highest size of each process."""
     digest = _write(home / name, size)
     started = time.monotonic()
     (home / name).rename(home / "in" / name)
@@ -67,19 +67,19 @@ def _pass(home: Path, name: str, size: int, highest: dict[int, tuple[str, int]],
             break
         if time.monotonic() - started > _PATIENCE_SECONDS:
             raise TimeoutError(f"{name} did not arrive within {_PATIENCE_SECONDS:.0f} seconds")
-        for process, (what, used) in (_sizes(pid) if pid is not None else {}).items():
+        for process, (what, used) in (_read_sizes(pid) if pid is not None else {}).items():
             if used > highest.get(process, ("", 0))[1]:
                 highest[process] = (what, used)
         time.sleep(0.1)
     elapsed = time.monotonic() - started
-    assert _digest(arrived[0]) == digest, f"{name} arrived with other bytes than it was sent with"
+    assert _compute_digest(arrived[0]) == digest, f"{name} was changed on its way"
     arrived[0].unlink()
     return elapsed
 
 
 def _write(path: Path, size: int) -> str:
     digest = hashlib.sha256()
-    with path.open("wb") as plain, _packed(plain) if path.suffix == ".gz" else plain as file:
+    with path.open("wb") as plain, _open_gzip(plain) if path.suffix == ".gz" else plain as file:
         while size:
             piece = os.urandom(min(size, 1 << 20))
             size -= len(piece)
@@ -88,18 +88,18 @@ def _write(path: Path, size: int) -> str:
     return digest.hexdigest()
 
 
-def _packed(file: BinaryIO) -> gzip.GzipFile:
-    # Random bytes become no fewer; only how they are read is of interest.
+def _open_gzip(file: BinaryIO) -> gzip.GzipFile:
+    # Random bytes cannot be compressed, and only the reading is measured.
     return gzip.GzipFile(fileobj=file, mode="wb", compresslevel=0)
 
 
-def _digest(path: Path) -> str:
+def _compute_digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _sizes(pid: int) -> dict[int, tuple[str, int]]:
-    """The unique set size of every process below this one."""
+def _read_sizes(pid: int) -> dict[int, tuple[str, int]]:
+    """Return the unique set size of every child process."""
     sizes = {}
     for process in psutil.Process(pid).children(recursive=True):
         try:

@@ -1,4 +1,4 @@
-"""A MessageBox to measure on: an embedded server with the settings that users get, and 1,000 subscriptions."""
+"""The MessageBox of the benchmarks: an embedded server with default settings and 1,000 subscriptions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REGIONS = 400  # 1,000 subscriptions over 400 regions: 2.5 matches a message
 
 
 class MeasuredBox:
-    """A MessageBox with subscriptions by region and one receive location, of JSON lines if nothing else is said."""
+    """A MessageBox with subscriptions by region and one receive location, by default of JSON lines."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class MeasuredBox:
         self.connection: Connection = connect(url)
         with self.connection.transaction():
             create_host(self.connection, "Default", is_default=True)
-            # Nobody delivers while the lanes are measured, and nothing is to be slowed down because of that.
+            # No throttling, because nothing is delivered while the lanes are measured.
             store_thresholds(self.connection, self.host.host_id, Throttling(messages=0))
             for prop in (*SYSTEM_PROPERTIES.values(), *promote):
                 deploy_property(self.connection, prop.key, prop.value_type)
@@ -83,7 +83,7 @@ class MeasuredBox:
         )
 
     def subscribe(self, number: int, filter: Filter) -> None:
-        """One more port that is started."""
+        """Add a started subscription."""
         subscription = create_subscription(
             self.connection,
             self.host,
@@ -100,7 +100,7 @@ class MeasuredBox:
         return None if row is None else row[0]
 
     def empty(self) -> None:
-        """No messages, as at the start; subscriptions stay."""
+        """Delete all messages and keep the subscriptions."""
         self.connection.execute(
             "TRUNCATE spool, parts, fragments, work_queue, suspended_queue, scheduled_queue, message_ref_count_log_1,"
             " message_ref_count_log_2, part_ref_count_log_1, part_ref_count_log_2, message_ref_count_log_totals,"
@@ -120,10 +120,10 @@ def measured_box(
     adapter: AdapterDefinition | None = None,
     pipeline: pipelines.ReceivePipeline | None = None,
 ) -> Iterator[MeasuredBox]:
-    """A fresh MessageBox on a fresh server, both gone afterwards."""
+    """Yield a new MessageBox on a new server, which is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="postroom-bench-") as folder:
         home = Path(folder)
-        home.chmod(0o755)  # as root the server runs as another account, which has to get in
+        home.chmod(0o755)  # if started by root, the server runs as another account
         with EmbeddedServer(home / ".postroom" / "postgres") as server:
             migrate(server.url())
             box = MeasuredBox(
@@ -136,18 +136,18 @@ def measured_box(
 
 
 def json_lines(count: int, *, seed: int = 7) -> list[bytes]:
-    """Orders of about 1 KB, each in one line."""
-    dice = random.Random(seed)
+    """Return orders of about 1 KB, each in one line."""
+    rng = random.Random(seed)
     return [
-        padded(
-            f'{{"region":"R{dice.randrange(REGIONS)}","total":{dice.randrange(10**7) / 100},'
-            f'"priority":{dice.randrange(9)},"number":{number}'
+        pad_json(
+            f'{{"region":"R{rng.randrange(REGIONS)}","total":{rng.randrange(10**7) / 100},'
+            f'"priority":{rng.randrange(9)},"number":{number}'
         )
         for number in range(count)
     ]
 
 
-def padded(start: str, *, size: int = 1_000) -> bytes:
-    """A JSON object that begins so, with a note that brings it to its size."""
+def pad_json(start: str, *, size: int = 1_000) -> bytes:
+    """Return a JSON object that starts with ``start`` and is padded to ``size`` bytes."""
     head = f'{start},"note":"'
     return f'{head}{"x" * (size - len(head) - 2)}"}}'.encode()

@@ -1,9 +1,10 @@
-"""A micro-batch of one file, step by step: as the receive stream runs it, against the same work in a session of Spark
-as it is by default, with the task as a stage behind the source.
+"""Steps of a micro-batch of one file: the receive stream against a query with Spark's default settings.
+
+The task of the baseline is a stage after the source.
 
     python -m bench.micro_batch
 
-What is compared is what Spark says of its own batches (``durationMs``), the work of the task included.
+The durations are those that Spark reports of its batches (``durationMs``), including the task.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import IO, TYPE_CHECKING
 import pyarrow as pa
 
 from bench.messagebox import MeasuredBox, json_lines, measured_box
-from bench.ratios import Result, ratio_of
+from bench.ratios import Result, compute_ratio
 from bench.streaming import write_claims
 from postroom.messagebox.configuration import find_host, read_receive_locations
 from postroom.messagebox.connection import connect
@@ -36,25 +37,25 @@ if TYPE_CHECKING:
 _ROUNDS, _BATCHES = 5, 10
 _PATIENCE_SECONDS = 300.0
 _WHOLE = "triggerExecution"
-#: In the order in which they come.
+#: In the order of execution.
 _STEPS = ("latestOffset", "walCommit", "queryPlanning", "addBatch", "commitOffsets")
 
 _Steps = dict[str, float]
 
 
 def measure() -> Result:
-    """The median batch of ours over that of the plain session."""
+    """Return the median duration of a batch over that of the baseline."""
     with (
         measured_box() as our_box,
         measured_box() as plain_box,
-        _process(our_box, "ours") as ours,
-        _process(plain_box, "plain") as plain,
+        _start_process(our_box, "ours") as ours,
+        _start_process(plain_box, "plain") as plain,
     ):
-        _batches(our_box, ours), _batches(plain_box, plain)
-        rounds = [(_batches(our_box, ours), _batches(plain_box, plain)) for _ in range(_ROUNDS)]
-    ratio, spread = ratio_of([(one[_WHOLE], other[_WHOLE]) for one, other in rounds])
+        _measure_batches(our_box, ours), _measure_batches(plain_box, plain)
+        rounds = [(_measure_batches(our_box, ours), _measure_batches(plain_box, plain)) for _ in range(_ROUNDS)]
+    ratio, spread = compute_ratio([(one[_WHOLE], other[_WHOLE]) for one, other in rounds])
     ours_by_step, plain_by_step = (list(side) for side in zip(*rounds, strict=True))
-    told = [
+    durations = [
         f"{step} {_median(ours_by_step, step):.0f} and {_median(plain_by_step, step):.0f}" for step in (_WHOLE, *_STEPS)
     ]
     return Result(
@@ -64,7 +65,7 @@ def measure() -> Result:
         bar=1,
         at_most=True,
         spread=spread,
-        detail=f"ms, ours and by default: {'; '.join(told)}",
+        detail=f"ms, ours and by default: {'; '.join(durations)}",
     )
 
 
@@ -72,44 +73,44 @@ def _median(rounds: list[_Steps], step: str) -> float:
     return statistics.median(one[step] for one in rounds)
 
 
-def _batches(box: MeasuredBox, process: subprocess.Popen[str]) -> _Steps:
-    """Some batches of one file each, one after the other; the median of each step in milliseconds."""
+def _measure_batches(box: MeasuredBox, process: subprocess.Popen[str]) -> _Steps:
+    """Run batches of one file each. Return the median of each step in milliseconds."""
     content = [json_lines(1)[0]]
     for _ in range(_BATCHES):
         file_claims.number_claims(box.connection, write_claims(box, content))
         started = time.monotonic()
         while box.one("SELECT count(*) FROM file_claims"):
             if time.monotonic() - started > _PATIENCE_SECONDS:
-                raise TimeoutError("the batch does not end")
+                raise TimeoutError("The batch did not finish in time.")
             time.sleep(0.005)
         time.sleep(0.2)
     box.empty()
-    told = json.loads(_ask(process))
-    assert len(told) == _BATCHES, f"{len(told)} batches"
-    return {step: statistics.median(one.get(step, 0) for one in told) for step in (_WHOLE, *_STEPS)}
+    durations = json.loads(_read_durations(process))
+    assert len(durations) == _BATCHES, f"{len(durations)} batches"
+    return {step: statistics.median(one.get(step, 0) for one in durations) for step in (_WHOLE, *_STEPS)}
 
 
 @contextmanager
-def _process(box: MeasuredBox, session: str) -> Iterator[subprocess.Popen[str]]:
-    """A stream in a process of its own, that answers every line with what its batches took since the last."""
+def _start_process(box: MeasuredBox, session: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a stream in a process. It answers every line with the durations of its new batches."""
     command = [sys.executable, "-m", "bench.micro_batch", session, box.url, box.host.name, str(box.home)]
     environment = {**os.environ, "JAVA_HOME": str(find_java()), "PYSPARK_PYTHON": sys.executable}
     process = subprocess.Popen(command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
-        _ask(process)
+        _read_durations(process)
         yield process
     finally:
-        _stream_of(process.stdin).close()
+        _require_pipe(process.stdin).close()
         process.wait()
 
 
-def _ask(process: subprocess.Popen[str]) -> str:
-    _stream_of(process.stdin).write("\n")
-    _stream_of(process.stdin).flush()
-    return _stream_of(process.stdout).readline()
+def _read_durations(process: subprocess.Popen[str]) -> str:
+    _require_pipe(process.stdin).write("\n")
+    _require_pipe(process.stdin).flush()
+    return _require_pipe(process.stdout).readline()
 
 
-def _stream_of(stream: IO[str] | None) -> IO[str]:
+def _require_pipe(stream: IO[str] | None) -> IO[str]:
     assert stream is not None
     return stream
 
@@ -117,7 +118,7 @@ def _stream_of(stream: IO[str] | None) -> IO[str]:
 def _serve(session: str, url: str, host: str, home: Path) -> None:
     with connect(url) as connection:
         login = Login(url=url, user=find_host(connection, host).role_name)
-    with _ours(login, home) if session == "ours" else _plain(login, home) as query:
+    with _start_receive_stream(login, home) if session == "ours" else _start_default_query(login, home) as query:
         last = -1
         for _ in sys.stdin:
             done = [one for one in query.recentProgress if one.batchId > last and one.numInputRows]
@@ -128,7 +129,7 @@ def _serve(session: str, url: str, host: str, home: Path) -> None:
 
 
 @contextmanager
-def _ours(login: Login, home: Path) -> Iterator[StreamingQuery]:
+def _start_receive_stream(login: Login, home: Path) -> Iterator[StreamingQuery]:
     from postroom.spark.receive.stream import start_stream
     from postroom.spark.session import open_session
 
@@ -139,7 +140,7 @@ def _ours(login: Login, home: Path) -> Iterator[StreamingQuery]:
 
 
 @contextmanager
-def _plain(login: Login, home: Path) -> Iterator[StreamingQuery]:
+def _start_default_query(login: Login, home: Path) -> Iterator[StreamingQuery]:
     from pyspark.sql import SparkSession
 
     from bench.claims_source import load_claims, read_claims
@@ -164,7 +165,7 @@ def _plain(login: Login, home: Path) -> Iterator[StreamingQuery]:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        # Under its real name, by which Spark's workers find what runs in them.
+        # Import by name, so that Spark's workers can import the task.
         from bench import micro_batch
 
         micro_batch._serve(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]))

@@ -4,8 +4,8 @@
 
 It runs the example `orders`, lets four files pass so that everything is warm, traces five seconds without a file, and
 then traces one more file. A module counts if one of its functions is called because of the file: between the drop and
-the last delivery, and not while nothing happens. So heartbeats and polls that find nothing do not count. Traced are the
-pipeline process, Spark's Python workers and the host.
+the last delivery, and not while nothing happens. So heartbeats and polls that find nothing do not count. The pipeline
+process, Spark's Python workers and the host are traced.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def count_modules(app: Path) -> list[str]:
         trace.mkdir()
         _enter_phase(trace, "")
         (trace / "sitecustomize.py").write_text(_TRACER)
-        with _running(app, home, trace):
+        with _run_up(app, home, trace):
             for number in range(_WARM_UP):
                 _send(home, f"warm-{number}", number + 1)
             _enter_phase(trace, "idle")
@@ -74,14 +74,14 @@ def count_modules(app: Path) -> list[str]:
 
 
 def _enter_phase(trace: Path, phase: str) -> None:
-    """Replace the file that the tracers read, so that none reads it half written; then let each read it once."""
+    """Replace the file that the tracers read atomically, and wait until each has read it."""
     (trace / "next").write_text(phase)
     (trace / "next").rename(trace / "phase")
     time.sleep(0.2)
 
 
 @contextmanager
-def _running(app: Path, home: Path, trace: Path) -> Iterator[None]:
+def _run_up(app: Path, home: Path, trace: Path) -> Iterator[None]:
     environment = {**os.environ, "PYTHONPATH": str(trace), "POSTROOM_TRACE_FOLDER": str(trace)}
     command = [sys.executable, "-m", "postroom", "up", str(app), "--home", str(home)]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""RabbitMQ as a router by properties: durable queues on a headers exchange, persistent messages, each confirmed."""
+"""RabbitMQ with a headers exchange, durable queues, and persistent messages that are confirmed."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 
 from pika import spec
 
-from bench.amqp import Publisher, frames
+from bench.amqp import Publisher, encode_message
 from bench.ratios import seconds
 
 _EXCHANGE = "bench"
-#: Declaring a queue takes the broker milliseconds. Beyond this, subscriptions share queues, which is to its favour.
-_MOST_QUEUES = 1_000
+#: Declaring a queue takes milliseconds. Above this number subscriptions share queues, which favours RabbitMQ.
+_MAX_QUEUES = 1_000
 _OUTSTANDING = 1_000
-#: As many connections as it is fastest with.
+#: The fastest of these numbers of connections is used.
 _CONNECTIONS = (1, 2, 4)
-_SECONDS = 2.0
-_FEWEST, _MOST = 200, 20_000
-_AWAITED = 100
+_ROUND_SECONDS = 2.0
+_MIN_MESSAGES, _MAX_MESSAGES = 200, 20_000
+_CONFIRMED_MESSAGES = 100
 
 
 class Peer:
-    """A broker with bindings; every message is made before the clock starts."""
+    """A broker with bindings. Messages are encoded before the clock starts."""
 
     def __init__(self, port: int) -> None:
         self._publishers = [Publisher(port) for _ in range(max(_CONNECTIONS))]
@@ -33,9 +33,9 @@ class Peer:
         self._messages: list[bytes] = []
         self._connections = 1
         self._speeds: dict[int, float] = {}
-        self._count = _FEWEST
+        self._count = _MIN_MESSAGES
         exchange = spec.Exchange.Declare(exchange=_EXCHANGE, type="headers", durable=True)
-        self._publishers[0].call((), exchange, spec.Exchange.DeclareOk)
+        self._publishers[0].send_methods((), exchange, spec.Exchange.DeclareOk)
 
     def __enter__(self) -> Peer:
         return self
@@ -44,63 +44,65 @@ class Peer:
         for publisher in self._publishers:
             publisher.close()
 
-    def bind(self, wanted: Sequence[Mapping[str, Any]]) -> None:
-        """One binding more for each of these: all of its headers have to be as they say."""
+    def bind(self, bindings: Sequence[Mapping[str, Any]]) -> None:
+        """Add bindings. A message matches a binding if all of its headers are equal."""
         methods: list[Any] = []
-        for number, headers in enumerate(wanted, start=self._bound):
-            queue = f"q{number % _MOST_QUEUES}"
-            if number < _MOST_QUEUES:
+        for number, headers in enumerate(bindings, start=self._bound):
+            queue = f"q{number % _MAX_QUEUES}"
+            if number < _MAX_QUEUES:
                 methods.append(spec.Queue.Declare(queue=queue, durable=True, nowait=True))
             arguments = {"x-match": "all", **headers}
             methods.append(spec.Queue.Bind(queue=queue, exchange=_EXCHANGE, nowait=True, arguments=arguments))
         methods[-1].nowait = False
-        self._publishers[0].call(methods[:-1], methods[-1], spec.Queue.BindOk)
-        self._bound += len(wanted)
+        self._publishers[0].send_methods(methods[:-1], methods[-1], spec.Queue.BindOk)
+        self._bound += len(bindings)
 
     def load(self, messages: Sequence[tuple[Mapping[str, Any], bytes]]) -> None:
-        """Headers and body of the messages to be published from now on; finds out with how many connections."""
-        self._messages = [frames(_EXCHANGE, headers, body) for headers, body in messages]
+        """Encode the messages to be published, and find the fastest number of connections."""
+        self._messages = [encode_message(_EXCHANGE, headers, body) for headers, body in messages]
         self._speeds = {}
         for self._connections in _CONNECTIONS:
-            self._count = _FEWEST
+            self._count = _MIN_MESSAGES
             self._speeds[self._connections] = max(self.stream() for _ in range(2))
         self._connections = max(self._speeds, key=self._speeds.__getitem__)
 
     @property
-    def tried(self) -> str:
+    def measured_speeds(self) -> str:
         return ", ".join(f"{speed:,.0f} on {count}" for count, speed in self._speeds.items())
 
     def stream(self) -> float:
-        """Messages a second, with many on their way at the same time; about as many as take two seconds."""
+        """Return messages/s with many unconfirmed messages. A round takes about two seconds."""
         each = self._count // self._connections
         threads = [
             threading.Thread(
                 target=publisher.publish,
-                args=([self._messages[place % len(self._messages)] for place in range(at, at + each)],),
+                args=([self._messages[position % len(self._messages)] for position in range(at, at + each)],),
                 kwargs={"outstanding": _OUTSTANDING // self._connections},
             )
             for at, publisher in zip(range(0, self._count, each), self._publishers[: self._connections], strict=False)
         ]
-        elapsed = seconds(lambda: _run(threads))
+        elapsed = seconds(lambda: _run_threads(threads))
         speed = each * len(threads) / elapsed
-        self._empty()
-        self._count = max(_FEWEST, min(_MOST, round(speed * _SECONDS)))
+        self._purge_queues()
+        self._count = max(_MIN_MESSAGES, min(_MAX_MESSAGES, round(speed * _ROUND_SECONDS)))
         return speed
 
     def publish(self) -> float:
-        """The median time of a publish by somebody who waits for each confirm."""
+        """Return the median time of a publish with its confirm."""
         publisher = self._publishers[0]
-        times = [seconds(partial(publisher.publish, [one], outstanding=1)) for one in self._messages[:_AWAITED]]
-        self._empty()
+        times = [
+            seconds(partial(publisher.publish, [one], outstanding=1)) for one in self._messages[:_CONFIRMED_MESSAGES]
+        ]
+        self._purge_queues()
         return statistics.median(times)
 
-    def _empty(self) -> None:
-        queues = [f"q{number}" for number in range(min(self._bound, _MOST_QUEUES))]
+    def _purge_queues(self) -> None:
+        queues = [f"q{number}" for number in range(min(self._bound, _MAX_QUEUES))]
         purges = [spec.Queue.Purge(queue=queue, nowait=True) for queue in queues[:-1]]
-        self._publishers[0].call(purges, spec.Queue.Purge(queue=queues[-1]), spec.Queue.PurgeOk)
+        self._publishers[0].send_methods(purges, spec.Queue.Purge(queue=queues[-1]), spec.Queue.PurgeOk)
 
 
-def _run(threads: Sequence[threading.Thread]) -> None:
+def _run_threads(threads: Sequence[threading.Thread]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,4 +1,4 @@
-"""A pipeline process as users have it, beside the process that measures."""
+"""A pipeline process with default settings, separate from the benchmark."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _PATIENCE_SECONDS = 300.0
 
 @contextmanager
 def pipeline_process(box: MeasuredBox, master: str) -> Iterator[psutil.Process]:
-    """Serves the location of a MessageBox, from the moment that its stream runs."""
+    """Start a pipeline for the location of a MessageBox. Yield its process when the stream runs."""
     command = [sys.executable, "-c", _CODE, box.url, box.host.name, str(box.home), master]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         started = time.monotonic()
         while not box.one("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postroom receive'"):
             if process.poll() is not None or time.monotonic() - started > _PATIENCE_SECONDS:
-                raise RuntimeError("the pipeline does not start")
+                raise RuntimeError("The pipeline did not start.")
             time.sleep(0.1)
         yield psutil.Process(process.pid)
     finally:
@@ -38,8 +38,8 @@ def pipeline_process(box: MeasuredBox, master: str) -> Iterator[psutil.Process]:
         process.wait()
 
 
-def processes_of(box: MeasuredBox, pipeline: psutil.Process) -> list[psutil.Process]:
-    """All that works for a location: the process, its JVM, its Python workers, and its connections' servers."""
+def find_processes(box: MeasuredBox, pipeline: psutil.Process) -> list[psutil.Process]:
+    """Return the pipeline process, its JVM, its Python workers and its PostgreSQL backends."""
     servers = box.connection.execute(
         "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'postroom %' AND pid <> pg_backend_pid()"
     )

@@ -1,7 +1,7 @@
-"""A RabbitMQ of its own to measure against: a node on loopback, in a temporary folder, gone afterwards.
+"""A temporary RabbitMQ broker on the loopback interface.
 
-The programs are those of Debian's package ``rabbitmq-server``. Node and port mapper have ports of their own, so that
-they meet no other broker, and both are children of this process, which ends them by their process ids.
+The programs are those of Debian's package ``rabbitmq-server``. Node and port mapper use free ports, so that they do not
+connect to another broker. Both are child processes and are ended by their process ids.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-#: Not the one on the path, which changes to another account and reads the system's settings.
+#: The program on the path changes to another account and reads the settings of the system, so it is not used.
 _SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 _PATIENCE_SECONDS = 120.0
 _SETTINGS = """\
@@ -36,7 +36,7 @@ def is_installed() -> bool:
 
 @contextmanager
 def broker() -> Iterator[int]:
-    """A fresh broker; its port."""
+    """Start a new broker and yield its port."""
     with tempfile.TemporaryDirectory(prefix="postroom-bench-rabbitmq-") as folder:
         home = Path(folder)
         port, mapper_port, node_port = _free_ports(3)
@@ -58,23 +58,23 @@ def broker() -> Iterator[int]:
             "RABBITMQ_PID_FILE": str(home / "pid"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
         }
-        with _running(["epmd"], environment), _running([str(_SERVER)], environment) as server:
+        with _run_program(["epmd"], environment), _run_program([str(_SERVER)], environment) as server:
             _wait_for(port, server)
             yield port
 
 
 @contextmanager
-def _running(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A program, and in the end neither it nor what it has started."""
-    nowhere = subprocess.DEVNULL
-    process = subprocess.Popen(command, env=environment, stdin=nowhere, stdout=nowhere, stderr=nowhere)
+def _run_program(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program. End it and its child processes afterwards."""
+    devnull = subprocess.DEVNULL
+    process = subprocess.Popen(command, env=environment, stdin=devnull, stdout=devnull, stderr=devnull)
     try:
         yield process
     finally:
-        family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        processes = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
         process.terminate()
-        _, left = psutil.wait_procs(family, timeout=30)
-        for one in left:
+        _, remaining = psutil.wait_procs(processes, timeout=30)
+        for one in remaining:
             one.kill()
         process.wait()
 
@@ -83,13 +83,13 @@ def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < deadline:
         if server.poll() is not None:
-            raise RuntimeError(f"RabbitMQ ended with {server.returncode} before it could be used.")
+            raise RuntimeError(f"RabbitMQ failed to start with exit code {server.returncode}.")
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
             return
         except OSError:
             time.sleep(0.1)
-    raise TimeoutError("RabbitMQ could not be used in time.")
+    raise TimeoutError("RabbitMQ did not start in time.")
 
 
 def _free_ports(count: int) -> list[int]:

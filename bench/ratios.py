@@ -1,4 +1,4 @@
-"""How ratios are measured: both sides in turn, at least five times; the median of the ratios, and their spread."""
+"""Measurement of ratios: both sides alternately, at least five times. The result is the median with its spread."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One row of the results. ``measured`` is None where a peer is not installed; that is never a pass.
+    """One row of the results. ``measured`` and ``met`` are None if a peer is not installed.
 
-    ``curves`` are for drawing: by name, seconds for a message at each number of subscriptions."""
+    ``curves`` are drawn: seconds per message by number of subscriptions, for each name."""
 
     name: str
     group: str
@@ -30,9 +30,11 @@ class Result:
         return self.measured <= self.bar if self.at_most else self.measured >= self.bar
 
 
-def in_turn(ours: Callable[[], float], baseline: Callable[[], float], *, rounds: int = 5) -> list[tuple[float, float]]:
-    """Both sides' figures, round by round; who goes first alternates."""
-    ours(), baseline()  # once for nothing: caches, prepared statements, files that have to grow
+def measure_alternately(
+    ours: Callable[[], float], baseline: Callable[[], float], *, rounds: int = 5
+) -> list[tuple[float, float]]:
+    """Measure both sides in each round. The side that is measured first alternates."""
+    ours(), baseline()  # warm-up of caches, prepared statements and file sizes
     pairs: list[tuple[float, float]] = []
     for number in range(rounds):
         if number % 2:
@@ -44,8 +46,8 @@ def in_turn(ours: Callable[[], float], baseline: Callable[[], float], *, rounds:
     return pairs
 
 
-def ratio_of(pairs: list[tuple[float, float]]) -> tuple[float, tuple[float, float]]:
-    """Median, and lowest and highest, of ours against the baseline."""
+def compute_ratio(pairs: list[tuple[float, float]]) -> tuple[float, tuple[float, float]]:
+    """Return the median, and the lowest and highest, of the ratios."""
     ratios = [ours / baseline for ours, baseline in pairs]
     return statistics.median(ratios), (min(ratios), max(ratios))
 
@@ -57,7 +59,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
-    """The time of one core that ``work`` takes, whatever else the machine does meanwhile."""
+    """Return the CPU seconds of ``work``, which do not depend on other load."""
     started = time.process_time()
     work()
     return time.process_time() - started

@@ -1,4 +1,4 @@
-"""Streaming lane: claimed files of JSON lines to committed queue rows on local[2], against COPY by two writers."""
+"""Streaming lane: from claimed files of JSON lines to committed queue rows on local[2], against COPY by two writers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.copies import RecordedTransaction, copy_with_two_writers, record
 from bench.messagebox import MeasuredBox, json_lines, measured_box
-from bench.ratios import Result, in_turn, ratio_of, seconds
+from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from postroom.agent.receiving.interchange import Interchange
 from postroom.message import Bytes
 from postroom.regular_files import inode_of
@@ -24,11 +24,11 @@ _PATIENCE_SECONDS = 300.0
 
 
 def measure() -> Result:
-    """Messages a second through the stream over those of the bare COPY."""
-    return against_copy(group="A", bar=0.7)
+    """Return messages/s of the stream over messages/s of the bare COPY."""
+    return measure_against_copy(group="A", bar=0.7)
 
 
-def against_copy(*, group: str, bar: float) -> Result:
+def measure_against_copy(*, group: str, bar: float) -> Result:
     contents = [b"\n".join(json_lines(_LINES, seed=seed)) for seed in range(_FILES)]
     with measured_box() as box:
         recorded = record(box, [Interchange(interchange_id=uuid.uuid4(), body=Bytes(content)) for content in contents])
@@ -36,10 +36,10 @@ def against_copy(*, group: str, bar: float) -> Result:
             login = Login(url=box.url, user=box.host.role_name)
             query = start_stream(session, box.location, login=login, home=box.home)
             try:
-                pairs = in_turn(lambda: stream(box, contents, _MESSAGES), lambda: _copy(box, recorded))
+                pairs = measure_alternately(lambda: stream(box, contents, _MESSAGES), lambda: _copy(box, recorded))
             finally:
                 query.stop()
-    ratio, spread = ratio_of(pairs)
+    ratio, spread = compute_ratio(pairs)
     ours, bare = (sorted(side)[len(side) // 2] for side in zip(*pairs, strict=True))
     return Result(
         name="streaming lane: JSON lines of 1 KB on local[2], 1,000 subscriptions, 2.5 matches a message,"
@@ -53,14 +53,14 @@ def against_copy(*, group: str, bar: float) -> Result:
 
 
 def stream(box: MeasuredBox, contents: Sequence[bytes], messages: int) -> float:
-    """Messages a second, from the moment that the files are claimed until every message is in its queues, committed."""
+    """Return messages/s, from the claim of the files until every message is committed in its queues."""
     settled = write_claims(box, contents)
     started = time.perf_counter()
     file_claims.number_claims(box.connection, settled)
     while box.one("SELECT count(*) FROM receipts WHERE (outcome->>'done')::boolean") != len(contents):
         if time.perf_counter() - started > _PATIENCE_SECONDS:
             raise TimeoutError("the stream did not publish the files in time")
-        time.sleep(0.03)  # asking takes from what is measured
+        time.sleep(0.03)  # polling slows down the measured processes
     elapsed = time.perf_counter() - started
     assert box.one("SELECT count(*) FROM spool") == messages
     while box.one("SELECT count(*) FROM file_claims"):
@@ -70,7 +70,7 @@ def stream(box: MeasuredBox, contents: Sequence[bytes], messages: int) -> float:
 
 
 def write_claims(box: MeasuredBox, contents: Sequence[bytes]) -> list[file_claims.SettledFile]:
-    """Files as a location has claimed them: all that is left is to number them."""
+    """Write files and their file claims, which are not numbered yet."""
     folder = box.home / "in" / ".postroom"
     folder.mkdir(exist_ok=True)
     files: list[tuple[uuid.UUID, str, Path]] = []

@@ -1,9 +1,9 @@
-"""Direct lane: one message published, with a million instance subscriptions waiting against ten.
+"""Direct lane: the publish of one message at a million instance subscriptions against that at ten.
 
     python -m bench.waiting
 
-There is a MessageBox with each. Every message goes to one waiting instance and to the ports of its region. Which one of
-the million is by chance, so that its row is as a rule in no cache of the processor.
+Each number has its own MessageBox. Every message is routed to one waiting instance and to the ports of its region. The
+instance is chosen at random, so that its row is usually not in a cache of the processor.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bench.messagebox import ORDERS, REGIONS, MeasuredBox, Region, measured_box
-from bench.ratios import Result, in_turn, ratio_of, seconds
+from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.message import Message
@@ -25,7 +25,7 @@ OrderNumber = Property("Orders.OrderNumber", str)
 _MANY, _FEW = 1_000_000, 10
 _PUBLISHES = 200
 _ROUNDS = 7
-#: As create_instance_subscription stores them, in one statement.
+#: Stores the rows of create_instance_subscription in one statement.
 _WAIT = """
     INSERT INTO subscriptions (host_id, service_class, service_id, service_name, state, instance_id,
                                correlation_type_id, correlation_values, correlation_hash)
@@ -35,10 +35,10 @@ _WAIT = """
 
 
 def measure() -> Result:
-    """The median time of a publish with many over that with few."""
-    with _publisher(_MANY) as many, _publisher(_FEW) as few:
-        pairs = in_turn(many.publish, few.publish, rounds=_ROUNDS)
-    ratio, spread = ratio_of(pairs)
+    """Return the median time of a publish with many over that with few."""
+    with _open_publisher(_MANY) as many, _open_publisher(_FEW) as few:
+        pairs = measure_alternately(many.publish, few.publish, rounds=_ROUNDS)
+    ratio, spread = compute_ratio(pairs)
     milliseconds = [1000 * statistics.median(side) for side in zip(*pairs, strict=True)]
     return Result(
         name=f"direct lane: one message published, {_MANY:,} instance subscriptions waiting against {_FEW}, median",
@@ -52,7 +52,7 @@ def measure() -> Result:
 
 
 @contextmanager
-def _publisher(waiting: int) -> Iterator[_Publisher]:
+def _open_publisher(waiting: int) -> Iterator[_Publisher]:
     with measured_box(promote={**ORDERS, OrderNumber: "order"}) as box:
         box.one(
             "SELECT correlation_type(array_agg(id)) FROM properties WHERE key = %s",
@@ -69,21 +69,21 @@ class _Publisher:
         self._box = box
         self._agent = agent
         self._waiting = waiting
-        self._dice = random.Random(7)
+        self._rng = random.Random(7)
 
     def publish(self) -> float:
-        """The median of some; each has to be queued for its instance, too."""
-        messages = [self._message() for _ in range(_PUBLISHES)]
+        """Return the median time of a publish. Raise an error unless every message is queued for an instance."""
+        messages = [self._make_message() for _ in range(_PUBLISHES)]
         times = [seconds(lambda one=one: self._agent.publish([one])) for one in messages]  # type: ignore[misc]
-        found = self._box.one("SELECT count(*) FROM work_queue q JOIN subscriptions s USING (instance_id)")
-        if found != _PUBLISHES:
-            raise RuntimeError(f"{found} of {_PUBLISHES} messages were queued for an instance that waits.")
+        queued = self._box.one("SELECT count(*) FROM work_queue q JOIN subscriptions s USING (instance_id)")
+        if queued != _PUBLISHES:
+            raise RuntimeError(f"{queued} of {_PUBLISHES} messages were queued for a waiting instance.")
         self._box.empty()
         return statistics.median(times)
 
-    def _message(self) -> Message:
-        order = f"order {self._dice.randrange(self._waiting)}"
-        return Message.of(b"x" * 1000, promoted={Region: f"R{self._dice.randrange(REGIONS)}", OrderNumber: order})
+    def _make_message(self) -> Message:
+        order = f"order {self._rng.randrange(self._waiting)}"
+        return Message.of(b"x" * 1000, promoted={Region: f"R{self._rng.randrange(REGIONS)}", OrderNumber: order})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Workload W: subscriptions over five properties, and messages that meet about three, however many subscriptions.
+"""Workload W: subscriptions over five properties. A message matches about three, at any number of subscriptions.
 
 At 100,000 subscriptions the domains are 500 message types, 200 receive ports, 50 countries and amounts up to
 1,000,000. A group narrows messages down by two properties, so that with *n* times the subscriptions every domain is
@@ -29,19 +29,19 @@ Priority = Property("Bench.Priority", int)
 PROPERTIES = (Type, Port, Country, Amount, Priority)
 
 PRIORITIES = 10
-#: The number of subscriptions that the domains of W are made for.
+#: The number of subscriptions for which the domains of W are defined.
 _NOMINAL = 100_000
-#: Subscriptions for one pair of type and port, of those that ask for nothing else.
-_CROWD = 3
-#: How wide a range of amounts is at most, beside a type and where it stands alone; anything below is as likely.
+#: Subscriptions per pair of type and port in W equal.
+_SUBSCRIPTIONS_PER_PAIR = 3
+#: Maximum width of a range of amounts, with a type and alone. Widths are distributed uniformly.
 _WIDTH, _WIDTH_ALONE = 72_000, 90
-#: How many priorities a range of them has.
+#: Width of a range of priorities.
 _PRIORITIES_IN_RANGE = 4
 _PREFIXES = {Type: "http://example.org/orders#type", Port: "Port", Country: "C"}
 
 
 class Kind(StrEnum):
-    """What the subscriptions ask for."""
+    """The predicates of the subscriptions."""
 
     EQUAL = "type and port"
     MIXED = "60 % type and port, 25 % type and a range, 10 % country, priority and type, 5 % an OR of two"
@@ -51,13 +51,13 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Workload:
-    """One kind of W at one number of subscriptions."""
+    """A kind of W with a number of subscriptions."""
 
     kind: Kind
     subscriptions: int
 
     def index(self) -> SubscriptionIndex:
-        """An index with all subscriptions, numbered from 0, compiled."""
+        """Return a compiled index of all subscriptions, numbered from 0."""
         index = SubscriptionIndex()
         for id, filter in enumerate(self.filters()):
             index.add(id, filter)
@@ -65,27 +65,27 @@ class Workload:
         return index
 
     def filters(self) -> Iterator[Filter]:
-        """The filters of the subscriptions, the same ones each time."""
-        dice = _Dice(self)
+        """Yield the filters of the subscriptions, which are the same in every call."""
+        generator = _FilterGenerator(self)
         for _ in range(self.subscriptions):
-            yield dice.filter()
+            yield generator.filter()
 
     def messages(self, count: int, *, seed: int = 7) -> dict[str, pa.Array]:
-        """Columns of a batch, as a pipeline hands them to the matcher."""
-        chance = np.random.default_rng(seed)
+        """Return the columns of a batch in the form that a pipeline passes to the matcher."""
+        rng = np.random.default_rng(seed)
         columns = {}
         for prop, size in self.domains.items():
-            numbers = chance.integers(size, size=count).tolist()
+            numbers = rng.integers(size, size=count).tolist()
             prefix = _PREFIXES.get(prop)
             columns[prop.key] = pa.array(numbers if prefix is None else [f"{prefix}{number}" for number in numbers])
         return columns
 
     @cached_property
     def domains(self) -> dict[Property, int]:
-        """How many different values there are of each property."""
+        """Return the number of distinct values of each property."""
         times = self.subscriptions / _NOMINAL
         if self.kind is Kind.EQUAL:
-            times /= _CROWD
+            times /= _SUBSCRIPTIONS_PER_PAIR
         wide = sqrt(times)
         return {
             Type: max(2, round(500 * wide)),
@@ -96,17 +96,17 @@ class Workload:
         }
 
 
-class _Dice:
-    """Throws groups. Predicates of equality are made once for each value: what they cost is not measured here."""
+class _FilterGenerator:
+    """Generates random filters. Equality predicates are created once per value, because their cost is not measured."""
 
     def __init__(self, workload: Workload) -> None:
         self._kind = workload.kind
         self._domains = workload.domains
-        self._uniform = _endless(np.random.default_rng(2026))
+        self._uniform = _draw_forever(np.random.default_rng(2026))
         self._equalities: dict[tuple[Property, int], Predicate] = {}
-        # As many groups as there are to a type share its messages: the more, the smaller the part that each takes.
-        to_a_type = sqrt(workload.subscriptions / _NOMINAL)
-        self._width = _WIDTH * self._domains[Amount] / 1_000_000 / to_a_type
+        # The groups of a type share its messages, so ranges are narrower if a type has more groups.
+        groups_per_type = sqrt(workload.subscriptions / _NOMINAL)
+        self._width = _WIDTH * self._domains[Amount] / 1_000_000 / groups_per_type
 
     def filter(self) -> Filter:
         groups: dict[Kind, Callable[[], tuple[Group, ...]]] = {
@@ -171,6 +171,6 @@ class _Dice:
         return int(next(self._uniform) * end)
 
 
-def _endless(generator: np.random.Generator) -> Iterator[float]:
+def _draw_forever(rng: np.random.Generator) -> Iterator[float]:
     while True:
-        yield from generator.random(65_536).tolist()
+        yield from rng.random(65_536).tolist()

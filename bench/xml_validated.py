@@ -1,5 +1,6 @@
-"""XML of 2 KB, validated by an XSD, with three promotions by XPath, to committed queue rows on local[2]; against one
-bare process that parses and validates the same documents with lxml, and does nothing else with them.
+"""XML documents of 2 KB with XSD validation and three promotions, from files to committed queue rows on local[2].
+
+The baseline is one process that only parses and validates the same documents with lxml.
 
     python -m bench.xml_validated
 """
@@ -16,7 +17,7 @@ from pathlib import Path
 from lxml import etree
 
 from bench.messagebox import REGIONS, Priority, Region, Total, measured_box
-from bench.ratios import Result, in_turn, ratio_of, seconds
+from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from bench.streaming import stream
 from postroom import adapters, pipelines
 from postroom.pipelines import components
@@ -49,24 +50,26 @@ _PROMOTE = {Region: "/o:Order/o:Region", Total: "/o:Order/o:Total", Priority: "/
 
 
 def measure() -> Result:
-    """Documents a second from claimed envelopes to queue rows over those that the bare process validates."""
-    documents = [_order(number) for number in range(_FILES * _DOCUMENTS)]
-    envelopes = [_envelope(documents[at : at + _DOCUMENTS]) for at in range(0, len(documents), _DOCUMENTS)]
+    """Return documents/s to queue rows over documents/s of the bare process."""
+    documents = [_make_order(number) for number in range(_FILES * _DOCUMENTS)]
+    envelopes = [_make_envelope(documents[at : at + _DOCUMENTS]) for at in range(0, len(documents), _DOCUMENTS)]
     pipeline = pipelines.Receive(
         disassemble=[pipelines.Xml(promote=_PROMOTE, namespaces={"o": _NAMESPACE}, split="/o:Orders/o:Order")],
         validate=[components.Xsd("order.xsd")],
     )
-    with measured_box(adapter=adapters.File("in", settle=0.05), pipeline=_packed(pipeline)) as box:
+    with measured_box(adapter=adapters.File("in", settle=0.05), pipeline=_pack_pipeline(pipeline)) as box:
         (box.home / "documents.xml").write_bytes(b"\n".join(documents))
         (box.home / "order.xsd").write_text(_XSD)
         with open_session(box.home, master="local[2]") as session:
             login = Login(url=box.url, user=box.host.role_name)
             query = start_stream(session, box.location, login=login, home=box.home)
             try:
-                pairs = in_turn(lambda: stream(box, envelopes, len(documents)), lambda: _bare(box.home), rounds=9)
+                pairs = measure_alternately(
+                    lambda: stream(box, envelopes, len(documents)), lambda: _measure_bare_process(box.home), rounds=9
+                )
             finally:
                 query.stop()
-    ratio, spread = ratio_of(pairs)
+    ratio, spread = compute_ratio(pairs)
     ours, bare = (sorted(side)[len(side) // 2] for side in zip(*pairs, strict=True))
     return Result(
         name="XML of 2 KB with XSD validation and three promotions by XPath on local[2], to committed queue rows,"
@@ -79,37 +82,37 @@ def measure() -> Result:
     )
 
 
-def _packed(pipeline: pipelines.Receive) -> pipelines.Receive:
-    """With the schema in it, as applying takes it along."""
+def _pack_pipeline(pipeline: pipelines.Receive) -> pipelines.Receive:
+    """Return the pipeline with its schema, as `apply` stores it."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "order.xsd").write_text(_XSD)
         return pipeline.pack(Path(folder))
 
 
-def _order(number: int) -> bytes:
-    dice = random.Random(number)
+def _make_order(number: int) -> bytes:
+    rng = random.Random(number)
     lines = "".join(
-        f'<Line number="{line}"><Article>Article {dice.randrange(10**9)}</Article><Quantity>{dice.randrange(1, 99)}'
-        f"</Quantity><Price>{dice.randrange(10**5) / 100:.2f}</Price><Due>2026-05-{line + 1:02}</Due></Line>"
+        f'<Line number="{line}"><Article>Article {rng.randrange(10**9)}</Article><Quantity>{rng.randrange(1, 99)}'
+        f"</Quantity><Price>{rng.randrange(10**5) / 100:.2f}</Price><Due>2026-05-{line + 1:02}</Due></Line>"
         for line in range(_LINES)
     )
-    head = f"<Region>R{dice.randrange(REGIONS)}</Region><Total>{dice.randrange(10**7) / 100:.2f}</Total>"
-    return f'<Order xmlns="{_NAMESPACE}">{head}<Priority>{dice.randrange(9)}</Priority>{lines}</Order>'.encode()
+    head = f"<Region>R{rng.randrange(REGIONS)}</Region><Total>{rng.randrange(10**7) / 100:.2f}</Total>"
+    return f'<Order xmlns="{_NAMESPACE}">{head}<Priority>{rng.randrange(9)}</Priority>{lines}</Order>'.encode()
 
 
-def _envelope(documents: Sequence[bytes]) -> bytes:
+def _make_envelope(documents: Sequence[bytes]) -> bytes:
     return b'<Orders xmlns="%s">%s</Orders>' % (_NAMESPACE.encode(), b"".join(documents))
 
 
-def _bare(folder: Path) -> float:
-    """What the other process says of itself."""
+def _measure_bare_process(folder: Path) -> float:
+    """Return documents/s that the bare process prints."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.xml_validated", str(folder)], capture_output=True, check=True, text=True
     )
     return float(done.stdout)
 
 
-def _validate(folder: Path) -> float:
+def _measure_validation(folder: Path) -> float:
     documents = (folder / "documents.xml").read_bytes().split(b"\n")
     schema = etree.XMLSchema(etree.parse(folder / "order.xsd"))
     valid: list[bool] = []
@@ -120,6 +123,6 @@ def _validate(folder: Path) -> float:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        sys.stdout.write(f"{_validate(Path(sys.argv[1]))}\n")
+        sys.stdout.write(f"{_measure_validation(Path(sys.argv[1]))}\n")
     else:
         sys.stdout.write(f"{measure()}\n")
