@@ -1,4 +1,4 @@
-"""Fixtures that every tier may use. All are lazy: a test that asks for none of them starts nothing."""
+"""Fixtures for all tests. A server is started only for a test that uses it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from tests.support.box import Box
     from tests.support.databases import Databases
 
-# For tests that do not ask what survives a crash of the machine; nothing else differs.
+# Settings for tests that do not depend on durability.
 NOT_DURABLE = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
 SMALL = {"shared_buffers": "128MB"}
 
-# No example fails for being slow. `--hypothesis-profile=thorough` tries more where a test does not say how many.
+# No example fails because it is slow. `--hypothesis-profile=thorough` runs more examples per test.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", settings.get_profile("patient"), max_examples=2000)
 settings.load_profile("patient")
@@ -34,29 +34,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """The shell's own settings must not reach a test, nor a process that a test starts."""
+    """Remove the settings of the shell, so that tests and their processes do not depend on them."""
     for name in list(os.environ):
         if name.startswith(("POSTROOM_", "PG")):
             del os.environ[name]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share something run in one worker, which would be made in each otherwise: the Spark session, which
-    costs seconds and a gigabyte, and what is set up for a module."""
+    """Run tests that share a Spark session or a fixture of their module in one worker.
+
+    Otherwise every worker would create its own. A Spark session takes seconds and a gigabyte of memory."""
     for item in items:
         path = item.path.relative_to(Path(__file__).parent)
         if path.parts[0] == "spark":
             item.add_marker(pytest.mark.xdist_group("spark"))
-        elif isinstance(item, pytest.Function) and _is_set_up_for_its_module(item):
+        elif isinstance(item, pytest.Function) and _has_module_fixture(item):
             item.add_marker(pytest.mark.xdist_group(str(path)))
 
 
-def _is_set_up_for_its_module(item: pytest.Function) -> bool:
+def _has_module_fixture(item: pytest.Function) -> bool:
     return any(found[-1].scope == "module" for found in item._fixtureinfo.name2fixturedefs.values())
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Archives have the time in them, and the workers have to agree on the names of tests."""
+    """Return a fixed id for binary values. Archives contain the time, and all workers need the same test ids."""
     if isinstance(val, bytes) and not (val.isascii() and val.decode().isprintable()):
         return "bytes"
     return None
@@ -64,7 +65,7 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 @pytest.fixture(name="assert_approved")
 def approved_snapshot(request: pytest.FixtureRequest) -> AssertApproved:
-    """Compares a text with the approved file of that name, in the folder ``approved`` beside the test."""
+    """Return a function that compares a text with the file of that name in the folder ``approved`` of the test."""
 
     def check(text: str, name: str) -> None:
         approved = request.path.parent / "approved" / name
@@ -75,15 +76,15 @@ def approved_snapshot(request: pytest.FixtureRequest) -> AssertApproved:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[EmbeddedServer]:
-    """The worker's own PostgreSQL, which does not wait for the disk."""
-    with own_server(NOT_DURABLE | SMALL) as running:
+    """Yield the PostgreSQL of this worker, which is not durable."""
+    with start_server(NOT_DURABLE | SMALL) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def durable_server() -> Iterator[EmbeddedServer]:
-    """The worker's own PostgreSQL with the settings that users get."""
-    with own_server(SMALL) as running:
+    """Yield the durable PostgreSQL of this worker."""
+    with start_server(SMALL) as running:
         yield running
 
 
@@ -103,28 +104,28 @@ def durable_databases(durable_server: EmbeddedServer) -> Databases:
 
 @pytest.fixture
 def database(databases: Databases) -> Iterator[str]:
-    """The URL of a fresh MessageBox, owned by the superuser."""
+    """Yield the URL of a new MessageBox, with the login of its owner."""
     with databases.clone() as url:
         yield url
 
 
 @pytest.fixture
 def box(databases: Databases) -> Iterator[Box]:
-    """A fresh MessageBox with one host and the orders' properties, and short ways to act on it."""
+    """Yield a new MessageBox with one host and the properties of orders."""
     with databases.open_box() as opened:
         yield opened
 
 
 @pytest.fixture
 def durable_database(durable_databases: Databases) -> Iterator[str]:
-    """As `database`, on a server that waits for the disk."""
+    """Yield the URL of a new MessageBox on the durable server."""
     with durable_databases.clone() as url:
         yield url
 
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A folder for `--home`. An embedded server that a test starts under it must be stopped when the test ends."""
+    """Yield a folder for `--home`. The embedded server in it is destroyed after the test."""
     from postroom.messagebox.embedded import EmbeddedServer, server_folder
 
     with open_folder() as folder:
@@ -133,7 +134,7 @@ def home() -> Iterator[Path]:
 
 
 @contextmanager
-def own_server(settings: dict[str, str]) -> Iterator[EmbeddedServer]:
+def start_server(settings: dict[str, str]) -> Iterator[EmbeddedServer]:
     from postroom.messagebox.embedded import EmbeddedServer
 
     with open_folder(in_memory=settings.get("fsync") == "off") as folder:

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.conftest import NOT_DURABLE, SMALL, own_server
+from tests.conftest import NOT_DURABLE, SMALL, start_server
 from tests.support.databases import Databases
 from tests.support.folders import open_folder
 from tests.support.house import House
@@ -34,7 +34,7 @@ def receiving_house(web_port: int) -> Iterator[House]:
     HTTP. The server is not shared, because other tests check all sessions of their server."""
     with (
         open_folder() as home,
-        own_server(NOT_DURABLE | SMALL) as server,
+        start_server(NOT_DURABLE | SMALL) as server,
         Databases(server).clone() as url,
         House(home, url) as opened,
     ):

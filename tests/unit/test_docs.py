@@ -113,27 +113,27 @@ def test_python_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_readme_shows_the_example_as_it_is() -> None:
-    shown = [block.text for block in blocks(ROOT / "README.md", "python")]
-    assert EXAMPLE.read_text(encoding="utf-8") in shown
+    examples = [block.text for block in blocks(ROOT / "README.md", "python")]
+    assert EXAMPLE.read_text(encoding="utf-8") in examples
 
 
-def _commands() -> list[tuple[Block, str]]:
+def _find_commands() -> list[tuple[Block, str]]:
     return [
         (block, line.removeprefix("$ "))
         for page in pages()
         for block in blocks(page, "console")
-        for line in _joined(block.text).splitlines()
+        for line in _join_lines(block.text).splitlines()
         if line.startswith("$ ")
     ]
 
 
-def _joined(text: str) -> str:
+def _join_lines(text: str) -> str:
     return re.sub(r"\\\n\s*", " ", text)
 
 
-@pytest.mark.parametrize(("block", "line"), _commands(), ids=str)
+@pytest.mark.parametrize(("block", "line"), _find_commands(), ids=str)
 def test_commands_exist(block: Block, line: str) -> None:
-    for words in _pipeline(line):
+    for words in _split_commands(line):
         program = words[0]
         if program == "make":
             targets = [word for word in words[1:] if "=" not in word]
@@ -141,12 +141,12 @@ def test_commands_exist(block: Block, line: str) -> None:
             for target in targets:
                 assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{block}: make has no {target}"
         elif program.rpartition("/")[2] == "postroom":
-            _check(words[1:])
+            _check_command(words[1:])
         else:
             assert program in _TOOLS, f"{block}: unknown program {program}"
 
 
-def _pipeline(line: str) -> list[list[str]]:
+def _split_commands(line: str) -> list[list[str]]:
     """Split a line of shell into commands, without assignments, redirections and comments."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
@@ -162,7 +162,7 @@ def _pipeline(line: str) -> list[list[str]]:
     return [command for command in commands if command]
 
 
-def _check(arguments: list[str]) -> None:
+def _check_command(arguments: list[str]) -> None:
     """Check that the arguments name a command, and only options and arguments that it has."""
     command: click.Command = cli
     context: click.Context | None = None
@@ -171,17 +171,17 @@ def _check(arguments: list[str]) -> None:
     while True:
         context = click.Context(command, info_name=command.name, parent=context)
         # The parser knows options and arguments, and does not check that files exist.
-        given, left, _ = command.make_parser(context).parse_args(rest)
+        values, remaining, _ = command.make_parser(context).parse_args(rest)
         if not isinstance(command, click.Group):
             break
-        if not left:
+        if not remaining:
             assert asks_for_help, f"{arguments} names no command"
             return
-        found = command.get_command(context, left[0])
-        assert found is not None, f"there is no command {left[0]!r} in {arguments}"
-        command, rest = found, left[1:]
-    assert not left, f"{command.name} does not take {left}"
-    missing = [one.name for one in command.params if one.required and not _is_given(given.get(str(one.name)))]
+        found = command.get_command(context, remaining[0])
+        assert found is not None, f"there is no command {remaining[0]!r} in {arguments}"
+        command, rest = found, remaining[1:]
+    assert not remaining, f"{command.name} does not take {remaining}"
+    missing = [one.name for one in command.params if one.required and not _is_given(values.get(str(one.name)))]
     assert not missing or asks_for_help, f"{arguments} lacks {missing}"
 
 

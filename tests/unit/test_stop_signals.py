@@ -1,4 +1,4 @@
-"""A signal stops a process, whatever the main thread does at that moment."""
+"""A stop signal can arrive at any time, also while the main thread waits."""
 
 from __future__ import annotations
 
