@@ -89,7 +89,7 @@ def test_operations_that_the_states_do_not_allow_fail_with_the_reason(house: Hou
     assert "last enlisted member of the group 'Everyone'" in house.run("port", "unenlist", "A", exit_code=5)
     file.write_text(file.read_text().replace('[a, "B"]', '["B"]'))
     output = house.run("plan", str(file), exit_code=3)
-    assert "send port 'A' is to leave it, but is started" in output
+    assert "the started send port 'A' cannot be removed" in output
     assert f"{file}:" in output
     house.run("group", "unenlist", "Everyone")
     house.run("port", "unenlist", "A")
@@ -109,7 +109,7 @@ def test_removing_a_port_removes_its_memberships_and_suspends_its_instances(hous
     file.write_text(without_b.replace('[a, "B"]', "[a]"))
     planned = house.ask("plan", str(file))
     [removed] = [step for step in planned["steps"] if step["action"] == "remove"]
-    assert (removed["name"], removed["note"]) == ("B", "is started: unenlisted first; its instances stay")
+    assert (removed["name"], removed["note"]) == ("B", "is started and will be unenlisted; its instances stay")
     house.run("apply", str(file))
     house.start_host()
     [gone] = wait_until(lambda: house.suspended(error="PORT_GONE"), what="the instance of the removed port")
