@@ -78,7 +78,7 @@ def _read_function(source: object) -> object:
 
 
 def _store_function(function: Any) -> dict[str, Any]:
-    return refer_to(function, None).stored()
+    return refer_to(function, None).to_stored()
 
 
 class Python(Map):

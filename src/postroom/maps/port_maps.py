@@ -33,7 +33,7 @@ def _read_maps(source: object) -> tuple[Any, ...]:
 
 
 def _store_maps(maps: tuple[Any, ...]) -> list[dict[str, Any]]:
-    return [refer_to(one, None).stored() for one in maps]
+    return [refer_to(one, None).to_stored() for one in maps]
 
 
 class PortMaps(BaseModel):

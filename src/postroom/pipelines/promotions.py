@@ -30,7 +30,7 @@ class Promotions(Mapping[Property, str]):
 
     @classmethod
     def read(cls, source: object) -> Promotions:
-        """Parse a user's mapping, or the list of objects that ``stored`` returns."""
+        """Parse a user's mapping, or the list of objects that ``to_stored`` returns."""
         if isinstance(source, Promotions):
             return source
         if isinstance(source, Mapping):
@@ -46,7 +46,7 @@ class Promotions(Mapping[Property, str]):
                 raise ValueError(f"the path of {prop.dotted} is {path!r}, which is not text")
         return cls(entries)
 
-    def stored(self) -> list[dict[str, Any]]:
+    def to_stored(self) -> list[dict[str, Any]]:
         """Return JSON with the key and the type number of each property."""
         return [
             {"property": prop.key, "type": int(prop.value_type), "path": path}
@@ -111,7 +111,7 @@ def _parse_property(entry: object) -> Property:
 Promote = Annotated[
     Mapping[Property, str],
     PlainValidator(Promotions.read),
-    PlainSerializer(Promotions.stored, return_type=list[dict[str, Any]]),
+    PlainSerializer(Promotions.to_stored, return_type=list[dict[str, Any]]),
 ]
 
 

@@ -53,7 +53,9 @@ def _read_component(source: object) -> object:
 
 
 def _stored_stage(stage: tuple[Any, ...]) -> list[dict[str, Any]]:
-    return [one.model_dump(mode="json") if isinstance(one, Format) else refer_to(one, None).stored() for one in stage]
+    return [
+        one.model_dump(mode="json") if isinstance(one, Format) else refer_to(one, None).to_stored() for one in stage
+    ]
 
 
 Stage = Annotated[

@@ -15,6 +15,6 @@ ORDER_TO_INVOICE = b"""<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.or
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An application's folder with a stylesheet in it."""
+    """Return an application's folder with a stylesheet."""
     (tmp_path / "order-to-invoice.xslt").write_bytes(ORDER_TO_INVOICE)
     return tmp_path

@@ -1,4 +1,4 @@
-"""The maps of a receive port: which messages they take, what those are afterwards, and what a failure takes along."""
+"""The maps of a receive port: which messages are mapped, the results, and the failures."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ ORDER: dict[str, Any] = {"source": "order", "target": "invoice"}
 READ = Xml(promote={Total: "/invoice/amount", Amount: "/invoice/amount"})
 
 
-# -- which messages, and what they are afterwards ------------------------------------------------------------------
+# -- mapped messages and their properties --------------------------------------------------------------------------
 
 
-def test_the_map_for_the_message_type_is_taken_and_others_pass_unmapped(folder: Path) -> None:
+def test_the_map_for_the_message_type_is_used_and_others_are_not_changed(folder: Path) -> None:
     """RCV-20."""
     pipeline = mapped(ORDERS, Xslt("order-to-invoice.xslt", **ORDER, read=READ), folder=folder)
     [one, other] = rows(run(pipeline, b'<orders><order region="EU"><total>5.50</total></order><memo/></orders>'))
@@ -84,7 +84,7 @@ def test_the_map_for_the_message_type_is_taken_and_others_pass_unmapped(folder: 
     assert (other["body"], other["message_type"], other["content_type"]) == (b"<memo/>", "memo", None)
 
 
-def test_what_the_target_promotes_is_promoted_again_and_the_rest_stays(folder: Path) -> None:
+def test_properties_of_the_target_are_promoted_again_and_others_stay(folder: Path) -> None:
     """RCV-20."""
     pipeline = mapped(ORDERS, Xslt("order-to-invoice.xslt", **ORDER, read=READ), folder=folder)
     [one, memo] = rows(run(pipeline, b'<orders><order region="EU"><total>5</total></order><memo/></orders>'))
@@ -92,13 +92,13 @@ def test_what_the_target_promotes_is_promoted_again_and_the_rest_stays(folder: P
     assert (memo[Region.key], memo[Total.key], memo[Amount.key]) == (None, None, None)
 
 
-def test_a_value_that_the_new_document_does_not_have_is_not_promoted_any_more() -> None:
+def test_a_value_that_is_absent_in_the_new_document_is_not_promoted() -> None:
     pipeline = mapped(ORDERS, Python(to_invoice, **ORDER, read=READ))
     [one] = rows(run(pipeline, b"<orders><order><total>5</total></order></orders>"))
     assert one[Total.key] is None
 
 
-def test_the_schema_of_the_target_says_what_is_promoted(folder: Path) -> None:
+def test_the_schema_of_the_target_defines_what_is_promoted(folder: Path) -> None:
     path = "/*[local-name()='invoice' and namespace-uri()='']/*[local-name()='amount' and namespace-uri()='']"
     schema = Schema(
         message_type="invoice", promoted=(PromotedField(key=Amount.key, type=3, path=path, form="decimal"),)
@@ -116,7 +116,7 @@ def test_a_message_without_a_type_passes_unmapped() -> None:
 
 
 class Priced(Map):
-    """A map with a setting, which promotes by itself."""
+    """A map with a setting that promotes a property itself."""
 
     rate: int
 
@@ -130,7 +130,7 @@ class Priced(Map):
         return changed.with_context(changed.context.promote(Amount, amount))
 
 
-def test_a_class_has_settings_and_may_promote_by_itself() -> None:
+def test_a_map_class_has_settings_and_can_promote_properties() -> None:
     [one] = rows(run(mapped(ORDERS, Priced(**ORDER, rate=2)), b"<orders><order><total>4</total></order></orders>"))
     assert (one[Amount.key], one[Total.key]) == (8, 4)
 
@@ -140,12 +140,12 @@ class Undeclared(Map):
         return Message.of(b"<invoice/>", promoted={Amount: Decimal(1)})
 
 
-def test_a_map_promotes_only_what_it_says() -> None:
+def test_a_map_that_promotes_an_undeclared_property_fails() -> None:
     with pytest.raises(MapFailure, match="which is not in its promotes"):
         run(mapped(ORDERS, Undeclared(**ORDER)), b"<orders><order/></orders>")
 
 
-def test_large_documents_go_by_reference_beside_those_that_were_not_mapped() -> None:
+def test_large_mapped_and_unmapped_documents_are_passed_by_reference() -> None:
     long, memo = b"x" * (FRAGMENT_SIZE + 1), b"<memo>" + b"y" * (FRAGMENT_SIZE + 1) + b"</memo>"
     interchange = b"<orders><order>%b</order>%b<order>small</order></orders>" % (long, memo)
     batches = run(mapped(ORDERS, Python(to_invoice, **ORDER)), interchange)
@@ -166,13 +166,13 @@ def lines(**settings: Any) -> JsonLines:
     return JsonLines(message_type="order", **settings)
 
 
-def test_one_that_cannot_be_mapped_fails_a_standard_interchange() -> None:
+def test_a_document_that_cannot_be_mapped_fails_a_standard_interchange() -> None:
     """RCV-12, RCV-21."""
     with pytest.raises(MapFailure, match=r"Document 2: to_invoice: a bad order"):
         run(mapped(ORDERS, Python(to_invoice, **ORDER)), FOUR)
 
 
-def test_and_a_recoverable_one_before_anything_of_it_comes() -> None:
+def test_a_mapping_failure_fails_a_recoverable_interchange_before_the_first_batch() -> None:
     """RCV-17."""
     pipeline = mapped(lines(), Python(to_invoice, **ORDER))
     batches = pipeline.disassemble(Bytes(LINES), batch_rows=1)
@@ -181,7 +181,7 @@ def test_and_a_recoverable_one_before_anything_of_it_comes() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 30])
-def test_of_a_long_recoverable_one_nothing_comes_before_all_is_mapped(count: int) -> None:
+def test_a_long_recoverable_interchange_yields_no_batch_before_all_is_mapped(count: int) -> None:
     pipeline = mapped(lines(), Python(to_invoice, **ORDER))
     good = b'{"order": 1}\n' * count
     assert len(rows(run(pipeline, good, batch_rows=1))) == count
@@ -190,13 +190,13 @@ def test_of_a_long_recoverable_one_nothing_comes_before_all_is_mapped(count: int
 
 
 class Alone(components.Decoder):
-    """Has documents that cannot be mapped suspended alone."""
+    """Let documents that cannot be mapped be suspended alone."""
 
     def decode(self, message: Message) -> Message:
         return message.with_context(message.context.write(ALONE, True))
 
 
-def test_with_the_property_only_the_document_is_suspended_as_it_was_before_the_map() -> None:
+def test_with_the_property_only_the_original_document_is_suspended() -> None:
     pipeline = mapped(Receive(decode=[Alone()], disassemble=[lines()]), Python(to_invoice, **ORDER))
     batches = run(pipeline, LINES)
     assert [row["number"] for row in rows(batches)] == [1, 3]
@@ -212,7 +212,7 @@ def test_the_property_changes_nothing_for_a_standard_interchange() -> None:
 
 
 class Marked(components.Disassembler):
-    """Has every second document suspended alone if it cannot be mapped."""
+    """Let every second document be suspended alone if it cannot be mapped."""
 
     @property
     def promotes(self) -> tuple[Property, ...]:
@@ -228,7 +228,7 @@ class Marked(components.Disassembler):
 
 
 @pytest.mark.parametrize(("content", "published"), [(b"1 bad 3", [1, 3]), (b"bad 2 3", None)])
-def test_the_property_may_be_that_of_one_document(content: bytes, published: list[int] | None) -> None:
+def test_the_property_can_be_set_for_one_document(content: bytes, published: list[int] | None) -> None:
     pipeline = mapped(Receive(disassemble=[Marked()]), Python(to_invoice, **ORDER))
     if published is None:
         with pytest.raises(MapFailure):
@@ -249,7 +249,7 @@ def test_a_map_cannot_end_the_process() -> None:
         run(mapped(ORDERS, Python(ends_the_process, **ORDER)), b"<orders><order/></orders>")
 
 
-def test_a_thread_serves_message_after_message() -> None:
+def test_one_thread_runs_the_calls_of_many_messages() -> None:
     pipeline = mapped(ORDERS, Python(in_which_thread, **ORDER))
     bodies = {row["body"] for _ in range(3) for row in rows(run(pipeline, b"<orders><order/><order/></orders>"))}
     assert len(bodies) == 1
@@ -265,7 +265,7 @@ def test_a_thread_serves_message_after_message() -> None:
         (lambda message: None, "bytes"),
     ],
 )
-def test_an_answer_of_another_kind_fails(make: Callable[[Message], Any], reason: str) -> None:
+def test_a_wrong_result_of_a_map_fails(make: Callable[[Message], Any], reason: str) -> None:
     class Answers(Map):
         def transform(self, message: Message) -> Any:
             return make(message)
@@ -286,6 +286,6 @@ def test_a_map_that_cannot_be_loaded_fails_the_interchange(folder: Path) -> None
         next(batches)
 
 
-def test_with_maps_as_many_documents_may_be_bad_as_without() -> None:
+def test_maps_do_not_change_the_bad_document_limit() -> None:
     assert MappedPipeline(JsonLines(bad_documents=7), NO_MAPS).bad_documents == 7
     assert MappedPipeline(JsonLines(bad_documents=None), NO_MAPS).bad_documents is None

@@ -1,4 +1,4 @@
-"""The maps of a send port: the message that its adapter gets."""
+"""The maps of a send port: the message that its adapter sends."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def order(content: bytes = b"<order><total>5</total><note>n</note></order>") -> 
     return Message(context=context, parts=parts, body_part_name="body")
 
 
-def test_it_keeps_its_id_its_other_parts_and_what_is_not_promoted_again(folder: Path) -> None:
+def test_a_mapped_message_keeps_its_id_its_other_parts_and_its_properties(folder: Path) -> None:
     given = order()
     sent = map_message(outbound(folder, read=READ), given)
     assert (sent.message_id, sent.parts[0]) == (given.message_id, given.parts[0])
@@ -56,7 +56,7 @@ def test_it_keeps_its_id_its_other_parts_and_what_is_not_promoted_again(folder: 
     assert b"<amount>5</amount>" in sent.data
     assert sent.context[BTS.SPName] == "Invoices"
     assert (sent.context[BTS.MessageType], sent.context[Amount]) == ("invoice", 5)
-    # The target could promote it, and its document has none.
+    # The target may promote it, but the new document has no value.
     assert Region not in sent.context
 
 
@@ -66,12 +66,12 @@ def test_a_distinguished_field_of_the_target_is_written_and_not_promoted(folder:
     assert Note.key not in sent.context.promoted
 
 
-def test_a_message_of_another_type_and_one_of_none_pass_as_they_are(folder: Path) -> None:
+def test_messages_of_another_type_or_without_a_type_are_not_changed(folder: Path) -> None:
     for given in (Message.of(b"x"), Message.of(b"x", promoted={BTS.MessageType: "memo"})):
         assert map_message(outbound(folder), given) is given
 
 
-def test_what_cannot_be_mapped_is_a_failure_with_the_name_of_the_map(folder: Path) -> None:
+def test_a_mapping_failure_has_the_name_of_the_map(folder: Path) -> None:
     for given, reason in (
         (order(b"no XML"), "order-to-invoice.xslt: The document is not well-formed"),
         (order(b" " * (MAX_DOCUMENT_SIZE + 1)), "order-to-invoice.xslt: The message has 67,108,865 bytes"),

@@ -1,4 +1,4 @@
-"""The maps of a port in a definition: what is wrong with them, told at once, and how they travel."""
+"""The maps of a port in a definition: their problems, and how they are stored."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ToInvoice(Map):
         ([ToInvoice(**ORDER), Python(to_invoice, **ORDER)], "2 maps have the source 'order'"),
     ],
 )
-def test_what_is_wrong_with_maps_is_told(folder: Path, maps: Any, problem: str) -> None:
+def test_the_problems_of_maps_are_reported(folder: Path, maps: Any, problem: str) -> None:
     (folder / "bad.xslt").write_text(
         '<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">\n'
         '<xsl:template match="/"><xsl:if/></xsl:template></xsl:stylesheet>'
@@ -61,7 +61,7 @@ def test_what_is_wrong_with_maps_is_told(folder: Path, maps: Any, problem: str) 
     assert problem in "\n".join(map_problems(maps, folder))
 
 
-def test_too_many_bytes_together_are_refused(folder: Path) -> None:
+def test_files_that_are_too_large_in_total_are_rejected(folder: Path) -> None:
     comment = b"<!--" + b" " * (3 << 20) + b"-->"
     for name in "ab":
         (folder / f"{name}.xslt").write_bytes((folder / "order-to-invoice.xslt").read_bytes() + comment)
@@ -69,7 +69,7 @@ def test_too_many_bytes_together_are_refused(folder: Path) -> None:
     assert "in total" in "\n".join(map_problems(maps, folder))
 
 
-def test_maps_travel_with_what_they_need(folder: Path) -> None:
+def test_maps_are_shipped_with_their_files(folder: Path) -> None:
     packed = PortMaps.pack([Xslt("order-to-invoice.xslt", **ORDER)], folder)
     stored = json.loads(json.dumps(packed.model_dump(mode="json")))
     (folder / "order-to-invoice.xslt").unlink()
@@ -83,7 +83,7 @@ def test_maps_travel_with_what_they_need(folder: Path) -> None:
     assert pickle.loads(pickle.dumps(packed)).running is maps
 
 
-def test_what_is_no_stored_map_is_refused() -> None:
+def test_an_invalid_stored_map_is_rejected() -> None:
     with pytest.raises(DefinitionError, match="not a stored list of maps"):
         load_maps({"maps": [{"a": 1}]})
     assert load_maps({}) == NO_MAPS

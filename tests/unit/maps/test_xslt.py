@@ -1,4 +1,4 @@
-"""Maps in XSLT: what they make, and what they cannot reach."""
+"""XSLT maps: their results, and their isolation from files and the network."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def run(stylesheet: bytes, document: bytes, *, target: str = "invoice") -> bytes
     return b"".join(Stylesheet(stylesheet).run(Bytes(document), target=target).chunks())
 
 
-def test_a_map_makes_another_document() -> None:
+def test_a_map_transforms_a_document() -> None:
     made = run(sheet('<invoice total="{/order/total}"/>'), b"<order><total>5</total></order>")
     assert b'<invoice total="5"/>' in made
 
 
-def test_it_writes_as_its_output_says() -> None:
+def test_the_stylesheet_output_method_decides_the_content_type() -> None:
     text = sheet('<xsl:value-of select="/order/@id"/>', top='<xsl:output method="text"/>')
     assert run(text, b'<order id="7"/>') == b"7"
     latin = sheet("<invoice>\xe9</invoice>", top='<xsl:output encoding="iso-8859-1"/>')
@@ -53,11 +53,11 @@ def test_it_writes_as_its_output_says() -> None:
         (sheet("\n<xsl:value-of select='('/>"), "map.xslt:2: it is not XSLT 1.0"),
     ],
 )
-def test_what_is_no_map_is_told(stylesheet: bytes, problem: str) -> None:
+def test_an_invalid_stylesheet_is_reported(stylesheet: bytes, problem: str) -> None:
     assert problem in " ".join(stylesheet_problems("map.xslt", stylesheet))
 
 
-def test_every_problem_is_told() -> None:
+def test_every_problem_is_reported() -> None:
     both = sheet("", top='<xsl:include href="a"/>\n<xsl:import href="b"/>')
     assert [text.partition(" is ")[0] for text in stylesheet_problems("m", both)] == ["m:1: include", "m:2: import"]
 
@@ -94,18 +94,18 @@ def test_an_entity_of_a_document_is_not_read() -> None:
         ("5<invoice/>", "is not an XML document"),
     ],
 )
-def test_a_map_that_makes_something_else_fails(template: str, reason: str) -> None:
+def test_a_map_whose_result_is_not_of_the_target_type_fails(template: str, reason: str) -> None:
     with pytest.raises(PipelineFailure, match=reason):
         run(sheet(template), b"<a/>")
 
 
-def test_a_map_that_calls_itself_for_ever_fails() -> None:
+def test_a_stylesheet_with_endless_recursion_fails() -> None:
     call = '<xsl:call-template name="t"/>'
     with pytest.raises(PipelineFailure):
         run(sheet(call, top=f'<xsl:template name="t">{call}</xsl:template>'), b"<a/>")
 
 
-def test_what_is_large_is_kept_on_disk() -> None:
+def test_a_large_result_is_spooled_to_disk() -> None:
     """LRG-04."""
     stylesheet = Stylesheet(sheet("<invoice><xsl:value-of select='/order'/></invoice>"))
     small, large = (

@@ -13,7 +13,7 @@ from postroom.pipelines.documents.disassembled_batch import BadDocument, arrow_s
 
 @dataclass
 class Received:
-    """What came of an interchange: all its batches, as plain Python."""
+    """All batches of an interchange as Python values."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     failures: list[BadDocument] = field(default_factory=list)
@@ -40,7 +40,7 @@ Receive = Callable[..., Received]
 
 @pytest.fixture
 def receive() -> Receive:
-    """Runs an interchange through a definition that has no problems."""
+    """Return a function that runs an interchange through a definition without problems."""
 
     def run(pipeline: ReceivePipeline, body: bytes | Body, **size: Any) -> Received:
         assert pipeline.problems() == []

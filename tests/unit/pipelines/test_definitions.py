@@ -68,7 +68,7 @@ def test_a_definition_is_frozen() -> None:
         Json().message_type = "order"
 
 
-def test_what_is_recoverable() -> None:
+def test_recoverable_has_a_default_by_format() -> None:
     assert [definition.recoverable for definition in (PassThrough(), Json(), Xml(), JsonLines(), Csv())] == [
         False,
         False,
@@ -78,7 +78,7 @@ def test_what_is_recoverable() -> None:
     ]
 
 
-def test_how_many_documents_may_be_bad_where_an_earlier_version_has_not_said() -> None:
+def test_the_bad_document_limit_of_an_earlier_version_has_a_default() -> None:
     lines: dict[str, object] = {"kind": "json-lines", "promote": [], "message_type": None, "recoverable": True}
     assert load_pipeline(lines) == JsonLines()
     assert load_pipeline(lines).bad_documents == 1_000
@@ -95,7 +95,7 @@ def test_how_many_documents_may_be_bad_where_an_earlier_version_has_not_said() -
         ([JsonLines(bad_documents=None)], None),
     ],
 )
-def test_a_pipeline_allows_the_least_that_its_disassemblers_allow(
+def test_the_bad_document_limit_is_the_minimum_of_the_disassemblers(
     disassemblers: list[ReceivePipeline], allowed: int | None
 ) -> None:
     definition = pipelines.Receive(disassemble=disassemblers)
@@ -153,12 +153,12 @@ def test_a_pipeline_allows_the_least_that_its_disassemblers_allow(
         (Csv(header=False, promote={Region: "region"}), "columns without names"),
     ],
 )
-def test_a_problem_is_told_and_not_raised(definition: ReceivePipeline, problem: str) -> None:
+def test_a_problem_is_reported_and_not_raised(definition: ReceivePipeline, problem: str) -> None:
     assert len(definition.problems()) == 1
     assert problem in definition.problems()[0]
 
 
-def test_all_problems_of_a_definition_are_told() -> None:
+def test_all_problems_of_a_definition_are_reported() -> None:
     definition = Csv(
         promote={Region: "", BTS.SPName: "b"}, delimiter="--", quote="", header=("a", "a"), encoding="utf-9"
     )
@@ -172,7 +172,7 @@ def test_a_property_can_be_stored_twice_and_is_a_problem() -> None:
 
 
 @pytest.mark.parametrize("promote", [3, {"Orders.Region": "region"}, {Region: 5}])
-def test_an_argument_of_the_wrong_type_is_refused_at_once(promote: object) -> None:
+def test_an_argument_of_the_wrong_type_is_rejected_at_once(promote: object) -> None:
     with pytest.raises(ValidationError):
         Json(promote=promote)  # type: ignore[arg-type]
 
@@ -188,7 +188,7 @@ def test_an_argument_of_the_wrong_type_is_refused_at_once(promote: object) -> No
         {"kind": "csv", "delimiter": 5},
     ],
 )
-def test_what_is_not_a_stored_pipeline_is_refused(stored: dict[str, object]) -> None:
+def test_an_invalid_stored_pipeline_is_rejected(stored: dict[str, object]) -> None:
     with pytest.raises(DefinitionError, match="not a stored receive pipeline"):
         load_pipeline(stored)
 

@@ -1,4 +1,4 @@
-"""BizTalk's schema files, read as they are: what they promote, and what is wrong with them, with file and line."""
+"""BizTalk's schema files: the properties that they promote, and their problems with file and line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ORDERS, PROPERTIES = "urn:orders", "urn:order-properties"
 
 
 def at(*names: str, namespace: str = ORDERS) -> str:
-    """A path as BizTalk writes it."""
+    """Return a path in BizTalk's form."""
     return "".join(
         f"/@*[local-name()='{name[1:]}' and namespace-uri()='']"
         if name.startswith("@")
@@ -104,7 +104,7 @@ def test_fields_are_promoted_and_distinguished_as_the_annotations_say(load) -> N
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-8", "utf-8-sig"])
-def test_a_file_may_say_utf_16_and_be_something_else(tmp_path: Path, encoding: str) -> None:
+def test_a_utf_8_file_that_declares_utf_16_is_read(tmp_path: Path, encoding: str) -> None:
     text = document_schema("", '<xs:element name="Größe" type="xs:string"/>')
     (tmp_path / "Order.xsd").write_bytes(text.encode(encoding))
     assert only(load_schemas([tmp_path])).message_type == "urn:orders#Order"
@@ -130,7 +130,7 @@ def test_types_groups_and_references_are_followed(load) -> None:  # type: ignore
         ),
     )
     assert loaded.problems == ()
-    # A global element is a root of its own, too.
+    # Every global element is a root.
     assert [schema.message_type for schema in loaded.schemas.schemas] == ["urn:orders#Code", "urn:orders#Order"]
     schema = loaded.schemas.find("urn:orders#Order")
     assert {field.property.name: field.form for field in schema.promoted} == {
@@ -140,7 +140,7 @@ def test_types_groups_and_references_are_followed(load) -> None:  # type: ignore
     }
 
 
-def test_an_envelope_says_where_its_documents_stand(load) -> None:  # type: ignore[no-untyped-def]
+def test_the_body_xpath_of_an_envelope_is_read(load) -> None:  # type: ignore[no-untyped-def]
     schema = only(
         load(
             Order=document_schema(
@@ -155,7 +155,7 @@ def test_an_envelope_says_where_its_documents_stand(load) -> None:  # type: igno
     assert schema.body == at("Order", "Orders")
 
 
-def test_an_envelope_that_does_not_say_it_is_a_problem(load) -> None:  # type: ignore[no-untyped-def]
+def test_an_envelope_without_a_body_xpath_is_a_problem(load) -> None:  # type: ignore[no-untyped-def]
     loaded = load(Order=document_schema("", "", info='<b:schemaInfo is_envelope="yes"/>'))
     assert texts(loaded) == ["the envelope 'Order' has no body_xpath, which is the path of its documents."]
 
@@ -200,7 +200,7 @@ REGION = '<xs:element name="Region" type="xs:string"/>'
         ),
     ],
 )
-def test_what_is_wrong_with_an_annotation_is_told_with_its_line(load, annotation, fields, problem) -> None:  # type: ignore[no-untyped-def]
+def test_the_problem_of_an_annotation_has_its_line(load, annotation, fields, problem) -> None:  # type: ignore[no-untyped-def]
     loaded = load(
         Properties=property_schema(("Region", "string"), ("Total", "decimal")),
         Order=document_schema(annotation, fields),
@@ -212,13 +212,13 @@ def test_what_is_wrong_with_an_annotation_is_told_with_its_line(load, annotation
 
 
 @pytest.mark.parametrize("kind", ["long", "unsignedLong", "base64Binary", "duration", "IDREFS", "time"])
-def test_some_types_are_no_types_of_a_property(load, kind: str) -> None:  # type: ignore[no-untyped-def]
+def test_unsupported_types_of_properties_are_problems(load, kind: str) -> None:  # type: ignore[no-untyped-def]
     (problem,) = load(Properties=property_schema(("Region", kind))).problems
     assert problem.text.startswith("'Region' cannot be a property")
     assert problem.line == 5
 
 
-def test_a_property_schema_that_is_not_there_is_named(load) -> None:  # type: ignore[no-untyped-def]
+def test_a_missing_property_schema_is_reported(load) -> None:  # type: ignore[no-untyped-def]
     assert texts(load(Order=document_schema(promote("Region", "Order", "Region"), REGION))) == [
         "'ns0:Region': the property schema 'urn:order-properties' is not one of the files."
     ]
@@ -237,13 +237,13 @@ def test_one_message_type_in_two_files_is_a_problem(load) -> None:  # type: igno
         (b'<!DOCTYPE a [<!ENTITY e SYSTEM "file:///etc/passwd">]><a/>', "DOCTYPE"),
     ],
 )
-def test_other_files_are_refused(tmp_path: Path, content: bytes, problem: str) -> None:
+def test_references_to_other_files_are_rejected(tmp_path: Path, content: bytes, problem: str) -> None:
     (tmp_path / "a.xsd").write_bytes(content)
     (found,) = load_schemas([tmp_path]).problems
     assert problem in found.text
 
 
-def test_a_folder_without_schemas_and_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_folder_without_schemas_and_a_missing_file_are_problems(tmp_path: Path) -> None:
     missing = tmp_path / "missing.xsd"
     assert [problem.text for problem in load_schemas([tmp_path, missing]).problems] == [
         "there are no files *.xsd in this folder.",

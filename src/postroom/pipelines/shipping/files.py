@@ -67,7 +67,7 @@ class ShippedFiles:
             )
         return cls(contents)
 
-    def stored(self) -> dict[str, str]:
+    def to_stored(self) -> dict[str, str]:
         return {
             name: base64.b64encode(zlib.compress(content, 9)).decode()
             for name, content in sorted(self.contents.items())
@@ -89,7 +89,7 @@ NO_FILES = ShippedFiles()
 Files = Annotated[
     ShippedFiles,
     PlainValidator(ShippedFiles.from_stored),
-    PlainSerializer(ShippedFiles.stored, return_type=dict[str, Any]),
+    PlainSerializer(ShippedFiles.to_stored, return_type=dict[str, Any]),
 ]
 
 

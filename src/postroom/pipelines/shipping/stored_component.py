@@ -34,7 +34,7 @@ class StoredComponent:
     name: str
     settings: Mapping[str, Any] | None = None
 
-    def stored(self) -> dict[str, Any]:
+    def to_stored(self) -> dict[str, Any]:
         found: dict[str, Any] = {self.target: self.where, "name": self.name}
         return found if self.settings is None else {**found, "settings": dict(self.settings)}
 

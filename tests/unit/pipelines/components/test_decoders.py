@@ -1,4 +1,4 @@
-"""Our decoders: what they make of good content, and of content that is broken or meant to do harm."""
+"""The built-in decoders, with valid, damaged and malicious content."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_bad_content_is_a_failure_with_its_reason(decoder: components.Decoder, c
 
 
 def encrypted(content: bytes, password: bytes) -> bytes:
-    """An archive with one file that is encrypted in the traditional way, as zip programs do."""
+    """Return an archive with one file in the traditional encryption of zip programs."""
     keys = [0x12345678, 0x23456789, 0x34567890]
 
     def step(key: int, byte: int) -> int:
@@ -120,7 +120,7 @@ def encrypted(content: bytes, password: bytes) -> bytes:
 
 
 def with_aes() -> bytes:
-    """An archive that says that its file is encrypted with AES, which is a method of its own."""
+    """Return an archive whose file has the method of AES encryption."""
     marked = bytearray(archive({"a.txt": b"x"}))
     for place in (0, marked.index(b"PK\1\2") + 2):
         marked[place + 6] |= 1
@@ -157,8 +157,8 @@ def test_an_encrypted_archive_is_read_with_its_password() -> None:
 
 
 @given(st.sampled_from(["gzip", "zip"]), st.data())
-def test_a_damaged_archive_is_refused_or_was_not_damaged(kind: str, data: st.DataObject) -> None:
-    """Whatever is wrong with it: the reason is told, and nothing that is not in it comes out."""
+def test_a_damaged_archive_fails_or_decodes_to_the_original(kind: str, data: st.DataObject) -> None:
+    """A damaged archive fails with a reason, or its content is the original."""
     content = bytearray(gzip.compress(TEXT, mtime=0) if kind == "gzip" else archive({"orders.csv": TEXT}))
     for _ in range(data.draw(st.integers(0, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
@@ -172,7 +172,7 @@ def test_a_damaged_archive_is_refused_or_was_not_damaged(kind: str, data: st.Dat
     assert body.data == TEXT
 
 
-def test_a_large_body_is_decoded_in_flat_memory(tmp_path: Path) -> None:
+def test_a_large_body_is_decoded_in_constant_memory(tmp_path: Path) -> None:
     path = tmp_path / "large.gz"
     size = 64 << 20
     with gzip.open(path, "wb", compresslevel=1) as file:
@@ -197,7 +197,7 @@ def pieces(size: int) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("size", [0, 10, MAX_IN_MEMORY, MAX_IN_MEMORY + 1])
-def test_a_spooled_body_can_be_read_again_and_cut(size: int) -> None:
+def test_a_spooled_body_can_be_read_twice_and_sliced(size: int) -> None:
     body = spool(pieces(size), max_size=size)
     expected = b"".join(pieces(size))
     assert body.size == size
@@ -207,9 +207,9 @@ def test_a_spooled_body_can_be_read_again_and_cut(size: int) -> None:
     assert b"".join(half(size // 4).chunks()) == expected[size // 4 : size // 4 + size // 2]
 
 
-def test_an_archive_grows_by_what_has_come_in_and_not_by_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The size that is written in the directory, and before the file, is the sender's word."""
-    # After it stands something to read, so that it does not end too early for what it says.
+def test_the_compression_ratio_is_computed_from_the_real_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sizes in the directory and before the file come from the sender and may be wrong."""
+    # Padding, so that the archive is not shorter than its declared size.
     monkeypatch.setattr("postroom.pipelines.components.compression.CHUNK_SIZE", 1 << 16)
     forged = bytearray(archive({"a": bytes(32 << 20), "b": random.Random(1).randbytes(1 << 16)}))
     for at in (18, forged.index(b"PK\x01\x02") + 20):
@@ -219,7 +219,7 @@ def test_an_archive_grows_by_what_has_come_in_and_not_by_what_it_says(monkeypatc
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_however_it_is_compressed_an_archive_takes_little_memory(method: int) -> None:
+def test_an_archive_takes_little_memory_with_any_compression(method: int) -> None:
     bomb = Message.of(archive({"a": bytes(48 << 20)}, method))
     tracemalloc.start()
     try:
@@ -251,7 +251,7 @@ def test_the_directory_of_an_archive_takes_little_memory() -> None:
         components.Zip(max_entries=10_000).decode(message)
 
 
-def test_a_full_disk_is_not_told_as_a_damaged_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_not_reported_as_a_damaged_archive(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> Body:
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -1,4 +1,4 @@
-"""Validation by JSON Schema: what passes, what is said of what does not, and what the schemas cannot reach."""
+"""Validation by JSON Schema: valid and invalid documents, and references to other files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def packed(folder: Path, disassembler: Any = None, **settings: Any) -> Receive:
     return stored
 
 
-def test_what_is_valid_passes_by_files_that_came_along(folder: Path, receive: Run) -> None:
+def test_a_valid_document_passes_with_shipped_schemas(folder: Path, receive: Run) -> None:
     pipeline = packed(folder)
     assert sorted(pipeline.files.contents) == ["schemas/order.json", "schemas/parts/address.json"]
     assert receive(pipeline, b'{"region": "EU"}\n{"region": "EU", "address": {"city": "x"}}').numbers == [1, 2]
@@ -60,7 +60,7 @@ def test_what_is_valid_passes_by_files_that_came_along(folder: Path, receive: Ru
         (b'{"region": "EU", "address": {}}', 'at address: "city" is a required property'),
     ],
 )
-def test_what_is_not_valid_is_suspended_with_the_way_to_what_is_wrong(
+def test_an_invalid_document_is_suspended_with_the_path_of_the_error(
     folder: Path, receive: Run, document: bytes, reason: str
 ) -> None:
     with pytest.raises(PipelineFailure) as failed:
@@ -71,7 +71,7 @@ def test_what_is_not_valid_is_suspended_with_the_way_to_what_is_wrong(
     assert (received.numbers, [bad.number for bad in received.failures]) == ([1], [2])
 
 
-def test_only_the_first_problems_are_told_and_each_in_short(folder: Path, receive: Run) -> None:
+def test_only_the_first_errors_are_reported_and_each_is_shortened(folder: Path, receive: Run) -> None:
     items = ", ".join(['{"count": "%s"}' % ("x" * 1_000)] * 10)
     with pytest.raises(PipelineFailure) as failed:
         receive(packed(folder), f'{{"region": "EU", "items": [{items}]}}'.encode())
@@ -79,19 +79,19 @@ def test_only_the_first_problems_are_told_and_each_in_short(folder: Path, receiv
     assert len(failed.value.why) < 1_000
 
 
-def test_messages_of_another_type_are_not_its_concern(folder: Path, receive: Run) -> None:
+def test_messages_of_another_type_are_not_validated(folder: Path, receive: Run) -> None:
     assert receive(packed(folder, message_type="other"), b"{}").numbers == [1]
 
 
-def test_formats_are_checked_if_that_is_wanted(tmp_path: Path, receive: Run) -> None:
+def test_formats_are_checked_on_request(tmp_path: Path, receive: Run) -> None:
     write(tmp_path, {"properties": {"day": {"format": "date"}}})
     assert receive(packed(tmp_path), b'{"day": "nope"}').numbers == [1]
     with pytest.raises(PipelineFailure, match="at day"):
         receive(packed(tmp_path, formats=True), b'{"day": "nope"}')
 
 
-def test_a_pattern_that_would_take_for_ever_does_not(folder: Path, receive: Run) -> None:
-    """The test would not end."""
+def test_a_pattern_does_not_backtrack_exponentially(folder: Path, receive: Run) -> None:
+    """With backtracking the test would not end."""
     with pytest.raises(PipelineFailure, match="at region"):
         receive(packed(folder), b'{"region": "%b!"}' % (b"a" * 50_000))
 
@@ -106,9 +106,7 @@ def test_a_pattern_that_would_take_for_ever_does_not(folder: Path, receive: Run)
         ('{"region": "EU"}'.encode("utf-16"), "UTF-16"),
     ],
 )
-def test_a_document_that_was_not_read_before_is_read_safely(
-    folder: Path, receive: Run, document: bytes, reason: str
-) -> None:
+def test_an_unparsed_document_is_parsed_safely(folder: Path, receive: Run, document: bytes, reason: str) -> None:
     with pytest.raises(PipelineFailure, match=reason):
         receive(packed(folder, PassThrough()), document)
 
@@ -124,18 +122,18 @@ def test_a_document_that_was_not_read_before_is_read_safely(
         ({"pattern": "("}, "regex"),
     ],
 )
-def test_what_is_wrong_with_a_schema_is_told_at_once(tmp_path: Path, schema: Any, problem: str) -> None:
+def test_the_problems_of_a_schema_are_reported_before_applying(tmp_path: Path, schema: Any, problem: str) -> None:
     write(tmp_path, schema)
     pipeline = Receive(validate=[components.JsonSchema("schemas/order.json")])
     assert problem in "\n".join(pipeline.packing_problems(tmp_path))
 
 
-def test_a_schema_with_an_id_finds_what_stands_beside_it(tmp_path: Path, receive: Run) -> None:
+def test_a_schema_with_an_id_finds_relative_files(tmp_path: Path, receive: Run) -> None:
     write(tmp_path, {**ORDER, "$id": "https://example.com/schemas/order.json"})
     with pytest.raises(PipelineFailure, match="at address"):
         receive(packed(tmp_path), b'{"region": "EU", "address": {}}')
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     pipeline = Receive(validate=[components.JsonSchema("none.json")])
     assert "the file 'none.json' cannot be read" in pipeline.packing_problems(tmp_path)[0]

@@ -44,14 +44,14 @@ def test_parts_keep_their_order_names_and_content() -> None:
 
 
 @pytest.mark.parametrize("mime", [components.Mime(body_type="application/*"), components.Mime(body_index=2)])
-def test_the_body_may_stand_among_the_others(mime: components.Mime) -> None:
+def test_the_body_part_may_be_at_any_position(mime: components.Mime) -> None:
     message = decode(mime, mail().as_bytes())
     assert message.body_part_name == "orders.json"
     assert [part.name for part in message.parts] == ["part-1", "orders.json", "map.png"]
 
 
 @pytest.mark.parametrize("mark", [b"Content-Description: body", b"Content-ID: <two>"])
-def test_the_sender_may_say_which_part_is_the_body(mark: bytes) -> None:
+def test_the_sender_can_name_the_body_part(mark: bytes) -> None:
     content = (
         b'MIME-Version: 1.0\r\nContent-Type: multipart/related; start="<two>"; boundary=b\r\n\r\n'
         b"--b\r\n\r\none\r\n--b\r\n%s\r\n\r\ntwo\r\n--b--\r\n" % mark
@@ -61,14 +61,14 @@ def test_the_sender_may_say_which_part_is_the_body(mark: bytes) -> None:
     assert message.parts.index(message.body) == 1
 
 
-def test_headers_that_came_by_http() -> None:
+def test_headers_are_read_from_the_http_request() -> None:
     context = Context().write(HTTP.ContentType, "multipart/mixed; boundary=b")
     message = decode(components.Mime(), b"--b\r\n\r\none\r\n--b\r\n\r\ntwo\r\n--b--", context)
     assert [part.data for part in message.parts] == [b"one", b"two"]
     assert message.context == context
 
 
-def test_parts_of_parts_and_whole_mails_within() -> None:
+def test_nested_parts_and_attached_mails_are_divided() -> None:
     inner = mail()
     outer = email.message.EmailMessage(policy=email.policy.SMTP)
     outer.set_content("Forwarded.")
@@ -92,7 +92,7 @@ def test_one_part_alone_is_decoded() -> None:
     assert (message.data, len(message.parts), message.body_part_name) == (b"a,b\n", 1, "body")
 
 
-def test_other_content_passes_only_if_it_may() -> None:
+def test_other_content_passes_only_with_allow_non_mime() -> None:
     with pytest.raises(PipelineFailure, match="not a MIME message"):
         decode(components.Mime(), ORDERS)
     assert decode(components.Mime(allow_non_mime=True), ORDERS).data == ORDERS
@@ -114,7 +114,7 @@ _HEAD = b"MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n
         (components.Mime(body_type="text/xml"), mail().as_bytes(), "No part has a content type that matches text/xml."),
     ],
 )
-def test_what_is_refused(mime: components.Mime, content: bytes, reason: str) -> None:
+def test_invalid_content_is_rejected(mime: components.Mime, content: bytes, reason: str) -> None:
     with pytest.raises(PipelineFailure) as failure:
         decode(mime, content)
     assert reason in str(failure.value)
@@ -133,7 +133,7 @@ def test_nesting_has_a_limit() -> None:
     assert decode(components.Mime(), nested(8)).data == b"deep"
     with pytest.raises(PipelineFailure, match="more than 8 levels of nested parts"):
         decode(components.Mime(), nested(9))
-    # Beyond what the library can parse.
+    # Deeper than the library can parse.
     opened = b"".join(b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (n, n) for n in range(2_000))
     with pytest.raises(PipelineFailure, match="more than 8 levels of nested parts"):
         decode(components.Mime(), opened + b"Content-Type: text/plain\r\n\r\ndeep")
@@ -141,7 +141,7 @@ def test_nesting_has_a_limit() -> None:
         list(Receive(decode=[components.Mime()]).disassemble(Bytes(nested(600))))
 
 
-def test_names_from_outside_are_kept_apart() -> None:
+def test_equal_or_unsafe_part_names_are_made_unique() -> None:
     made = email.message.EmailMessage(policy=email.policy.SMTP)
     made.set_content("text")
     for _ in range(2):
@@ -169,7 +169,7 @@ def test_every_document_has_the_other_parts() -> None:
 
 @settings(max_examples=30)
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=5))
-def test_what_was_attached_comes_out(contents: list[bytes]) -> None:
+def test_attachments_are_extracted(contents: list[bytes]) -> None:
     made = email.message.EmailMessage(policy=email.policy.SMTP)
     made.make_mixed()
     for content in contents:

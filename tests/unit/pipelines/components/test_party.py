@@ -37,7 +37,7 @@ def hashed(key: str) -> str:
     return f"x-api-key: sha256:{components.key_hash(key)}"
 
 
-def test_the_certificate_counts_first() -> None:
+def test_the_certificate_takes_precedence_over_the_key() -> None:
     signed = headers(hashed(KEY)).write(BTS.SignatureCertificate, THUMBPRINT)
     assert party_of(signed) == "Acme"
     assert party_of(signed.write(BTS.SignatureCertificate, "00" * 32)) == "Initech"
@@ -56,11 +56,11 @@ def test_the_certificate_counts_first() -> None:
         (Context().write(BTS.SignatureCertificate, ""), None),
     ],
 )
-def test_who_is_known(context: Context, party: str | None) -> None:
+def test_known_keys_and_certificates_are_resolved(context: Context, party: str | None) -> None:
     assert party_of(context) == party
 
 
-def test_a_key_in_a_property() -> None:
+def test_a_key_is_read_from_a_property() -> None:
     pipeline = Receive(
         resolve_party=[components.PartyByKey({components.key_hash(KEY): "Acme"}, property="Partners.Key")]
     )
@@ -78,6 +78,6 @@ def test_problems() -> None:
     assert len(components.PartyByCertificate({"3f5c": " "}).problems()) == 2
 
 
-def test_a_message_alone_is_enough() -> None:
+def test_a_message_without_its_interchange_can_be_read() -> None:
     message = Message.of(b"", written={BTS.SignatureCertificate: THUMBPRINT})
     assert components.PartyByCertificate({THUMBPRINT: "Acme"}).resolve(message) == "Acme"

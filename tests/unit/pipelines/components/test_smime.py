@@ -100,7 +100,7 @@ def refused(smime: SMime, content: bytes) -> str:
     return str(failure.value)
 
 
-def test_a_signature_is_taken_off_and_its_certificate_named(people: People) -> None:
+def test_a_signature_is_removed_and_its_certificate_written_to_the_context(people: People) -> None:
     message = decode(people.smime(), signed(people.sender))
     assert message.context[BTS.SignatureCertificate] == thumbprint(people.sender.certificate)
     assert not message.context.is_promoted(BTS.SignatureCertificate)
@@ -108,26 +108,26 @@ def test_a_signature_is_taken_off_and_its_certificate_named(people: People) -> N
     assert Mime().decode(message).data.strip() == b'{"region": "EU"}'
 
 
-def test_opaque_signatures_and_other_keys(people: People) -> None:
+def test_opaque_signatures_and_other_keys_are_verified(people: People) -> None:
     rsa = issue("Acme", issuer=people.authority)
     for pss in (False, True):
         der = signed(rsa, encoding=Encoding.DER, options=[], pss=pss)
         assert decode(people.smime(), opaque(der)).data == ORDER
 
 
-def test_signed_and_then_encrypted(people: People) -> None:
+def test_a_signed_and_then_encrypted_message_is_verified(people: People) -> None:
     message = decode(people.smime(must_be_encrypted=True), encrypted(signed(people.sender), people.us))
     assert message.context[BTS.SignatureCertificate] == thumbprint(people.sender.certificate)
     assert Mime().decode(message).data.strip() == b'{"region": "EU"}'
 
 
-def test_encrypted_alone(people: People) -> None:
+def test_an_encrypted_message_without_a_signature_is_decrypted(people: People) -> None:
     message = decode(people.smime(must_be_signed=False), encrypted(ORDER, people.us))
     assert message.data == ORDER
     assert BTS.SignatureCertificate not in message.context
 
 
-def test_an_encrypted_request(people: People) -> None:
+def test_an_encrypted_http_request_is_decrypted(people: People) -> None:
     builder = pkcs7.PKCS7EnvelopeBuilder().set_data(ORDER).add_recipient(people.us.certificate)
     der = builder.encrypt(Encoding.DER, [pkcs7.PKCS7Options.Binary])
     context = Context().write(HTTP.ContentType, "application/pkcs7-mime; smime-type=enveloped-data")
@@ -135,7 +135,7 @@ def test_an_encrypted_request(people: People) -> None:
     assert Mime().decode(message).data.strip() == b'{"region": "EU"}'
 
 
-def test_a_chain_through_another_authority(people: People) -> None:
+def test_a_certificate_of_an_intermediate_authority_is_trusted(people: People) -> None:
     middle = issue("Middle", issuer=people.authority, is_authority=True, elliptic=True)
     leaf = issue("Acme", issuer=middle, elliptic=True)
     assert "not trusted" in refused(people.smime(), signed(leaf))
@@ -143,13 +143,13 @@ def test_a_chain_through_another_authority(people: People) -> None:
     assert message.context[BTS.SignatureCertificate] == thumbprint(leaf.certificate)
 
 
-def test_line_ends_of_a_system_are_those_of_mail(people: People) -> None:
+def test_lf_line_ends_are_verified_as_cr_lf(people: People) -> None:
     content = signed(people.sender).replace(b"\r\n", b"\n")
     assert decode(people.smime(), content).context[BTS.SignatureCertificate]
 
 
 @pytest.mark.parametrize("detached", [True, False])
-def test_content_that_was_changed_is_refused(people: People, detached: bool) -> None:
+def test_changed_content_is_rejected(people: People, detached: bool) -> None:
     if detached:
         content = signed(people.sender).replace(b'"EU"', b'"US"')
     else:
@@ -164,7 +164,7 @@ def changed(der: bytes, change: Any) -> bytes:
     return opaque(info.dump(force=True))
 
 
-def test_a_signature_that_was_changed_is_refused(people: People) -> None:
+def test_a_changed_signature_is_rejected(people: People) -> None:
     der = signed(people.sender, encoding=Encoding.DER, options=[])
     other = cms.ContentInfo.load(signed(people.stranger, encoding=Encoding.DER, options=[]))["content"]
 
@@ -192,7 +192,7 @@ def test_a_signature_that_was_changed_is_refused(people: People) -> None:
     assert "0 signers" in refused(people.smime(), changed(der, without_signers))
 
 
-def test_a_signature_without_attributes_is_refused(people: People) -> None:
+def test_a_signature_without_attributes_is_rejected(people: People) -> None:
     der = signed(people.sender, encoding=Encoding.DER, options=[pkcs7.PKCS7Options.NoAttributes])
     assert "It has no signed attributes." in refused(people.smime(), opaque(der))
 
@@ -206,17 +206,17 @@ def test_a_signature_without_attributes_is_refused(people: People) -> None:
         ({"may_sign": False}, "its key is not for signatures"),
     ],
 )
-def test_certificates_that_are_not_believed(people: People, settings: dict[str, Any], reason: str) -> None:
+def test_certificates_that_are_not_trusted_are_rejected(people: People, settings: dict[str, Any], reason: str) -> None:
     assert reason in refused(people.smime(), signed(issue("Acme", issuer=people.authority, elliptic=True, **settings)))
 
 
-def test_a_stranger_is_not_trusted_even_with_our_names(people: People) -> None:
+def test_an_unknown_certificate_with_a_trusted_name_is_not_trusted(people: People) -> None:
     assert "The certificate of the signer is not trusted." in refused(people.smime(), signed(people.stranger))
     imitated = issue("Authority", is_authority=True, elliptic=True)
     assert "not trusted" in refused(
         people.smime(), signed(issue("Acme", issuer=imitated, elliptic=True), others=[imitated])
     )
-    # Somebody whom the authority knows, but who is none himself.
+    # A certificate of the authority that is not an authority itself.
     made = issue("Made", issuer=people.sender, elliptic=True)
     assert "not trusted" in refused(people.smime(), signed(made, others=[people.sender]))
 
@@ -245,7 +245,9 @@ def test_a_certificate_may_be_trusted_itself(people: People, tmp_path: Path) -> 
         ({}, b"Content-Type: multipart/signed; boundary=b\r\n\r\n--b\r\n\r\n1\r\n--b--", "must have exactly two parts"),
     ],
 )
-def test_what_is_refused(people: People, settings: dict[str, Any], content: bytes | str, reason: str) -> None:
+def test_invalid_content_is_rejected(
+    people: People, settings: dict[str, Any], content: bytes | str, reason: str
+) -> None:
     made = {
         "signed": lambda: signed(people.sender),
         "encrypted": lambda: encrypted(ORDER, people.us),
@@ -255,13 +257,15 @@ def test_what_is_refused(people: People, settings: dict[str, Any], content: byte
     assert reason in refused(people.smime(**settings), made[content]() if isinstance(content, str) else content)
 
 
-def test_what_others_said_about_the_signer_does_not_count(people: People) -> None:
+def test_a_signer_in_the_incoming_context_is_removed(people: People) -> None:
     claimed = Context().write(BTS.SignatureCertificate, thumbprint(people.sender.certificate))
     message = decode(people.smime(must_be_signed=False), ORDER, claimed)
     assert BTS.SignatureCertificate not in message.context
 
 
-def test_a_key_with_a_password(people: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_encrypted_key_is_read_with_its_password(
+    people: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     certificate, key = people.us.write(tmp_path, "us", password="secret")
     smime = people.smime(certificate=certificate, key=key, password="OUR_KEY_PASSWORD", must_be_signed=False)
     content = encrypted(ORDER, people.us)

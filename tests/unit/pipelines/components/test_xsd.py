@@ -1,4 +1,4 @@
-"""Validation by XSD: what passes, what is said of what does not, and what the schemas cannot reach."""
+"""Validation by XSD: valid and invalid documents, and references to other files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def batch(*documents: bytes) -> bytes:
     return b"<batch>" + b"".join(documents) + b"</batch>"
 
 
-def test_what_is_valid_passes_by_files_that_came_along(folder: Path, receive: Run) -> None:
+def test_a_valid_document_passes_with_shipped_schemas(folder: Path, receive: Run) -> None:
     person = '<p:person xmlns:p="urn:people">Anna</p:person>'
     pipeline = packed(folder, components.Xsd("orders/order.xsd"))
     assert sorted(pipeline.files.contents) == ["common/types.xsd", "orders/order.xsd", "orders/people.xsd"]
@@ -78,14 +78,14 @@ def test_what_is_valid_passes_by_files_that_came_along(folder: Path, receive: Ru
         (b"<order/>", "There is no schema for the message type 'order'."),
     ],
 )
-def test_what_is_not_valid_fails_its_interchange(folder: Path, receive: Run, document: bytes, reason: str) -> None:
+def test_an_invalid_document_fails_its_interchange(folder: Path, receive: Run, document: bytes, reason: str) -> None:
     with pytest.raises(PipelineFailure) as failed:
         receive(packed(folder, components.Xsd("orders/order.xsd")), batch(order("1"), document))
     assert failed.value.what.startswith("Document 2: Xsd: ")
     assert reason in str(failed.value)
 
 
-def test_with_a_message_type_it_stands_beside_a_json_schema(folder: Path, receive: Run) -> None:
+def test_with_a_message_type_it_can_be_combined_with_a_json_schema(folder: Path, receive: Run) -> None:
     (folder / "order.json").write_text('{"required": ["total"]}')
     pipeline = Receive(
         disassemble=[Xml(), Json(message_type="order")],
@@ -104,7 +104,7 @@ def test_with_a_message_type_it_stands_beside_a_json_schema(folder: Path, receiv
     assert len(components.Xsd("a.xsd", message_type="").problems()) == 1
 
 
-def test_or_in_a_recoverable_pipeline_the_document_alone_if_the_validator_says_so(folder: Path, receive: Run) -> None:
+def test_a_recoverable_validator_suspends_an_invalid_document_alone(folder: Path, receive: Run) -> None:
     """RCV-14, RCV-16."""
     alone = packed(folder, components.Xsd("orders/order.xsd", recoverable=True), recoverable=True)
     received = receive(alone, batch(order("1"), order("-1"), b"<unknown/>", order("3")))
@@ -112,7 +112,7 @@ def test_or_in_a_recoverable_pipeline_the_document_alone_if_the_validator_says_s
     assert [bad.number for bad in received.failures] == [2, 3]
     with pytest.raises(PipelineFailure, match="Document 2"):
         receive(packed(folder, components.Xsd("orders/order.xsd"), recoverable=True), batch(order("1"), order("-1")))
-    # XML that is not well-formed takes its interchange with it always.
+    # XML that is not well-formed always fails its interchange.
     with pytest.raises(PipelineFailure, match="not well-formed"):
         receive(alone, batch(order("1"), b"<order>"))
 
@@ -129,9 +129,7 @@ def test_or_in_a_recoverable_pipeline_the_document_alone_if_the_validator_says_s
         ),
     ],
 )
-def test_a_document_that_was_not_read_before_is_read_safely(
-    folder: Path, receive: Run, document: bytes, reason: str
-) -> None:
+def test_an_unparsed_document_is_parsed_safely(folder: Path, receive: Run, document: bytes, reason: str) -> None:
     with pytest.raises(PipelineFailure, match=reason):
         receive(packed(folder, components.Xsd("orders/order.xsd"), disassemble=[PassThrough()]), document)
 
@@ -148,7 +146,9 @@ def test_a_document_that_was_not_read_before_is_read_safely(
         (("<xs:schema", '<!DOCTYPE x [<!ENTITY e "x">]><xs:schema'), "DOCTYPE"),
     ],
 )
-def test_what_is_wrong_with_a_schema_is_told_at_once(folder: Path, change: tuple[str, str], problem: str) -> None:
+def test_the_problems_of_a_schema_are_reported_before_applying(
+    folder: Path, change: tuple[str, str], problem: str
+) -> None:
     path = folder / "orders" / "order.xsd"
     path.write_text(path.read_text().replace(*change))
     pipeline = Receive(disassemble=[JsonLines()], validate=[components.Xsd("orders/order.xsd")])
@@ -163,12 +163,12 @@ def test_a_root_that_two_files_declare_is_ambiguous(folder: Path) -> None:
     ]
 
 
-def test_a_validator_without_schemas_is_refused() -> None:
+def test_a_validator_without_schemas_is_a_problem() -> None:
     assert "no schemas" in Receive(validate=[components.Xsd()]).problems()[0]
 
 
-def test_a_document_that_takes_long_does_not_hold_up_those_of_other_threads() -> None:
-    """Its thread may have been given up; a lock that it held would fail every good document after it."""
+def test_a_slow_validation_does_not_block_other_threads() -> None:
+    """The thread may have been abandoned. A lock of this thread would fail every document after it."""
     schema = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema"><xs:element name="r"><xs:simpleType>
 <xs:restriction base="xs:string"><xs:pattern value="(a|aa)*x"/></xs:restriction>
 </xs:simpleType></xs:element></xs:schema>"""

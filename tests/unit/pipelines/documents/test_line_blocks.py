@@ -16,7 +16,7 @@ from postroom.pipelines.documents.line_blocks import read_line_blocks
 
 @dataclass
 class Pieces:
-    """A body that comes in the chunks that a test wants."""
+    """A body with the given chunks."""
 
     pieces: list[bytes]
 
@@ -33,7 +33,7 @@ class Pieces:
     st.integers(1, 5),
     st.integers(1, 30),
 )
-def test_however_it_is_cut_the_lines_are_the_same(pieces: list[bytes], rows: int, size: int) -> None:
+def test_the_lines_do_not_depend_on_the_chunks(pieces: list[bytes], rows: int, size: int) -> None:
     content = b"".join(pieces)
     blocks = list(read_line_blocks(Pieces(pieces), BatchSize(rows=rows, bytes=size)))
     lines = [line for block in blocks for line in block.lines]
@@ -44,12 +44,12 @@ def test_however_it_is_cut_the_lines_are_the_same(pieces: list[bytes], rows: int
         assert block.first_line == number
         assert content[block.offset :].startswith(b"\n".join(block.lines))
         number += len(block.lines)
-        # What was held, then the line that goes over the size, then the rest of the piece that its end was read in.
+        # The buffered lines, the line that exceeds the size, and the rest of the piece with its end.
         assert sum(map(len, block.lines)) <= 2 * size + max(map(len, block.lines))
 
 
-def test_the_time_for_short_lines_goes_with_their_number() -> None:
-    """In terms of another reading of the same lines, so that a busy machine does not matter; the least of three."""
+def test_the_time_for_short_lines_is_linear() -> None:
+    """Compared with another way to read the same lines, so that a busy machine does not matter. The best of three."""
 
     def seconds(rows: int) -> float:
         began = time.thread_time()
@@ -61,7 +61,7 @@ def test_the_time_for_short_lines_goes_with_their_number() -> None:
     assert in_many < 10 * in_few
 
 
-def test_a_batch_must_be_able_to_hold_something() -> None:
+def test_an_empty_batch_size_is_rejected() -> None:
     with pytest.raises(BadValue):
         BatchSize(rows=0, bytes=1)
     with pytest.raises(BadValue):

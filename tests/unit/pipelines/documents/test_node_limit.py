@@ -1,4 +1,4 @@
-"""Documents of very many nodes are refused before they become a tree."""
+"""Documents with too many nodes are rejected before they are parsed."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def test_a_long_text_is_one_node() -> None:
     check_node_count(b"<r>" + b"x" * (2 * MAX_NODES) + b"</r>", XML_MARKS)
 
 
-def test_an_element_with_a_text_is_two_nodes_wherever_it_ends() -> None:
+def test_an_element_with_a_text_counts_as_two_nodes() -> None:
     check_node_count(b"<r>" + b"<a>x</a>" * (MAX_NODES // 2 - 1) + b"</r>", XML_MARKS)
 
 
-#: Run for itself, for libxml2 takes its memory beside Python's.
+#: Run in a process of its own, because libxml2 does not allocate its memory with Python.
 MEASURE = r"""
 import re
 from pathlib import Path
@@ -61,7 +61,7 @@ pipeline = XmlReceive(schemas=Schemas(schemas=schemas))
 def memory(document):
     [batch] = pipeline.disassemble(Bytes(b"<env>" * 15 + document + b"</env>" * 15))
     assert batch.messages.num_rows == 1
-    # Not ru_maxrss, which begins with what the process had that started this one.
+    # Not ru_maxrss, which starts with the memory of the parent process.
     [peak] = re.findall(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
     return int(peak) << 10
 
@@ -71,13 +71,15 @@ print((memory(b"<d>" + b"<a/>x" * 60_000 + b"</d>") - before) // 120_000)
 """
 
 
-def test_an_opened_envelope_takes_two_trees_however_deep_it_is() -> None:
+def test_an_opened_envelope_takes_two_trees_at_any_depth() -> None:
     run = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True, timeout=300)
     bytes_a_node = int(run.stdout)
     assert 100 < bytes_a_node < 350
 
 
-def test_whatever_makes_a_tree_looks_first(receive: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_every_parser_checks_the_node_count_first(
+    receive: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "any.json").write_text("{}")
     validated = Receive(disassemble=[Json()], validate=[components.JsonSchema("any.json")]).pack(tmp_path)
     monkeypatch.setattr(node_limit, "MAX_NODES", 10)

@@ -46,8 +46,8 @@ IDS = ["xml", "by schema", "encoding", "csv", "flat file"]
 
 
 def documents(pipeline: ReceivePipeline, content: bytes, **size: int) -> list[str]:
-    """The bodies, each from where its own batch says that it stands, and by the last batch: a standard interchange is
-    published from there."""
+    """Return the bodies. Each is read with the offsets of its own batch and of the last batch, from which a standard
+    interchange is published."""
     assert pipeline.problems() == []
     batches = list(pipeline.disassemble(Bytes(content), **size))  # type: ignore[arg-type]
     found: list[list[bytes]] = []
@@ -69,7 +69,7 @@ def documents(pipeline: ReceivePipeline, content: bytes, **size: int) -> list[st
 
 @pytest.mark.parametrize(("pipeline", "content", "expected"), CASES, ids=IDS)
 @pytest.mark.parametrize("rows", [1, 10_000])
-def test_a_large_document_that_was_written_is_whole(
+def test_a_large_written_document_is_complete(
     pipeline: ReceivePipeline, content: bytes, expected: list[str], rows: int
 ) -> None:
     assert any(len(one) > FRAGMENT_SIZE for one in expected)
@@ -77,7 +77,9 @@ def test_a_large_document_that_was_written_is_whole(
 
 
 @pytest.mark.parametrize(("pipeline", "content", "expected"), CASES, ids=IDS)
-def test_components_see_it_and_it_goes_on_whole(pipeline: ReceivePipeline, content: bytes, expected: list[str]) -> None:
+def test_components_read_a_large_document_and_it_stays_complete(
+    pipeline: ReceivePipeline, content: bytes, expected: list[str]
+) -> None:
     seen: list[bytes] = []
 
     def look(message: Message) -> None:
@@ -87,7 +89,7 @@ def test_components_see_it_and_it_goes_on_whole(pipeline: ReceivePipeline, conte
     assert [one.decode() for one in seen] == expected
 
 
-def test_one_whose_bytes_are_certain_stays_where_it_is() -> None:
+def test_a_document_with_a_certain_position_is_not_copied() -> None:
     order = b"<order pad='%s'></order >" % PAD.encode()
     envelope = b"<orders>%s</orders>" % order
     [batch] = Xml(split="/orders/order").disassemble(Bytes(envelope))
@@ -96,7 +98,7 @@ def test_one_whose_bytes_are_certain_stays_where_it_is() -> None:
     assert envelope[row["offset"] : row["offset"] + row["length"]] == order
 
 
-def test_a_written_document_has_the_limit_of_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_written_document_has_a_maximum_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("postroom.pipelines.documents.disassembled_batch.MAX_DOCUMENT_SIZE", FRAGMENT_SIZE + 30)
     with pytest.raises(PipelineFailure, match="The document has 102,431 bytes, which is more than a pipeline can read"):
         WrittenDocuments().store(b"x" * (FRAGMENT_SIZE + 31))
@@ -105,7 +107,7 @@ def test_a_written_document_has_the_limit_of_all_others(monkeypatch: pytest.Monk
     assert [bad.number for bad in batch.failures] == [1]
 
 
-def test_what_is_written_says_what_the_envelope_said() -> None:
+def test_a_serialized_document_equals_its_element_in_the_envelope() -> None:
     envelope = f'<a:e xmlns:a="urn:a" xmlns="urn:o"><order a:k="&lt;&#10;"><![CDATA[<&>]]>{PAD}<!-- c --></order></a:e>'
     [document] = documents(Xml(split="/*/*"), envelope.encode())
     alone = etree.fromstring(document)

@@ -45,14 +45,14 @@ def test_a_message_is_an_interchange_of_the_same_format(receive: Receive) -> Non
         assert again == {**row, "number": 1}
 
 
-def test_names_from_the_definition(receive: Receive) -> None:
+def test_column_names_come_from_the_definition(receive: Receive) -> None:
     pipeline = Csv(promote={Region: "region"}, header=["id", "region"])
     received = receive(pipeline, b"1,EU\r\n2,US")
     assert received.bodies == [b"1,EU\r\n", b"2,US"]
     assert received.column(Region.key) == ["EU", "US"]
 
 
-def test_columns_without_names(receive: Receive) -> None:
+def test_columns_without_names_are_passed_on(receive: Receive) -> None:
     received = receive(Csv(header=False), b'1,EU\n"2"\n3,,\n')
     assert received.bodies == [b"1,EU\n", b'"2"\n', b"3,,\n"]
 
@@ -98,7 +98,7 @@ def test_an_interchange_without_rows_is_consumed(receive: Receive, interchange: 
         ("É".encode(), "É"),
     ],
 )
-def test_how_a_field_is_read(receive: Receive, field: bytes, value: str | None) -> None:
+def test_fields_are_read_in_canonical_form(receive: Receive, field: bytes, value: str | None) -> None:
     rows = [b"1,%s,5\r\n" % field, b"2,US,6\r\n"]
     received = receive(ORDERS, HEADER + b"".join(rows))
     assert received.bodies == [HEADER + row for row in rows]
@@ -110,7 +110,7 @@ def test_the_last_field_may_be_empty_or_quoted(receive: Receive) -> None:
     assert received.column(Region.key) == ["", None, "x", None]
 
 
-def test_other_delimiters_and_quotes(receive: Receive) -> None:
+def test_other_delimiters_and_quotes_are_supported(receive: Receive) -> None:
     pipeline = Csv(promote={Region: "region"}, delimiter="|", quote="'")
     received = receive(pipeline, b"id|region\n1|'E|U'\n2|\"US\n3|^]-\\\n")
     assert received.column(Region.key) == ["E|U", '"US', "^]-\\"]
@@ -119,13 +119,13 @@ def test_other_delimiters_and_quotes(receive: Receive) -> None:
         assert received.column(Region.key) == ["x"]
 
 
-def test_quotes_can_mean_nothing(receive: Receive) -> None:
+def test_quotes_have_no_meaning_without_a_quote_character(receive: Receive) -> None:
     received = receive(Csv(promote={Region: "b"}, quote=None), b'a,b\n1,5" pipe\n2,"x\n3,\n')
     assert received.column(Region.key) == ['5" pipe', '"x', None]
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "shift_jis", "utf-8-sig"])
-def test_other_encodings(receive: Receive, encoding: str) -> None:
+def test_other_encodings_are_decoded(receive: Receive, encoding: str) -> None:
     text = "表示" if encoding == "shift_jis" else "Zürich"
     interchange = f"id,region\n1,{text}\n".encode(encoding)
     received = receive(Csv(promote={Region: "region"}, encoding=encoding), interchange)
@@ -143,7 +143,7 @@ def test_other_encodings(receive: Receive, encoding: str) -> None:
         (Due, b"2026-01-31T12:00:00+02:00", datetime(2026, 1, 31, 10, tzinfo=UTC)),
     ],
 )
-def test_what_is_promoted(receive: Receive, prop: Property, field: bytes, value: object) -> None:
+def test_values_are_promoted_by_type(receive: Receive, prop: Property, field: bytes, value: object) -> None:
     received = receive(Csv(promote={prop: "b"}), b"a,b\nx,%s\n" % field)
     assert received.column(prop.key) == [value]
 
@@ -152,7 +152,7 @@ def lines_of(received: Received) -> list[str]:
     return [reason.splitlines()[0] for reason in received.reasons]
 
 
-def test_a_bad_row_does_not_hold_back_the_others(receive: Receive) -> None:
+def test_a_bad_row_is_suspended_and_the_others_are_published(receive: Receive) -> None:
     rows = [
         b"1,EU,1\n",
         b"2,EU\n",
@@ -187,7 +187,7 @@ def test_a_bad_row_does_not_hold_back_the_others(receive: Receive) -> None:
     ]
 
 
-def test_a_quote_that_is_never_closed_costs_one_line(receive: Receive) -> None:
+def test_an_unclosed_quote_fails_one_line(receive: Receive) -> None:
     rows = [b'1,"EU,1\n', *(b"%d,US,1\n" % number for number in range(2, 50)), b'50,"U\nS",1\n', b'51,"US,1\n']
     received = receive(ORDERS, HEADER + b"".join(rows))
     assert received.numbers == list(range(2, 51))
@@ -198,7 +198,7 @@ def test_a_quote_that_is_never_closed_costs_one_line(receive: Receive) -> None:
     ]
 
 
-def test_how_far_a_quote_is_looked_for_is_bounded(receive: Receive) -> None:
+def test_the_search_for_a_closing_quote_is_bounded(receive: Receive) -> None:
     line = b"x" * 999 + b"\n"
     far = b'"' + line * (MAX_QUOTED_SPAN // 1000 + 10) + b'"\n'
     received = receive(Csv(header=("a",)), b"1\n" + far + b"2\n")
@@ -224,14 +224,14 @@ def test_a_standard_interchange_fails_as_a_whole(receive: Receive) -> None:
         (b"region,total," + b"x" * FRAGMENT_SIZE, "The header has 102,420 bytes."),
     ],
 )
-def test_a_header_that_does_not_fit_fails_the_interchange(receive: Receive, header: bytes, what: str) -> None:
+def test_a_bad_header_fails_the_interchange(receive: Receive, header: bytes, what: str) -> None:
     with pytest.raises(PipelineFailure) as raised:
         receive(ORDERS, header + b"1,EU,1\n")
     assert raised.value.what == what
     assert raised.value.hint
 
 
-def test_a_large_row_goes_by_reference_if_it_stands_alone(receive: Receive, tmp_path: Path) -> None:
+def test_a_large_row_without_a_header_is_passed_by_reference(receive: Receive, tmp_path: Path) -> None:
     large = b'1,EU,"%s"\r\n' % (b"x\n" * FRAGMENT_SIZE)
     interchange = b"\xef\xbb\xbf0,US,x\n" + large + b"2,US,x\n" + large
     path = tmp_path / "orders.csv"
@@ -267,7 +267,7 @@ fields = st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff"), ma
     st.integers(1, 5),
     st.integers(1, 40),
 )
-def test_what_python_writes_is_read_back(
+def test_json_written_by_python_is_read(
     rows: list[tuple[str, str]], quoting: Any, end: str, batch_rows: int, batch_bytes: int
 ) -> None:
     if any("\r" in field for row in rows for field in row):
@@ -288,7 +288,7 @@ def test_what_python_writes_is_read_back(
 
 
 @given(st.binary(max_size=60) | st.text('",\n\rab', max_size=60).map(str.encode), st.booleans(), st.integers(1, 20))
-def test_whatever_comes_every_byte_is_in_one_row(interchange: bytes, has_quotes: bool, batch_bytes: int) -> None:
+def test_every_byte_of_any_input_is_in_one_row(interchange: bytes, has_quotes: bool, batch_bytes: int) -> None:
     pipeline = Csv(header=False, quote='"' if has_quotes else None)
     came: dict[int, bytes] = {}
     for batch in pipeline.disassemble(Bytes(interchange), batch_bytes=batch_bytes):
@@ -301,7 +301,7 @@ def test_whatever_comes_every_byte_is_in_one_row(interchange: bytes, has_quotes:
 
 
 @pytest.mark.parametrize("pipeline", [Csv(), FlatFile(message_type="row", record=Delimited(["a", "b"], delimiter=","))])
-def test_a_row_of_very_many_fields_is_not_taken_apart(pipeline: Csv | FlatFile) -> None:
+def test_a_row_with_too_many_fields_is_not_parsed(pipeline: Csv | FlatFile) -> None:
     content = Bytes(b"a,b\n" + b"," * (MAX_NODES + 1) + b"\n1,2\n")
     list(pipeline.disassemble(Bytes(b"a,b\n1,2\n")))  # so that everything is imported
     tracemalloc.start()
@@ -317,7 +317,7 @@ def test_a_row_of_very_many_fields_is_not_taken_apart(pipeline: Csv | FlatFile) 
     assert peak < 10 * MAX_NODES  # the row itself, a few times; each field would take 16 bytes more
 
 
-def test_delimiters_in_quotes_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delimiters_in_quotes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("postroom.pipelines.flat.csv_reader.MAX_NODES", 4)
     [batch] = Csv().disassemble(Bytes(b'a,b\n"1\n,,,,",2\n3,4\n'))
     assert [(bad.number, bad.body) for bad in batch.failures] == [(1, b'a,b\n"1\n,,,,",2\n')]

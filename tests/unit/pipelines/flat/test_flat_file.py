@@ -73,7 +73,7 @@ def test_positional_fields_lose_their_padding(receive: Run) -> None:
     assert received.column("message_type") == ["Stock"] * 2
 
 
-def test_documents_in_json(receive: Run) -> None:
+def test_documents_are_written_as_json(receive: Run) -> None:
     pipeline = FIXED.model_copy(update={"output": "json"})
     [body] = receive(pipeline, b'a"b   00120    0.05     \n').bodies
     assert json.loads(body) == {"item": 'a"b', "quantity": 120, "price": 0.05, "sold": None}
@@ -101,7 +101,7 @@ def test_a_bad_record_is_an_interchange_of_its_own(receive: Run) -> None:
         (b"1;%s;1\n2;US;2\n3;EU;3\n" % (b"E" * 300), "Line 2: Orders.Region cannot be promoted from 'region'."),
     ],
 )
-def test_a_bad_record_says_why_and_takes_no_other_with_it(receive: Run, records: bytes, reason: str) -> None:
+def test_a_bad_record_fails_alone_with_its_reason(receive: Run, records: bytes, reason: str) -> None:
     received = receive(ORDERS, HEADER + records + TRAILER)
     assert received.numbers == [2, 3]
     assert reason in received.reasons[0]
@@ -121,14 +121,14 @@ def test_a_bad_record_says_why_and_takes_no_other_with_it(receive: Run, records:
         (b"HDR|%s|20260131+0000\nTRL00000\n" % (b"a" * 300), "Orders.Sender cannot be promoted from 'header.sender'"),
     ],
 )
-def test_nothing_comes_of_a_bad_header_or_trailer(interchange: bytes, reason: str) -> None:
+def test_a_bad_header_or_trailer_fails_the_interchange(interchange: bytes, reason: str) -> None:
     batches = ORDERS.disassemble(Bytes(interchange), batch_rows=1)
     with pytest.raises(PipelineFailure) as failure:
         next(batches)
     assert reason in str(failure.value)
 
 
-def test_a_header_and_a_trailer_around_nothing_is_an_empty_list(receive: Run) -> None:
+def test_a_header_and_a_trailer_without_records_yield_no_messages(receive: Run) -> None:
     assert receive(ORDERS, HEADER + b"TRL00000\r\n\r\n").batch_sizes == []
 
 
@@ -266,12 +266,14 @@ def test_layouts(receive: Run, record: Delimited | Positional, line: bytes, fiel
         (Delimited(["a", "b"], quote=None, escape="\\"), b"1,2\\", "carriage return"),
     ],
 )
-def test_what_is_no_such_record(receive: Run, record: Delimited | Positional, line: bytes, reason: str) -> None:
+def test_a_record_that_does_not_match_its_layout_is_bad(
+    receive: Run, record: Delimited | Positional, line: bytes, reason: str
+) -> None:
     received = receive(FlatFile(message_type="R", record=record), line)
     assert reason in received.reasons[0]
 
 
-def test_a_value_that_nobody_may_see_is_not_in_the_reason(receive: Run) -> None:
+def test_a_sensitive_value_is_not_in_the_reason(receive: Run) -> None:
     pipeline = FlatFile(message_type="R", record=Delimited([Field("pin", int)]), promote={Secret: "pin"})
     [reason] = receive(pipeline, b"12x4\n").reasons
     assert "pin cannot be read" in reason
@@ -281,13 +283,13 @@ def test_a_value_that_nobody_may_see_is_not_in_the_reason(receive: Run) -> None:
 @pytest.mark.parametrize(
     ("encoding", "end"), [("utf-8", "\n"), ("utf-8-sig", "\n"), ("latin-1", "~"), ("cp037", "\n"), ("cp037", "\x85")]
 )
-def test_encodings_and_ends(receive: Run, encoding: str, end: str) -> None:
+def test_encodings_and_record_ends_are_supported(receive: Run, encoding: str, end: str) -> None:
     pipeline = FlatFile(message_type="R", record=Delimited(["a", "b"]), encoding=encoding, end=end)
     received = receive(pipeline, f'é,1{end}"x{end}y",2{end}'.encode(encoding))
     assert received.bodies == ["<R><a>é</a><b>1</b></R>".encode(), f"<R><a>x{end}y</a><b>2</b></R>".encode()]
 
 
-def test_line_ends_after_another_end_are_nothing(receive: Run) -> None:
+def test_line_ends_after_another_record_end_are_ignored(receive: Run) -> None:
     pipeline = FlatFile(
         message_type="R",
         record=Delimited([Field("a", int)]),
@@ -347,7 +349,7 @@ def test_a_definition_survives_storage() -> None:
         assert load_pipeline(stored).problems() == []
 
 
-def test_as_a_component_it_takes_what_begins_with_its_tag(receive: Run) -> None:
+def test_as_a_component_it_accepts_content_that_starts_with_its_tag(receive: Run) -> None:
     pipeline = Receive(disassemble=[ORDERS, Json()])
     batches = list(pipeline.disassemble(Bytes(INTERCHANGE)))
     assert [batch.messages.num_rows for batch in batches] == [3]
@@ -365,7 +367,7 @@ def test_documents_are_xml_and_the_interchange_is_text() -> None:
 
 
 class _Long:
-    """Many records that are made as they are read."""
+    """A body of many records that are generated while they are read."""
 
     records = 10_000
     line = b"%07d;EU;1.00\n"
@@ -378,7 +380,7 @@ class _Long:
         yield b"TRL%d\n" % self.records
 
 
-def test_a_long_file_passes_in_bounded_memory() -> None:
+def test_a_long_file_is_read_in_constant_memory() -> None:
     trailer = Positional([Field("records", int, width=5)], tag="TRL")
     pipeline = ORDERS.model_copy(update={"trailer": trailer})
     list(ORDERS.disassemble(Bytes(INTERCHANGE)))  # so that everything is imported
@@ -392,8 +394,8 @@ def test_a_long_file_passes_in_bounded_memory() -> None:
     assert peak < 1 << 19  # its documents have twice as much
 
 
-def test_the_lines_of_a_record_are_not_held_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a kilobyte each, however short they are."""
+def test_the_number_of_lines_of_a_record_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line takes half a kilobyte of memory, however short it is."""
     pipeline = FlatFile(
         message_type="Order",
         record=Delimited(["number"], delimiter=";", tag="O"),
@@ -415,7 +417,7 @@ def test_the_lines_of_a_record_are_not_held_without_end(monkeypatch: pytest.Monk
     ),
     st.integers(1, 5),
 )
-def test_what_was_written_is_read(records: list[list[str]], rows: int) -> None:
+def test_written_values_are_read_back(records: list[list[str]], rows: int) -> None:
     pipeline = FlatFile(message_type="R", record=Delimited(["a", "b", "c"]), output="json")
     lines = ["".join('"' + field.replace('"', '""') + '",' for field in record)[:-1] for record in records]
     batches = pipeline.disassemble(Bytes("\n".join(lines).encode()), batch_rows=rows)
@@ -423,15 +425,15 @@ def test_what_was_written_is_read(records: list[list[str]], rows: int) -> None:
     assert [list(json.loads(body).values()) for body in bodies] == records
 
 
-def test_a_file_is_read_where_it_is(receive: Run, tmp_path: Path) -> None:
+def test_a_body_in_a_file_is_not_loaded_into_memory(receive: Run, tmp_path: Path) -> None:
     path = tmp_path / "orders.txt"
     path.write_bytes(b"before" + INTERCHANGE)
     body = FileSlice(path=path, offset=6, length=len(INTERCHANGE))
     assert receive(ORDERS, body, batch_bytes=10).numbers == [1, 2, 3]
 
 
-def test_no_date_as_it_is_often_written_fails_its_record_alone(receive: Run) -> None:
-    """No zone can be told for the beginning of all time."""
+def test_a_placeholder_for_no_date_fails_its_record_alone(receive: Run) -> None:
+    """A date at the lower limit cannot be converted to UTC."""
     dated = FlatFile(message_type="R", record=Delimited(["id", Field("d", datetime, format="%Y-%m-%d")]))
     received = receive(dated, b"1,2026-01-01\n2,0001-01-01\n3,2026-01-03\n")
     assert received.numbers == [1, 3]

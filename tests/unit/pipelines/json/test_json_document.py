@@ -65,7 +65,7 @@ def test_nested_paths_and_keys_with_dots(receive: Receive) -> None:
 @pytest.mark.parametrize(
     "document", [b"{}", b'{"customer": null}', b'{"customer": {}}', b'{"customer": {"region": null}}']
 )
-def test_what_is_absent_or_null_is_not_promoted(receive: Receive, document: bytes) -> None:
+def test_an_absent_or_null_value_is_not_promoted(receive: Receive, document: bytes) -> None:
     assert receive(Json(promote={Region: "customer.region"}), document).column(Region.key) == [None]
 
 
@@ -100,7 +100,7 @@ def test_what_is_absent_or_null_is_not_promoted(receive: Receive, document: byte
         (Due, '"2026-01-31T12:00:00.123456+02:00"', datetime(2026, 1, 31, 10, 0, 0, 123456, tzinfo=UTC)),
     ],
 )
-def test_what_is_promoted(receive: Receive, prop: Property, written: str, value: object) -> None:
+def test_values_are_promoted_by_type(receive: Receive, prop: Property, written: str, value: object) -> None:
     promoted = promote_one(receive, prop, written)
     assert promoted == value
     assert type(promoted) is type(value)
@@ -112,7 +112,7 @@ def test_a_float_is_never_minus_zero(receive: Receive) -> None:
 
 @pytest.mark.parametrize(("type_", "written"), [(int, '"4111"'), (int, "4111.5"), (str, "4111"), (Decimal, '"4111x"')])
 def test_a_sensitive_value_that_cannot_be_promoted_is_not_quoted(receive: Receive, type_: type, written: str) -> None:
-    """SEC-14: nor after the definition was stored."""
+    """SEC-14: also after the definition was stored."""
     definition = Json(promote={Property("Payments.Card", type_, sensitive=True): "value"})
     stored = load_pipeline(definition.model_dump(mode="json"))
     assert isinstance(stored, Json)
@@ -156,7 +156,7 @@ def test_a_sensitive_value_that_cannot_be_promoted_is_not_quoted(receive: Receiv
         (Due, '"0001-01-01T00:00:00+02:00"', "is outside the years 1 to 9999"),
     ],
 )
-def test_what_cannot_be_promoted_fails(receive: Receive, prop: Property, written: str, reason: str) -> None:
+def test_a_value_that_cannot_be_promoted_fails(receive: Receive, prop: Property, written: str, reason: str) -> None:
     with pytest.raises(PipelineFailure) as raised:
         promote_one(receive, prop, written)
     assert raised.value.what == f"{prop.dotted} cannot be promoted from 'value'."
@@ -180,7 +180,7 @@ def test_a_time_without_a_zone_is_local_time(receive: Receive) -> None:
     assert promote_one(receive, Due, '"2026-07-31"') == datetime(2026, 7, 31, 4, tzinfo=UTC)
 
 
-def test_of_a_key_that_occurs_twice_the_last_value_counts(receive: Receive) -> None:
+def test_the_last_value_of_a_duplicate_key_is_used(receive: Receive) -> None:
     pipeline = Json(promote={Region: "customer.region"})
     twice = b'{"customer": {"region": "EU", "region": "US"}}'
     assert receive(pipeline, twice).column(Region.key) == ["US"]
@@ -230,7 +230,7 @@ class Malformed:
     ],
     ids=lambda case: repr(case.document[:24]),
 )
-def test_what_is_malformed_fails_and_says_where(receive: Receive, case: Malformed) -> None:
+def test_a_malformed_document_fails_with_the_position(receive: Receive, case: Malformed) -> None:
     name = Property("Orders.CustomerName", str)
     with pytest.raises(PipelineFailure) as raised:
         receive(Json(promote={Region: "region", name: "customer.name"}), case.document)
@@ -240,12 +240,12 @@ def test_what_is_malformed_fails_and_says_where(receive: Receive, case: Malforme
 
 
 @pytest.mark.parametrize("document", [b'{"a": [1, 2,]}', b'{"a": "\xff"}', b'{"a": 1'])
-def test_what_is_malformed_fails_also_where_nothing_is_promoted(receive: Receive, document: bytes) -> None:
+def test_a_malformed_document_fails_also_without_promotions(receive: Receive, document: bytes) -> None:
     with pytest.raises(PipelineFailure):
         receive(Json(), document)
 
 
-def test_a_large_document_goes_by_reference(receive: Receive) -> None:
+def test_a_large_document_is_passed_by_reference(receive: Receive) -> None:
     def document(size: int) -> bytes:
         return b'{"region": "EU", "pad": "%s"}' % (b"x" * (size - 27))
 
@@ -264,6 +264,6 @@ class UnreadableBody:
         raise AssertionError("It is too large to be read.")
 
 
-def test_a_document_that_is_too_large_to_be_held_fails_unread(receive: Receive) -> None:
+def test_a_document_above_the_maximum_size_fails_without_being_read(receive: Receive) -> None:
     with pytest.raises(PipelineFailure, match="67,108,865 bytes, which is more than a pipeline can read"):
         receive(Json(), UnreadableBody())

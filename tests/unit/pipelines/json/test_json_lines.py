@@ -41,7 +41,7 @@ def test_each_line_is_a_message(receive: Receive) -> None:
     ],
     ids=["no newline at the end", "CR LF", "byte order mark", "blank lines"],
 )
-def test_line_ends_marks_and_blank_lines_belong_to_no_message(receive: Receive, interchange: bytes) -> None:
+def test_line_ends_marks_and_blank_lines_are_ignored(receive: Receive, interchange: bytes) -> None:
     received = receive(ORDERS, interchange)
     assert received.bodies == [b'{"region": "EU"}', b'{"region": "US"}']
     assert received.numbers == [1, 2]
@@ -53,7 +53,7 @@ def test_an_interchange_without_documents_is_consumed(receive: Receive, intercha
     assert (received.rows, received.failures) == ([], [])
 
 
-def test_a_bad_line_does_not_hold_back_the_others(receive: Receive) -> None:
+def test_a_bad_line_is_suspended_and_the_others_are_published(receive: Receive) -> None:
     lines = [
         b'{"region": "EU"}',
         b'{"region": "EU"',
@@ -113,7 +113,7 @@ def test_batches_end_at_their_rows_or_bytes(receive: Receive) -> None:
         assert received.column(Priority.key) == list(range(25))
 
 
-def test_numbers_and_lines_go_on_over_batches(receive: Receive) -> None:
+def test_numbers_and_lines_continue_across_batches(receive: Receive) -> None:
     received = receive(ORDERS, b"{}\n\n{}\nbad\n\n{}\nbad", batch_rows=2)
     assert received.numbers == [1, 2, 4]
     assert [bad.number for bad in received.failures] == [3, 5]
@@ -122,7 +122,7 @@ def test_numbers_and_lines_go_on_over_batches(receive: Receive) -> None:
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_a_large_line_goes_by_reference(receive: Receive, tmp_path: Path, mark: bytes, end: bytes) -> None:
+def test_a_large_line_is_passed_by_reference(receive: Receive, tmp_path: Path, mark: bytes, end: bytes) -> None:
     large = json.dumps({"region": "EU", "pad": "é" * FRAGMENT_SIZE}, ensure_ascii=False).encode()
     lines = [large, b'{"region": "US"}', large, b"", large + b"!", large]
     interchange = mark + end.join(lines)
@@ -138,7 +138,7 @@ def test_a_large_line_goes_by_reference(receive: Receive, tmp_path: Path, mark: 
             assert interchange[row["offset"] : row["offset"] + row["length"]] == large
 
 
-def test_a_line_that_is_too_long_to_be_held_fails_the_interchange(receive: Receive, tmp_path: Path) -> None:
+def test_a_line_above_the_maximum_size_fails_the_interchange(receive: Receive, tmp_path: Path) -> None:
     path = tmp_path / "orders.jsonl"
     with path.open("wb") as file:
         file.write(b"{}\n")
@@ -152,14 +152,14 @@ def test_utf_16_fails_the_interchange(receive: Receive) -> None:
         receive(ORDERS, "{}\n{}\n".encode("utf-16"))
 
 
-def test_where_nothing_is_promoted_lines_are_still_checked(receive: Receive) -> None:
+def test_lines_are_checked_also_without_promotions(receive: Receive) -> None:
     received = receive(JsonLines(), b'[1]\n{"a":}\n"text"\n')
     assert received.numbers == [1, 3]
     assert [bad.number for bad in received.failures] == [2]
 
 
 def test_a_body_in_memory_is_not_copied_as_a_whole() -> None:
-    """What is held beyond the body itself is a batch, however many there are."""
+    """The memory in addition to the body is that of one batch, however many there are."""
     body = Bytes(b'{"region": "EU"}\n' * 10_000)
     sizes = [batch.messages.nbytes for batch in ORDERS.disassemble(body, batch_rows=100)]
     assert len(sizes) == 100

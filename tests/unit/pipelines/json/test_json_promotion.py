@@ -1,4 +1,4 @@
-"""The fast way and the exact way give the same answer, and the answer that Python's own JSON reader gives."""
+"""The fast decoder, the exact decoder and Python's own JSON decoder give the same result."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ documents = st.fixed_dictionaries(
 
 
 def written(value: Any) -> str:
-    """JSON with the digits of a Decimal as they are."""
+    """Write JSON that keeps the digits of a Decimal."""
     match value:
         case Decimal():
             return str(value)
@@ -82,14 +82,14 @@ def answers(document: bytes) -> tuple[Any, Any]:
 @example({"c": Decimal("-12345678901234567890123456789012345678")})
 @example({"c": Decimal("0E+100")})
 @example({"b": Decimal("3.0"), "d": Decimal("-0.0")})
-def test_both_ways_agree(document: dict[str, Any]) -> None:
+def test_the_fast_and_the_exact_decoder_agree(document: dict[str, Any]) -> None:
     exact, fast = answers(written(document).encode("utf-8", "surrogatepass"))
     assert exact == fast
     assert repr(exact) == repr(fast) or isinstance(exact, list)
 
 
 @given(st.lists(documents, max_size=8))
-def test_together_they_are_read_as_alone(batch: list[dict[str, Any]]) -> None:
+def test_documents_are_read_together_as_they_are_alone(batch: list[dict[str, Any]]) -> None:
     encoded = [written(document).encode() for document in batch]
     columns, failures = PROMOTION.read(encoded)
     alone = [answers(document)[0] for document in encoded]
@@ -101,8 +101,8 @@ def test_together_they_are_read_as_alone(batch: list[dict[str, Any]]) -> None:
 
 
 @given(values, st.integers(0, 200), st.sampled_from([b"", b",", b'"', b"]", b"\\", b"\xff", b"0", b"{", b"\x01"]))
-def test_what_is_accepted_is_json(value: Any, position: int, noise: bytes) -> None:
-    """A document with something thrown into it is accepted only if Python reads it too."""
+def test_accepted_documents_are_valid_json(value: Any, position: int, noise: bytes) -> None:
+    """A randomly damaged document is accepted only if Python accepts it too."""
     intact = written({"x": value}).encode()
     position = min(position, len(intact))
     document = intact[:position] + noise + intact[position:]
@@ -135,7 +135,7 @@ line_texts = st.lists(
     st.integers(1, 7),
     st.integers(1, 60),
 )
-def test_every_line_comes_out_once_as_it_went_in(
+def test_every_line_is_yielded_once_and_unchanged(
     lines: list[bytes], end: bytes, has_last_end: bool, batch_rows: int, batch_bytes: int
 ) -> None:
     while lines and lines[0].startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):

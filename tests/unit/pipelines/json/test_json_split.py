@@ -1,4 +1,4 @@
-"""An array of JSON documents, at the root or at a path, becomes a message each (RCV-10, RCV-12, RCV-13)."""
+"""An array of JSON documents, at the root or at a path, is split into messages (RCV-10, RCV-12, RCV-13)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_each_element_is_a_message_in_its_own_bytes(receive: Run) -> None:
         ("orders", b'{"orders": [3], "orders": [1, 2]}'),
     ],
 )
-def test_the_array_is_the_interchange_or_stands_at_a_path(receive: Run, split: str, envelope: bytes) -> None:
+def test_the_array_is_the_interchange_or_is_at_a_path(receive: Run, split: str, envelope: bytes) -> None:
     assert receive(Json(split=split), envelope).bodies == [b"1", b"2"]
 
 
@@ -74,7 +74,7 @@ def test_an_empty_array_is_an_empty_envelope(receive: Run, split: str, envelope:
         ("$", b"\xff\xfe[\x001\x00]\x00", "in UTF-16", ""),
     ],
 )
-def test_what_is_no_array_of_documents_fails_as_a_whole(
+def test_an_interchange_without_an_array_fails_as_a_whole(
     receive: Run, split: str, envelope: bytes, what: str, why: str
 ) -> None:
     with pytest.raises(PipelineFailure) as caught:
@@ -92,7 +92,7 @@ def test_a_bad_document_fails_the_interchange(receive: Run) -> None:
         receive(Json(promote={Region: "region"}, split="$"), ONE_BAD)
 
 
-def test_a_recoverable_one_sets_bad_documents_aside(receive: Run) -> None:
+def test_a_recoverable_pipeline_suspends_bad_documents_alone(receive: Run) -> None:
     """RCV-13, MSG-07: they are numbered like the others."""
     received = receive(Json(promote={Region: "region"}, split="$", recoverable=True), ONE_BAD)
     assert received.numbers == [1, 5]
@@ -104,7 +104,7 @@ def test_a_recoverable_one_sets_bad_documents_aside(receive: Run) -> None:
     assert all(reason.startswith(f"Document {number}:") for number, reason in enumerate(received.reasons, 2))
 
 
-def test_batches_end_where_they_should(receive: Run) -> None:
+def test_batches_end_at_their_rows_or_bytes(receive: Run) -> None:
     envelope = b"[" + b",".join(b'{"region": "%d"}' % number for number in range(10)) + b"]"
     pipeline = Json(promote={Region: "region"}, split="$")
     whole = receive(pipeline, envelope)
@@ -114,8 +114,8 @@ def test_batches_end_where_they_should(receive: Run) -> None:
         assert parts.rows == whole.rows
 
 
-def test_large_documents_stay_where_they_are(receive: Run) -> None:
-    """LRG-02: above the fragment size a body is told by its place."""
+def test_large_documents_are_passed_by_reference(receive: Run) -> None:
+    """LRG-02: a body above the fragment size is passed by its offset."""
     large = [b'{"region": "EU", "text": "%s"}' % (b"x" * (FRAGMENT_SIZE + n % 2)) for n in range(3)]
     envelope = b'\xef\xbb\xbf{"first": %s, "orders": [%s, {"region": "US"}, %s , %s]}' % (large[0], *large)
     rows = receive(ORDERS, envelope).rows
@@ -126,7 +126,7 @@ def test_large_documents_stay_where_they_are(receive: Run) -> None:
     assert found == large
 
 
-def test_more_than_can_be_cut_out_at_once_is_read_one_by_one(receive: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_array_with_too_many_elements_is_read_one_by_one(receive: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     documents = [b'{"a": [1, {"b": "\xc3\xa9]\\"},"}]}', b"-1.5e3", b'"x"', b"null", b"true", b"1" * 5000, b"[[]]"]
     envelope = b"[ " + b" ,\n".join(documents) + b" ]"
     monkeypatch.setattr("postroom.pipelines.json.split.MAX_COMMAS_AT_ONCE", 1)
@@ -144,8 +144,8 @@ def test_an_interchange_has_a_limit(receive: Run) -> None:
         receive(Json(split="$"), Large())
 
 
-def test_the_first_disassembler_that_takes_it_runs(receive: Run) -> None:
-    """RCV-03: an array begins with a bracket, an envelope around one with a brace."""
+def test_the_first_disassembler_that_accepts_the_content_runs(receive: Run) -> None:
+    """RCV-03: an array starts with a bracket, an envelope around one with a brace."""
     several = Receive(
         disassemble=[Xml(), Json(split="$", message_type="list"), Json(split="orders"), JsonLines()], recoverable=True
     )

@@ -1,4 +1,4 @@
-"""Rows that a reader made become messages, a whole column at a time (CTX-07, CTX-13, RCV-14)."""
+"""The rows of a reader become messages, by whole columns (CTX-07, CTX-13, RCV-14)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read(prop: Property, column: pa.Array, *, bad: list[str | None] | None = Non
         ),
     ],
 )
-def test_values_are_taken_as_they_are(prop: Property, column: pa.Array, promoted: list[object]) -> None:
+def test_values_are_not_converted(prop: Property, column: pa.Array, promoted: list[object]) -> None:
     found = read(prop, column)
     assert found.failures == ()
     assert found.messages[prop.key].to_pylist() == promoted
@@ -71,13 +71,13 @@ def test_a_row_whose_value_the_property_cannot_have_is_bad_alone(prop: Property,
     assert bad.failure.what == f"Row 12: {prop.dotted} cannot be promoted from 'it'."
 
 
-def test_what_is_sensitive_is_not_shown() -> None:
+def test_a_sensitive_value_is_not_shown() -> None:
     secret = Property("Orders.Secret", str, sensitive=True)
     [bad] = read(secret, pa.array(["s3cret" * 60])).failures
     assert "s3cret" not in str(bad.failure)
 
 
-def test_a_row_that_the_reader_could_not_read_is_kept_as_it_came() -> None:
+def test_an_unreadable_row_is_suspended_with_its_original_bytes() -> None:
     found = read(Number, pa.array([1, None, 3]), bad=[None, "what, is this", None])
     assert found.messages["number"].to_pylist() == [11, 13]
     [bad] = found.failures
@@ -85,7 +85,7 @@ def test_a_row_that_the_reader_could_not_read_is_kept_as_it_came() -> None:
     assert "does not fit the schema" in bad.failure.what
 
 
-def test_large_bodies_stand_aside_one_after_the_other() -> None:
+def test_large_bodies_are_concatenated() -> None:
     bodies = [b"a", b"b" * (FRAGMENT_SIZE + 1), b"c", b"d" * (FRAGMENT_SIZE + 2)]
     found = read_rows(pipelines.Rows(column="it"), pa.RecordBatch.from_pydict({"body": pa.array(bodies)}), 1)
     assert found.messages["body"].to_pylist() == [b"a", None, b"c", None]
@@ -99,7 +99,7 @@ def test_a_row_without_a_body_is_bad() -> None:
     assert "the column 'it'" in found.failures[0].failure.what
 
 
-def test_a_mended_row_is_read_as_the_message_that_it_should_be() -> None:
+def test_a_corrected_row_is_read_in_the_format_of_the_message() -> None:
     rows = pipelines.Rows(promote={Text: "a.b", Number: "n"}, message_type="order")
     [batch] = rows.with_columns(("a.b", "n"), None).disassemble(Bytes(b'{"a.b": "EU", "n": 3}'))
     assert [batch.messages[name].to_pylist() for name in (Text.key, Number.key, "message_type")] == [

@@ -1,4 +1,4 @@
-"""The stages of a receive pipeline with components: their order, their failures, and how components travel."""
+"""The stages of a receive pipeline with components: their order, their failures, and how components are shipped."""
 
 from __future__ import annotations
 
@@ -102,18 +102,18 @@ def test_the_first_disassembler_whose_probe_accepts_runs(receive: Run, content: 
     assert receive(pipeline, content).column(Region.key) == [region]
 
 
-def test_nobody_recognising_it_is_a_failure(receive: Run) -> None:
+def test_an_interchange_that_no_disassembler_recognises_fails(receive: Run) -> None:
     with pytest.raises(PipelineFailure, match="No disassembler of the pipeline recognises"):
         receive(Receive(disassemble=[Xml(), Json()]), b"text")
 
 
-def test_the_second_is_not_tried_when_the_first_fails(receive: Run) -> None:
+def test_the_second_disassembler_does_not_run_if_the_first_fails(receive: Run) -> None:
     """RCV-06."""
     with pytest.raises(PipelineFailure, match="not well-formed XML"):
         receive(Receive(disassemble=[Xml(), PassThrough()]), b"<order>")
 
 
-def test_a_consumed_interchange_gives_nothing(receive: Run) -> None:
+def test_a_consumed_interchange_yields_no_messages(receive: Run) -> None:
     def consume(message: Message) -> None:
         return None
 
@@ -129,8 +129,8 @@ def test_a_consuming_validator_ends_the_interchange(receive: Run) -> None:
     assert receive(Receive(disassemble=[lines()], validate=[stop_at_us]), LINES).column(Region.key) == ["EU"]
 
 
-def test_a_disassembler_of_ones_own(receive: Run) -> None:
-    """It may set documents aside (RCV-18)."""
+def test_a_user_disassembler_yields_messages_and_suspensions(receive: Run) -> None:
+    """It can suspend documents (RCV-18)."""
     received = receive(Receive(disassemble=[Words(), PassThrough()], recoverable=True), b"words EU bad US")
     assert received.column(Region.key) == ["EU", "US"]
     assert received.column("message_type") == ["word", "word"]
@@ -146,7 +146,7 @@ def halves(message: Message) -> Iterator[Message]:
     yield Message.of(message.data[:middle])
 
 
-def test_a_large_document_of_ones_own_goes_by_reference() -> None:
+def test_a_large_document_of_a_user_disassembler_is_passed_by_reference() -> None:
     first, second = b"a" * (FRAGMENT_SIZE + 1), b"b" * (FRAGMENT_SIZE + 1)
     [batch] = Receive(disassemble=[halves]).disassemble(Bytes(first + second))
     assert batch.messages["body"].to_pylist() == [None, b"small", None]
@@ -163,7 +163,7 @@ def test_promoting_what_was_not_declared_is_a_failure(receive: Run) -> None:
         receive(Receive(disassemble=[undeclared]), b"x")
 
 
-def test_what_a_decoder_writes_goes_with_every_message() -> None:
+def test_properties_written_by_a_decoder_are_in_every_message() -> None:
     given = Context().write(FILE.ReceivedFileName, "orders.json")
     [batch] = Receive(decode=[Stamp(party="Contoso")]).disassemble(Bytes(b"x"), context=given)
     assert batch.decoded is not None
@@ -185,7 +185,7 @@ def test_a_recoverable_validator_suspends_the_message_alone(
     assert f"Document 2: {validator.__name__}: the total is 0" in received.reasons[0]
 
 
-def test_a_validator_fails_the_whole_interchange_by_default_before_anything_is_given() -> None:
+def test_a_validator_fails_the_whole_interchange_by_default_before_the_first_batch() -> None:
     """RCV-16."""
     pipeline = Receive(disassemble=[lines()], validate=[Positive()])
     assert pipeline.recoverable
@@ -194,7 +194,7 @@ def test_a_validator_fails_the_whole_interchange_by_default_before_anything_is_g
         next(pipeline.disassemble(Bytes(many), batch_rows=2))
 
 
-def test_what_passes_is_given_whole_however_many_batches(receive: Run) -> None:
+def test_all_valid_batches_are_yielded(receive: Run) -> None:
     many = b'{"region": "EU", "total": 1}\n' * 21
     received = receive(Receive(disassemble=[lines()], validate=[Positive()]), many, batch_rows=2)
     assert received.numbers == list(range(1, 22))
@@ -263,12 +263,14 @@ def gives_nothing(message: Message) -> Message:
         (gives_nothing, "gives_nothing: it returned a message without parts"),
     ],
 )
-def test_what_a_component_raises_is_the_failure_of_the_message(receive: Run, component: object, reason: str) -> None:
+def test_an_exception_of_a_component_is_the_failure_of_the_message(
+    receive: Run, component: object, reason: str
+) -> None:
     with pytest.raises(PipelineFailure, match=reason):
         receive(Receive(decode=[component]), b"x")
 
 
-def test_a_component_that_never_returns_is_given_up(receive: Run) -> None:
+def test_a_component_that_never_returns_is_abandoned(receive: Run) -> None:
     let_go = threading.Event()
 
     def never(message: Message) -> bytes:
@@ -282,7 +284,7 @@ def test_a_component_that_never_returns_is_given_up(receive: Run) -> None:
         let_go.set()
 
 
-def test_a_component_that_runs_in_circles_is_ended() -> None:
+def test_a_component_in_an_endless_loop_is_abandoned() -> None:
     ended = threading.Event()
 
     def circles(message: Message) -> bytes:
@@ -300,7 +302,7 @@ def test_a_component_that_runs_in_circles_is_ended() -> None:
 # -- definitions ---------------------------------------------------------------------------------------------------
 
 
-def test_everything_that_is_wrong_is_listed() -> None:
+def test_all_problems_of_a_pipeline_are_listed() -> None:
     pipeline = Receive(
         decode=[Json(), Positive(), components.Charset("klingon")],
         disassemble=[Csv(delimiter=""), Words],
@@ -318,7 +320,7 @@ def test_everything_that_is_wrong_is_listed() -> None:
     ]
 
 
-def test_a_component_inside_a_function_cannot_travel(tmp_path: Path) -> None:
+def test_a_component_defined_inside_a_function_is_rejected(tmp_path: Path) -> None:
     def inside(message: object) -> object:
         return message
 
@@ -328,7 +330,7 @@ def test_a_component_inside_a_function_cannot_travel(tmp_path: Path) -> None:
     assert "has no name to load it by" in problem
 
 
-def test_the_place_of_an_error_is_told_as_the_user_knows_it(tmp_path: Path) -> None:
+def test_an_error_has_the_file_name_that_the_user_knows(tmp_path: Path) -> None:
     (tmp_path / "checks.py").write_text("def fails(message):\n    raise KeyError('x')\n")
     files = ShippedFiles.collect(tmp_path, ["checks.py"])
     pipeline = Receive(validate=[{"file": "checks.py", "name": "fails"}], files=files)
@@ -355,7 +357,7 @@ def shout(message: Message) -> bytes:
 """
 
 
-def test_components_of_the_applications_folder_travel_with_the_definition(tmp_path: Path) -> None:
+def test_components_of_the_applications_folder_are_shipped_with_the_definition(tmp_path: Path) -> None:
     from postroom.application import load
 
     (tmp_path / "own.py").write_text(OWN)
@@ -383,7 +385,7 @@ def test_a_component_that_cannot_be_loaded_fails_the_message() -> None:
         list(load_pipeline(stored).disassemble(Bytes(b"x")))
 
 
-def test_a_lack_of_memory_while_a_component_is_loaded_is_no_fault_of_the_message(
+def test_out_of_memory_while_loading_a_component_is_an_environment_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def import_module(_: str) -> None:
@@ -395,7 +397,7 @@ def test_a_lack_of_memory_while_a_component_is_loaded_is_no_fault_of_the_message
         list(load_pipeline(stored).disassemble(Bytes(b"x")))
 
 
-def test_a_component_that_does_nothing_is_refused_where_it_is_made() -> None:
+def test_a_validator_without_a_validate_method_is_rejected() -> None:
     class Idle(components.Decoder):
         pass
 
@@ -408,8 +410,8 @@ def test_a_component_that_does_nothing_is_refused_where_it_is_made() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
-def test_a_full_disk_is_no_fault_of_the_message(receive: Run, number: int) -> None:
-    """Message after message would be suspended for it."""
+def test_a_full_disk_is_an_environment_error(receive: Run, number: int) -> None:
+    """Otherwise every message would be suspended."""
 
     def spools(message: Message) -> bytes:
         raise OSError(number, os.strerror(number))
@@ -422,7 +424,7 @@ def test_a_full_disk_is_no_fault_of_the_message(receive: Run, number: int) -> No
             receive(pipeline, LINES)
 
 
-def test_a_missing_file_of_a_component_is(receive: Run) -> None:
+def test_a_missing_file_of_a_component_is_a_failure_of_the_message(receive: Run) -> None:
     def looks_up(message: Message) -> bytes:
         return Path("/nowhere/rates.csv").read_bytes()
 

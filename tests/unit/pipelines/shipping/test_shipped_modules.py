@@ -1,4 +1,4 @@
-"""Modules from files that came with a pipeline: each set of files for itself, and none waits for another."""
+"""Modules from shipped files: sets of files are independent and do not block each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from postroom.pipelines.shipping import modules as shipped_modules
 from postroom.pipelines.shipping.files import ShippedFiles
 from postroom.time_limit import TimeLimit
 
-#: For the modules of these tests.
+#: The modules of these tests use it.
 released = threading.Event()
 runs: list[str] = []
 
@@ -26,7 +26,7 @@ def files_of(**contents: str) -> ShippedFiles:
 
 
 def watched(files: ShippedFiles, path: str, seconds: float) -> str:
-    """The name of the module, as a pipeline would load it."""
+    """Import a module as a pipeline does."""
     time_limit = TimeLimit(seconds)
 
     def steps() -> Iterator[str]:
@@ -36,14 +36,14 @@ def watched(files: ShippedFiles, path: str, seconds: float) -> str:
     return name
 
 
-def test_a_file_that_never_comes_to_its_end_keeps_no_others_waiting() -> None:
+def test_a_file_that_never_returns_blocks_no_other_file() -> None:
     try:
         slow = files_of(slow=f"{HERE}import beside\nreleased.wait(60)\n", beside="", other="import beside\n")
         with pytest.raises(PipelineFailure, match=r"slow\.py: it did not return"):
             watched(slow, "slow.py", 0.05)
         good = files_of(good="import beside\n", beside="NAME = 'good'\n")
         assert watched(good, "good.py", 30).endswith(".good")
-        # Nor others of the same pipeline, which do not need it.
+        # Other modules of the same pipeline are not blocked either.
         assert watched(slow, "other.py", 30).endswith(".other")
     finally:
         released.set()
@@ -61,8 +61,8 @@ def test_a_file_that_never_comes_to_its_end_keeps_no_others_waiting() -> None:
         "from folder.inner import *",
     ],
 )
-def test_what_stands_beside_is_found_by_its_name(statements: str) -> None:
-    """Also where another set of files has one of the same name."""
+def test_a_neighbouring_module_is_imported_by_its_name(statements: str) -> None:
+    """This is also true if another set of files has a module of the same name."""
     for name in ("one", "two"):
         beside = f"NAME = {name!r}\n"
         inner = "from beside import NAME\n"
@@ -73,25 +73,25 @@ def test_what_stands_beside_is_found_by_its_name(statements: str) -> None:
     assert "folder" not in sys.modules
 
 
-def test_what_stands_beside_can_be_imported_later() -> None:
+def test_a_neighbouring_module_can_be_imported_inside_a_function() -> None:
     files = files_of(main="def name():\n    from beside import NAME\n    return NAME\n", beside="NAME = 'later'\n")
     assert shipped_modules.import_shipped_module(files, "main.py").name() == "later"
 
 
-def test_a_module_that_python_has_loaded_is_python_s() -> None:
+def test_a_loaded_module_of_the_standard_library_takes_precedence() -> None:
     files = files_of(main="import json\nimport threading\n", json="raise RuntimeError('not this one')\n")
     module = shipped_modules.import_shipped_module(files, "main.py")
     assert module.json is sys.modules["json"]
     assert module.threading is threading
 
 
-def test_one_that_is_nowhere_is_told_by_its_own_name() -> None:
+def test_a_missing_module_is_reported_by_its_own_name() -> None:
     files = files_of(main="import beside.nothing\n", beside="")
     with pytest.raises(ModuleNotFoundError, match="beside"):
         shipped_modules.import_shipped_module(files, "main.py")
 
 
-def test_many_threads_run_a_file_once_and_see_it_whole() -> None:
+def test_many_threads_run_a_file_once_and_get_the_complete_module() -> None:
     files = files_of(
         main=f"{HERE}import time\nruns.append('main')\nimport beside\ntime.sleep(0.05)\nWHOLE = True\n",
         beside=f"{HERE}runs.append('beside')\n",

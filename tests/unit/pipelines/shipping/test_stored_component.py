@@ -1,4 +1,4 @@
-"""Components as they are stored: by an address that stays."""
+"""Stored components refer to the public package, which does not change."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from postroom.pipelines.shipping.stored_component import StoredComponent, refer_
     ],
 )
 def test_a_component_of_postroom_is_stored_by_the_package_that_exports_it(component: Component, package: str) -> None:
-    """The modules inside a package may move, and what is deployed stays readable."""
+    """Modules inside a package may move, and stored definitions stay readable."""
     stored = refer_to(component, None)
-    assert stored.stored()["builtin"] == package
-    loaded = StoredComponent.read(stored.stored()).load(NO_FILES)
+    assert stored.to_stored()["builtin"] == package
+    loaded = StoredComponent.read(stored.to_stored()).load(NO_FILES)
     assert isinstance(loaded, type(component))
     assert loaded.model_dump() == component.model_dump()
 
 
-def test_a_component_that_was_stored_by_its_module_is_still_found() -> None:
+def test_a_component_that_was_stored_by_its_module_is_loaded() -> None:
     stored = StoredComponent(target="builtin", where=components.Gzip.__module__, name="Gzip", settings={})
     assert stored.load(NO_FILES) == components.Gzip()

@@ -60,20 +60,20 @@ def test_the_message_type_is_namespace_and_root_and_the_body_is_untouched(
         (Paid, "<value>1</value>", True),
         (Paid, "<value>false</value>", False),
         (Due, "<value>2026-01-31T12:00:00+02:00</value>", datetime(2026, 1, 31, 10, tzinfo=UTC)),
-        # Nothing there to promote.
+        # There is nothing to promote.
         (Region, "", None),
         (Priority, "<value/>", None),
         (Total, "<value> \n </value>", None),
         (Region, '<value xmlns:x="http://www.w3.org/2001/XMLSchema-instance" x:nil="true"/>', None),
     ],
 )
-def test_what_is_promoted(receive: Receive, prop: Property, inner: str, value: object) -> None:
+def test_values_are_promoted_by_type(receive: Receive, prop: Property, inner: str, value: object) -> None:
     promoted = promote_one(receive, prop, inner)
     assert promoted == value
     assert type(promoted) is type(value)
 
 
-def test_attributes_texts_predicates_and_namespaces(receive: Receive) -> None:
+def test_attributes_texts_predicates_and_namespaces_are_selected(receive: Receive) -> None:
     document = (
         b'<o:order xmlns:o="urn:orders" region="EU"><line n="1" kind="a"/><line n="2" kind="b">7</line>'
         b'<total xmlns="urn:sums">10.10</total></o:order>'
@@ -101,7 +101,9 @@ def test_attributes_texts_predicates_and_namespaces(receive: Receive) -> None:
         (Region, "<value/>", "/order/value[unknown()]", "The XPath failed"),
     ],
 )
-def test_what_cannot_be_promoted_fails(receive: Receive, prop: Property, inner: str, path: str, reason: str) -> None:
+def test_a_value_that_cannot_be_promoted_fails(
+    receive: Receive, prop: Property, inner: str, path: str, reason: str
+) -> None:
     with pytest.raises(PipelineFailure) as raised:
         promote_one(receive, prop, inner, path)
     assert raised.value.what == f"Orders.{prop.name} cannot be promoted from {path!r}."
@@ -124,14 +126,14 @@ def test_what_cannot_be_promoted_fails(receive: Receive, prop: Property, inner: 
         (b"<a xmlns='%s'/>" % (b"u:" + b"x" * 256), "The message type cannot be promoted.", "256 characters"),
     ],
 )
-def test_what_is_malformed_fails_and_says_where(receive: Receive, document: bytes, what: str, why: str) -> None:
+def test_a_malformed_document_fails_with_the_position(receive: Receive, document: bytes, what: str, why: str) -> None:
     with pytest.raises(PipelineFailure) as raised:
         receive(Xml(), document)
     assert what in raised.value.what
     assert why in raised.value.why
 
 
-def test_a_large_document_goes_by_reference(receive: Receive) -> None:
+def test_a_large_document_is_passed_by_reference(receive: Receive) -> None:
     document = b"<order><region>EU</region><pad>%s</pad></order>" % (b"x" * FRAGMENT_SIZE)
     (row,) = receive(Xml(promote={Region: "/order/region"}), document).rows
     assert (row["body"], row["offset"], row["length"], row[Region.key]) == (None, 0, len(document), "EU")
@@ -144,7 +146,7 @@ ENVELOPE = Xml(
 )
 
 
-def test_an_envelope_is_split_into_documents_that_stand_alone(receive: Receive) -> None:
+def test_an_envelope_is_split_into_complete_documents(receive: Receive) -> None:
     document = b"""<?xml version="1.0" encoding="iso-8859-1"?>
         <e:orders xmlns:e="urn:envelope" xmlns="urn:orders" xmlns:q="urn:q">
           <e:header/> between
@@ -165,10 +167,10 @@ def test_an_envelope_is_split_into_documents_that_stand_alone(receive: Receive) 
 @pytest.mark.parametrize(
     ("content", "body"),
     [
-        # As it was written.
+        # Copied byte for byte.
         (b"<e><order n = '1' ><r>&#233;\r\n</r ></order\n></e>", b"<order n = '1' ><r>&#233;\r\n</r ></order\n>"),
         (b"<e xmlns:q='urn:q'><order xmlns:q='urn:r'></order></e>", b"<order xmlns:q='urn:r'></order>"),
-        # Written anew: with a namespace of the envelope, or where the bytes do not tell for certain.
+        # Serialized again: it needs a namespace of the envelope, or its position is not certain.
         (b"<e xmlns:q='urn:q'><order q:a='1'></order></e>", b'<order xmlns:q="urn:q" q:a="1"/>'),
         (b"<e xmlns:q='urn:q'><order a=' xmlns:q='></order></e>", b'<order xmlns:q="urn:q" a=" xmlns:q="/>'),
         (b"<e xmlns:q='urn:q'><order a='> xmlns:q='></order></e>", b'<order xmlns:q="urn:q" a="&gt; xmlns:q="/>'),
@@ -179,7 +181,7 @@ def test_an_envelope_is_split_into_documents_that_stand_alone(receive: Receive) 
         (b"<?xml version='1.0' encoding='latin1'?><e><order >\xe9</order></e>", "<order>é</order>".encode()),
     ],
 )
-def test_a_document_stays_as_it_was_written_if_it_needs_nothing_of_its_envelope(
+def test_a_document_that_needs_no_namespaces_of_its_envelope_keeps_its_bytes(
     receive: Receive, content: bytes, body: bytes
 ) -> None:
     assert receive(Xml(split="/e/order"), content).bodies == [body]
@@ -215,18 +217,18 @@ def test_an_empty_envelope_is_consumed(receive: Receive, document: bytes, split:
 @pytest.mark.parametrize(
     ("document", "split"),
     [
-        # One document where an envelope of many was expected, or no such document at all.
+        # A document instead of an envelope, or another document.
         (b'<order xmlns="urn:e" customer="ACME" amount="150"/>', "/e:orders/e:order"),
         (b"<error>the service is down until 6 o'clock</error>", "/e:orders/e:order"),
         (b"<other/>", "/orders/order"),
-        # The right name in another namespace.
+        # The same name in another namespace.
         (b"<orders/>", "/e:orders/e:order"),
         (b"<orders xmlns='urn:e'/>", "/orders/order"),
-        # The right root, but with text.
+        # The same root, but with text.
         (b"<orders>the service is down</orders>", "/orders/order"),
         (b"<orders><!-- sorry -->the service is down</orders>", "/orders/order"),
         (b"<orders><![CDATA[down]]></orders>", "/orders/order"),
-        # A path that does not name the root cannot tell an empty envelope from anything else.
+        # With a path that does not name the root, an empty envelope cannot be recognised.
         (b"<error/>", "//order"),
         (b"<error/>", "/*/order"),
         (b"<e:error xmlns:e='urn:e'/>", "/e:*/e:order"),
@@ -235,7 +237,7 @@ def test_an_empty_envelope_is_consumed(receive: Receive, document: bytes, split:
         (b"<orders/>", "/orders[@kind='a']/order"),
     ],
 )
-def test_what_is_not_for_sure_an_empty_envelope_fails(receive: Receive, document: bytes, split: str) -> None:
+def test_an_envelope_that_is_not_certainly_empty_fails(receive: Receive, document: bytes, split: str) -> None:
     with pytest.raises(PipelineFailure) as raised:
         receive(Xml(split=split, namespaces={"e": "urn:e"}), document)
     assert raised.value.what == f"{split!r} selects nothing in this envelope."

@@ -1,4 +1,4 @@
-"""What a stranger may send as XML without reading a file, reaching the network or taking the process down."""
+"""Untrusted XML cannot read a file, reach the network or crash the process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_entities_are_not_expanded(receive: Receive, bomb: str) -> None:
 
 @pytest.mark.parametrize("doctype", ["<!DOCTYPE a>", "<!DOCTYPE a []>", "<!DOCTYPE a [<!ELEMENT a ANY>]>"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_a_doctype_is_refused(receive: Receive, doctype: str, encoding: str) -> None:
+def test_a_doctype_is_rejected(receive: Receive, doctype: str, encoding: str) -> None:
     with pytest.raises(PipelineFailure, match="has a DOCTYPE"):
         receive(Xml(), f"{doctype}<a/>".encode(encoding))
 
@@ -80,7 +80,7 @@ def test_the_size_of_a_text_is_bounded(receive: Receive) -> None:
         (b"<a>\n<b></a>", "XML at line 2, column 8.\nOpening and ending tag mismatch: b line 2 and a."),
     ],
 )
-def test_a_reason_names_one_place(receive: Receive, document: bytes, reason: str) -> None:
+def test_a_failure_has_one_position(receive: Receive, document: bytes, reason: str) -> None:
     with pytest.raises(PipelineFailure) as raised:
         receive(Xml(), document)
     assert reason in str(raised.value)
@@ -88,7 +88,7 @@ def test_a_reason_names_one_place(receive: Receive, document: bytes, reason: str
 
 @pytest.mark.parametrize("head", ["", "\n<!-- <!ELEMENT a> -->\n", "<?xml version='1.0'?><!-- a --><?p?> "])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_a_doctype_is_named_before_what_else_is_wrong(receive: Receive, head: str, encoding: str) -> None:
+def test_a_doctype_is_reported_before_other_errors(receive: Receive, head: str, encoding: str) -> None:
     with pytest.raises(PipelineFailure, match="has a DOCTYPE"):
         receive(Xml(), f"{head}<!DOCTYPE a []><a><b></a>".encode(encoding))
     with pytest.raises(PipelineFailure, match="not well-formed"):

@@ -1,5 +1,4 @@
-"""XML by its schemas: envelopes within envelopes, what each document inherits, and what becomes of empty fields
-(RCV-07)."""
+"""XML by its schemas: nested envelopes, inherited properties and empty fields (RCV-07)."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ ENVELOPES = (
 
 
 def test_nested_envelopes_become_their_documents_in_order(receive: Receive) -> None:
-    """RCV-10, as the originals show it."""
+    """RCV-10, with the documents of the original."""
     pipeline = receiving(*ENVELOPES, *plain("d1", "d2", "d3", "d4"))
     received = receive(pipeline, b"<env1><d1/><env2><d2/><d3/></env2><d4/></env1>")
     assert received.bodies == [b"<d1/>", b"<d2/>", b"<d3/>", b"<d4/>"]
@@ -58,7 +57,7 @@ def test_nested_envelopes_become_their_documents_in_order(receive: Receive) -> N
     assert received.column("message_type") == ["d1", "d2", "d3", "d4"]
 
 
-def test_documents_inherit_from_every_envelope_around_them_and_the_inner_value_counts(receive: Receive) -> None:
+def test_documents_inherit_from_every_envelope_and_the_inner_value_is_used(receive: Receive) -> None:
     outer = Schema(
         message_type="out",
         envelope=True,
@@ -78,7 +77,7 @@ def test_documents_inherit_from_every_envelope_around_them_and_the_inner_value_c
     assert received.column(Region.key) == ["EU", "US", "DE"]
 
 
-def test_a_document_that_is_no_envelope_keeps_its_bytes(receive: Receive) -> None:
+def test_a_document_without_an_envelope_keeps_its_bytes(receive: Receive) -> None:
     body = b'<?xml version="1.0"?>\r\n<order><region>EU</region ></order>'
     received = receive(receiving(order(promoted(Region, "order", "region"))), body)
     assert received.bodies == [body]
@@ -107,7 +106,7 @@ def test_only_a_self_closed_element_stands_for_its_default(
     assert receive(pipeline, document.encode(encoding)).column(Priority.key) == [value]
 
 
-def test_defaults_are_told_apart_inside_of_envelopes_too(receive: Receive) -> None:
+def test_self_closed_defaults_are_recognised_inside_envelopes(receive: Receive) -> None:
     pipeline = receiving(*ENVELOPES, order(promoted(Region, "order", "region", default="EU")))
     received = receive(
         pipeline,
@@ -140,7 +139,7 @@ def test_dates_become_instants_in_utc(receive: Receive, form: str, text: str, in
 
 
 @pytest.mark.parametrize(("form", "text"), [("date", "31.1.2026"), ("gMonthDay", "--02-30"), ("date", "0000-01-01")])
-def test_what_is_no_date_fails_the_document(receive: Receive, form: str, text: str) -> None:
+def test_an_invalid_date_fails_the_document(receive: Receive, form: str, text: str) -> None:
     pipeline = receiving(order(promoted(Due, "order", "due", form=form)))
     with pytest.raises(PipelineFailure, match="Due cannot be promoted"):
         receive(pipeline, f"<order><due>{text}</due></order>".encode())
@@ -155,7 +154,7 @@ def test_distinguished_fields_are_text_of_any_length(receive: Receive) -> None:
     assert received.column(DistinguishedField(path).key) == [note]
 
 
-def test_a_document_without_a_schema_is_refused_unless_it_may_be_unrecognised(receive: Receive) -> None:
+def test_a_document_without_a_schema_fails_unless_unrecognized_is_allowed(receive: Receive) -> None:
     """TYP-03."""
     with pytest.raises(PipelineFailure, match="There is no schema for the message type 'invoice'"):
         receive(receiving(order()), b"<invoice/>")
@@ -173,7 +172,7 @@ def test_an_empty_interchange_is_unrecognised_too(receive: Receive) -> None:
 
 
 @pytest.mark.parametrize("content", [b"region=EU", b"<order>", b"\x00\x01", b"<!DOCTYPE order><order/>"])
-def test_what_is_no_xml_is_refused_always(receive: Receive, content: bytes) -> None:
+def test_content_that_is_not_xml_always_fails(receive: Receive, content: bytes) -> None:
     with pytest.raises(PipelineFailure):
         receive(receiving(order(), allow_unrecognized=True), content)
 
@@ -195,7 +194,7 @@ def test_an_unknown_document_fails_its_envelope_or_alone(receive: Receive) -> No
         (b"<env3/>", "has no body"),
     ],
 )
-def test_an_envelope_of_another_form_is_refused(receive: Receive, envelope: bytes, reason: str | None) -> None:
+def test_an_envelope_of_another_form_is_rejected(receive: Receive, envelope: bytes, reason: str | None) -> None:
     env3 = Schema(message_type="env3", envelope=True, body=at("env3", "docs"))
     with pytest.raises(PipelineFailure, match=reason or "text between"):
         receive(receiving(*ENVELOPES, env3, order()), envelope)
@@ -216,7 +215,7 @@ def test_the_depth_of_envelopes_has_a_limit(receive: Receive) -> None:
         receive(pipeline, nested(MAX_ENVELOPES + 1))
 
 
-def test_namespaces_that_are_declared_around_a_document_go_with_it(receive: Receive) -> None:
+def test_namespaces_of_the_envelope_are_declared_in_the_document(receive: Receive) -> None:
     schemas = (
         Schema(message_type="urn:e#env", envelope=True, body="/*[local-name()='env' and namespace-uri()='urn:e']"),
         Schema(message_type="urn:o#order"),
@@ -227,7 +226,7 @@ def test_namespaces_that_are_declared_around_a_document_go_with_it(receive: Rece
     assert etree.fromstring(alone).tag == "{urn:o}order"
 
 
-def test_batches_end_where_they_should(receive: Receive) -> None:
+def test_batches_end_at_their_rows_or_bytes(receive: Receive) -> None:
     envelope = b"<env1>" + b"<order/>" * 5 + b"</env1>"
     assert receive(receiving(*ENVELOPES, order()), envelope, batch_rows=2).batch_sizes == [2, 2, 1]
 
@@ -238,7 +237,7 @@ def test_the_schemas_are_stored_with_the_pipeline() -> None:
     assert load_pipeline(stored) == pipeline
 
 
-def test_a_pipeline_that_could_take_nothing_is_a_problem() -> None:
+def test_a_pipeline_that_accepts_no_message_is_a_problem() -> None:
     assert receiving().problems() == [
         "There are no schemas, so every message would fail. Add schemas or set allow_unrecognized."
     ]
@@ -251,8 +250,8 @@ def test_a_default_in_an_encoding_that_only_libxml2_knows_is_a_failure_of_the_do
         receive(pipeline, b'<?xml version="1.0" encoding="VISCII"?><order><region/></order>')
 
 
-def test_the_time_that_nested_envelopes_take_goes_with_their_size(receive: Receive) -> None:
-    """Each of many bodies was looked for among all elements: 200 KB took minutes."""
+def test_the_time_for_nested_envelopes_is_linear(receive: Receive) -> None:
+    """A search of each body among all elements would take minutes for 200 KB."""
     envelope = Schema(message_type="e", envelope=True, body=at("e", "b"))
     pipeline = receiving(envelope, *plain("d"))
     received = receive(pipeline, b"<e><b><e>" + b"<b/>" * 50_000 + b"<b><d/></b></e></b></e>")

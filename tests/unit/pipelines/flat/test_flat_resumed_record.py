@@ -1,4 +1,4 @@
-"""Documents that were records of a flat file, read once more: the same values come out as the first time (INS-12)."""
+"""Documents of flat file records are read again with the same values (INS-12)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Total = Property("Orders.Total", Decimal)
 Due = Property("Orders.Due", datetime)
 Rush = Property("Orders.Rush", bool)
 PROMOTE = {Region: "region", Number: "number", Total: "total", Due: "due", Rush: "rush"}
-# The number is a text in the document, and an int for its property.
+# The number is a text in the document and an int property.
 FIELDS: list[Field | str] = ["region", "number", Field("total", Decimal), Field("due", datetime), Field("rush", bool)]
 KEPT = SuspendedDocument(number=1, form=Form.DISASSEMBLED, disassembler=1)
 
@@ -54,7 +54,9 @@ def again(pipeline: FlatFile, document: bytes) -> dict[str, object]:
     number=st.integers(-(2**31), 2**31) | st.none(),
     rest=st.sampled_from([",,", "12.50,2026-01-31T12:00:00+02:00,true", "1e3,2026-01-31,0", "-0,,false"]),
 )
-def test_the_values_are_the_same(output: Output, region: str, number: int | None, rest: str) -> None:
+def test_the_promoted_values_do_not_depend_on_the_way_of_reading(
+    output: Output, region: str, number: int | None, rest: str
+) -> None:
     pipeline = flat(output)
     record = f'"{region}",{"" if number is None else number},{rest}'.encode()
     [batch] = pipeline.disassemble(Bytes(record))
@@ -82,13 +84,13 @@ def test_the_values_are_the_same(output: Output, region: str, number: int | None
         ("json", b'{"number": 1.5}', "Orders.Number cannot be promoted"),
     ],
 )
-def test_what_is_no_such_document_is_refused(output: Output, document: bytes, what: str) -> None:
+def test_a_document_of_another_form_is_rejected(output: Output, document: bytes, what: str) -> None:
     with pytest.raises(PipelineFailure) as caught:
         again(flat(output), document)
     assert what in str(caught.value)
 
 
-def test_a_mended_one_may_be_written_in_another_way() -> None:
+def test_a_corrected_document_may_be_formatted_differently() -> None:
     spaced = b'\xef\xbb\xbf{ "extra": {}, "total": 1.50,\n "rush": true, "region": null }'
     row = again(flat("json"), spaced)
     assert (row[Total.key], row[Rush.key], row[Region.key], row["body"]) == (Decimal("1.5"), True, None, spaced)
