@@ -57,7 +57,9 @@ def disassemble(pipeline: XmlReceive, body: Body, size: BatchSize) -> Iterator[D
     if schema is None or not schema.envelope:
         builder = BatchBuilder(promotes=pipeline.promotes)
         values = (
-            {} if schema is None else compile_schema_promotion(schema).values(root, _check_in(closed, root, lambda: 0))
+            {}
+            if schema is None
+            else compile_schema_promotion(schema).values(root, _self_closed_check(closed, root, lambda: 0))
         )
         _add_message(builder, pipeline, 1, content, root, values, 0)
         yield builder.build()
@@ -91,7 +93,7 @@ def _open_envelope(
             # Parse it again as a subscriber will: alone, with this element as its root.
             alone = read_tree(document)
             schema = _find_schema(pipeline, alone)
-            own = _check_in(closed, alone, positions.first(found.element))
+            own = _self_closed_check(closed, alone, positions.first(found.element))
             values = {} if schema is None else compile_schema_promotion(schema).values(alone, own)
             offset = written.store(document)
             _add_message(builder, pipeline, number, document, alone, {**found.inherited, **values}, offset)
@@ -142,7 +144,7 @@ def _read_envelope(
     """Return the properties that an envelope gives to its documents, and the elements that contain the documents."""
     # Paths start at the root, so a nested envelope has to be parsed as a document of its own.
     alone = element if element.getparent() is None else read_tree(write_document(element))
-    values = compile_schema_promotion(schema).values(alone, _check_in(closed, alone, positions.first(element)))
+    values = compile_schema_promotion(schema).values(alone, _self_closed_check(closed, alone, positions.first(element)))
     selected = _select_body(schema, alone)
     if alone is element:
         return values, selected
@@ -203,7 +205,7 @@ class _Positions:
         return {element: position for position, element in enumerate(self._root.iter("*")) if element in wanted}
 
 
-def _check_in(closed: SelfClosed, root: etree._Element, first: Callable[[], int]) -> IsSelfClosed:
+def _self_closed_check(closed: SelfClosed, root: etree._Element, first: Callable[[], int]) -> IsSelfClosed:
     """Return the check for a document whose root is the element at the position ``first`` of the interchange."""
 
     def is_self_closed(element: etree._Element) -> bool:
