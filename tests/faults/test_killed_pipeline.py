@@ -22,7 +22,7 @@ from postroom.spark.java import find_java
 from tests.support.box import Box, Region
 from tests.support.file_location import add_file_location
 from tests.support.pipelines import family_of, pipeline, wait_for_end
-from tests.support.sinks import add_sink, lake, publish
+from tests.support.sinks import add_sink, publish, read_lake
 from tests.support.waiting import PATIENCE, wait_until
 
 _STUCK = "FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
@@ -71,7 +71,7 @@ def test_a_task_the_driver_the_sink_and_the_jvm_killed_one_after_the_other(box: 
         first.wait()
         wait_for_end(family)
     assert box.count("sink_batches") == 4
-    assert lake(tmp_path / "lake") == []
+    assert read_lake(tmp_path / "lake") == []
     with ExitStack() as table_held:
         table_held.enter_context(held(box, "public.orders"))
         with pipeline(box, tmp_path, master="local[1]") as second:
@@ -88,7 +88,7 @@ def test_a_task_the_driver_the_sink_and_the_jvm_killed_one_after_the_other(box: 
             assert "Spark has died" in (tmp_path / "pipeline.log").read_text()
             wait_for_end(family)
     assert not scratch_of(second).exists()
-    assert Counter(str(row["message_id"]) for row in lake(tmp_path / "lake")) == Counter(ids)
+    assert Counter(str(row["message_id"]) for row in read_lake(tmp_path / "lake")) == Counter(ids)
     table = box.connection.execute("SELECT message_id::text FROM public.orders").fetchall()
     assert Counter(message_id for (message_id,) in table) == Counter(ids)
     assert Counter(rows_of(derby)) == Counter(ids)

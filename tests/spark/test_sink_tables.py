@@ -1,4 +1,4 @@
-"""Tables by JDBC: rows are staged by the tasks, and merged by the driver in one transaction."""
+"""Tables by JDBC: tasks stage the rows, and the driver merges them in one transaction."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from postroom.messagebox.check import check
 from postroom.spark.login import Login
 from postroom.spark.sinks import staging
 from postroom.spark.sinks.drain import Drain
-from postroom.spark.sinks.jdbc import Database, DatabaseError
-from postroom.spark.sinks.merge import SEQ, TASK
+from postroom.spark.sinks.jdbc import SEQ, TASK, Database, DatabaseError
 from postroom.spark.sinks.running_sinks import Sinks
 from postroom.spark.sinks.writer import SparkWriter
 from tests.support.box import Box, Region, Total
 from tests.support.derby import Derby, open_derby
-from tests.support.sinks import Killed, add_sink, port_of, publish, written
+from tests.support.sinks import Killed, add_sink, drain_batch, publish, read_port_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +39,7 @@ def drain_of(session: SparkSession, box: Box, login: Login, home: Path) -> Drain
     return Drain(SparkWriter(session, home), box.host(), login=login, home=home)
 
 
-def test_a_table_is_made_and_rows_are_merged(
+def test_the_table_is_created_and_rows_are_merged(
     session: SparkSession, box: Box, login: Login, derby: Derby, tmp_path: Path
 ) -> None:
     parse = "id BIGINT, lines ARRAY<STRUCT<sku: STRING>>"
@@ -70,7 +69,7 @@ def test_a_table_is_made_and_rows_are_merged(
 
 STEPS: dict[str, tuple[Any, str, bool]] = {
     "before the table is made": (Database, "prepare", False),
-    "before the staging table is made": (Database, "make_staging", False),
+    "before the staging table is made": (Database, "create_staging", False),
     "before the rows are merged": (Database, "merge", False),
     "before the merge is committed": (Database, "_commit", False),
     "after the merge is committed": (Database, "_commit", True),
@@ -78,37 +77,37 @@ STEPS: dict[str, tuple[Any, str, bool]] = {
 }
 
 
-def test_whoever_comes_next_goes_on(
+def test_the_next_process_continues_the_interrupted_batch(
     session: SparkSession, box: Box, login: Login, derby: Derby, tmp_path: Path
 ) -> None:
-    """One attempt after the other dies, each a step later than the one before; then the batch is written, once."""
+    """One attempt after the other call, each a step later than the one before; then the batch is drain_batch, once."""
     add_sink(box, SparkTable(derby.url, "orders"))
     ids = publish(box, b"a", b"b", b"c")
     drain = drain_of(session, box, login, tmp_path)
     for step, (owner, name, after) in STEPS.items():
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(owner, name, dying(getattr(owner, name), step, after=after))
+            patched.setattr(owner, name, die_at(getattr(owner, name), step, after=after))
             with pytest.raises(Killed, match=step):
-                written(drain, box)
+                drain_batch(drain, box)
         there = derby.execute('SELECT "message_id" FROM orders') if "ORDERS" in derby.tables() else []
         assert len(there) == (3 if "after" in step else 0), step
-    assert written(drain, box) == 3
+    assert drain_batch(drain, box) == 3
     assert Counter(message_id for (message_id,) in derby.execute('SELECT "message_id" FROM orders')) == Counter(ids)
     assert derby.tables() == ["ORDERS"]
     assert (box.count("sink_batches"), box.count("suspended_queue")) == (0, 0)
 
 
-def dying(function: Callable[..., Any], step: str, *, after: bool) -> Callable[..., Any]:
-    def dies(*arguments: Any, **named: Any) -> Any:
+def die_at(function: Callable[..., Any], step: str, *, after: bool) -> Callable[..., Any]:
+    def call(*arguments: Any, **named: Any) -> Any:
         if after:
             function(*arguments, **named)
         raise Killed(step)
 
-    return dies
+    return call
 
 
 @pytest.mark.parametrize("column", [TASK, SEQ])
-def test_what_is_staged_twice_counts_once(
+def test_a_row_that_is_staged_twice_is_merged_once(
     session: SparkSession,
     box: Box,
     login: Login,
@@ -117,11 +116,11 @@ def test_what_is_staged_twice_counts_once(
     monkeypatch: pytest.MonkeyPatch,
     column: str,
 ) -> None:
-    """By a task that was lost after its commit; or because the message has reached the port by two ways."""
-    monkeypatch.setattr(staging, "_as_columns", _twice(staging._as_columns, column))
+    """A task was lost after its commit, or the message reached the port in two ways."""
+    monkeypatch.setattr(staging, "_to_table_columns", _twice(staging._to_table_columns, column))
     add_sink(box, SparkTable(derby.url, "orders"))
     ids = publish(box, b"a", b"b")
-    assert written(drain_of(session, box, login, tmp_path), box) == 2
+    assert drain_batch(drain_of(session, box, login, tmp_path), box) == 2
     assert Counter(message_id for (message_id,) in derby.execute('SELECT "message_id" FROM orders')) == Counter(ids)
 
 
@@ -133,10 +132,10 @@ def _twice(as_columns: Callable[[Any], Any], column: str) -> Callable[[Any], Any
     return rows
 
 
-def test_a_table_of_ones_own_refuses_rows_one_by_one(
+def test_a_row_that_an_existing_table_rejects_is_suspended_alone(
     session: SparkSession, box: Box, login: Login, derby: Derby, tmp_path: Path
 ) -> None:
-    """Its columns are found whatever their case; a row that it refuses is suspended alone."""
+    """The case of the column names does not matter."""
     derby.execute(
         "CREATE TABLE own (message_id VARCHAR(36) NOT NULL UNIQUE, interchange_id CLOB, message_type CLOB,"
         " received_at TIMESTAMP, region VARCHAR(5) CHECK (region <> 'XX'))"
@@ -146,17 +145,17 @@ def test_a_table_of_ones_own_refuses_rows_one_by_one(
     [too_long] = publish(box, b"", region="far away")
     [last] = publish(box, b"", region="US")
     [refused] = publish(box, b"", region="XX")
-    assert written(drain_of(session, box, login, tmp_path), box) == 2
+    assert drain_batch(drain_of(session, box, login, tmp_path), box) == 2
     assert sorted(derby.execute("SELECT message_id, region FROM own")) == sorted([(good, "EU"), (last, "US")])
     rows = box.connection.execute("SELECT message_id::text, error_description FROM suspended_queue ORDER BY seq")
     [(first, reason), (second, _)] = rows.fetchall()
     assert [first, second] == [too_long, refused]
-    assert "refuses the row" in reason
+    assert "rejects the row" in reason
     assert "22001" in reason
     assert derby.tables() == ["OWN"]
 
 
-def test_what_is_wrong_with_a_table_is_told(
+def test_the_problem_of_an_unsuitable_table_is_reported(
     session: SparkSession, box: Box, login: Login, derby: Derby, tmp_path: Path
 ) -> None:
     derby.execute("CREATE TABLE bare (message_id VARCHAR(36))")
@@ -166,18 +165,18 @@ def test_what_is_wrong_with_a_table_is_told(
     for table in ("bare", "loose"):
         add_sink(box, SparkTable(derby.url, table, body="none"), name=table, filter=f"Orders.Region == '{table}'")
         publish(box, b"", region=table)
-        assert written(drain_of(session, box, login, tmp_path), box, port_of(box, table)) == 0
+        assert drain_batch(drain_of(session, box, login, tmp_path), box, read_port_id(box, table)) == 0
         told[table] = box.one("SELECT error_description FROM suspended_queue ORDER BY seq DESC LIMIT 1")
     assert told["bare"].startswith("The table bare has no column interchange_id.")
     assert told["loose"].startswith("The table loose has no unique index on message_id alone.")
     url = derby.url.replace("create=true", "create=false").replace("data base", "nowhere")
     add_sink(box, SparkTable(url, "orders"), name="Away", filter="Orders.Region == 'away'")
     publish(box, b"", region="away")
-    assert written(drain_of(session, box, login, tmp_path), box, port_of(box, "Away")) == 0
+    assert drain_batch(drain_of(session, box, login, tmp_path), box, read_port_id(box, "Away")) == 0
     assert box.one("SELECT error_description FROM scheduled_queue").startswith("The database of the table cannot be")
 
 
-def test_only_what_is_about_rows_is_about_rows() -> None:
+def test_only_errors_of_rows_are_attributed_to_rows() -> None:
     assert [DatabaseError("", state).is_about_rows for state in ("22001", "23505", "42X05", "")] == [
         *(True, True),
         *(False, False),

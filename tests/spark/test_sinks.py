@@ -1,4 +1,4 @@
-"""Send ports that Spark drains: what the writers of a real session make of a batch."""
+"""Spark sinks with a real session."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from postroom.operations.deployment.apply import apply
 from postroom.spark.login import Login
 from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
-from postroom.spark.sinks.files import HadoopTarget, LocalTarget, name_of
+from postroom.spark.sinks.files import HadoopTarget, LocalTarget, format_name
 from postroom.spark.sinks.running_sinks import Sinks
 from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Priority, Region, Total
@@ -47,7 +47,7 @@ ORDER = b'{"id": 7, "lines": [{"sku": "a"}],\n "total": 12.50}'
 
 
 def orders(box: Box) -> list[str]:
-    """Two good orders and one that is no JSON; the ids of the good ones."""
+    """Publish two valid orders and one that is not JSON. Return the ids of the valid ones."""
     promoted = {Region: "EU", Total: Decimal("12.50"), Priority: 1}
     messages = [Message.of(ORDER, promoted=promoted), Message.of(b'{"id": 8}', promoted={Region: "US"})]
     agent = box.agent()
@@ -62,15 +62,15 @@ def drain(session: SparkSession, box: Box, login: Login, home: Path) -> int:
     return sinks.counts["written"]
 
 
-def test_files_in_a_lake(session: SparkSession, box: Box, login: Login, tmp_path: Path) -> None:
+def test_a_batch_is_written_as_parquet_files(session: SparkSession, box: Box, login: Login, tmp_path: Path) -> None:
     sink = SparkSink(
         "parquet", "lake", columns=COLUMNS, partition_by=[Region], parse="id BIGINT, lines ARRAY<STRUCT<sku: STRING>>"
     )
     add_sink(box, sink)
     ids = orders(box)
-    # Readers look past the place of a batch that was given up.
+    # Readers ignore the tombstone of an abandoned batch.
     given_up = SinkBatch(batch_id=uuid.uuid4(), number=0, attempt=1, sink={}, seqs=(1,), sizes=(1,), tries=(0,))
-    assert LocalTarget(str(tmp_path / "lake")).give_up(given_up)
+    assert LocalTarget(str(tmp_path / "lake")).abandon(given_up)
     assert drain(session, box, login, tmp_path) == 2
     rows = {row["message_id"]: row for row in session.read.parquet(str(tmp_path / "lake")).collect()}
     assert set(rows) == set(ids)
@@ -83,7 +83,9 @@ def test_files_in_a_lake(session: SparkSession, box: Box, login: Login, tmp_path
 
 
 @pytest.mark.parametrize("format", ["csv", "json"])
-def test_text_files(session: SparkSession, box: Box, login: Login, tmp_path: Path, format: str) -> None:
+def test_a_batch_is_written_as_text_files(
+    session: SparkSession, box: Box, login: Login, tmp_path: Path, format: str
+) -> None:
     options = {"header": "true", "escape": '"'} if format == "csv" else {}
     add_sink(box, SparkSink(format, "lake", columns=[Region], options=options))
     ids = publish(box, b'say "hi",\nand bye', b"b")
@@ -93,15 +95,15 @@ def test_text_files(session: SparkSession, box: Box, login: Login, tmp_path: Pat
     assert {row["message_id"]: row["body"] for row in rows} == {ids[0]: 'say "hi",\nand bye', ids[1]: "b"}
 
 
-def test_a_place_where_directories_cannot_be_renamed(
+def test_a_batch_is_written_where_directories_cannot_be_renamed(
     session: SparkSession, box: Box, login: Login, tmp_path: Path
 ) -> None:
-    """Every attempt has its own directory there; the log says which counts."""
+    """Every attempt has its own directory, and the log names the valid one."""
     target = (tmp_path / "store").as_uri()
     add_sink(box, SparkSink("parquet", target))
     ids = publish(box, b"a")
     port_id = box.one("SELECT id FROM send_ports")
-    # An attempt that was left behind when it had written.
+    # An attempt died after it had written.
     assert SinkQueue("Default").open(box.connection, port_id, limit=10) is not None
     assert drain(session, box, login, tmp_path) == 1
     log = session.read.json(f"{target}/_postroom/log").collect()
@@ -111,7 +113,7 @@ def test_a_place_where_directories_cannot_be_renamed(
     assert [row["message_id"] for row in rows] == ids
 
 
-def test_attempts_that_die_or_are_late_where_directories_cannot_be_renamed(
+def test_dead_and_late_attempts_are_ignored_where_directories_cannot_be_renamed(
     session: SparkSession, tmp_path: Path
 ) -> None:
     target = HadoopTarget(session, (tmp_path / "store").as_uri())
@@ -122,25 +124,25 @@ def test_attempts_that_die_or_are_late_where_directories_cannot_be_renamed(
         session.range(1).write.mode("overwrite").parquet(target.staging(batch))
 
     write(first)  # and the process dies
-    assert not target.is_there(second)
+    assert not target.is_published(second)
     write(second)
-    log = tmp_path / "store" / "_postroom" / "log" / f"{name_of(first)}.json"
+    log = tmp_path / "store" / "_postroom" / "log" / f"{format_name(first)}.json"
     log.parent.mkdir(parents=True)
     log.write_bytes(b'{"batch": ')  # and the process dies while it writes the log
-    assert not target.is_there(third)
+    assert not target.is_published(third)
     write(third)
     target.publish(third)
-    assert json.loads(log.read_text())["directory"] == f"batch={name_of(first)}-000003"
-    write(second)  # by a process that was taken for dead
+    assert json.loads(log.read_text())["directory"] == f"batch={format_name(first)}-000003"
+    write(second)  # by a process that was presumed dead
     target.publish(second)
-    assert json.loads(log.read_text())["directory"] == f"batch={name_of(first)}-000003"
-    assert target.is_there(replace(first, attempt=4))
+    assert json.loads(log.read_text())["directory"] == f"batch={format_name(first)}-000003"
+    assert target.is_published(replace(first, attempt=4))
     target.discard(second)
     directories = [one.name for one in (tmp_path / "store").iterdir() if one.name.startswith("batch=")]
-    assert directories == [f"batch={name_of(first)}-000003"]
+    assert directories == [f"batch={format_name(first)}-000003"]
 
 
-def test_a_table_of_postgresql_and_any_other_writer(
+def test_a_batch_is_written_to_postgresql_and_to_another_format(
     session: SparkSession, box: Box, login: Login, tmp_path: Path
 ) -> None:
     box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
@@ -173,9 +175,9 @@ def test_a_pipeline_process_drains_its_sinks_until_it_is_stopped(
     thread = threading.Thread(target=lambda: counts.update(process.run(stop)))
     thread.start()
     try:
-        wait_until(lambda: box.count("work_queue") == 0, what="an empty queue")
+        wait_until(lambda: box.count("work_queue") == 0, what="the queue to be empty")
         ids += publish(box, b"d")
-        wait_until(lambda: box.count("work_queue") == 0, what="an empty queue")
+        wait_until(lambda: box.count("work_queue") == 0, what="the queue to be empty")
     finally:
         stop.set()
         thread.join()
@@ -185,8 +187,10 @@ def test_a_pipeline_process_drains_its_sinks_until_it_is_stopped(
     assert uuid.UUID(rows[0]["message_id"])
 
 
-def test_from_a_folder_into_a_lake(session: SparkSession, database: str, tmp_path: Path) -> None:
-    """One application, one run of the pipeline: what is dropped is received, and what was received is written."""
+def test_files_are_received_and_written_to_a_sink_in_one_run(
+    session: SparkSession, database: str, tmp_path: Path
+) -> None:
+    """One run of the pipeline receives the dropped files and writes their messages."""
     app = Application("orders")
     app.receive_port("OrdersIn").location(
         "drop", adapters.File("in", settle=0), pipeline=pipelines.Json(promote={Region: "region", Total: "total"})
@@ -212,10 +216,10 @@ def test_from_a_folder_into_a_lake(session: SparkSession, database: str, tmp_pat
     assert all(row["interchange_id"] for row in rows)
 
 
-def test_a_sink_gets_its_turn_while_tasks_that_receive_are_held_back(
+def test_a_sink_is_drained_while_receive_tasks_are_throttled(
     session: SparkSession, box: Box, login: Login, tmp_path: Path
 ) -> None:
-    """THR-05: two large files on two cores, and more waits than the host wants."""
+    """THR-05: two large files on two cores, and more waiting messages than the threshold."""
     store_thresholds(box.connection, box.host().host_id, Throttling(messages=1_000, longest_delay=300))
     set_load(box, queued=1_500)
     add_sink(box, SparkSink("parquet", "lake", interval=0, body="none"))
@@ -257,10 +261,10 @@ def to_row(message: Message) -> bytes:
 """
 
 
-def test_a_message_that_ends_its_worker_is_suspended_alone(
+def test_a_message_that_kills_its_worker_is_suspended_alone(
     session: SparkSession, box: Box, login: Login, tmp_path: Path
 ) -> None:
-    """As a crash in a library of C would, or the operating system when memory is short."""
+    """A crash in a C library or an out-of-memory kill has the same effect."""
     (tmp_path / "deadly.py").write_text(DEADLY)
     to_row = run_path(str(tmp_path / "deadly.py"), run_name="deadly")["to_row"]
     maps = PortMaps.pack([Python(to_row, source="order", target="row")], tmp_path)

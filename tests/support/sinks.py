@@ -1,4 +1,4 @@
-"""Sinks without Spark: the functions that its tasks run, called in this process, and files that Arrow writes."""
+"""Sinks without Spark: the tasks run in this process, and Arrow writes the files."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from postroom.spark.sinks.drain import Drain
 from postroom.spark.sinks.files import LocalTarget
 from postroom.spark.sinks.rows import RowFormat
 from postroom.spark.sinks.tables import Table, TableTask
-from postroom.spark.sinks.task import SinkTask, chunks
+from postroom.spark.sinks.task import SinkTask, split_into_chunks
 from tests.support.box import Box, Region
 
 
 class Killed(BaseException):
-    """The process dies here: nothing after it runs."""
+    """Simulates the death of the process: no code catches it."""
 
 
-class InProcess:
-    """A writer whose tasks run here, one after the other. ``at`` is called with the name of each step."""
+class InProcessWriter:
+    """A writer whose tasks run in this process, one after the other. ``at`` is called with the name of each step."""
 
     def __init__(self, home: Path, at: Callable[[str], None] = lambda step: None) -> None:
         self._home = home
@@ -35,20 +35,20 @@ class InProcess:
     def target(self, sink: AnySink) -> LocalTarget | None:
         if not isinstance(sink, SparkSink) or not sink.is_files:
             return None
-        return _Watched(sink.target(self._home), self._at)
+        return _ReportingTarget(sink.target(self._home), self._at)
 
     def row_format(self, sink: AnySink) -> RowFormat:
         return RowFormat(columns=sink.columns, body=sink.body)
 
     def write(self, sink: AnySink, batch: SinkBatch, task: SinkTask) -> None:
         self._at("begin")
-        given = [pa.RecordBatch.from_pydict({"seqs": chunks(batch.seqs, batch.sizes)})]
+        batches = [pa.RecordBatch.from_pydict({"seqs": split_into_chunks(batch.seqs, batch.sizes)})]
         if isinstance(sink, SparkTable):
             table = Table(url=sink.url, name=sink.table)
             table.prepare(task.rows.schema)
-            list(TableTask(task=task, table=table)(iter(given)))
+            list(TableTask(task=task, table=table)(iter(batches)))
         else:
-            rows = list(task(iter(given)))
+            rows = list(task(iter(batches)))
             target = self.target(sink)
             folder = target.staging(batch) if target else sink.target(self._home)
             ds.write_dataset(
@@ -67,7 +67,7 @@ class InProcess:
         return False
 
 
-class _Watched(LocalTarget):
+class _ReportingTarget(LocalTarget):
     def __init__(self, folder: str, at: Callable[[str], None]) -> None:
         super().__init__(folder)
         self._at = at
@@ -84,29 +84,29 @@ def add_sink(
 
 
 def publish(box: Box, *bodies: bytes, region: str = "EU") -> list[str]:
-    """Messages for the sink; their ids."""
+    """Publish messages for the sink. Return their ids."""
     published = box.agent().publish([Message.of(body, promoted={Region: region}) for body in bodies])
-    return [str(one.message_id) for one in published]
+    return [str(message.message_id) for message in published]
 
 
-def drain_of(box: Box, home: Path, at: Callable[[str], None] = lambda step: None) -> Drain:
+def make_drain(box: Box, home: Path, at: Callable[[str], None] = lambda step: None) -> Drain:
     login = Login(url=box.url, user=box.host().role_name)
-    return Drain(InProcess(home, at), box.host(), login=login, home=home)
+    return Drain(InProcessWriter(home, at), box.host(), login=login, home=home)
 
 
-def port_of(box: Box, name: str = "Lake") -> uuid.UUID:
+def read_port_id(box: Box, name: str = "Lake") -> uuid.UUID:
     port: uuid.UUID = box.one("SELECT id FROM send_ports WHERE name = %s", name)
     return port
 
 
-def written(drain: Drain, box: Box, port_id: uuid.UUID | None = None) -> int | None:
-    """How many messages of the next batch were written; None if nothing waited."""
-    drained = drain.drain_once(box.connection, port_id or port_of(box))
+def drain_batch(drain: Drain, box: Box, port_id: uuid.UUID | None = None) -> int | None:
+    """Write the next batch. Return the number of written messages, or None if no message waited."""
+    drained = drain.drain_once(box.connection, port_id or read_port_id(box))
     return None if drained is None else drained.written
 
 
-def lake(folder: Path) -> list[dict[str, object]]:
-    """Every row that a reader of the directory finds: what begins with an underscore is not for readers."""
+def read_lake(folder: Path) -> list[dict[str, object]]:
+    """Return the rows that a reader of the folder finds. Readers ignore names that start with an underscore."""
     files: Sequence[str] = [
         str(file)
         for file in sorted(folder.rglob("*.parquet"))

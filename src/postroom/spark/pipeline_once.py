@@ -28,7 +28,7 @@ from postroom.spark.receive.stream import start_stream
 from postroom.spark.receive.tally import TALLIED, TALLY, in_words
 from postroom.spark.serving import served_now
 from postroom.spark.session import has_died
-from postroom.spark.sinks.running_sinks import Sinks, served_by_another
+from postroom.spark.sinks.running_sinks import Sinks, served_by_other_process
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,7 +122,7 @@ class PipelineOnce:
                 report.end()
             work.release()
         if not is_ours:
-            raise served_by_another(location.name)
+            raise served_by_other_process(location.name)
 
     def _publish_round(
         self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None, report: OnceReport

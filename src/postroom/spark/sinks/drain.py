@@ -1,12 +1,12 @@
-"""One batch of a sink, from the queue to where it goes, in steps that can each be interrupted and run again.
+"""Write one batch of a sink, in steps that can be interrupted and repeated.
 
-| step | if the process dies before its end | if it runs twice |
+| step | after a crash during the step | if the step runs twice |
 |---|---|---|
-| open the batch | the batch is there for whoever opens it next, or not | the same messages, one attempt older |
-| suspend or route what cannot be a row | it is in the batch, or it is not | it is not there any more |
-| write it | files that nobody looks at, rows that will be merged | the same rows |
-| publish it (files) | the directory is there, or it is not | a directory that is there stays |
-| complete it | the batch is opened again, and found to be written | the batch is gone |
+| open the batch | the next process opens the batch again, or a new one | the same messages, with a higher attempt |
+| suspend or route a message without a row | it is in the batch, or removed | it was removed before |
+| write the batch | files that readers ignore, or rows that are merged later | the same rows |
+| publish the batch (files) | the directory exists, or not | an existing directory stays |
+| complete the batch | the batch is opened again and found written | the batch was removed before |
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from postroom.spark.sinks.task import SinkPort, SinkTask
 
 _log = logging.getLogger(__name__)
 
-_LONGEST_DESCRIPTION = 8000
-_BATCH_OF_A_LOST_PORT = 1_000
+_MAX_DESCRIPTION = 8000
+_DELETED_PORT_BATCH_SIZE = 1_000
 #: A batch is opened at most this often to find the messages that kill their workers.
 MAX_BATCH_ATTEMPTS = 10
 
-_AGAIN = "It is tried again by the port's policy. The log of the pipeline has the whole account."
-_NO_MORE = "Mend the sink and resume the instance. The log of the pipeline has the whole account."
+_RETRY_HINT = "It is retried by the port's policy. The log of the pipeline has the details."
+_SUSPENSION_HINT = "Fix the sink and resume the instance. The log of the pipeline has the details."
 
 
 class BatchWriter(Protocol):
-    """Who writes: Spark (writer.py)."""
+    """Writes batches. SparkWriter implements it."""
 
     def target(self, sink: AnySink) -> FileTarget | None: ...
 
@@ -59,20 +59,20 @@ class BatchWriter(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Drained:
-    """What became of a batch, or of several: how many messages it had, and how many of them are written now."""
+    """The outcome of one or more batches: the number of messages, and how many of them were written."""
 
     messages: int
     written: int
     failure: str | None = None
-    """Why it could not be written; its messages are tried again later, or suspended."""
+    """Why the batch could not be written. Its messages are retried later, or suspended."""
     searching: bool = False
-    """Messages in it end the workers that make their rows, and are being found: it is to be opened again at once."""
+    """True while messages that kill their workers are being isolated. The batch has to be opened again at once."""
     newest: int = 0
-    """The highest number in the queue among its messages."""
+    """The highest queue number of its messages."""
 
 
 class Drain:
-    """The sinks of a host."""
+    """Writes the batches of the sinks of a host."""
 
     def __init__(self, writer: BatchWriter, host: Host, *, login: Login, home: Path) -> None:
         self._writer = writer
@@ -82,9 +82,9 @@ class Drain:
         self._reports: dict[uuid.UUID, SinkReport] = {}
         self.queue = SinkQueue(host.name)
 
-    def drain_what_waits(self, connection: Connection, port_id: uuid.UUID, stopping: threading.Event) -> Drained:
-        """Batch after batch, until what waits now is written or a batch cannot be; what comes meanwhile is for the next
-        time. Returns what became of all of them together."""
+    def drain_waiting(self, connection: Connection, port_id: uuid.UUID, stopping: threading.Event) -> Drained:
+        """Write batches until everything that waits now is written, or until a batch fails. Return the total. Messages
+        that arrive meanwhile are left for the next call."""
         last = self.queue.newest(connection)
         total = Drained(messages=0, written=0)
         while not stopping.is_set():
@@ -101,10 +101,10 @@ class Drain:
         return total
 
     def drain_once(self, connection: Connection, port_id: uuid.UUID) -> Drained | None:
-        """Writes one batch; None if nothing waits.
+        """Write one batch. Return None if no message waits.
 
-        Raises when the batch is left as it is, to be opened again: the MessageBox or Spark is away, or nobody knows
-        whether it was written."""
+        Raise if the batch has to be opened again unchanged, because the MessageBox or Spark does not answer, or because
+        it is unknown whether the batch was written."""
         report = self._reports.setdefault(port_id, SinkReport(port_id))
         report.writes(connection)
         try:
@@ -123,14 +123,14 @@ class Drain:
     def _drain_one(self, connection: Connection, port_id: uuid.UUID) -> Drained | None:
         port = next(iter(read_send_ports(connection, ids=[port_id])), None)
         configured = port.adapter if port else None
-        limit = configured.max_messages if isinstance(configured, AnySink) else _BATCH_OF_A_LOST_PORT
+        limit = configured.max_messages if isinstance(configured, AnySink) else _DELETED_PORT_BATCH_SIZE
         batch = self.queue.open(connection, port_id, limit=limit)
         if batch is None:
             return None
         newest = max(batch.seqs, default=0)
-        sink = _sink_of(batch)
+        sink = _load_sink(batch)
         if sink is None:
-            self._give_up(connection, batch)
+            self._suspend_all(connection, batch)
             return Drained(messages=len(batch.seqs), written=0, newest=newest)
         try:
             self._write(sink, batch, port)
@@ -145,7 +145,7 @@ class Drain:
                     port.name if port else "",
                 )
                 return Drained(messages=len(batch.seqs), written=0, failure=reason_of(error), searching=True)
-            if not self._is_given_up(sink, batch):
+            if not self._abandon(sink, batch):
                 raise
             failure = self._fail(connection, batch, sink, port, error)
             return Drained(messages=len(batch.seqs), written=0, failure=failure)
@@ -154,7 +154,7 @@ class Drain:
 
     def _write(self, sink: AnySink, batch: SinkBatch, port: SendPort | None) -> None:
         target = self._writer.target(sink)
-        if batch.seqs and (target is None or not target.is_there(batch)):
+        if batch.seqs and (target is None or not target.is_published(batch)):
             task = SinkTask(
                 login=self._login,
                 host=self._host.name,
@@ -173,52 +173,53 @@ class Drain:
         if batch.seqs and target is not None:
             target.publish(batch)
 
-    def _is_given_up(self, sink: AnySink, batch: SinkBatch) -> bool:
-        """Whether readers will never see the batch, after an attempt at it failed: else it has to stay as it is."""
+    def _abandon(self, sink: AnySink, batch: SinkBatch) -> bool:
+        """Abandon a batch after a failed attempt. Return False if readers may see the batch, so that it has to stay
+        unchanged."""
         try:
             target = self._writer.target(sink)
-            return target is None or target.give_up(batch)
+            return target is None or target.abandon(batch)
         except Exception as error:
-            _log.warning("nobody can say whether batch %d was written: %s", batch.number, error)
+            _log.warning("it is unknown whether batch %d was written: %s", batch.number, error)
             return False
 
     def _fail(
         self, connection: Connection, batch: SinkBatch, sink: AnySink, port: SendPort | None, error: Exception
     ) -> str:
-        """Every message once more, by the port's policy, or suspended when that is used up. Returns why, in a line."""
-        failure = _failure(error)
+        """Retry the messages by the port's policy, or suspend them. Return the reason in one line."""
+        failure = _to_failure(error)
         _log.warning("%s: %s", port.name if port else batch.batch_id, reason_of(failure))
         retries: dict[int, Retry] = {}
         if port is not None and failure.can_retry:
-            retry = Retry(delay=port.retry_interval, code=failure.code, description=_told(failure, _AGAIN))
+            retry = Retry(delay=port.retry_interval, code=failure.code, description=_describe(failure, _RETRY_HINT))
             tries = zip(batch.seqs, batch.tries, strict=True)
             retries = dict.fromkeys([seq for seq, tried in tries if tried < port.retry_count], retry)
         suspension = Suspension(
             code=failure.code,
-            description=_told(failure, _NO_MORE),
+            description=_describe(failure, _SUSPENSION_HINT),
             adapter=sink.kind,
             uri=sink.address(self._home),
         )
-        left = dict.fromkeys([seq for seq in batch.seqs if seq not in retries], suspension)
-        self.queue.fail(connection, batch, retries, left)
+        suspensions = dict.fromkeys([seq for seq in batch.seqs if seq not in retries], suspension)
+        self.queue.fail(connection, batch, retries, suspensions)
         target = self._writer.target(sink)
         if target is not None:
             try:
                 target.discard(batch)
-            except Exception as left_over:
-                _log.warning("what was written of batch %d could not be removed: %s", batch.number, left_over)
+            except Exception as problem:
+                _log.warning("the files of batch %d could not be removed: %s", batch.number, problem)
         return reason_of(failure)
 
-    def _give_up(self, connection: Connection, batch: SinkBatch) -> None:
+    def _suspend_all(self, connection: Connection, batch: SinkBatch) -> None:
         suspension = Suspension(
             code="PORT_GONE",
-            description="The send port was deleted, or is no Spark sink any more.\n"
-            "Terminate the instance, or resume it when the sink is there again.",
+            description="The send port was deleted, or is no longer a Spark sink.\n"
+            "Terminate the instance, or resume it when the sink exists again.",
         )
         self.queue.fail(connection, batch, {}, dict.fromkeys(batch.seqs, suspension))
 
 
-def _sink_of(batch: SinkBatch) -> AnySink | None:
+def _load_sink(batch: SinkBatch) -> AnySink | None:
     try:
         adapter = load_port_adapter(batch.sink)
     except DefinitionError:
@@ -226,12 +227,12 @@ def _sink_of(batch: SinkBatch) -> AnySink | None:
     return adapter if isinstance(adapter, AnySink) else None
 
 
-def _failure(error: Exception) -> PostroomError:
+def _to_failure(error: Exception) -> PostroomError:
     if isinstance(error, PostroomError):
         return error
     return DeliveryFailure("The batch could not be written.", why=reason_of(error))
 
 
-def _told(failure: PostroomError, hint: str) -> str:
-    """What operators read of it: its own hint, or what happens next."""
-    return "\n".join(filter(None, (failure.what, failure.why, failure.hint or hint)))[:_LONGEST_DESCRIPTION]
+def _describe(failure: PostroomError, hint: str) -> str:
+    """Return the description for operators. ``hint`` is used if the failure has none."""
+    return "\n".join(filter(None, (failure.what, failure.why, failure.hint or hint)))[:_MAX_DESCRIPTION]

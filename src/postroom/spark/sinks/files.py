@@ -1,12 +1,12 @@
-"""Files of a sink: each batch a directory that is there as a whole or not at all, once.
+"""The files of a sink: each batch is a directory that is published once, and complete or not at all.
 
     out/lake/batch=000000000017-3c1c…/region=EU/part-….parquet
-    out/lake/_postroom/log/000000000017-3c1c….json             the batches in the order of their numbers
-    out/lake/_postroom/staging/                                what is being written; readers look past it
+    out/lake/_postroom/log/000000000017-3c1c….json             the published batches by number
+    out/lake/_postroom/staging/                                what is being written; readers ignore it
 
-On the machine's own file system a batch is written beside its place and renamed into it: a second attempt finds it
-there. Elsewhere (s3a://, hdfs://) a directory cannot be renamed in one step, so that each attempt writes a directory of
-its own, and the log says which of them counts.
+On a local file system a batch is written to the staging folder and renamed. A second attempt finds the renamed
+directory. Other file systems (s3a://, hdfs://) cannot rename a directory in one step. There each attempt writes its own
+directory, and the log names the valid one.
 """
 
 from __future__ import annotations
@@ -30,43 +30,44 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 PRIVATE = "_postroom"
-#: In a directory that stands in the place of a batch which was given up.
-_GIVEN_UP = "_given_up_by_"
-_A_DAY = 86_400.0
+#: The prefix of the file in a tombstone: a directory that replaces an abandoned batch.
+_ABANDONED = "_abandoned_by_"
+_DAY_SECONDS = 86_400.0
 
 
 class FileTarget(Protocol):
-    """Where the batches of one sink go."""
+    """The target of the batches of one sink."""
 
-    def is_there(self, batch: SinkBatch) -> bool:
-        """Has an attempt been successful, whether or not that is known to the MessageBox?"""
+    def is_published(self, batch: SinkBatch) -> bool:
+        """Return True if an attempt has published the batch, even if the MessageBox does not know it."""
         ...
 
     def staging(self, batch: SinkBatch) -> str:
-        """Where this attempt writes. Nothing is there that readers would see."""
+        """Return where this attempt writes. Readers ignore it."""
         ...
 
     def publish(self, batch: SinkBatch) -> None:
-        """What this attempt has written counts from now on; or that of an earlier one still does."""
+        """Publish the files of this attempt, unless an earlier attempt has published the batch."""
         ...
 
-    def give_up(self, batch: SinkBatch) -> bool:
-        """No attempt so far can publish it from now on, not even one that was taken for dead; False if one has."""
+    def abandon(self, batch: SinkBatch) -> bool:
+        """Prevent all attempts so far from publishing the batch. Return False if one of them has published it."""
         ...
 
     def discard(self, batch: SinkBatch) -> None:
-        """The batch is given up: what attempts at it have written goes."""
+        """Remove the files of all attempts at an abandoned batch."""
         ...
 
 
-def name_of(batch: SinkBatch) -> str:
-    """By number, so that names sort, and by id: numbers begin anew in another MessageBox."""
+def format_name(batch: SinkBatch) -> str:
+    """Return the name of a batch: its number, so that names sort, and its id, because another MessageBox has the same
+    numbers."""
     return f"{batch.number:012d}-{batch.batch_id.hex}"
 
 
 def log_entry(batch: SinkBatch, directory: str) -> bytes:
-    """What the log says of a batch. The same at every attempt that could have written it."""
-    entry = {"batch": name_of(batch), "number": batch.number, "directory": directory}
+    """Return the log entry of a batch. It is the same at a repeated attempt."""
+    entry = {"batch": format_name(batch), "number": batch.number, "directory": directory}
     return (json.dumps(entry) + "\n").encode()
 
 
@@ -76,72 +77,72 @@ class LocalTarget:
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
 
-    def is_there(self, batch: SinkBatch) -> bool:
-        final = self._final(batch)
-        # An empty one is none: every batch is at least one file.
-        return final.is_dir() and any(final.iterdir()) and _given_up_by(final) is None
+    def is_published(self, batch: SinkBatch) -> bool:
+        final = self._final_folder(batch)
+        # An empty directory is not a batch: every batch has at least one file.
+        return final.is_dir() and any(final.iterdir()) and _read_abandoned_by(final) is None
 
     def staging(self, batch: SinkBatch) -> str:
         return str(self._private("staging") / f"{batch.batch_id.hex}-{batch.attempt}")
 
     def publish(self, batch: SinkBatch) -> None:
-        final = self._final(batch)
-        if not self.is_there(batch):
+        final = self._final_folder(batch)
+        if not self.is_published(batch):
             written = Path(self.staging(batch))
             _sync(written)
-            self._make_room(batch)
-            # Fails if a late attempt was there first: a directory with something in it is never replaced.
+            self._remove_tombstone(batch)
+            # Fails if a late attempt was faster: a directory that is not empty is never replaced.
             written.rename(final)
         _sync_folder(self._folder)
         self._log(batch, final.name)
         self.discard(batch)
-        self._forget_what_was_given_up()
+        self._remove_old_tombstones()
 
-    def give_up(self, batch: SinkBatch) -> bool:
-        """Its place is taken by a directory that readers look past, onto which no attempt can be renamed."""
-        final = self._final(batch)
+    def abandon(self, batch: SinkBatch) -> bool:
+        """Put a tombstone into the place of the batch. Readers ignore it, and no attempt can be renamed onto it."""
+        final = self._final_folder(batch)
         try:
-            (self._private("given_up") / final.name).touch()
-            stone = self._private("staging") / f"{batch.batch_id.hex}-{batch.attempt}-given-up"
-            stone.mkdir(exist_ok=True)
-            (stone / f"{_GIVEN_UP}{batch.attempt:06d}").touch()
-            _sync(stone)
-            with suppress(OSError):  # something is there: a batch, or what an earlier attempt has left on giving up
-                stone.rename(final)
-            if _given_up_by(final) is not None:
-                (final / f"{_GIVEN_UP}{batch.attempt:06d}").touch()
+            (self._private("abandoned") / final.name).touch()
+            tombstone = self._private("staging") / f"{batch.batch_id.hex}-{batch.attempt}-tombstone"
+            tombstone.mkdir(exist_ok=True)
+            (tombstone / f"{_ABANDONED}{batch.attempt:06d}").touch()
+            _sync(tombstone)
+            with suppress(OSError):  # a batch or an earlier tombstone exists
+                tombstone.rename(final)
+            if _read_abandoned_by(final) is not None:
+                (final / f"{_ABANDONED}{batch.attempt:06d}").touch()
         except OSError as error:
-            _log.warning("the place of batch %d cannot be taken: %s", batch.number, error)
-        return not self.is_there(batch)
+            _log.warning("the tombstone of batch %d cannot be written: %s", batch.number, error)
+        return not self.is_published(batch)
 
     def discard(self, batch: SinkBatch) -> None:
         for left_over in self._private("staging").glob(f"{batch.batch_id.hex}-*"):
             shutil.rmtree(left_over, ignore_errors=True)
 
-    def _make_room(self, batch: SinkBatch) -> None:
-        """Whoever gave the batch up and died before that counted has left its place taken; not for a later attempt."""
-        final = self._final(batch)
-        given_up_by = _given_up_by(final)
-        if given_up_by is None:
+    def _remove_tombstone(self, batch: SinkBatch) -> None:
+        """Remove the tombstone of an earlier attempt that died before the MessageBox knew that it was abandoned."""
+        final = self._final_folder(batch)
+        abandoned_by = _read_abandoned_by(final)
+        if abandoned_by is None:
             return
-        if given_up_by >= batch.attempt:
-            raise ClaimLost(f"Batch {batch.number} was given up by another process.")
-        final.rename(self._private("staging") / f"{batch.batch_id.hex}-{batch.attempt}-room")
+        if abandoned_by >= batch.attempt:
+            raise ClaimLost(f"Batch {batch.number} was abandoned by another process.")
+        final.rename(self._private("staging") / f"{batch.batch_id.hex}-{batch.attempt}-removed")
 
-    def _forget_what_was_given_up(self) -> None:
-        """After a day nobody is left who could have been late."""
-        for entry in self._private("given_up").iterdir():
-            if system_clock().timestamp() - entry.stat().st_mtime < _A_DAY:
+    def _remove_old_tombstones(self) -> None:
+        """Remove the tombstones after a day. No late attempt is left by then."""
+        for entry in self._private("abandoned").iterdir():
+            if system_clock().timestamp() - entry.stat().st_mtime < _DAY_SECONDS:
                 continue
             final = self._folder / entry.name
-            if _given_up_by(final) is not None:
-                gone = self._private("staging") / f"{entry.name}-gone"
+            if _read_abandoned_by(final) is not None:
+                gone = self._private("staging") / f"{entry.name}-expired"
                 final.rename(gone)
                 shutil.rmtree(gone, ignore_errors=True)
             entry.unlink(missing_ok=True)
 
-    def _final(self, batch: SinkBatch) -> Path:
-        return self._folder / f"batch={name_of(batch)}"
+    def _final_folder(self, batch: SinkBatch) -> Path:
+        return self._folder / f"batch={format_name(batch)}"
 
     def _private(self, name: str) -> Path:
         folder = self._folder / PRIVATE / name
@@ -149,7 +150,7 @@ class LocalTarget:
         return folder
 
     def _log(self, batch: SinkBatch, directory: str) -> None:
-        entry = self._private("log") / f"{name_of(batch)}.json"
+        entry = self._private("log") / f"{format_name(batch)}.json"
         unfinished = entry.with_name(f".{entry.name}-{batch.attempt}")
         with unfinished.open("wb") as file:
             file.write(log_entry(batch, directory))
@@ -160,41 +161,41 @@ class LocalTarget:
 
 
 class HadoopTarget:
-    """A place that Hadoop's file systems reach. What counts is what the log says."""
+    """A folder on a file system of Hadoop. The log names the valid directories."""
 
     def __init__(self, session: SparkSession, uri: str) -> None:
         self._session = session
         self._uri = uri
 
-    def is_there(self, batch: SinkBatch) -> bool:
+    def is_published(self, batch: SinkBatch) -> bool:
         path, system = self._open(self._entry(batch))
         if not system.exists(path):
             return False
-        # One that a crash cut short does not count: its last character is missing. A store that encrypts or pads what
-        # it is given tells another length; there it has to be read.
+        # An entry that a crash cut short is not valid: its last character is missing. A store that encrypts or pads
+        # files returns another length, so the entry has to be read there.
         if system.getFileStatus(path).getLen() == len(self._line(batch)):
             return True
-        return _is_whole(self._read(path, system), batch)
+        return _is_complete(self._read(path, system), batch)
 
     def staging(self, batch: SinkBatch) -> str:
         return f"{self._uri}/{self._directory(batch)}"
 
     def publish(self, batch: SinkBatch) -> None:
-        if self.is_there(batch):
+        if self.is_published(batch):
             return
-        self._enter(batch)
+        self._write_entry(batch)
         self._remove(batch, range(1, batch.attempt))
 
-    def give_up(self, batch: SinkBatch) -> bool:
-        # A late attempt could still be entered, in the moment before the MessageBox knows.
-        return not self.is_there(batch)
+    def abandon(self, batch: SinkBatch) -> bool:
+        # A late attempt could still be logged in the moment before the MessageBox knows.
+        return not self.is_published(batch)
 
     def discard(self, batch: SinkBatch) -> None:
         self._remove(batch, range(1, batch.attempt + 1))
 
-    def _enter(self, batch: SinkBatch) -> None:
+    def _write_entry(self, batch: SinkBatch) -> None:
         path, system = self._open(self._entry(batch))
-        # Without overwriting, unless it was cut short: of two attempts at once only one can be entered.
+        # Overwrite it only if it was cut short: of two attempts at the same time only one can be logged.
         stream = system.create(path, bool(system.exists(path)))
         try:
             stream.write(bytearray(self._line(batch)))
@@ -212,12 +213,12 @@ class HadoopTarget:
             name = "org.apache.hadoop.fs.ChecksumException"
             if not is_instance_of(self._session._sc._gateway, error.java_exception, name):
                 raise
-            return b""  # the end of it is missing
+            return b""  # its end is missing
         finally:
             stream.close()
 
     def _remove(self, batch: SinkBatch, attempts: range) -> None:
-        """What lost attempts have written; nobody counts it, but it takes room."""
+        """Remove the directories of lost attempts. Readers ignore them, but they need space."""
         for attempt in attempts:
             path, system = self._open(f"{self._uri}/{self._directory(replace(batch, attempt=attempt))}")
             system.delete(path, True)
@@ -226,11 +227,11 @@ class HadoopTarget:
         return log_entry(batch, self._directory(batch))
 
     def _directory(self, batch: SinkBatch) -> str:
-        # Of one length whatever the attempt.
-        return f"batch={name_of(batch)}-{batch.attempt:06d}"
+        # The length does not depend on the attempt.
+        return f"batch={format_name(batch)}-{batch.attempt:06d}"
 
     def _entry(self, batch: SinkBatch) -> str:
-        return f"{self._uri}/{PRIVATE}/log/{name_of(batch)}.json"
+        return f"{self._uri}/{PRIVATE}/log/{format_name(batch)}.json"
 
     def _open(self, uri: str) -> tuple[Any, Any]:
         jvm: Any = self._session._jvm
@@ -238,22 +239,22 @@ class HadoopTarget:
         return path, path.getFileSystem(self._session._jsc.hadoopConfiguration())
 
 
-def _is_whole(entry: bytes, batch: SinkBatch) -> bool:
-    """Whether this is what the log says of the batch, by whichever attempt, to its last character."""
+def _is_complete(entry: bytes, batch: SinkBatch) -> bool:
+    """Return True if this is a complete log entry of the batch, of any attempt."""
     try:
-        said = json.loads(entry)
-        return entry.endswith(b"\n") and bool(said["batch"] == name_of(batch))
+        fields = json.loads(entry)
+        return entry.endswith(b"\n") and bool(fields["batch"] == format_name(batch))
     except (ValueError, TypeError, KeyError):
         return False
 
 
-def _given_up_by(final: Path) -> int | None:
-    """The last attempt that gave the batch up whose place this is."""
-    return max((int(one.name.removeprefix(_GIVEN_UP)) for one in final.glob(f"{_GIVEN_UP}*")), default=None)
+def _read_abandoned_by(final: Path) -> int | None:
+    """Return the last attempt that abandoned the batch, or None if this is no tombstone."""
+    return max((int(file.name.removeprefix(_ABANDONED)) for file in final.glob(f"{_ABANDONED}*")), default=None)
 
 
 def _sync(folder: Path) -> None:
-    """To the disk, files before the directories that name them."""
+    """Write a directory to disk, files before the directories that contain them."""
     for entry in folder.iterdir():
         if entry.is_dir():
             _sync(entry)

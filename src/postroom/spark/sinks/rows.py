@@ -1,6 +1,6 @@
-"""From the messages of a batch to the rows of a sink: plain Python over Arrow, the same wherever the rows go.
+"""Convert the messages of a batch to the rows of a sink, with Arrow. All kinds of sinks use the same rows.
 
-A message whose row cannot be made is told by itself, with the reason; the others do not suffer.
+A message that cannot be converted is returned with its failure, and does not affect the other messages.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ import pyarrow.json as pa_json
 
 from postroom.adapters.sink.columns import BODY_COLUMN, FIXED_COLUMNS, SinkColumn
 from postroom.adapters.sink.definition import Body
-from postroom.errors import BadValue, DeliveryRefused, MessageFailure
+from postroom.errors import BadValue, DeliveryRefused, MessageFailure, is_environment_error
 from postroom.message import Message
-from postroom.spark.sinks.row_failures import row_failure
 from postroom.system_properties import BTS
 from postroom.values import ValueType
 
-#: A body has to be in memory, once in each task.
-LARGEST_BODY = 64 << 20
+#: Maximum size of a body, because each task has one in memory.
+MAX_BODY_SIZE = 64 << 20
+
+_MAX_DETAIL = 300
 
 _ARROW = {
     ValueType.STR: pa.string(),
@@ -40,7 +41,7 @@ _FIXED = (pa.string(), pa.string(), pa.string(), pa.timestamp("us", tz="UTC"))
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """A message that cannot become a row: its place among those that were given, and why."""
+    """A message that cannot be converted: its index in the given messages, and the failure."""
 
     index: int
     failure: MessageFailure
@@ -48,7 +49,7 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class RowFormat:
-    """What rows look like. ``parsed`` are the columns that are read out of JSON bodies."""
+    """The columns of the rows. ``parsed`` are the columns that are read from JSON bodies."""
 
     columns: tuple[SinkColumn, ...]
     body: Body
@@ -63,31 +64,31 @@ class RowFormat:
             fields.append(pa.field(BODY_COLUMN, pa.binary() if self.body == "binary" else pa.string()))
         return pa.schema(fields)
 
-    def rows(self, messages: Sequence[tuple[Message, datetime | None]]) -> tuple[pa.RecordBatch, list[Refused]]:
-        """The rows of those messages that can have one, in their order, and those that cannot."""
+    def convert(self, messages: Sequence[tuple[Message, datetime | None]]) -> tuple[pa.RecordBatch, list[Refused]]:
+        """Return the rows of the messages in their order, and the messages that cannot be converted."""
         refused: list[Refused] = []
-        made: list[_Made] = []
+        values: list[_RowValues] = []
         for index, (message, received_at) in enumerate(messages):
             try:
-                made.append(self._made(index, message, received_at))
+                values.append(self._read_values(index, message, received_at))
             except Exception as error:
-                refused.append(Refused(index=index, failure=row_failure(error)))
+                refused.append(Refused(index=index, failure=to_row_failure(error)))
         with suppress(Exception):
-            return self._batch(made), refused
-        # One of them is to blame. Which one is seen when each is made alone.
+            return self._batch(values), refused
+        # At least one message makes the conversion fail. Convert each alone to find it.
         batches: list[pa.RecordBatch] = []
-        for one in made:
+        for row in values:
             try:
-                batches.append(self._batch([one]))
+                batches.append(self._batch([row]))
             except Exception as error:
-                refused.append(Refused(index=one.index, failure=row_failure(error)))
-        whole = pa.concat_batches(batches) if batches else self._batch([])
-        return whole, sorted(refused, key=lambda each: each.index)
+                refused.append(Refused(index=row.index, failure=to_row_failure(error)))
+        combined = pa.concat_batches(batches) if batches else self._batch([])
+        return combined, sorted(refused, key=lambda refusal: refusal.index)
 
-    def _made(self, index: int, message: Message, received_at: datetime | None) -> _Made:
-        body = _content(message) if self.body != "none" or self.parsed is not None else b""
+    def _read_values(self, index: int, message: Message, received_at: datetime | None) -> _RowValues:
+        body = _read_body(message) if self.body != "none" or self.parsed is not None else b""
         values = self._values(message, received_at, body)
-        return _Made(index=index, values=values, line=b"" if self.parsed is None else _one_line(body))
+        return _RowValues(index=index, values=values, line=b"" if self.parsed is None else _to_line(body))
 
     def _values(self, message: Message, received_at: datetime | None, body: bytes) -> list[Any]:
         context = message.context
@@ -102,40 +103,40 @@ class RowFormat:
             row.append(body if self.body == "binary" else _text(message, body))
         return row
 
-    def _batch(self, made: Sequence[_Made]) -> pa.RecordBatch:
+    def _batch(self, rows: Sequence[_RowValues]) -> pa.RecordBatch:
         names = [*FIXED_COLUMNS, *(column.name for column in self.columns)]
         names += [BODY_COLUMN] if self.body != "none" else []
         schema = self.schema
         by_name = {
-            name: pa.array([one.values[n] for one in made], type=schema.field(name).type)
+            name: pa.array([row.values[n] for row in rows], type=schema.field(name).type)
             for n, name in enumerate(names)
         }
         if self.parsed is not None:
-            parsed = _read_lines([one.line for one in made], self.parsed)
+            parsed = _read_lines([row.line for row in rows], self.parsed)
             by_name |= {name: parsed.column(name).combine_chunks() for name in parsed.schema.names}
         return pa.RecordBatch.from_arrays([by_name[name] for name in schema.names], schema=schema)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Made:
-    """A message on its way to a row: its place, the values that it has, and its JSON on one line."""
+class _RowValues:
+    """The values of a message: its index, the values of the columns, and its JSON on one line."""
 
     index: int
     values: list[Any]
     line: bytes
 
 
-def _content(message: Message) -> bytes:
+def _read_body(message: Message) -> bytes:
     body = message.body
     if body is None:
         raise DeliveryRefused(
             f"Message {message.message_id} has no body part.",
-            hint="Choose body='none' for a sink that takes such messages, or terminate the instance.",
+            hint="Set body='none' for the sink, or terminate the instance.",
         )
-    if body.body.size > LARGEST_BODY:
+    if body.body.size > MAX_BODY_SIZE:
         raise DeliveryRefused(
-            f"The body has {body.body.size:,} bytes, but a row of a sink may have {LARGEST_BODY:,} at most.",
-            hint="Choose body='none' for the sink, or send such messages to a File port.",
+            f"The body has {body.body.size:,} bytes, but a row of a sink may have {MAX_BODY_SIZE:,} at most.",
+            hint="Set body='none' for the sink, or send such messages to a File port.",
         )
     return b"".join(body.body.chunks())
 
@@ -147,7 +148,7 @@ def _text(message: Message, body: bytes) -> str:
         return body.decode(charset)
     except (UnicodeDecodeError, LookupError) as error:
         raise DeliveryRefused(
-            f"The body is not text in {charset}.", why=str(error), hint="Choose body='binary' for the sink."
+            f"The body is not text in {charset}.", why=str(error), hint="Set body='binary' for the sink."
         ) from None
 
 
@@ -171,14 +172,16 @@ def _value(column: SinkColumn, message: Message) -> Any:
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
 
-def _one_line(body: bytes) -> bytes:
+def _to_line(body: bytes) -> bytes:
     try:
         document = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DeliveryRefused("The body is not JSON.", why=str(error), hint="Mend the body and resume it.") from None
+        raise DeliveryRefused(
+            "The body is not JSON.", why=str(error), hint="Correct the body and resume the instance."
+        ) from None
     if not isinstance(document, dict):
-        raise DeliveryRefused("The body is JSON, but not an object.", hint="Mend the body and resume the instance.")
-    # Line ends stand between tokens only: inside of text they are escaped.
+        raise DeliveryRefused("The body is JSON, but not an object.", hint="Correct the body and resume the instance.")
+    # Line ends are only between tokens: inside strings they are escaped.
     return body.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
@@ -195,5 +198,26 @@ def _read_lines(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table:
         raise DeliveryRefused(
             "The body does not have the columns of the sink.",
             why=str(error),
-            hint="Mend the body and resume the instance, or change the sink's parse=.",
+            hint="Correct the body and resume the instance, or change the sink's parse=.",
         ) from None
+
+
+def to_row_failure(error: Exception) -> MessageFailure:
+    """Return the failure of a message from the error of its conversion.
+
+    Raise an environment error again. It ends the attempt, and the batch is kept."""
+    if isinstance(error, MessageFailure):
+        return error
+    if is_environment_error(error):
+        raise error
+    if isinstance(error, RecursionError):
+        return DeliveryRefused(
+            "The body is nested too deeply to be read.",
+            why=str(error)[:_MAX_DETAIL],
+            hint="Correct the body and resume the instance, or terminate it.",
+        )
+    return DeliveryRefused(
+        "The message cannot be converted to a row.",
+        why=f"{type(error).__name__}: {str(error)[:_MAX_DETAIL]}".rstrip(": "),
+        hint="Correct the body and resume the instance, or change the columns of the sink.",
+    )

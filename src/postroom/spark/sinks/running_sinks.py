@@ -1,7 +1,7 @@
-"""The sinks of a host at work: whoever has something to write gets a thread, which ends when nothing is left.
+"""The running sinks of a host. A sink with waiting messages gets a thread, which ends when no message waits.
 
-A sink is drained by one process at a time, which holds its lock; the lock of a killed one is free at once, and whoever
-takes it goes on with the batch that was begun.
+One process at a time drains a sink and holds its lock. PostgreSQL releases the lock of a killed process, and the next
+process continues the interrupted batch.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: The class of the advisory locks on sinks; the other half is derived from the port's id.
+#: The class of the advisory locks on sinks. The number of a lock is derived from the port's id.
 SINK_LOCK = 7008
 
-_LOOK_SECONDS = 1.0
-#: After a failure that left the batch as it was, and while another process has the sink.
+_CHECK_SECONDS = 1.0
+#: The pause after a failure, and while another process has the lock of the sink.
 _PAUSE_SECONDS = 5.0
 _STOP_SECONDS = 15.0
 
 
 def sink_lock(port_id: uuid.UUID) -> int:
-    """The object of a sink's advisory lock: a signed number of 32 bits."""
+    """Return the number of a sink's advisory lock: a signed 32-bit integer."""
     return int.from_bytes(port_id.bytes[:4], "big", signed=True)
 
 
 class Sinks:
-    """The sinks of one host. ``check`` is to be called every so often, by one thread."""
+    """The sinks of one host. One thread calls ``check`` several times a second."""
 
     def __init__(self, session: SparkSession, host: Host, *, login: Login, home: Path) -> None:
-        #: How many messages were written, since the start.
+        #: The number of messages that were written since the start.
         self.counts: Counter[str] = Counter()
         self._login = login
         self._writer = SparkWriter(session, home)
@@ -55,86 +55,88 @@ class Sinks:
         self._host = host
         self._served_by: int | None = None
         self._threads: dict[uuid.UUID, threading.Thread] = {}
-        self._not_before: dict[uuid.UUID, float] = {}
-        self._look_at = 0.0
+        self._start_at: dict[uuid.UUID, float] = {}
+        self._check_at = 0.0
         self._stopping = threading.Event()
 
     def check(self, connection: Connection) -> None:
-        """Starts a thread for each sink that has something to do."""
-        if time.monotonic() < self._look_at:
+        """Start a thread for each sink with waiting messages."""
+        if time.monotonic() < self._check_at:
             return
-        self._look_at = time.monotonic() + _LOOK_SECONDS
-        self._say_that_they_are_served(connection)
+        self._check_at = time.monotonic() + _CHECK_SECONDS
+        self._report_served(connection)
         for port_id in self._drain.queue.waiting(connection):
             thread = self._threads.get(port_id)
-            if (thread is None or not thread.is_alive()) and time.monotonic() >= self._not_before.get(port_id, 0.0):
+            if (thread is None or not thread.is_alive()) and time.monotonic() >= self._start_at.get(port_id, 0.0):
                 self._threads[port_id] = threading.Thread(
-                    target=self._work, args=(port_id,), name=f"sink {port_id}", daemon=True
+                    target=self._run, args=(port_id,), name=f"sink {port_id}", daemon=True
                 )
                 self._threads[port_id].start()
 
     def drain_all(self, connection: Connection, stopping: threading.Event) -> list[PostroomError]:
-        """What waits now, sink by sink, until it is written or a batch cannot be. One that cannot go on does not hold
-        up the others; returns what was wrong."""
+        """Write the messages that wait now, one sink after the other. Return the problems. A sink with a problem does
+        not affect the others."""
         problems: list[PostroomError] = []
-        self._say_that_they_are_served(connection)
+        self._report_served(connection)
         for port_id in sorted(self._drain.queue.waiting(connection)):
             if stopping.is_set():
                 break
             port = next(iter(read_send_ports(connection, ids=[port_id])), None)
             try:
-                self._drain_to_the_end(port_id, port.name if port else str(port_id), stopping)
+                self._drain_all_batches(port_id, port.name if port else str(port_id), stopping)
             except MessageBoxUnavailable:
-                raise  # for every sink
+                raise  # it affects every sink
             except PostroomError as error:
                 _log.warning("%s", str(error).replace("\n", " "))
                 problems.append(error)
         return problems
 
-    def _drain_to_the_end(self, port_id: uuid.UUID, name: str, stopping: threading.Event) -> None:
-        """Raises what is to be told of the sink, and what is wrong for all of them."""
+    def _drain_all_batches(self, port_id: uuid.UUID, name: str, stopping: threading.Event) -> None:
+        """Write the waiting messages of a sink. Raise PostroomError if they cannot be written."""
         with self._login.connect("sink") as connection:
             if not _lock(connection, port_id):
-                raise served_by_another(name)
+                raise served_by_other_process(name)
             try:
-                drained = self._drain.drain_what_waits(connection, port_id, stopping)
+                drained = self._drain.drain_waiting(connection, port_id, stopping)
             except PostroomError:
                 raise
             except Exception as error:
                 if self._writer.has_died():
                     raise
                 _log.warning("%s", name, exc_info=error)
-                raise _not_written(name, reason_of(error), "The batch stays as it is, and is written again.") from error
+                raise _write_failure(name, reason_of(error), "The batch is kept and written again.") from error
         self.counts["written"] += drained.written
         _log.info("%s: %d messages written", name, drained.written)
         if drained.failure is not None:
-            raise _not_written(
-                name, drained.failure, "Its messages are tried again by the port's policy, or suspended when that ends."
+            raise _write_failure(
+                name,
+                drained.failure,
+                "Its messages are retried by the port's policy, or suspended after the last retry.",
             )
 
     def stop(self) -> None:
-        """Lets batches that are being written finish, for a while; what does not is written again later."""
+        """Wait a while for the batches that are being written. An unfinished batch is written again later."""
         self._stopping.set()
         deadline = time.monotonic() + _STOP_SECONDS
         for thread in self._threads.values():
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _work(self, port_id: uuid.UUID) -> None:
+    def _run(self, port_id: uuid.UUID) -> None:
         try:
             with self._login.connect("sink") as connection:
                 if not _lock(connection, port_id):
-                    self._not_before[port_id] = time.monotonic() + _PAUSE_SECONDS
+                    self._start_at[port_id] = time.monotonic() + _PAUSE_SECONDS
                     return
-                while not self._stopping.is_set() and self._drain_one(connection, port_id):
+                while not self._stopping.is_set() and self._drain_batch(connection, port_id):
                     pass
         except Exception as error:
-            self._not_before[port_id] = time.monotonic() + _PAUSE_SECONDS
+            self._start_at[port_id] = time.monotonic() + _PAUSE_SECONDS
             expected = isinstance(error, PostroomError)
             _log.warning("sink %s: %s", port_id, reason_of(error), exc_info=None if expected else error)
 
-    def _drain_one(self, connection: Connection, port_id: uuid.UUID) -> bool:
-        """One batch; False when the next one has to wait for its time, or there is none."""
-        began = time.monotonic()
+    def _drain_batch(self, connection: Connection, port_id: uuid.UUID) -> bool:
+        """Write one batch. Return False if the next one has to wait, or if there is none."""
+        started = time.monotonic()
         port = next(iter(read_send_ports(connection, ids=[port_id])), None)
         drained = self._drain.drain_once(connection, port_id)
         if drained is None:
@@ -144,33 +146,33 @@ class Sinks:
         self.counts["written"] += drained.written
         _log.info("%s: %d messages written", port.name if port else port_id, drained.written)
         sink = port.adapter if port else None
-        interval, most = (sink.interval, sink.max_messages) if isinstance(sink, AnySink) else (0.0, 0)
+        interval, batch_size = (sink.interval, sink.max_messages) if isinstance(sink, AnySink) else (0.0, 0)
         if drained.failure is not None:
-            self._not_before[port_id] = time.monotonic() + max(interval, _PAUSE_SECONDS)
+            self._start_at[port_id] = time.monotonic() + max(interval, _PAUSE_SECONDS)
             return False
-        if drained.messages >= most:
-            return True  # there may be more, and nothing to gather for
-        self._not_before[port_id] = began + interval
+        if drained.messages >= batch_size:
+            return True  # the batch was full, so more messages may wait
+        self._start_at[port_id] = started + interval
         return False
 
-    def _say_that_they_are_served(self, connection: Connection) -> None:
+    def _report_served(self, connection: Connection) -> None:
         session = connection.info.backend_pid
         if session != self._served_by:
             lock_sinks_served(connection, self._host.host_id)
             self._served_by = session
 
 
-def served_by_another(name: str) -> StateError:
-    """What `postroom pipeline run --once` says of a receive location or a sink that it could not serve."""
+def served_by_other_process(name: str) -> StateError:
+    """Return the error of `postroom pipeline run --once` for a receive location or sink that another process serves."""
     return StateError(
         f"{name} is served by another process.",
-        why="What is there for it is that one's work.",
-        hint="See postroom pipeline show. End the other process, or leave it to that one.",
+        why="Only one process at a time can serve it.",
+        hint="See postroom pipeline show. Stop the other process, or let it do the work.",
     )
 
 
-def _not_written(name: str, why: str, hint: str) -> StateError:
-    return StateError(f"{name}: not everything could be written.", why=why, hint=hint)
+def _write_failure(name: str, why: str, hint: str) -> StateError:
+    return StateError(f"{name}: some messages could not be written.", why=why, hint=hint)
 
 
 def _lock(connection: Connection, port_id: uuid.UUID) -> bool:

@@ -1,12 +1,12 @@
-"""A batch into a table by JDBC: tasks stage its rows, and the driver merges them by the message's id.
+"""Write a batch into a table by JDBC: the tasks stage the rows, and the driver merges them by message id.
 
-| step | if the process dies before its end | if it runs twice |
+| step | after a crash during the step | if the step runs twice |
 |---|---|---|
-| prepare the table | it is there, or it is not | it is left as it is |
-| make the staging table of this attempt | an empty table that the next attempt drops | it is made anew |
-| stage the rows | rows that nobody looks at | a task's rows are there twice, and counted once |
-| merge them | the table has all of them or none | what is there stays |
-| drop the staging tables of the batch | the next attempt does | they are gone |
+| prepare the table | it exists, or not | it is not changed |
+| create the staging table of this attempt | an empty table that the next attempt drops | it is created again |
+| stage the rows | rows that no statement reads | the rows of a task are staged twice, and merged once |
+| merge the rows | the table has all of them or none | existing rows stay |
+| drop the staging tables of the batch | the next attempt drops them | they were dropped before |
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from postroom.adapters import SparkTable
 from postroom.errors import DeliveryRefused
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams.sink_batches import SinkBatch
-from postroom.spark.sinks.jdbc import Database, DatabaseError, JdbcTable, Target
-from postroom.spark.sinks.merge import SEQ, TASK
+from postroom.spark.sinks.jdbc import SEQ, TASK, Database, DatabaseError, JdbcTable, Target
 from postroom.spark.sinks.task import SinkTask
 
 if TYPE_CHECKING:
@@ -33,53 +32,53 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_OF_STAGING = (pa.field(TASK, pa.int64()), pa.field(SEQ, pa.int64()))
+_STAGING_FIELDS = (pa.field(TASK, pa.int64()), pa.field(SEQ, pa.int64()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class StagingTask:
-    """The function that Spark runs on the chunks of a batch: rows that say which task has made them."""
+    """The function that Spark runs on the chunks of a batch. Its rows contain the number of the task."""
 
     task: SinkTask
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([*self.task.rows.schema, *_OF_STAGING])
+        return pa.schema([*self.task.rows.schema, *_STAGING_FIELDS])
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         number = 0 if context is None else context.taskAttemptId()
-        for _, rows, messages in self.task.pieces(batches):
-            columns = [pa.array([number] * len(messages), pa.int64()), pa.array([one.seq for one in messages])]
+        for _, rows, messages in self.task.read_chunks(batches):
+            columns = [pa.array([number] * len(messages), pa.int64()), pa.array([message.seq for message in messages])]
             yield pa.RecordBatch.from_arrays([*rows.columns, *columns], schema=self.schema)
 
 
 class StagedMerge:
-    """Writes the batches of a table that JDBC reaches."""
+    """Writes batches into a table by JDBC."""
 
     def __init__(self, session: SparkSession, sink: SparkTable) -> None:
         self._sink = sink
         self._jdbc = JdbcTable(session, sink.url, sink.options)
 
     def write(self, rows: DataFrame, batch: SinkBatch, task: SinkTask) -> None:
-        """``rows`` are those of a StagingTask."""
-        rows = _as_columns(rows)
+        """Stage and merge the rows of a StagingTask."""
+        rows = _to_table_columns(rows)
         prefix = f"postroom_{batch.batch_id.hex}_"
         staging = re.sub(r"[^.]+$", f"{prefix}{batch.attempt}", self._sink.table)
-        with self._jdbc.connected() as database:
+        with self._jdbc.connect() as database:
             target = database.prepare(self._sink.table, rows.drop(TASK, SEQ).schema)
-            database.make_staging(staging, rows.schema)
+            database.create_staging(staging, rows.schema)
         options = {**self._sink.options, "url": self._sink.url, "dbtable": staging}
         try:
             rows.write.format("jdbc").options(**options).mode("append").save()
-            # A connection of its own: one that is idle for as long as tasks write may be cut off.
-            with self._jdbc.connected() as database:
+            # A new connection: one that was idle while the tasks wrote may be closed.
+            with self._jdbc.connect() as database:
                 self._merge(database, target, staging, task)
-                self._clean_up(database, prefix, batch.attempt)
+                self._drop_staging(database, prefix, batch.attempt)
         except Exception:
-            with suppress(Exception), self._jdbc.connected() as database:
+            with suppress(Exception), self._jdbc.connect() as database:
                 database.drop_staging(prefix, self._sink.table, up_to=batch.attempt)
             raise
 
@@ -90,12 +89,12 @@ class StagedMerge:
             if not error.is_about_rows:
                 raise
             with task.login.connect("sink") as connection:
-                self._merge_some(database, target, staging, database.staged(staging), task, connection)
+                self._merge_some(database, target, staging, database.read_staged(staging), task, connection)
 
     def _merge_some(
         self, database: Database, target: Target, staging: str, seqs: list[int], task: SinkTask, connection: Connection
     ) -> None:
-        """Merge the rows that the table accepts. Find the others by bisection; their messages leave the batch."""
+        """Merge the rows that the table accepts. Find the others by bisection, and suspend or route their messages."""
         if not seqs:
             return
         try:
@@ -106,9 +105,9 @@ class StagedMerge:
             if len(seqs) == 1:
                 _, messages = task.read(connection, seqs)
                 refusal = DeliveryRefused(
-                    f"The table {self._sink.table} refuses the row.",
+                    f"The table {self._sink.table} rejects the row.",
                     why=str(error),
-                    hint="Mend the message, or the table, and resume the instance.",
+                    hint="Correct the message or the table, and resume the instance.",
                 )
                 for message in messages:
                     task.suspend_or_route(connection, message, refusal)
@@ -117,16 +116,16 @@ class StagedMerge:
             self._merge_some(database, target, staging, seqs[:half], task, connection)
             self._merge_some(database, target, staging, seqs[half:], task, connection)
 
-    def _clean_up(self, database: Database, prefix: str, attempt: int) -> None:
-        """Everything is merged; staging tables that cannot be dropped now are only in the way."""
+    def _drop_staging(self, database: Database, prefix: str, attempt: int) -> None:
+        """Drop the staging tables. All rows are merged, so a failure is only logged."""
         try:
             database.drop_staging(prefix, self._sink.table, up_to=attempt)
         except DatabaseError as error:
-            _log.warning("a staging table %s… is left behind: %s", prefix, error)
+            _log.warning("the staging tables %s… could not be dropped: %s", prefix, error)
 
 
-def _as_columns(rows: DataFrame) -> DataFrame:
-    """With types that tables have: lists and structures are JSON, and times are those of UTC wherever a task runs."""
+def _to_table_columns(rows: DataFrame) -> DataFrame:
+    """Convert columns to types that tables have. Lists and structures become JSON, and times are in UTC."""
     from pyspark.sql import functions
     from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType
 

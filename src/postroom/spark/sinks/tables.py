@@ -1,6 +1,6 @@
-"""Rows into a table of PostgreSQL, from the tasks: copied into a staging table and merged by the message's id.
+"""Write rows into a table of PostgreSQL: the tasks copy them into a staging table and merge them by message id.
 
-A chunk is one transaction of the target. Whether it was committed need not be known: what comes again is there already.
+A chunk is one transaction of the target. A repeated chunk adds nothing, so it does not matter whether it was committed.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from psycopg.types.json import Jsonb
 from postroom.errors import DatabaseError, DefinitionError, DeliveryRefused, Unavailable
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
-from postroom.spark.sinks.row_failures import row_failure
+from postroom.spark.sinks.rows import to_row_failure
 from postroom.spark.sinks.task import SinkTask
 
-#: What a task tells of each chunk.
+#: The result of a task for each chunk.
 WRITTEN_SCHEMA = "written long"
 _WRITTEN = pa.schema([("written", pa.int64())])
 
@@ -31,7 +31,7 @@ _KEY = "message_id"
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table of the target, by its name as the user wrote it."""
+    """A table of the target. ``name`` is as the user wrote it."""
 
     url: str
     name: str
@@ -41,9 +41,9 @@ class Table:
         return sql.Identifier(*self.name.split("."))
 
     @contextmanager
-    def connected(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    def connect(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
         with (
-            self._translated_errors(),
+            self._translate_errors(),
             psycopg.connect(
                 self.url, autocommit=True, connect_timeout=10, application_name="postroom table"
             ) as connection,
@@ -51,45 +51,45 @@ class Table:
             yield connection
 
     @contextmanager
-    def _translated_errors(self) -> Iterator[None]:
-        """Translate what psycopg raises in the block: it is about a row, or about the target."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Translate the errors of psycopg in the block: they are caused by a row, or by the target."""
         try:
             yield
         except psycopg.Error as error:
             why = str(error).strip().partition("\n")[0]
             if isinstance(error, psycopg.DataError | psycopg.IntegrityError):
                 hint = "Correct the message or the table, and resume the instance."
-                raise DeliveryRefused(f"The table {self.name} refuses the row.", why=why, hint=hint) from error
+                raise DeliveryRefused(f"The table {self.name} rejects the row.", why=why, hint=hint) from error
             if isinstance(error, psycopg.OperationalError):
                 raise Unavailable(f"The database of the table {self.name} is not available.", why=why) from error
             raise DatabaseError(f"The table {self.name} cannot be written.", why=why) from error
 
     def prepare(self, schema: pa.Schema) -> None:
-        """Makes the table if it is not there. One that is there needs the columns, and message_id to be unique."""
-        with self.connected() as connection:
-            written = self.identifier.as_string(connection)
-            there = connection.execute(
+        """Create the table if it is missing. Raise DefinitionError if an existing one has no unique message_id."""
+        with self.connect() as connection:
+            name = self.identifier.as_string(connection)
+            found = connection.execute(
                 "SELECT to_regclass(%s), EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid"
                 " AND a.attnum = i.indkey[0] WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indpred IS NULL"
                 " AND i.indnkeyatts = 1 AND a.attname = %s)",
-                (written, written, _KEY),
+                (name, name, _KEY),
             ).fetchone()
-            assert there is not None
-            if there[0] is None:
+            assert found is not None
+            if found[0] is None:
                 connection.execute(self._create(schema))
-            elif not there[1]:
+            elif not found[1]:
                 raise DefinitionError(
                     f"The table {self.name} has no unique index on {_KEY} alone.",
-                    why="Without one a row that comes again would be there twice.",
-                    hint=f"CREATE UNIQUE INDEX ON {self.name} ({_KEY});",
+                    why="Without it a repeated row would be inserted twice.",
+                    hint=f"Run: CREATE UNIQUE INDEX ON {self.name} ({_KEY});",
                 )
 
     def merge(
         self, connection: psycopg.Connection[tuple[Any, ...]], names: Sequence[str], rows: Sequence[Mapping[str, Any]]
     ) -> int:
-        """Add the rows that are not there yet, all or none. Return how many were added."""
+        """Add the rows that the table does not have, all or none. Return the number of added rows."""
         columns = sql.SQL(", ").join(map(sql.Identifier, names))
-        with self._translated_errors(), connection.transaction():
+        with self._translate_errors(), connection.transaction():
             connection.execute(
                 sql.SQL("CREATE TEMP TABLE postroom_staging ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
                     columns, self.identifier
@@ -99,7 +99,7 @@ class Table:
                 sql.SQL("COPY pg_temp.postroom_staging ({}) FROM STDIN").format(columns)
             ) as copy:
                 for row in rows:
-                    copy.write_row([_stored(row[name]) for name in names])
+                    copy.write_row([_to_stored(row[name]) for name in names])
             merged = connection.execute(
                 sql.SQL(
                     "INSERT INTO {} ({}) SELECT {} FROM pg_temp.postroom_staging ON CONFLICT ({}) DO NOTHING"
@@ -124,8 +124,8 @@ class TableTask:
     table: Table
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for connection, rows, messages in self.task.pieces(batches):
-            with self.table.connected() as target:
+        for connection, rows, messages in self.task.read_chunks(batches):
+            with self.table.connect() as target:
                 written = self._merge(target, rows.to_pylist(), messages, connection)
             yield pa.RecordBatch.from_pylist([{"written": written}], schema=_WRITTEN)
 
@@ -136,13 +136,13 @@ class TableTask:
         messages: list[ClaimedMessage],
         connection: Connection,
     ) -> int:
-        """Merge the rows that the table accepts. Find the others by bisection; their messages leave the batch."""
+        """Merge the rows that the table accepts. Find the others by bisection, and suspend or route their messages."""
         try:
             return self.table.merge(target, self.task.rows.schema.names, rows)
         except Exception as error:
-            refusal = row_failure(error)
+            failure = to_row_failure(error)
             if len(rows) == 1:
-                self.task.suspend_or_route(connection, messages[0], refusal)
+                self.task.suspend_or_route(connection, messages[0], failure)
                 return 0
         half = len(rows) // 2
         first = self._merge(target, rows[:half], messages[:half], connection)
@@ -168,9 +168,9 @@ def _column_type(field: pa.Field) -> str:
     return next((name for fits, name in _TYPES if fits(field.type)), "jsonb")
 
 
-# Numbers, dates and bytes inside of lists and structures, too, which Python's own encoder does not know.
+# It also encodes the decimals, dates and bytes in lists and structures, which Python's own encoder cannot.
 _json = msgspec.json.Encoder(decimal_format="number").encode
 
 
-def _stored(value: Any) -> Any:
+def _to_stored(value: Any) -> Any:
     return Jsonb(value, dumps=_json) if isinstance(value, list | dict) else value

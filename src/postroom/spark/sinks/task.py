@@ -1,7 +1,8 @@
-"""What a task does for a batch of a sink: reads its share of the messages and makes rows of them.
+"""The task of a sink batch: read messages from the queue and convert them to rows. Runs in a Spark worker.
 
-It may run again, and twice at once, after any interruption: reading changes nothing, and a message whose row cannot be
-made leaves the batch once, suspended or as an error message. So does a message that kills the worker (ADR 0029).
+The task may run again after any interruption, and twice at the same time. Reading changes nothing. A message that
+cannot be converted to a row, or that kills the worker, is removed from the batch once: it is suspended, or routed as
+an error message (ADR 0029).
 """
 
 from __future__ import annotations
@@ -27,21 +28,20 @@ from postroom.messagebox.streams.sink_batches import SinkMessage, SinkQueue
 from postroom.pipelines.definitions import FORMAT_SECONDS
 from postroom.spark.login import Login
 from postroom.spark.poison_messages import GRACE, attempt_alone, guard_worker, worker_death
-from postroom.spark.sinks.row_failures import row_failure
-from postroom.spark.sinks.rows import RowFormat
+from postroom.spark.sinks.rows import RowFormat, to_row_failure
 
 _log = logging.getLogger(__name__)
 
-#: A chunk of a batch is in memory as a whole, in the task that has it.
+#: Limits of a chunk of a batch. A task has one chunk in memory.
 CHUNK_MESSAGES = 500
 CHUNK_BYTES = 8 << 20
 
-_LONGEST_DESCRIPTION = 8000
+_MAX_DESCRIPTION = 8000
 
 
 @dataclass(frozen=True, kw_only=True)
 class SinkPort:
-    """What a task has to know of the send port."""
+    """The properties of the send port that a task needs."""
 
     name: str
     kind: str
@@ -52,7 +52,7 @@ class SinkPort:
 
 @dataclass(frozen=True, kw_only=True)
 class SinkTask:
-    """The function that Spark runs on the chunks of a batch; gives the rows."""
+    """The function that Spark runs on the chunks of a batch. It yields the rows."""
 
     login: Login
     host: str
@@ -62,14 +62,14 @@ class SinkTask:
     rows: RowFormat
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _, rows, _ in self.pieces(batches):
+        for _, rows, _ in self.read_chunks(batches):
             yield rows
 
-    def pieces(
+    def read_chunks(
         self, batches: Iterator[pa.RecordBatch]
     ) -> Iterator[tuple[Connection, pa.RecordBatch, list[ClaimedMessage]]]:
-        """The rows of each piece that this task was given, and the messages behind them, with the task's connection;
-        none is made for no piece."""
+        """Yield the task's connection, the rows and the messages of each chunk. The task connects at its first
+        chunk."""
         with guard_worker((self.port.maps.longest_seconds or FORMAT_SECONDS) + GRACE) as is_retry:
             # A batch that was opened before may have killed the worker or the process that had it.
             isolated = is_retry or self.attempt > 1
@@ -86,53 +86,53 @@ class SinkTask:
     def read(
         self, connection: Connection, seqs: Sequence[int], *, isolated: bool = False
     ) -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
-        """Return the rows of some messages, and the messages. A message of which no row can be made leaves the batch.
+        """Return the rows of messages, and the messages. Remove a message that cannot be converted from the batch.
 
         ``isolated`` is for a retry, because one of the messages may have killed the worker."""
         queue = SinkQueue(self.host)
-        given = queue.messages(connection, self.batch_id, self.attempt, seqs)
+        messages = queue.messages(connection, self.batch_id, self.attempt, seqs)
         if not isolated:
-            return self._rows(connection, given)
-        made = [self._read_isolated(connection, queue, one) for one in given]
-        rows = pa.concat_batches([rows for rows, _ in made]) if made else self._rows(connection, [])[0]
-        return rows, [message for _, messages in made for message in messages]
+            return self._to_rows(connection, messages)
+        results = [self._read_isolated(connection, queue, message) for message in messages]
+        rows = pa.concat_batches([rows for rows, _ in results]) if results else self._to_rows(connection, [])[0]
+        return rows, [message for _, claimed in results for message in claimed]
 
     def _read_isolated(
-        self, connection: Connection, queue: SinkQueue, one: SinkMessage
+        self, connection: Connection, queue: SinkQueue, message: SinkMessage
     ) -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
-        seq = one.claimed.seq
+        seq = message.claimed.seq
 
         def suspend() -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
             hint = "Correct the message or the map, and resume the instance."
-            self.suspend_or_route(connection, one.claimed, worker_death(DeliveryRefused, hint=hint))
-            return self._rows(connection, [])
+            self.suspend_or_route(connection, message.claimed, worker_death(DeliveryRefused, hint=hint))
+            return self._to_rows(connection, [])
 
-        made = attempt_alone(
+        result = attempt_alone(
             self.login,
             record=lambda: queue.record_attempt(connection, self.batch_id, self.attempt, seq),
             undo=lambda another: queue.forget_attempts(another, self.batch_id, seq),
-            process=lambda: self._rows(connection, [one]),
+            process=lambda: self._to_rows(connection, [message]),
             suspend=suspend,
         )
         queue.forget_attempts(connection, self.batch_id, seq)
-        return made
+        return result
 
-    def _rows(
-        self, connection: Connection, given: Sequence[SinkMessage]
+    def _to_rows(
+        self, connection: Connection, messages: Sequence[SinkMessage]
     ) -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
         reader = _Reader(connection, HostQueues(self.host))
-        found: list[tuple[SinkMessage, Message]] = []
-        for one in given:
+        mapped: list[tuple[SinkMessage, Message]] = []
+        for one in messages:
             try:
                 message = build_message(one.claimed, reader)
-                found.append((one, map_message(self.port.maps, message)))
+                mapped.append((one, map_message(self.port.maps, message)))
             except Exception as error:
-                self.suspend_or_route(connection, one.claimed, row_failure(error))
-        rows, refused = self.rows.rows([(message, one.published_at) for one, message in found])
-        for each in refused:
-            self.suspend_or_route(connection, found[each.index][0].claimed, each.failure)
-        gone = {each.index for each in refused}
-        return rows, [one.claimed for n, (one, _) in enumerate(found) if n not in gone]
+                self.suspend_or_route(connection, one.claimed, to_row_failure(error))
+        rows, refused = self.rows.convert([(message, one.published_at) for one, message in mapped])
+        for refusal in refused:
+            self.suspend_or_route(connection, mapped[refusal.index][0].claimed, refusal.failure)
+        removed = {refusal.index for refusal in refused}
+        return rows, [one.claimed for n, (one, _) in enumerate(mapped) if n not in removed]
 
     def suspend_or_route(self, connection: Connection, claimed: ClaimedMessage, failure: MessageFailure) -> None:
         """Remove a message from the batch: suspend it, or publish an error message if the port routes failures. Raise
@@ -142,13 +142,13 @@ class SinkTask:
 
     def _remove(self, connection: Connection, claimed: ClaimedMessage, failure: MessageFailure) -> None:
         queue = SinkQueue(self.host)
-        description = str(failure)[:_LONGEST_DESCRIPTION]
+        description = str(failure)[:_MAX_DESCRIPTION]
         queue.lock(connection, self.batch_id, self.attempt)
         try:
             if self.port.route_failures and self._route(connection, queue.queues, claimed, failure.code, description):
                 return
         except ClaimLost:
-            return  # another attempt of this task has done it
+            return  # another attempt of this task has removed it
         suspension = Suspension(code=failure.code, description=description, adapter=self.port.kind, uri=self.port.uri)
         queue.queues.suspend(connection, self.batch_id, {claimed.seq: suspension})
 
@@ -171,7 +171,7 @@ class SinkTask:
 
 
 class _Reader:
-    """Reads what belongs to the messages of a batch."""
+    """Reads the parts and fragments of the messages of a batch."""
 
     def __init__(self, connection: Connection, queues: HostQueues) -> None:
         self._connection = connection
@@ -188,14 +188,14 @@ class _Reader:
         )
 
 
-def chunks(seqs: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
-    """The numbers of a batch in pieces that fit into the memory of a task."""
-    made: list[list[int]] = []
-    room = 0
+def split_into_chunks(seqs: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
+    """Split the message numbers of a batch into chunks that fit into the memory of a task."""
+    result: list[list[int]] = []
+    capacity = 0
     for seq, size in zip(seqs, sizes, strict=True):
-        if not made or len(made[-1]) >= CHUNK_MESSAGES or room < size:
-            made.append([])
-            room = CHUNK_BYTES
-        made[-1].append(seq)
-        room -= size
-    return made
+        if not result or len(result[-1]) >= CHUNK_MESSAGES or capacity < size:
+            result.append([])
+            capacity = CHUNK_BYTES
+        result[-1].append(seq)
+        capacity -= size
+    return result

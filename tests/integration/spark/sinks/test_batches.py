@@ -1,4 +1,4 @@
-"""The batches of a sink in the MessageBox: settled before they are written, ended once, by whoever has them last."""
+"""The batches of a sink in the MessageBox are fixed before they are written, and completed once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def host(box: Box) -> Iterator[Connection]:
         yield connection
 
 
-def test_hosts_leave_the_messages_of_sinks_alone(box: Box, port_id: uuid.UUID) -> None:
+def test_hosts_do_not_dequeue_the_messages_of_sinks(box: Box, port_id: uuid.UUID) -> None:
     publish(box, b"a")
     queues = HostQueues("Default")
     dequeue = {"claim_id": uuid.uuid4(), "host_instance": 1, "limit": 10}
@@ -78,7 +78,7 @@ def test_a_batch_outlives_the_process_that_opened_it(box: Box, port_id: uuid.UUI
     opened = QUEUE.open(box.connection, port_id, limit=10)
     assert opened is not None
     box.connection.execute("SELECT dead_processes_cleanup()")
-    # Nobody takes out of it what may have been written.
+    # No message is removed from it, because it may have been written.
     instance = box.one("SELECT instance_id FROM work_queue")
     for function in ("suspend_instances", "terminate_instances"):
         assert box.one(f"SELECT {function}(ARRAY[%s::uuid])", instance) is None
@@ -89,7 +89,7 @@ def test_a_batch_outlives_the_process_that_opened_it(box: Box, port_id: uuid.UUI
     assert (again.batch_id, again.seqs) == (opened.batch_id, opened.seqs)
 
 
-def test_a_batch_that_fails_is_tried_again_or_suspended(box: Box, port_id: uuid.UUID, host: Connection) -> None:
+def test_a_failed_batch_is_retried_or_suspended(box: Box, port_id: uuid.UUID, host: Connection) -> None:
     publish(box, b"a", b"b")
     batch = QUEUE.open(host, port_id, limit=10)
     assert batch is not None
@@ -97,7 +97,7 @@ def test_a_batch_that_fails_is_tried_again_or_suspended(box: Box, port_id: uuid.
     suspension = Suspension(code="DELIVERY", description="away")
     assert QUEUE.fail(host, batch, {batch.seqs[0]: retry}, {batch.seqs[1]: suspension}) == (1, 1)
     assert box.suspended() == [("DELIVERY", True)]
-    # It is due at once, and found although no host runs.
+    # The retry is due at once, and found although no host runs.
     assert QUEUE.waiting(host) == {port_id}
     again = QUEUE.open(host, port_id, limit=10)
     assert again is not None
@@ -109,7 +109,7 @@ def test_a_batch_that_fails_is_tried_again_or_suspended(box: Box, port_id: uuid.
     assert resumed.seqs == batch.seqs[1:]
 
 
-def test_a_stopped_sink_keeps_what_comes_until_it_is_started(box: Box, port_id: uuid.UUID) -> None:
+def test_the_messages_of_a_stopped_sink_wait_until_it_is_started(box: Box, port_id: uuid.UUID) -> None:
     ports.stop(box.connection, "Lake")
     publish(box, b"a")
     assert QUEUE.waiting(box.connection) == set()
@@ -137,7 +137,7 @@ def test_a_batch_belongs_to_its_host(box: Box, port_id: uuid.UUID, host: Connect
             stranger.execute("TABLE sink_batches")
 
 
-def test_which_sinks_wait_is_found_from_one_to_the_next(box: Box, port_id: uuid.UUID) -> None:
+def test_the_query_for_waiting_sinks_skips_from_port_to_port(box: Box, port_id: uuid.UUID) -> None:
     add_sink(box, SparkSink("parquet", "other"), name="Other")
     box.add_port("Files", "exists(Orders.Region)")
     publish(box, b"a", b"b")

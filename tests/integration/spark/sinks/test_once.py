@@ -1,4 +1,4 @@
-"""What `postroom pipeline run --once` says of sinks that it could not write. No session: what writes is replaced."""
+"""`postroom pipeline run --once` reports sinks that it could not write. The writer is replaced: there is no session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from postroom.spark.sinks.running_sinks import SINK_LOCK, Sinks, sink_lock
 from postroom.spark.sinks.task import SinkTask
 from postroom.spark.sinks.writer import SparkWriter
 from tests.support.box import Box
-from tests.support.sinks import InProcess, add_sink, lake, port_of, publish
+from tests.support.sinks import InProcessWriter, add_sink, publish, read_lake, read_port_id
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ def host(box: Box) -> Iterator[Connection]:
 
 @pytest.fixture
 def sinks(box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sinks:
-    """Two of them; both would write in this process."""
-    writer = InProcess(tmp_path)
+    """Return two sinks. Both write in this process."""
+    writer = InProcessWriter(tmp_path)
     for name in ("target", "row_format", "write"):
         monkeypatch.setattr(SparkWriter, name, lambda _, *given, name=name: getattr(writer, name)(*given))
     monkeypatch.setattr(SparkWriter, "has_died", lambda _: False)
@@ -57,31 +57,31 @@ def fail_bad(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setattr(SparkWriter, "write", fails)
 
 
-def test_a_sink_that_could_not_be_written_is_a_problem(
+def test_a_sink_that_cannot_be_written_is_reported(
     box: Box, host: Connection, sinks: Sinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_bad(monkeypatch, Unavailable("The lake is away."))
     [problem] = drained(sinks, host)
     assert isinstance(problem, StateError)
-    assert (problem.what, problem.why) == ("Bad: not everything could be written.", "The lake is away.")
-    assert (sinks.counts["written"], len(lake(tmp_path / "Good")), box.count("scheduled_queue")) == (2, 2, 2)
+    assert (problem.what, problem.why) == ("Bad: some messages could not be written.", "The lake is away.")
+    assert (sinks.counts["written"], len(read_lake(tmp_path / "Good")), box.count("scheduled_queue")) == (2, 2, 2)
     assert drained(sinks, host) == []
 
 
-def test_what_nobody_has_foreseen_does_not_hold_up_the_others(
+def test_an_unexpected_error_does_not_affect_the_other_sinks(
     box: Box, host: Connection, sinks: Sinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody knows whether the batch was written: it stays, and a later run goes on with it."""
+    """It is unknown whether the batch was written, so it is kept, and a later run continues it."""
     fail_bad(monkeypatch, RuntimeError("An error occurred while calling o7.save"))
     with monkeypatch.context() as patched:
-        patched.setattr(LocalTarget, "give_up", lambda *_: False)
+        patched.setattr(LocalTarget, "abandon", lambda *_: False)
         [problem] = drained(sinks, host)
     assert isinstance(problem, StateError)
     assert "An error occurred" in problem.why
-    assert (len(lake(tmp_path / "Good")), box.count("sink_batches")) == (2, 1)
+    assert (len(read_lake(tmp_path / "Good")), box.count("sink_batches")) == (2, 1)
 
 
-def test_when_spark_has_died_there_is_no_turn_for_anybody(
+def test_no_sink_is_drained_after_spark_has_died(
     host: Connection, sinks: Sinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_bad(monkeypatch, RuntimeError("Connection refused"))
@@ -90,10 +90,12 @@ def test_when_spark_has_died_there_is_no_turn_for_anybody(
         drained(sinks, host)
 
 
-def test_a_sink_of_another_process_is_told(box: Box, host: Connection, sinks: Sinks, tmp_path: Path) -> None:
+def test_a_sink_that_another_process_serves_is_reported(
+    box: Box, host: Connection, sinks: Sinks, tmp_path: Path
+) -> None:
     with connect(box.url, user=box.host().role_name) as other:
-        other.execute("SELECT pg_advisory_lock(%s, %s)", (SINK_LOCK, sink_lock(port_of(box, "Bad"))))
+        other.execute("SELECT pg_advisory_lock(%s, %s)", (SINK_LOCK, sink_lock(read_port_id(box, "Bad"))))
         [problem] = drained(sinks, host)
     assert isinstance(problem, StateError)
     assert problem.what == "Bad is served by another process."
-    assert len(lake(tmp_path / "Good")) == 2
+    assert len(read_lake(tmp_path / "Good")) == 2

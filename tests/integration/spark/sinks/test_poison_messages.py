@@ -25,9 +25,9 @@ from postroom.spark.poison_messages import GRACE, MAX_ATTEMPTS
 from postroom.spark.sinks import drain, task
 from postroom.spark.sinks.rows import RowFormat
 from postroom.spark.sinks.task import SinkPort, SinkTask
-from tests.integration.spark.sinks.test_steps import ids_in, sink_of
+from tests.integration.spark.sinks.test_steps import make_sink, read_ids
 from tests.support.box import Box
-from tests.support.sinks import InProcess, Killed, add_sink, drain_of, port_of, publish, written
+from tests.support.sinks import InProcessWriter, Killed, add_sink, drain_batch, make_drain, publish, read_port_id
 
 FailWith = Callable[[BaseException | None], None]
 
@@ -50,16 +50,16 @@ def fail_with(monkeypatch: pytest.MonkeyPatch) -> FailWith:
 @pytest.fixture
 def four_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retry the task as Spark does: the process survives its workers, and the job fails after four attempts."""
-    write = InProcess.write
+    write = InProcessWriter.write
 
-    def attempts(self: InProcess, sink: AnySink, batch: SinkBatch, given: SinkTask) -> None:
+    def attempts(self: InProcessWriter, sink: AnySink, batch: SinkBatch, given: SinkTask) -> None:
         for is_retry in (False, True, True, True):
             monkeypatch.setattr(task, "guard_worker", lambda _, is_retry=is_retry: nullcontext(is_retry))
             with suppress(Killed):
                 return write(self, sink, batch, given)
         raise RuntimeError("Python worker exited unexpectedly (crashed)")
 
-    monkeypatch.setattr(InProcess, "write", attempts)
+    monkeypatch.setattr(InProcessWriter, "write", attempts)
 
 
 def attempts_in(box: Box) -> list[int]:
@@ -70,18 +70,18 @@ def attempts_in(box: Box) -> list[int]:
 def test_a_poison_message_is_suspended_and_the_others_are_written(
     box: Box, kind: str, tmp_path: Path, fail_with: FailWith
 ) -> None:
-    sink = sink_of(kind, box).model_copy(update={"max_messages": 10})
+    sink = make_sink(kind, box).model_copy(update={"max_messages": 10})
     add_sink(box, sink)
     first, bad, last = publish(box, b"a", b"poison", b"z")
     with pytest.raises(Killed):
-        written(drain_of(box, tmp_path), box)
+        drain_batch(make_drain(box, tmp_path), box)
     assert attempts_in(box) == [], "a first attempt is not recorded"
     for attempt in range(1, MAX_ATTEMPTS + 1):
         with pytest.raises(Killed):
-            written(drain_of(box, tmp_path), box)
+            drain_batch(make_drain(box, tmp_path), box)
         assert attempts_in(box) == [attempt], "of that message alone"
-    assert written(drain_of(box, tmp_path), box) == 2
-    assert ids_in(box, sink, tmp_path) == Counter([first, last])
+    assert drain_batch(make_drain(box, tmp_path), box) == 2
+    assert read_ids(box, sink, tmp_path) == Counter([first, last])
     assert box.suspended() == [("DELIVERY_REFUSED", True)]
     assert "The worker that processed it died at every attempt" in box.one(
         "SELECT error_description FROM suspended_queue"
@@ -90,8 +90,8 @@ def test_a_poison_message_is_suspended_and_the_others_are_written(
     # Corrected and resumed, it is in a later batch without recorded attempts.
     fail_with(None)
     instance_changes.resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"))
-    assert written(drain_of(box, tmp_path), box) == 1
-    assert ids_in(box, sink, tmp_path) == Counter([first, bad, last])
+    assert drain_batch(make_drain(box, tmp_path), box) == 1
+    assert read_ids(box, sink, tmp_path) == Counter([first, bad, last])
     assert check(box.connection) == []
 
 
@@ -102,8 +102,8 @@ def test_a_poison_message_is_found_within_one_job_and_its_failure_is_routed(
     add_sink(box, sink, route_failures=True)
     box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'")
     first, _, last = publish(box, b"a", b"poison", b"z")
-    assert written(drain_of(box, tmp_path), box) == 2
-    assert ids_in(box, sink, tmp_path) == Counter([first, last])
+    assert drain_batch(make_drain(box, tmp_path), box) == 2
+    assert read_ids(box, sink, tmp_path) == Counter([first, last])
     assert (box.queued(), box.suspended()) == ({"Errors": 1}, [])
 
 
@@ -121,14 +121,14 @@ def test_several_poison_messages_are_found_without_using_up_retries(
     sink = SparkSink("parquet", "lake")
     add_sink(box, sink, retry_count=0)
     first, _, middle, _, last = publish(box, b"a", b"poison", b"b", b"poison", b"c")
-    count = drain_of(box, tmp_path).drain_what_waits(box.connection, port_of(box), threading.Event()).written
+    count = make_drain(box, tmp_path).drain_waiting(box.connection, read_port_id(box), threading.Event()).written
     found = [code for code, _ in box.suspended()]
     if at_most > 1:
         assert (count, found) == (3, ["DELIVERY_REFUSED"] * 2)
-        assert ids_in(box, sink, tmp_path) == Counter([first, middle, last])
+        assert read_ids(box, sink, tmp_path) == Counter([first, middle, last])
     else:
         assert (count, found) == (0, ["DELIVERY", "DELIVERY_REFUSED", "DELIVERY", "DELIVERY", "DELIVERY"])
-        assert ids_in(box, sink, tmp_path) == Counter()
+        assert read_ids(box, sink, tmp_path) == Counter()
     assert (attempts_in(box), box.count("sink_batches")) == ([], 0)
     assert check(box.connection) == []
 
@@ -137,8 +137,8 @@ def opened(box: Box, home: Path) -> tuple[SinkBatch, SinkTask]:
     """Open a batch with one poison message. Return it with its task."""
     add_sink(box, SparkSink("parquet", "lake"))
     publish(box, b"a", b"poison")
-    some = drain_of(box, home)
-    batch = some.queue.open(box.connection, port_of(box), limit=10)
+    some = make_drain(box, home)
+    batch = some.queue.open(box.connection, read_port_id(box), limit=10)
     assert batch is not None
     return batch, SinkTask(
         login=Login(url=box.url, user=box.host().role_name),
@@ -174,7 +174,7 @@ def test_a_task_that_lost_its_batch_records_no_attempt_and_suspends_nothing(
     """The task still runs while another attempt writes the same messages."""
     batch, late = opened(box, tmp_path)
     [_, poison] = SinkQueue("Default").messages(box.connection, batch.batch_id, batch.attempt, batch.seqs)
-    assert drain_of(box, tmp_path).queue.open(box.connection, port_of(box), limit=10) is not None
+    assert make_drain(box, tmp_path).queue.open(box.connection, read_port_id(box), limit=10) is not None
     with pytest.raises(ClaimLost):
         late.suspend_or_route(box.connection, poison.claimed, DeliveryRefused("It cannot be a row."))
     with pytest.raises(ClaimLost):
@@ -203,5 +203,5 @@ def test_the_timeout_of_the_worker_is_that_of_the_slowest_map_plus_a_grace_perio
         maps=PortMaps.pack(maps, tmp_path),
     )
     _, given = opened(box, tmp_path)
-    assert list(replace(given, port=port).pieces(iter(()))) == []
+    assert list(replace(given, port=port).read_chunks(iter(()))) == []
     assert timeouts == [longest + GRACE]

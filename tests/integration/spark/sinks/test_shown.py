@@ -1,4 +1,4 @@
-"""What people see of sinks: whether they are served, what they have written, why they fail, what they promise."""
+"""The CLI shows whether sinks are served, what they have written, why they fail, and their guarantee."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from postroom.messagebox.streams.running_sinks import SinkReport, lock_sinks_ser
 from postroom.operations.describe import describe_value
 from postroom.operations.ports.sinks import SinkListing, get_guarantee, list_sinks
 from tests.support.box import Box, Region
-from tests.support.sinks import add_sink, drain_of, port_of, publish, written
+from tests.support.sinks import add_sink, drain_batch, make_drain, publish, read_port_id
 from tests.support.waiting import wait_until
 
 
@@ -23,7 +23,7 @@ def shown(box: Box) -> SinkListing:
     return listing
 
 
-def test_how_a_sink_is_getting_on(box: Box, tmp_path: Path) -> None:
+def test_the_state_and_counts_of_a_sink_are_shown(box: Box, tmp_path: Path) -> None:
     add_sink(box, SparkSink("parquet", "lake"), retry_seconds=3600)
     box.add_port("Europe", "exists(Orders.Region)")
     publish(box, b"a", b"b")
@@ -34,14 +34,14 @@ def test_how_a_sink_is_getting_on(box: Box, tmp_path: Path) -> None:
         lock_sinks_served(process, box.host().host_id)
         assert shown(box).state == "waiting"
         seen = []
-        drain = drain_of(box, tmp_path, lambda step: seen.append(shown(box).state))
-        assert written(drain, box) == 2
+        drain = make_drain(box, tmp_path, lambda step: seen.append(shown(box).state))
+        assert drain_batch(drain, box) == 2
         assert set(seen) == {"writing"}
         one = shown(box)
         assert (one.state, one.waiting, one.batches, one.written, one.reason) == ("waiting", 0, 1, 2, None)
         assert one.last_batch_at is not None
         publish(box, b"c")
-        assert written(drain_of(box, tmp_path, fails), box) == 0
+        assert drain_batch(make_drain(box, tmp_path, fails), box) == 0
         one = shown(box)
         assert (one.state, one.reason) == ("failing", "The batch could not be written. the disk is gone")
         assert one.retrying == 1
@@ -56,31 +56,31 @@ def fails(step: str) -> None:
     raise RuntimeError("the disk is gone")
 
 
-def test_a_batch_that_is_left_as_it_is_says_why(box: Box, tmp_path: Path) -> None:
+def test_the_reason_of_an_interrupted_batch_is_shown(box: Box, tmp_path: Path) -> None:
     add_sink(box, SparkSink("parquet", "lake"))
     publish(box, b"a")
     with connect(box.url) as process:
         lock_sinks_served(process, box.host().host_id)
         box.connection.execute("UPDATE send_ports SET state = 2")
         assert shown(box).state == "stopped"
-        drain = drain_of(box, tmp_path)
+        drain = make_drain(box, tmp_path)
         drain._writer.has_died = lambda: True  # type: ignore[method-assign]
         drain._writer.write = lambda *_: fails("")  # type: ignore[method-assign]
         with pytest.raises(RuntimeError):
-            written(drain, box)
+            drain_batch(drain, box)
         assert (shown(box).state, shown(box).reason) == ("failing", "the disk is gone")
 
 
-def test_a_host_tells_of_its_own_sinks_only(box: Box) -> None:
+def test_a_host_reports_only_its_own_sinks(box: Box) -> None:
     add_sink(box, SparkSink("parquet", "lake"))
     other = box.add_host("Other")
     with connect(box.url, user=other.role_name) as connection:
-        SinkReport(port_of(box)).writes(connection)
+        SinkReport(read_port_id(box)).writes(connection)
         with pytest.raises(NotAllowed):
             connection.execute("DELETE FROM management.running_sinks")
     assert box.count("running_sinks") == 0
     with connect(box.url, user=box.host().role_name) as connection:
-        SinkReport(port_of(box)).fails(connection, "a \0 in it")
+        SinkReport(read_port_id(box)).fails(connection, "a \0 in it")
     assert box.one("SELECT reason FROM running_sinks") == "a \\0 in it"
 
 
@@ -92,6 +92,6 @@ def test_only_sinks_have_a_guarantee(box: Box) -> None:
     assert get_guarantee(ports["Europe"]) == ""
 
 
-def test_columns_are_shown_in_words() -> None:
+def test_columns_are_described() -> None:
     stored = SparkSink("parquet", "lake", columns={"region": Region}).model_dump(mode="json")
     assert describe_value(stored["columns"]) == "region (Orders.Region, str)"

@@ -1,4 +1,4 @@
-"""A batch interrupted between any two steps, and what readers see of it: everything once."""
+"""A batch that is interrupted between any two steps is written once."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
 from postroom.spark.sinks import task
 from postroom.spark.sinks.files import LocalTarget
-from postroom.spark.sinks.merge import merge_statement
+from postroom.spark.sinks.jdbc import merge_statement
 from postroom.spark.sinks.running_sinks import sink_lock
 from postroom.spark.sinks.tables import Table
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region
-from tests.support.sinks import Killed, add_sink, drain_of, lake, port_of, publish, written
+from tests.support.sinks import Killed, add_sink, drain_batch, make_drain, publish, read_lake, read_port_id
 
 
-def dies_at(step: str) -> Callable[[str], None]:
+def die_at(step: str) -> Callable[[str], None]:
     def at(now: str) -> None:
         if now == step:
             raise Killed(step)
@@ -42,14 +42,14 @@ def dies_at(step: str) -> Callable[[str], None]:
     return at
 
 
-def ids_in(box: Box, sink: AnySink, home: Path) -> Counter[str]:
+def read_ids(box: Box, sink: AnySink, home: Path) -> Counter[str]:
     if isinstance(sink, SparkTable):
         rows = box.connection.execute("SELECT message_id::text FROM public.orders").fetchall()
         return Counter(message_id for (message_id,) in rows)
-    return Counter(str(row["message_id"]) for row in lake(home / "lake"))
+    return Counter(str(row["message_id"]) for row in read_lake(home / "lake"))
 
 
-def sink_of(kind: str, box: Box) -> AnySink:
+def make_sink(kind: str, box: Box) -> AnySink:
     box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
     if kind == "table":
         return SparkTable(box.url, "public.orders", columns=[Region], max_messages=2)
@@ -64,33 +64,33 @@ def sink_of(kind: str, box: Box) -> AnySink:
         *(("other", step) for step in ("begin", "written", "completed")),
     ],
 )
-def test_whoever_comes_next_goes_on(box: Box, kind: str, step: str, tmp_path: Path) -> None:
-    """The process dies at a step; another one drains the rest."""
-    sink = sink_of(kind, box)
+def test_the_next_process_continues_the_interrupted_batch(box: Box, kind: str, step: str, tmp_path: Path) -> None:
+    """The process dies at a step, and the next process drains the rest."""
+    sink = make_sink(kind, box)
     add_sink(box, sink)
     ids = publish(box, b"a", b"b", b"c")
-    drain = drain_of(box, tmp_path, dies_at(step))
+    drain = make_drain(box, tmp_path, die_at(step))
     if step == "completed":
-        drain.queue.complete = _and_die(drain.queue.complete)  # type: ignore[method-assign]
+        drain.queue.complete = _die_after(drain.queue.complete)  # type: ignore[method-assign]
     with pytest.raises(Killed):
-        written(drain, box)
-    another = drain_of(box, tmp_path)
+        drain_batch(drain, box)
+    next_drain = make_drain(box, tmp_path)
     counts = []
-    while (count := written(another, box)) is not None:
+    while (count := drain_batch(next_drain, box)) is not None:
         counts.append(count)
     assert counts == ([1] if step == "completed" else [2, 1])
-    there = ids_in(box, sink, tmp_path)
+    found = read_ids(box, sink, tmp_path)
     if kind == "other":
-        # At least once: what was written before the process died may be there twice, and can be told by its id.
-        assert set(there) == set(ids)
-        assert there.total() == (5 if step == "written" else 3)
+        # At least once: rows that were written before the process died may be repeated, with the same message id.
+        assert set(found) == set(ids)
+        assert found.total() == (5 if step == "written" else 3)
     else:
-        assert there == Counter(ids)
+        assert found == Counter(ids)
     assert box.count("sink_batches") == 0
     assert check(box.connection) == []
 
 
-def _and_die(complete: Callable[..., int]) -> Callable[..., int]:
+def _die_after(complete: Callable[..., int]) -> Callable[..., int]:
     def completed(*arguments: object) -> int:
         complete(*arguments)
         raise Killed("completed")
@@ -98,126 +98,126 @@ def _and_die(complete: Callable[..., int]) -> Callable[..., int]:
     return completed
 
 
-def test_what_is_published_meanwhile_is_for_the_next_time(box: Box, tmp_path: Path) -> None:
-    """`pipeline run --once` comes to its end, although hosts go on publishing as fast as it writes."""
+def test_messages_that_are_published_meanwhile_are_left_for_the_next_run(box: Box, tmp_path: Path) -> None:
+    """`pipeline run --once` ends although hosts publish as fast as it writes."""
     add_sink(box, SparkSink("parquet", "lake", max_messages=2))
     publish(box, b"a", b"b", b"c")
 
-    def more(step: str) -> None:
+    def publish_more(step: str) -> None:
         if step == "begin":
             publish(box, b"later", b"later")
 
     with connect(box.url, user=box.host().role_name) as connection:
-        drain = drain_of(box, tmp_path, more)
-        assert drain.drain_what_waits(connection, port_of(box), threading.Event()).written == 4
+        drain = make_drain(box, tmp_path, publish_more)
+        assert drain.drain_waiting(connection, read_port_id(box), threading.Event()).written == 4
         assert box.queued() == {"Lake": 3}
-        assert drain_of(box, tmp_path).drain_what_waits(connection, port_of(box), threading.Event()).written == 3
-        assert drain.drain_what_waits(connection, port_of(box), threading.Event()).written == 0
+        assert make_drain(box, tmp_path).drain_waiting(connection, read_port_id(box), threading.Event()).written == 3
+        assert drain.drain_waiting(connection, read_port_id(box), threading.Event()).written == 0
 
 
-def _dies(*_: object) -> None:
-    raise Killed("before it is said that the batch has ended")
+def _die(*_: object) -> None:
+    raise Killed("before the failure of the batch is stored")
 
 
-def test_directories_appear_whole_and_are_in_the_log(box: Box, tmp_path: Path) -> None:
+def test_directories_are_published_complete_and_logged(box: Box, tmp_path: Path) -> None:
     add_sink(box, SparkSink("parquet", "lake", partition_by=[Region], max_messages=2))
     publish(box, b"a", region="EU")
     publish(box, b"b", region="US")
-    drain = drain_of(box, tmp_path)
-    assert written(drain, box) == 2
-    [directory] = [one for one in (tmp_path / "lake").iterdir() if one.name.startswith("batch=")]
-    assert sorted(one.name for one in directory.iterdir() if one.is_dir()) == ["Region=EU", "Region=US"]
+    drain = make_drain(box, tmp_path)
+    assert drain_batch(drain, box) == 2
+    [directory] = [entry for entry in (tmp_path / "lake").iterdir() if entry.name.startswith("batch=")]
+    assert sorted(entry.name for entry in directory.iterdir() if entry.is_dir()) == ["Region=EU", "Region=US"]
     [entry] = (tmp_path / "lake" / "_postroom" / "log").iterdir()
     assert json.loads(entry.read_text())["directory"] == directory.name
     assert list((tmp_path / "lake" / "_postroom" / "staging").iterdir()) == []
-    rows = {row["Region"]: row for row in lake(tmp_path / "lake")}
+    rows = {row["Region"]: row for row in read_lake(tmp_path / "lake")}
     assert rows["EU"]["body"] == b"a"
     assert rows["US"]["received_at"] is not None
 
 
 def test_a_late_attempt_adds_nothing(box: Box, tmp_path: Path) -> None:
-    """A process that was taken for dead goes on after another one has written its batch."""
+    """A process that was presumed dead continues after another one has written its batch."""
     add_sink(box, SparkSink("parquet", "lake"))
     ids = publish(box, b"a")
 
-    def taken_over(step: str) -> None:
+    def take_over(step: str) -> None:
         if step == "written":
-            assert written(drain_of(box, tmp_path), box) == 1
+            assert drain_batch(make_drain(box, tmp_path), box) == 1
 
     with pytest.raises(ClaimLost):
-        written(drain_of(box, tmp_path, taken_over), box)
-    assert Counter(str(row["message_id"]) for row in lake(tmp_path / "lake")) == Counter(ids)
+        drain_batch(make_drain(box, tmp_path, take_over), box)
+    assert Counter(str(row["message_id"]) for row in read_lake(tmp_path / "lake")) == Counter(ids)
 
 
-def test_a_batch_that_was_given_up_cannot_be_published_by_a_late_attempt(
+def test_a_late_attempt_cannot_publish_an_abandoned_batch(
     box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that was taken for dead is about to rename when another one has given the batch up: its messages come
-    again in another batch, so this one must not appear."""
+    """A process that was presumed dead is about to rename when another one has abandoned the batch. The messages are
+    in another batch then, so this one must not appear."""
     add_sink(box, SparkSink("parquet", "lake"), retry_seconds=0)
     ids = publish(box, b"a")
 
-    def fails(step: str) -> None:
+    def fail(step: str) -> None:
         raise RuntimeError("the job was aborted")
 
-    def given_up(step: str) -> None:
+    def abandon(step: str) -> None:
         if step == "written":
             with monkeypatch.context() as patched:
-                # As if the late one had written after this.
+                # As if the late process had written after this.
                 patched.setattr(LocalTarget, "discard", lambda *_: None)
-                assert written(drain_of(box, tmp_path, fails), box) == 0
-            assert lake(tmp_path / "lake") == []
+                assert drain_batch(make_drain(box, tmp_path, fail), box) == 0
+            assert read_lake(tmp_path / "lake") == []
 
-    with pytest.raises(ClaimLost, match="given up"):
-        written(drain_of(box, tmp_path, given_up), box)
-    assert lake(tmp_path / "lake") == []
-    drain = drain_of(box, tmp_path)
-    assert drain.queue.waiting(box.connection) == {port_of(box)}
-    assert written(drain, box) == 1
-    assert Counter(str(row["message_id"]) for row in lake(tmp_path / "lake")) == Counter(ids)
+    with pytest.raises(ClaimLost, match="abandoned"):
+        drain_batch(make_drain(box, tmp_path, abandon), box)
+    assert read_lake(tmp_path / "lake") == []
+    drain = make_drain(box, tmp_path)
+    assert drain.queue.waiting(box.connection) == {read_port_id(box)}
+    assert drain_batch(drain, box) == 1
+    assert Counter(str(row["message_id"]) for row in read_lake(tmp_path / "lake")) == Counter(ids)
 
 
-def test_who_dies_after_giving_a_batch_up_leaves_it_to_the_next(box: Box, tmp_path: Path) -> None:
+def test_the_next_process_writes_a_batch_whose_process_died_after_abandoning_it(box: Box, tmp_path: Path) -> None:
     add_sink(box, SparkSink("parquet", "lake"))
     ids = publish(box, b"a")
 
-    def fails(step: str) -> None:
+    def fail(step: str) -> None:
         raise RuntimeError("the job was aborted")
 
-    drain = drain_of(box, tmp_path, fails)
-    drain.queue.fail = _dies  # type: ignore[method-assign, assignment]
+    drain = make_drain(box, tmp_path, fail)
+    drain.queue.fail = _die  # type: ignore[method-assign, assignment]
     for _ in range(2):
         with pytest.raises(Killed):
-            written(drain, box)
-        assert lake(tmp_path / "lake") == []
-    assert written(drain_of(box, tmp_path), box) == 1
-    assert Counter(str(row["message_id"]) for row in lake(tmp_path / "lake")) == Counter(ids)
+            drain_batch(drain, box)
+        assert read_lake(tmp_path / "lake") == []
+    assert drain_batch(make_drain(box, tmp_path), box) == 1
+    assert Counter(str(row["message_id"]) for row in read_lake(tmp_path / "lake")) == Counter(ids)
 
 
-def test_the_places_of_batches_that_were_given_up_are_free_after_a_day(box: Box, tmp_path: Path) -> None:
+def test_tombstones_are_removed_after_a_day(box: Box, tmp_path: Path) -> None:
     add_sink(box, SparkSink("parquet", "lake"), retry_seconds=0)
     publish(box, b"a")
 
-    def fails(step: str) -> None:
+    def fail(step: str) -> None:
         raise RuntimeError("the job was aborted")
 
-    assert written(drain_of(box, tmp_path, fails), box) == 0
-    [place] = (tmp_path / "lake").glob("batch=*")
-    [entry] = (tmp_path / "lake" / "_postroom" / "given_up").iterdir()
-    drain = drain_of(box, tmp_path)
+    assert drain_batch(make_drain(box, tmp_path, fail), box) == 0
+    [tombstone] = (tmp_path / "lake").glob("batch=*")
+    [entry] = (tmp_path / "lake" / "_postroom" / "abandoned").iterdir()
+    drain = make_drain(box, tmp_path)
     assert drain.queue.waiting(box.connection)
-    assert written(drain, box) == 1
-    assert place.is_dir()
+    assert drain_batch(drain, box) == 1
+    assert tombstone.is_dir()
     os.utime(entry, (0, 0))
     publish(box, b"b")
-    assert written(drain, box) == 1
-    assert not place.exists()
+    assert drain_batch(drain, box) == 1
+    assert not tombstone.exists()
     assert not entry.exists()
-    assert len(lake(tmp_path / "lake")) == 2
+    assert len(read_lake(tmp_path / "lake")) == 2
 
 
-def test_a_batch_that_is_there_is_not_given_up(box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk is full when the log is written: the directory is there, so the batch stays what it is."""
+def test_a_published_batch_is_not_abandoned(box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full when the log is written. The directory is published, so the batch is kept."""
     add_sink(box, SparkSink("parquet", "lake"))
     ids = publish(box, b"a")
     with monkeypatch.context() as patched:
@@ -227,25 +227,25 @@ def test_a_batch_that_is_there_is_not_given_up(box: Box, tmp_path: Path, monkeyp
 
         patched.setattr(LocalTarget, "_log", full)
         with pytest.raises(OSError, match="No space"):
-            written(drain_of(box, tmp_path), box)
+            drain_batch(make_drain(box, tmp_path), box)
     assert box.count("sink_batches") == 1
-    assert written(drain_of(box, tmp_path), box) == 1
-    assert Counter(str(row["message_id"]) for row in lake(tmp_path / "lake")) == Counter(ids)
+    assert drain_batch(make_drain(box, tmp_path), box) == 1
+    assert Counter(str(row["message_id"]) for row in read_lake(tmp_path / "lake")) == Counter(ids)
 
 
-def test_what_cannot_be_a_row_is_suspended_alone(box: Box, tmp_path: Path) -> None:
+def test_a_message_that_cannot_be_converted_is_suspended_alone(box: Box, tmp_path: Path) -> None:
     add_sink(box, SparkSink("parquet", "lake", body="text"))
     good, bad = publish(box, b"good", b"\xff\xfe")
-    assert written(drain_of(box, tmp_path), box) == 1
-    assert [row["message_id"] for row in lake(tmp_path / "lake")] == [good]
+    assert drain_batch(make_drain(box, tmp_path), box) == 1
+    assert [row["message_id"] for row in read_lake(tmp_path / "lake")] == [good]
     row = box.connection.execute("SELECT message_id::text, error_code, adapter FROM suspended_queue").fetchone()
     assert row == (bad, "DELIVERY_REFUSED", "spark_sink")
 
 
-def test_a_map_that_stumbles_over_one_message_suspends_it_alone(
+def test_a_message_that_makes_a_map_fail_is_suspended_alone(
     box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is raised while a row is made: the others of the batch are written."""
+    """Any exception affects one message only. The others are written."""
 
     def mapped(maps: PortMaps, message: Message) -> Message:
         if message.body is not None and b"".join(message.body.body.chunks()) == b"bad":
@@ -255,25 +255,25 @@ def test_a_map_that_stumbles_over_one_message_suspends_it_alone(
     monkeypatch.setattr(task, "map_message", mapped)
     add_sink(box, SparkSink("parquet", "lake"))
     first, bad, last = publish(box, b"a", b"bad", b"b")
-    assert written(drain_of(box, tmp_path), box) == 2
-    assert [row["message_id"] for row in lake(tmp_path / "lake")] == [first, last]
+    assert drain_batch(make_drain(box, tmp_path), box) == 2
+    assert [row["message_id"] for row in read_lake(tmp_path / "lake")] == [first, last]
     row = box.connection.execute("SELECT message_id::text, error_description FROM suspended_queue").fetchone()
     assert row is not None
     assert row[0] == bad
     assert "KeyError: 'lines'" in row[1]
 
 
-def test_what_cannot_be_a_row_is_routed_where_the_port_says_so(box: Box, tmp_path: Path) -> None:
+def test_a_message_that_cannot_be_converted_is_routed_if_the_port_routes_failures(box: Box, tmp_path: Path) -> None:
     add_sink(box, SparkSink("parquet", "lake", body="text"), route_failures=True)
     box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'")
     publish(box, b"\xff\xfe")
-    assert written(drain_of(box, tmp_path), box) == 0
+    assert drain_batch(make_drain(box, tmp_path), box) == 0
     assert box.queued() == {"Errors": 1}
     assert box.suspended() == []
 
 
-def test_rows_are_made_of_what_the_maps_of_the_port_make(box: Box, tmp_path: Path) -> None:
-    """What they cannot map is suspended alone (SND-01, SND-03)."""
+def test_rows_are_made_from_the_output_of_the_port_maps(box: Box, tmp_path: Path) -> None:
+    """A message that cannot be mapped is suspended alone (SND-01, SND-03)."""
     (tmp_path / "map.xslt").write_text(
         '<invoice xsl:version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">'
         '<xsl:value-of select="/order"/></invoice>'
@@ -283,8 +283,8 @@ def test_rows_are_made_of_what_the_maps_of_the_port_make(box: Box, tmp_path: Pat
     box.connection.execute("UPDATE send_ports SET maps = %s", (Jsonb(maps.model_dump(mode="json")),))
     promoted = {Region: "EU", BTS.MessageType: "order"}
     box.agent().publish([Message.of(body, promoted=promoted) for body in (b"<order>5</order>", b"no XML")])
-    assert written(drain_of(box, tmp_path), box) == 1
-    [row] = lake(tmp_path / "lake")
+    assert drain_batch(make_drain(box, tmp_path), box) == 1
+    [row] = read_lake(tmp_path / "lake")
     assert (row["body"], row["MessageType"]) == ('<?xml version="1.0"?>\n<invoice>5</invoice>\n', "invoice")
     assert box.suspended() == [("MAP", True)]
 
@@ -292,11 +292,11 @@ def test_rows_are_made_of_what_the_maps_of_the_port_make(box: Box, tmp_path: Pat
 def test_a_large_body_is_read_from_its_fragments(box: Box, tmp_path: Path) -> None:
     add_sink(box, SparkSink("parquet", "lake"))
     publish(box, b"x" * 250_000)
-    assert written(drain_of(box, tmp_path), box) == 1
-    assert [row["body"] for row in lake(tmp_path / "lake")] == [b"x" * 250_000]
+    assert drain_batch(make_drain(box, tmp_path), box) == 1
+    assert [row["body"] for row in read_lake(tmp_path / "lake")] == [b"x" * 250_000]
 
 
-def test_a_sink_that_is_away_is_tried_again_by_the_ports_policy(box: Box, tmp_path: Path) -> None:
+def test_an_unavailable_sink_is_retried_by_the_port_policy(box: Box, tmp_path: Path) -> None:
     add_sink(
         box,
         SparkTable(f"postgresql:///nowhere?host={tmp_path}", "orders"),
@@ -304,56 +304,56 @@ def test_a_sink_that_is_away_is_tried_again_by_the_ports_policy(box: Box, tmp_pa
         retry_seconds=0,
     )
     publish(box, b"a")
-    drain = drain_of(box, tmp_path)
-    assert written(drain, box) == 0
+    drain = make_drain(box, tmp_path)
+    assert drain_batch(drain, box) == 0
     assert (box.count("scheduled_queue"), box.count("sink_batches")) == (1, 0)
-    assert drain.queue.waiting(box.connection) == {port_of(box)}
-    assert written(drain, box) == 0
+    assert drain.queue.waiting(box.connection) == {read_port_id(box)}
+    assert drain_batch(drain, box) == 0
     assert box.suspended() == [(Unavailable.code, True)]
     assert check(box.connection) == []
 
 
-def test_what_a_failed_attempt_has_written_is_removed(box: Box, tmp_path: Path) -> None:
+def test_the_files_of_a_failed_attempt_are_removed(box: Box, tmp_path: Path) -> None:
     add_sink(box, SparkSink("parquet", "lake"), retry_seconds=0)
     publish(box, b"a")
 
-    def fails(step: str) -> None:
+    def fail(step: str) -> None:
         if step == "written":
             raise RuntimeError("the job was aborted")
 
-    assert written(drain_of(box, tmp_path, fails), box) == 0
+    assert drain_batch(make_drain(box, tmp_path, fail), box) == 0
     assert list((tmp_path / "lake" / "_postroom" / "staging").iterdir()) == []
     assert box.one("SELECT error_description FROM scheduled_queue").splitlines() == [
         "The batch could not be written.",
         "the job was aborted",
-        "It is tried again by the port's policy. The log of the pipeline has the whole account.",
+        "It is retried by the port's policy. The log of the pipeline has the details.",
     ]
-    drain = drain_of(box, tmp_path)
-    assert drain.queue.waiting(box.connection) == {port_of(box)}
-    assert written(drain, box) == 1
+    drain = make_drain(box, tmp_path)
+    assert drain.queue.waiting(box.connection) == {read_port_id(box)}
+    assert drain_batch(drain, box) == 1
 
 
-def test_what_is_not_tried_again_does_not_say_that_it_is(box: Box, tmp_path: Path) -> None:
-    """The account that Spark gives of a failed job is cut down to what failed."""
+def test_the_description_after_the_last_retry_does_not_announce_a_retry(box: Box, tmp_path: Path) -> None:
+    """Spark's report of a failed job is reduced to its cause."""
     add_sink(box, SparkSink("parquet", "lake"), retry_count=0)
     publish(box, b"a")
 
-    def fails(step: str) -> None:
+    def fail(step: str) -> None:
         raise RuntimeError(
             "An error occurred while calling o396.save.\n: org.apache.spark.SparkClassNotFoundException: "
             "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: nosuch. SQLSTATE: 42K02\n\tat org.apache.spark.X\n"
         )
 
-    assert written(drain_of(box, tmp_path, fails), box) == 0
+    assert drain_batch(make_drain(box, tmp_path, fail), box) == 0
     assert box.one("SELECT error_description FROM suspended_queue").splitlines() == [
         "The batch could not be written.",
         "Failed to find the data source: nosuch.",
-        "Mend the sink and resume the instance. The log of the pipeline has the whole account.",
+        "Fix the sink and resume the instance. The log of the pipeline has the details.",
     ]
 
 
-def test_a_sink_that_goes_away_in_the_middle(box: Box, tmp_path: Path) -> None:
-    """The target's connection ends between the merge and its commit: the rows come again, and are there once."""
+def test_a_connection_that_is_lost_before_the_commit_adds_no_row_twice(box: Box, tmp_path: Path) -> None:
+    """The connection ends between the merge and its commit. The rows are written again, once."""
     box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
     box.connection.execute(
         "CREATE TABLE public.orders (message_id text UNIQUE, interchange_id text, message_type text,"
@@ -361,26 +361,26 @@ def test_a_sink_that_goes_away_in_the_middle(box: Box, tmp_path: Path) -> None:
     )
     box.connection.execute("CREATE SEQUENCE public.times")
     box.connection.execute(
-        "CREATE FUNCTION public.away() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        "CREATE FUNCTION public.disconnect() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
         " IF nextval('public.times') = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF;"
         " RETURN NULL; END $$"
     )
     box.connection.execute(
-        "CREATE CONSTRAINT TRIGGER away AFTER INSERT ON public.orders DEFERRABLE INITIALLY DEFERRED"
-        " FOR EACH ROW EXECUTE FUNCTION public.away()"
+        "CREATE CONSTRAINT TRIGGER disconnect AFTER INSERT ON public.orders DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION public.disconnect()"
     )
     sink = SparkTable(box.url, "public.orders")
     add_sink(box, sink, retry_seconds=0)
     ids = publish(box, b"a", b"b")
-    drain = drain_of(box, tmp_path)
-    assert written(drain, box) == 0
-    assert ids_in(box, sink, tmp_path) == Counter()
-    assert drain.queue.waiting(box.connection) == {port_of(box)}
-    assert written(drain, box) == 2
-    assert ids_in(box, sink, tmp_path) == Counter(ids)
+    drain = make_drain(box, tmp_path)
+    assert drain_batch(drain, box) == 0
+    assert read_ids(box, sink, tmp_path) == Counter()
+    assert drain.queue.waiting(box.connection) == {read_port_id(box)}
+    assert drain_batch(drain, box) == 2
+    assert read_ids(box, sink, tmp_path) == Counter(ids)
 
 
-def test_a_row_that_the_table_refuses_is_suspended_alone(box: Box, tmp_path: Path) -> None:
+def test_a_row_that_the_table_rejects_is_suspended_alone(box: Box, tmp_path: Path) -> None:
     box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
     box.connection.execute(
         "CREATE TABLE public.orders (message_id uuid PRIMARY KEY, interchange_id text, message_type text,"
@@ -391,25 +391,25 @@ def test_a_row_that_the_table_refuses_is_suspended_alone(box: Box, tmp_path: Pat
     bodies = [b"too long" if n in (3, 7, 8) else b"good" for n in range(11)]
     ids = publish(box, *bodies)
     bad = [ids[3], ids[7], ids[8]]
-    assert written(drain_of(box, tmp_path), box) == 8
-    assert ids_in(box, sink, tmp_path) == Counter(ids) - Counter(bad)
+    assert drain_batch(make_drain(box, tmp_path), box) == 8
+    assert read_ids(box, sink, tmp_path) == Counter(ids) - Counter(bad)
     rows = box.connection.execute("SELECT message_id::text FROM suspended_queue ORDER BY seq").fetchall()
     assert [message_id for (message_id,) in rows] == bad
 
 
-def test_numbers_and_dates_inside_of_structures_are_json(box: Box) -> None:
+def test_numbers_and_dates_in_structures_are_json(box: Box) -> None:
     lines = pa.list_(pa.struct([("price", pa.decimal128(10, 2)), ("on", pa.date32())]))
     table = Table(url=box.url, name="public.orders")
     box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
     table.prepare(pa.schema([("message_id", pa.string()), ("lines", lines)]))
     row = {"message_id": str(uuid.uuid4()), "lines": [{"price": Decimal("1.50"), "on": date(2026, 1, 31)}]}
-    with table.connected() as target:
+    with table.connect() as target:
         assert table.merge(target, ["message_id", "lines"], [row]) == 1
     assert box.one("SELECT lines::text FROM public.orders") == '[{"on": "2026-01-31", "price": 1.50}]'
 
 
-def test_the_statement_that_merges_is_one_of_postgresql_too(box: Box) -> None:
-    """JDBC's tables are tried with Derby; this is the same statement in another database."""
+def test_the_merge_statement_works_in_postgresql(box: Box) -> None:
+    """Other tests run the same statement in Derby, by JDBC."""
     box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
     box.connection.execute('CREATE TABLE public.target ("message_id" text PRIMARY KEY, "Body" text)')
     box.connection.execute(
@@ -429,38 +429,38 @@ def test_the_statement_that_merges_is_one_of_postgresql_too(box: Box) -> None:
     assert rows == [("a", "1"), ("b", "3"), ("c", "4")]
 
 
-def test_a_table_without_its_index_is_refused(box: Box, tmp_path: Path) -> None:
+def test_a_table_without_a_unique_index_is_rejected(box: Box, tmp_path: Path) -> None:
     box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
     box.connection.execute("CREATE TABLE public.orders (message_id text)")
     add_sink(box, SparkTable(box.url, "public.orders"))
     publish(box, b"a")
-    assert written(drain_of(box, tmp_path), box) == 0
+    assert drain_batch(make_drain(box, tmp_path), box) == 0
     assert "no unique index" in box.one("SELECT error_description FROM suspended_queue")
 
 
-def test_a_batch_goes_where_it_was_to_go_when_it_was_made(box: Box, tmp_path: Path) -> None:
-    """A sink that is moved between two attempts would otherwise write one batch to both places."""
+def test_a_batch_keeps_its_target_when_the_sink_changes(box: Box, tmp_path: Path) -> None:
+    """Otherwise a sink that changes between two attempts would write a batch to both targets."""
     add_sink(box, SparkSink("parquet", "lake"))
     ids = publish(box, b"a")
     with pytest.raises(Killed):
-        written(drain_of(box, tmp_path, dies_at("published")), box)
+        drain_batch(make_drain(box, tmp_path, die_at("published")), box)
     box.connection.execute('UPDATE send_ports SET adapter = adapter || \'{"path": "elsewhere"}\'')
     publish(box, b"b")
-    drain = drain_of(box, tmp_path)
-    assert [written(drain, box) for _ in range(3)] == [1, 1, None]
-    assert [row["message_id"] for row in lake(tmp_path / "lake")] == ids
-    assert [row["body"] for row in lake(tmp_path / "elsewhere")] == [b"b"]
+    drain = make_drain(box, tmp_path)
+    assert [drain_batch(drain, box) for _ in range(3)] == [1, 1, None]
+    assert [row["message_id"] for row in read_lake(tmp_path / "lake")] == ids
+    assert [row["body"] for row in read_lake(tmp_path / "elsewhere")] == [b"b"]
 
 
-def test_the_messages_of_a_port_that_is_gone_are_kept(box: Box, tmp_path: Path) -> None:
+def test_the_messages_of_a_deleted_port_are_suspended(box: Box, tmp_path: Path) -> None:
     add_sink(box, SparkSink("parquet", "lake"))
     publish(box, b"a")
-    port_id = port_of(box)
+    port_id = read_port_id(box)
     box.connection.execute("DELETE FROM send_ports")
-    assert written(drain_of(box, tmp_path), box, port_id) == 0
+    assert drain_batch(make_drain(box, tmp_path), box, port_id) == 0
     assert box.suspended() == [("PORT_GONE", True)]
 
 
-def test_the_lock_of_a_sink_is_a_number_that_postgresql_takes(box: Box) -> None:
+def test_the_lock_number_of_a_sink_is_valid_in_postgresql(box: Box) -> None:
     for port_id in (uuid.UUID(int=0), uuid.UUID(int=2**128 - 1), uuid.uuid4()):
         assert box.one("SELECT pg_try_advisory_xact_lock(7008, %s)", sink_lock(port_id)) is True

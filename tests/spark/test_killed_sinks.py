@@ -1,6 +1,6 @@
-"""A sink continues after its process died at any step. Each attempt dies one step later than the one before.
+"""A sink continues after its process died at any step. Each attempt call one step later than the one before.
 
-Tables of PostgreSQL are in integration/sinks, those by JDBC in test_sink_tables.py."""
+Tables of PostgreSQL are in tests/integration/spark/sinks, those by JDBC in test_sink_tables.py."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from postroom.spark.sinks.drain import Drain
 from postroom.spark.sinks.files import HadoopTarget, LocalTarget
 from postroom.spark.sinks.writer import SparkWriter
 from tests.support.box import Box
-from tests.support.sinks import Killed, add_sink, publish, written
+from tests.support.sinks import Killed, add_sink, drain_batch, publish
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Whose function, which one, and whether it has run when the process dies; then how often each message is there.
+#: Whose function, which one, and whether it has run when the process call; then how often each message is there.
 Step = tuple[Any, str, bool, int]
 
 _WRITE: list[Step] = [(SparkWriter, "write", False, 0), (SparkWriter, "write", True, 0)]
@@ -43,8 +43,8 @@ LOCAL: list[Step] = [
 ]
 HADOOP: list[Step] = [
     *_WRITE,
-    (HadoopTarget, "_enter", False, 0),
-    (HadoopTarget, "_enter", True, 1),
+    (HadoopTarget, "_write_entry", False, 0),
+    (HadoopTarget, "_write_entry", True, 1),
     (HadoopTarget, "publish", True, 1),
     (SinkQueue, "complete", False, 1),
 ]
@@ -81,11 +81,11 @@ def test_a_restarted_sink_continues_the_interrupted_batch(
     drain = Drain(SparkWriter(session, tmp_path), box.host(), login=login, home=tmp_path)
     for owner, name, after, there in steps:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(owner, name, _dying(getattr(owner, name), name, after=after))
+            patched.setattr(owner, name, _die_at(getattr(owner, name), name, after=after))
             with pytest.raises(Killed, match=name):
-                written(drain, box)
+                drain_batch(drain, box)
         assert Counter(seen(tmp_path / "lake", format)) == Counter(ids * there), (name, after)
-    assert written(drain, box) == 2
+    assert drain_batch(drain, box) == 2
     assert Counter(seen(tmp_path / "lake", format)) == Counter(ids * times)
     assert (box.count("sink_batches"), box.count("work_queue"), box.count("suspended_queue")) == (0, 0, 0)
     assert check(box.connection) == []
@@ -94,20 +94,20 @@ def test_a_restarted_sink_continues_the_interrupted_batch(
 def test_a_truncated_log_entry_is_ignored_and_written_again(
     session: SparkSession, box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process dies while it writes the entry."""
+    """The process call while it writes the entry."""
     add_sink(box, SparkSink("parquet", f"file:{tmp_path}/lake"))
     ids = publish(box, b"a")
     drain = Drain(SparkWriter(session, tmp_path), box.host(), login=login, home=tmp_path)
     whole = HadoopTarget._line
     for length in (0, 10):
         with monkeypatch.context() as patched:
-            patched.setattr(HadoopTarget, "_enter", _dying(HadoopTarget._enter, "cut short", after=True))
+            patched.setattr(HadoopTarget, "_write_entry", _die_at(HadoopTarget._write_entry, "cut short", after=True))
             patched.setattr(HadoopTarget, "_line", _first(whole, length))
             with pytest.raises(Killed, match="cut short"):
-                written(drain, box)
+                drain_batch(drain, box)
         [entry] = (tmp_path / "lake" / "_postroom" / "log").glob("*.json")
         assert entry.stat().st_size == length
-    assert written(drain, box) == 1
+    assert drain_batch(drain, box) == 1
     assert list(seen(tmp_path / "lake", "parquet")) == ids
 
 
@@ -118,13 +118,13 @@ def _first(line: Callable[..., bytes], length: int) -> Callable[..., bytes]:
     return cut
 
 
-def _dying(function: Callable[..., Any], name: str, *, after: bool) -> Callable[..., Any]:
-    def dies(*arguments: Any, **named: Any) -> Any:
+def _die_at(function: Callable[..., Any], name: str, *, after: bool) -> Callable[..., Any]:
+    def call(*arguments: Any, **named: Any) -> Any:
         if after:
             function(*arguments, **named)
         raise Killed(name)
 
-    return dies
+    return call
 
 
 def seen(lake: Path, format: str) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""The entry of a batch in the log of a store that Hadoop reaches, as stores of several kinds show it."""
+"""The log entry of a batch on a file system of Hadoop is recognised for several kinds of stores."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ WHOLE = log_entry(BATCH, "batch=000000000003-00000000000000000000000000000007-00
 
 
 class Store:
-    """A file system of Hadoop, its only file and the stream that reads it: has ``content``, and says that it has
-    ``length``."""
+    """A file system of Hadoop with one file, and the stream that reads it. The file has ``content``, and the store
+    returns ``length``."""
 
     def __init__(self, content: bytes | None, length: int) -> None:
         self.content = content
@@ -55,7 +55,7 @@ class Target(HadoopTarget):
 
 
 @pytest.mark.parametrize(
-    ("content", "length", "there"),
+    ("content", "length", "is_published"),
     [
         (None, 0, False),
         (WHOLE, len(WHOLE), True),
@@ -69,8 +69,8 @@ class Target(HadoopTarget):
         (log_entry(OTHER, "batch=elsewhere"), 4096, False),
     ],
 )
-def test_a_batch_is_there_when_its_entry_is_whole(content: bytes | None, length: int, there: bool) -> None:
-    """Whatever length the store tells: one that encrypts or pads tells another one."""
+def test_a_batch_is_published_if_its_entry_is_complete(content: bytes | None, length: int, is_published: bool) -> None:
+    """A store that encrypts or pads files returns another length."""
     store = Store(content, length)
-    assert Target(store).is_there(BATCH) is there
+    assert Target(store).is_published(BATCH) is is_published
     assert store.opened == 0, "what was opened is closed"

@@ -1,4 +1,4 @@
-"""From messages to the rows of a sink."""
+"""Messages are converted to the rows of a sink."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from postroom.errors import ClaimLost, MessageBoxUnavailable
 from postroom.message import Context, Message
 from postroom.properties import Property
 from postroom.spark.sinks.rows import RowFormat
-from postroom.spark.sinks.task import CHUNK_BYTES, CHUNK_MESSAGES, chunks
+from postroom.spark.sinks.task import CHUNK_BYTES, CHUNK_MESSAGES, split_into_chunks
 from postroom.system_properties import BTS
 
 Region = Property("Orders.Region", str)
@@ -21,20 +21,20 @@ Total = Property("Orders.Total", Decimal)
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
-def rows_of(format: RowFormat, *messages: Message) -> tuple[list[dict[str, object]], dict[int, str]]:
-    batch, refused = format.rows([(message, NOON) for message in messages])
+def convert(format: RowFormat, *messages: Message) -> tuple[list[dict[str, object]], dict[int, str]]:
+    batch, refused = format.convert([(message, NOON) for message in messages])
     assert batch.schema == format.schema
     return batch.to_pylist(), {one.index: one.failure.what for one in refused}
 
 
-def test_a_row_has_what_the_context_says_and_the_body() -> None:
+def test_a_row_has_context_values_and_the_body() -> None:
     format = RowFormat(columns=SparkSink("parquet", "x", columns=[Region, Total]).columns, body="binary")
     message = Message.of(
         b"\xff",
         promoted={Region: "EU", BTS.MessageType: "Order"},
         written={Total: Decimal("1.50"), BTS.InterchangeID: "i"},
     )
-    [row], refused = rows_of(format, message)
+    [row], refused = convert(format, message)
     assert row == {
         "message_id": str(message.message_id),
         "interchange_id": "i",
@@ -47,7 +47,7 @@ def test_a_row_has_what_the_context_says_and_the_body() -> None:
     assert refused == {}
 
 
-def test_what_cannot_be_a_row_is_told_by_itself() -> None:
+def test_a_message_that_cannot_be_converted_is_returned_with_its_failure() -> None:
     total = SparkSink("parquet", "x", columns=[Total]).columns
     format = RowFormat(columns=total, body="text")
     messages = [
@@ -57,7 +57,7 @@ def test_what_cannot_be_a_row_is_told_by_itself() -> None:
         Message(context=Message.of(b"").context, parts=()),
         Message.of("gr\u00fc\u00df".encode("latin-1")),
     ]
-    rows, refused = rows_of(format, *messages)
+    rows, refused = convert(format, *messages)
     assert [row["body"] for row in rows] == ["good"]
     assert refused.keys() == {1, 2, 3, 4}
     assert refused[1] == "The body is not text in utf-8."
@@ -65,11 +65,11 @@ def test_what_cannot_be_a_row_is_told_by_itself() -> None:
     assert "has no body part" in refused[3]
 
 
-def test_columns_out_of_json_bodies() -> None:
+def test_columns_are_read_from_json_bodies() -> None:
     parsed = pa.schema([("id", pa.int64()), ("total", pa.decimal128(12, 2))])
     format = RowFormat(columns=(), body="none", parsed=parsed)
     bodies = [b'{"id": 1,\r\n "total": 1.25, "more": "x"}', b"[1]", b"no", b'{"id": "one"}', b"{}", b'{"total": 1.255}']
-    rows, refused = rows_of(format, *map(Message.of, bodies))
+    rows, refused = convert(format, *map(Message.of, bodies))
     assert [(row["id"], row["total"]) for row in rows] == [(1, Decimal("1.25")), (None, None)]
     assert refused == {
         1: "The body is JSON, but not an object.",
@@ -82,26 +82,26 @@ def test_columns_out_of_json_bodies() -> None:
 DEEP = b'{"id": 2, "a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 
 
-def test_a_body_that_is_nested_too_deeply_is_told_by_itself() -> None:
+def test_a_deeply_nested_body_fails_alone() -> None:
     format = RowFormat(columns=(), body="none", parsed=pa.schema([("id", pa.int64())]))
-    rows, refused = rows_of(format, *map(Message.of, (b'{"id": 1}', DEEP, b'{"id": 3}')))
+    rows, refused = convert(format, *map(Message.of, (b'{"id": 1}', DEEP, b'{"id": 3}')))
     assert [row["id"] for row in rows] == [1, 3]
     assert refused == {1: "The body is nested too deeply to be read."}
 
 
-def test_whatever_else_happens_to_one_row_is_told_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A column that Arrow does not take, or a reader of JSON that stumbles: the others are rows all the same."""
+def test_an_unexpected_error_of_one_row_does_not_affect_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow rejects a value, or the JSON reader fails."""
     format = RowFormat(columns=SparkSink("parquet", "x", columns=[Region]).columns, body="none")
     monkeypatch.setattr("postroom.spark.sinks.rows._value", lambda _, message: message.context.get(Region))
     messages = [Message.of(b"", promoted={Region: region}) for region in ("EU", "US", "UK")]
     object.__setattr__(messages[1], "context", Odd(messages[1].context))
-    rows, refused = rows_of(format, *messages)
+    rows, refused = convert(format, *messages)
     assert [row["Region"] for row in rows] == ["EU", "UK"]
-    assert refused == {1: "No row can be made of the message."}
+    assert refused == {1: "The message cannot be converted to a row."}
 
 
 class Odd:
-    """A context whose values no column takes."""
+    """A context whose values fit no column."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -113,24 +113,24 @@ class Odd:
 @pytest.mark.parametrize(
     "error", [MessageBoxUnavailable("away"), OSError(28, "No space left"), MemoryError(), ClaimLost("gone")]
 )
-def test_what_is_no_message_s_fault_ends_the_attempt(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_an_environment_error_ends_the_attempt(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def raises(_: Message) -> bytes:
         raise error
 
-    monkeypatch.setattr("postroom.spark.sinks.rows._content", raises)
+    monkeypatch.setattr("postroom.spark.sinks.rows._read_body", raises)
     format = RowFormat(columns=(), body="binary")
     with pytest.raises(type(error)):
-        format.rows([(Message.of(b"a"), NOON)])
+        format.convert([(Message.of(b"a"), NOON)])
 
 
-def test_a_batch_in_which_nothing_can_be_a_row() -> None:
+def test_a_batch_without_convertible_messages_has_no_rows() -> None:
     format = RowFormat(columns=(), body="none", parsed=pa.schema([("id", pa.int64())]))
-    rows, refused = rows_of(format, Message.of(b"no"))
+    rows, refused = convert(format, Message.of(b"no"))
     assert (rows, len(refused)) == ([], 1)
 
 
-def test_pieces_fit_into_the_memory_of_a_task() -> None:
-    assert chunks([], []) == []
-    assert chunks([1, 2, 3], [0, 0, 0]) == [[1, 2, 3]]
-    assert [len(piece) for piece in chunks(range(1001), [1] * 1001)] == [CHUNK_MESSAGES, CHUNK_MESSAGES, 1]
-    assert chunks([1, 2, 3], [CHUNK_BYTES, 1, CHUNK_BYTES * 9]) == [[1], [2], [3]]
+def test_chunks_fit_into_the_memory_of_a_task() -> None:
+    assert split_into_chunks([], []) == []
+    assert split_into_chunks([1, 2, 3], [0, 0, 0]) == [[1, 2, 3]]
+    assert [len(piece) for piece in split_into_chunks(range(1001), [1] * 1001)] == [CHUNK_MESSAGES, CHUNK_MESSAGES, 1]
+    assert split_into_chunks([1, 2, 3], [CHUNK_BYTES, 1, CHUNK_BYTES * 9]) == [[1], [2], [3]]
