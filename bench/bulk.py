@@ -13,8 +13,8 @@ from bench.messagebox import ORDERS, REGIONS, MeasuredBox, measured_box
 from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from bench.streaming import write_claims
 from postroom import adapters, pipelines
+from postroom.spark.bulk.bulk_once import receive_once
 from postroom.spark.bulk.files import BulkFiles
-from postroom.spark.bulk.once import receive_once
 from postroom.spark.intake import file_claims
 from postroom.spark.login import Login
 from postroom.spark.session import open_session

@@ -1,4 +1,4 @@
-"""Rows become messages by Spark's own readers, in many tasks at once, each exactly once (ADR 0024, RCV-12)."""
+"""Spark's readers read rows in parallel tasks, and each row is published once (ADR 0024, RCV-12)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from postroom import pipelines
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
 from postroom.operations.ports.receive_locations import list_locations
+from postroom.spark.bulk.bulk_once import receive_once
 from postroom.spark.bulk.files import BulkFiles
-from postroom.spark.bulk.once import receive_once
 from postroom.spark.login import Login
 from tests.spark.conftest import ClaimFiles
 from tests.support.box import PROMOTE, Box, Region
@@ -39,7 +39,7 @@ def small_splits(session: SparkSession) -> Iterator[None]:
 
 @pytest.fixture
 def receive(session: SparkSession, login: Login, tmp_path: Path, claim: ClaimFiles) -> Receive:
-    """Claims what is there, and publishes it to its end."""
+    """Claim the files of a location and publish them."""
 
     def receive_now(location: ReceiveLocation) -> Any:
         claim(location)
@@ -101,7 +101,7 @@ def parquet(path: Path, count: int) -> None:
     )
 
 
-def test_formats(box: Box, folder: Path, receive: Receive) -> None:
+def test_rows_of_every_format_are_published(box: Box, folder: Path, receive: Receive) -> None:
     box.add_port("Everything", "exists(BTS.ReceivePortName)")
     rows = [b'{"id": %d, "region": "EU", "total": 1.5, "priority": 1}' % n for n in range(100)]
     elements = b"".join(b"<order><id>%d</id><region>EU</region><total>2.5</total></order>" % n for n in range(100))
@@ -136,7 +136,7 @@ def test_formats(box: Box, folder: Path, receive: Receive) -> None:
     assert box.suspended() == []
 
 
-def test_bad_rows_are_suspended_alone_as_they_came(box: Box, folder: Path, receive: Receive) -> None:
+def test_bad_rows_are_suspended_with_their_text(box: Box, folder: Path, receive: Receive) -> None:
     box.add_port("Everything", "exists(Total)")
     location = add_bulk_location(box, folder, pipeline=pipelines.Rows(promote=PROMOTE, body="csv"))
     bad = [b"17,EU", b"18,EU,12,1,more", b"nineteen,EU,12,1", b"%d,%s,12,1" % (20, b"x" * 300)]
@@ -159,10 +159,8 @@ def suspended_bodies(box: Box) -> list[tuple[bytes, str]]:
 
 
 @pytest.mark.usefixtures("small_splits")
-def test_rows_that_are_not_in_the_encoding_are_suspended_with_their_own_bytes(
-    box: Box, folder: Path, receive: Receive
-) -> None:
-    """In whichever split they are; a row that really has U+FFFD is as good as any other."""
+def test_rows_that_cannot_be_decoded_are_suspended_with_their_bytes(box: Box, folder: Path, receive: Receive) -> None:
+    """They are found in every split. A row that really contains U+FFFD is valid."""
     box.add_port("Everything", "exists(Total)")
     rows = [b"%d,%s,%d.50,%d" % (n, b"M\xfcnchen" if n % 97 == 0 else b"EU", n, n % 7) for n in range(1_000)]
     rows[5] = "5,really \ufffd,5.50,5".encode()
@@ -179,7 +177,7 @@ def test_rows_that_are_not_in_the_encoding_are_suspended_with_their_own_bytes(
     assert "really \ufffd" in [body["region"] for body in bodies_of_good_rows(box)]
 
 
-def test_json_and_text_that_are_not_utf8(box: Box, folder: Path, receive: Receive) -> None:
+def test_json_and_text_that_are_not_utf8_are_suspended(box: Box, folder: Path, receive: Receive) -> None:
     box.add_port("Everything", "exists(BTS.ReceivePortName)")
     line = b'{"id": 1, "region": "M\xfcnchen", "total": 1.5, "priority": 1}'
     json_lines = add_bulk_location(box, folder / "json", format="json", name="json")
@@ -198,7 +196,7 @@ def test_json_and_text_that_are_not_utf8(box: Box, folder: Path, receive: Receiv
     assert [body for body, _ in suspended_bodies(box)] == [b"M\xfcnchen", line]
 
 
-def test_too_many_bad_rows_stop_the_location_until_somebody_says_otherwise(
+def test_too_many_bad_rows_stop_the_location_until_the_limit_is_raised(
     box: Box, folder: Path, receive: Receive
 ) -> None:
     box.add_port("Everything", "exists(Total)")
@@ -214,12 +212,12 @@ def test_too_many_bad_rows_stop_the_location_until_somebody_says_otherwise(
     box.connection.execute("UPDATE file_claims SET state = 2, problem = NULL")
     [location] = read_receive_locations(box.connection)
     assert receive(location)["published"] == 10
-    # The limit is the new one; the pipeline is the one that the file was begun with.
+    # The limit is the new one, the pipeline that of the stored read plan.
     assert {body["region"] for body in bodies_of_good_rows(box)} == {"EU"}
     assert box.count("file_claims") == 0
 
 
-def test_a_file_that_cannot_be_read_does_not_hold_up_the_others(
+def test_an_unreadable_file_is_quarantined_and_the_others_are_published(
     box: Box, folder: Path, receive: Receive, caplog: pytest.LogCaptureFixture
 ) -> None:
     box.add_port("Everything", "exists(Total)")

@@ -14,7 +14,7 @@ from postroom.errors import BadFilter, DefinitionError, NotAllowed, NotFound, Un
 from postroom.message import Message
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import get_group_role
-from postroom.spark.history.data_source import History, HistoryReader, Range, login_of
+from postroom.spark.history.data_source import History, HistoryReader, Range, select_login
 from postroom.spark.history.tables import TABLES
 from postroom.spark.history.where import parse_where
 from postroom.spark.login import Login
@@ -52,7 +52,7 @@ def rows_of(reader: HistoryReader) -> list[dict[str, object]]:
 
 @pytest.fixture
 def filled(box: Box) -> Box:
-    """Two orders, of which one is large, for one port, which is stopped."""
+    """Publish two orders, one of them large, for a stopped port."""
     box.add_port("Europe", "Orders.Region == 'EU'", state="stopped")
     agent = box.agent()
     agent.publish([Message.of(b'{"n": 1}', promoted={Region: "EU", Priority: 7}, content_type="application/json")])
@@ -60,7 +60,7 @@ def filled(box: Box) -> Box:
     return box
 
 
-def test_messages_with_bodies_where_they_are_asked_for(filled: Box) -> None:
+def test_bodies_are_read_only_if_they_are_selected(filled: Box) -> None:
     messages = rows_of(reader_of(filled, "messages"))
     assert sorted(str(row["size"]) for row in messages) == ["300000", "8"]
     assert all("body" not in row for row in messages)
@@ -70,7 +70,7 @@ def test_messages_with_bodies_where_they_are_asked_for(filled: Box) -> None:
     assert b"x" * 300_000 in [row["body"] for row in whole]
 
 
-def test_contexts_by_property_with_what_is_sensitive_hidden(filled: Box) -> None:
+def test_contexts_have_a_row_per_property_and_redact_sensitive_values(filled: Box) -> None:
     filled.connection.execute("UPDATE properties SET sensitive = true WHERE key = %s", (Region.key,))
     rows = rows_of(reader_of(filled, "contexts", where="kind == 'promoted'"))
     told = {(row["property"], row["value_type"], row["value"]) for row in rows}
@@ -79,7 +79,7 @@ def test_contexts_by_property_with_what_is_sensitive_hidden(filled: Box) -> None
     assert [row["value"] for row in everybody] == ["Guest", "Guest"]
 
 
-def test_queues_with_names_and_states(filled: Box) -> None:
+def test_queues_have_names_and_states(filled: Box) -> None:
     rows = rows_of(reader_of(filled, "queues"))
     assert {(row["service"], row["state"], row["error_code"], row["task"]) for row in rows} == {
         ("Europe", "suspended", "PORT_STOPPED", "deliver")
@@ -87,7 +87,7 @@ def test_queues_with_names_and_states(filled: Box) -> None:
     assert len({row["seq"] for row in rows}) == 2
 
 
-def test_ranges_hold_everything_once(filled: Box) -> None:
+def test_ranges_contain_every_row_once(filled: Box) -> None:
     filled.connection.execute(
         "INSERT INTO spool (message_id, part_ids, context)"
         " SELECT gen_random_uuid(), '{}', jsonb_build_object('promoted', jsonb_build_object('t', repeat('y', 900)))"
@@ -108,7 +108,7 @@ def test_ranges_hold_everything_once(filled: Box) -> None:
     assert "Tid Range Scan on spool" in str(plan), "a range reads its own pages, and those alone"
 
 
-def test_queues_in_ranges_of_numbers(filled: Box) -> None:
+def test_queues_are_read_in_ranges_of_numbers(filled: Box) -> None:
     reader = reader_of(filled, "queues", ["seq"])
     numbers = sorted(row["seq"] for row in rows_of(reader))  # type: ignore[type-var]
     parts = [Range(None, str(numbers[1])), Range(str(numbers[1]), None)]
@@ -118,7 +118,7 @@ def test_queues_in_ranges_of_numbers(filled: Box) -> None:
     ]
 
 
-def test_who_may_not_read_bodies_is_told_so(filled: Box) -> None:
+def test_a_missing_permission_is_reported(filled: Box) -> None:
     operators = get_group_role(filled.connection, "operators")
     filled.connection.execute(f"CREATE ROLE {operators}_olga LOGIN IN ROLE {operators}")
     try:
@@ -129,19 +129,19 @@ def test_who_may_not_read_bodies_is_told_so(filled: Box) -> None:
         filled.connection.execute(f"DROP ROLE {operators}_olga")
 
 
-def test_what_is_meant_has_to_be_there(tmp_path: Path) -> None:
+def test_a_missing_table_option_or_messagebox_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no table 'orders'"):
         History({"path": "orders"}).schema()
-    with pytest.raises(NotFound, match="No table is named"):
+    with pytest.raises(NotFound, match="The table is missing"):
         History({}).schema()
     with pytest.raises(DefinitionError, match="no option 'colour'"):
         History({"path": "messages", "colour": "red"}).schema()
     with pytest.raises(NotFound, match="no MessageBox in"):
-        login_of({"home": str(tmp_path)}, {})
+        select_login({"home": str(tmp_path)}, {})
     (tmp_path / ".postroom" / "postgres").mkdir(parents=True)
     with pytest.raises(Unavailable, match="does not run"):
-        login_of({"home": str(tmp_path)}, {"url": "postgresql:///box"})
-    assert login_of({"user": "olga"}, {"url": "postgresql:///box"}) == Login(url="postgresql:///box", user="olga")
+        select_login({"home": str(tmp_path)}, {"url": "postgresql:///box"})
+    assert select_login({"user": "olga"}, {"url": "postgresql:///box"}) == Login(url="postgresql:///box", user="olga")
 
 
 def test_where_selects_rows_by_columns_of_every_kind(filled: Box) -> None:
@@ -163,7 +163,7 @@ def test_where_and_ranges_apply_together(filled: Box) -> None:
 
 @pytest.fixture
 def registered(session: SparkSession) -> Iterator[SparkSession]:
-    """The session with the format, and with push-down enabled as a user of other data sources may have it."""
+    """Return the session with the format registered and push-down enabled, as for other data sources."""
     setting = "spark.sql.python.filterPushdown.enabled"
     session.conf.set(setting, "true")
     postroom.spark.register(session)
@@ -185,7 +185,7 @@ def test_a_notebook_reads_joins_and_filters(registered: SparkSession, filled: Bo
     assert [row["value"] for row in regions.collect()] == ["EU"]
 
 
-def test_registering_leaves_the_settings_of_the_session_alone(session: SparkSession) -> None:
+def test_register_does_not_change_the_settings_of_the_session(session: SparkSession) -> None:
     before = session.conf.get("spark.sql.python.filterPushdown.enabled")
     postroom.spark.register(session)
     assert session.conf.get("spark.sql.python.filterPushdown.enabled") == before == "false"
@@ -232,7 +232,7 @@ def test_a_temporary_view_can_be_filtered_again_and_again(registered: SparkSessi
         registered.catalog.dropTempView("stored")
 
 
-def test_a_view_in_sql_takes_where_as_an_option(registered: SparkSession, filled: Box) -> None:
+def test_a_view_in_sql_accepts_where_as_an_option(registered: SparkSession, filled: Box) -> None:
     registered.sql(
         "CREATE TEMPORARY VIEW waiting USING postroom"
         f" OPTIONS (table 'queues', url '{filled.url}', where \"service == 'Europe' and attempt >= 0\")"
@@ -264,7 +264,7 @@ def test_a_where_that_cannot_be_read_is_an_error_of_load(registered: SparkSessio
         reader.load("messages")
 
 
-def test_columns_are_chosen_by_a_schema_too(session: SparkSession, filled: Box) -> None:
+def test_columns_can_be_selected_by_a_schema(session: SparkSession, filled: Box) -> None:
     postroom.spark.register(session)
     reader = session.read.format("postroom").option("url", filled.url).schema("message_id string, body binary")
     assert {len(row["body"]) for row in reader.load("messages").collect()} == {8, 300_000}
@@ -272,10 +272,10 @@ def test_columns_are_chosen_by_a_schema_too(session: SparkSession, filled: Box) 
 
 def test_the_embedded_messagebox_of_a_folder_is_found_while_it_runs(home: Path) -> None:
     with EmbeddedServer(server_folder(home), settings=NOT_DURABLE) as server:
-        assert login_of({}, {"home": str(home)}) == Login(url=server.url())
+        assert select_login({}, {"home": str(home)}) == Login(url=server.url())
 
 
-def test_the_page_for_notebooks_is_true(
+def test_the_examples_of_the_notebook_page_run(
     session: SparkSession, filled: Box, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("POSTROOM_DATABASE", filled.url)

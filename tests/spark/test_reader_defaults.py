@@ -9,7 +9,7 @@ import pytest
 
 from postroom import pipelines
 from postroom.pipelines.rows.batch import BAD, BODY
-from postroom.spark.bulk.reading import Reading, read_files, session_for
+from postroom.spark.bulk.read_plan import ReadPlan, clone_session, read_files
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
 
@@ -22,17 +22,17 @@ ROWS = pipelines.Rows(body="json")
 
 @pytest.fixture
 def read(session: SparkSession, box: Box, folder: Path) -> Any:
-    """The rows of a file as bodies, or the texts of those that are bad; as a bulk location reads them."""
+    """Return the bodies of the rows of a file, or the texts of bad rows, as a bulk location reads them."""
 
     def read_now(format: str, content: bytes, **options: Any) -> list[str]:
         name = f"{format}{len(options)}"
         location = add_bulk_location(
             box, folder, format=format, name=name, schema=SCHEMA, options=options, pipeline=ROWS
         )
-        reading = Reading.begin(session, location, [])
+        reading = ReadPlan.create(session, location, [])
         path = folder / "a"
         path.write_bytes(content)
-        frame = read_files(session_for(session, reading.settings), reading, ROWS, [str(path)])
+        frame = read_files(clone_session(session, reading.settings), reading, ROWS, [str(path)])
         return [bytes(row[BAD] or row[BODY]).decode() for row in frame.select(BODY, BAD).collect()]
 
     return read_now
@@ -43,7 +43,7 @@ def row(number: int, **values: str) -> str:
     return "{" + ",".join(f'"{name}":{value}' for name, value in fields.items()) + "}"
 
 
-def test_csv(read: Any) -> None:
+def test_csv_rows_that_are_not_reported_as_bad(read: Any) -> None:
     texts = b'1,"a ""q"" b",,,\n2,"a\n3,,,,\n4,"",,,\n5, EU ,,,\n   \n'
     numbers = b'6,,0.005,,\n7,,"1,5",,\n8,,,"1,5",\n9,,,NaN,\n10,, 1,,\n'
     assert read("csv", texts + numbers) == [
@@ -67,7 +67,7 @@ def test_csv(read: Any) -> None:
     ]
 
 
-def test_json(read: Any) -> None:
+def test_json_rows_that_are_not_reported_as_bad(read: Any) -> None:
     lines = [
         b'{"ID":1,"id":2,"more":3}',
         b'{"id":3,"id":4}',

@@ -1,4 +1,4 @@
-"""Rows of a source that is no file: Spark's offsets are the memory, and every row is published once (ADR 0025)."""
+"""Every row of a stream is published once, by the offsets of Spark's checkpoint (ADR 0025)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def values(box: Box) -> Counter[int]:
     return Counter(json.loads(body)["value"] for (body,) in box.connection.execute("SELECT body FROM parts"))
 
 
-def test_a_stream_goes_on_where_it_was_left(box: Box, start: Start, tmp_path: Path) -> None:
+def test_a_stream_continues_where_it_stopped(box: Box, start: Start, tmp_path: Path) -> None:
     box.add_port("Everything", "exists(Priority)")
     location = add_bulk_location(
         box,
@@ -72,12 +72,12 @@ def test_a_stream_goes_on_where_it_was_left(box: Box, start: Start, tmp_path: Pa
     # What the last batch had begun when it was stopped is still to come.
     whole = 50 * (max(found) // 50)
     assert set(range(whole)) <= found.keys()
-    assert StreamFolder.of(location, tmp_path).checkpoint.is_dir()
+    assert StreamFolder.for_location(location, tmp_path).checkpoint.is_dir()
 
 
 def register_halves(session: SparkSession, broken: Path) -> None:
-    """A source of one batch in two partitions, or three if another file is there. The second comes to a halt while this
-    one is."""
+    """Register a source of one batch in two partitions, or three if another file exists. The second partition blocks
+    while ``broken`` exists."""
     from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
     class Half(InputPartition):
@@ -115,14 +115,14 @@ def register_halves(session: SparkSession, broken: Path) -> None:
     session.dataSource.register(Halves)
 
 
-def test_a_batch_that_was_interrupted_is_read_on_as_it_was_begun(
+def test_an_interrupted_batch_is_finished_with_its_stored_read_plan(
     session: SparkSession, box: Box, start: Start, tmp_path: Path, login: Login, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = tmp_path / "broken"
     broken.touch()
     register_halves(session, broken)
     box.add_port("Everything", "exists(Priority)")
-    monkeypatch.setattr("postroom.spark.bulk.reading.CHUNK_ROWS", 20)
+    monkeypatch.setattr("postroom.spark.bulk.read_plan.CHUNK_ROWS", 20)
     location = add_bulk_location(
         box, None, format="halves", schema=None, pipeline=pipelines.Rows(promote={Value: "value"})
     )
@@ -130,19 +130,19 @@ def test_a_batch_that_was_interrupted_is_read_on_as_it_was_begun(
     wait_until(lambda: box.count("spool") >= 100, what="the first half")
     query.stop()
     assert 100 <= box.count("spool") < 200
-    folder = StreamFolder.of(location, tmp_path)
+    folder = StreamFolder.for_location(location, tmp_path)
     assert not folder.is_between_batches
     broken.unlink()
     (tmp_path / "more cores").touch()
-    with pytest.raises(Exception, match="was begun in 2 partitions, and comes again in 3"):
+    with pytest.raises(Exception, match="was started with 2 partitions, and is repeated with 3"):
         start(location, once=True).awaitTermination(120)
     (tmp_path / "more cores").unlink()
-    with pytest.raises(StateError, match="its checkpoint is not in"):
+    with pytest.raises(StateError, match=r"checkpoint of the stream .* is not in"):
         start_row_stream(session, location, login=login, home=tmp_path / "another home")
     before = box.count("spool")
     assert before < 200
-    # Chunks would end elsewhere now, and rows be other messages; those of the batch that was begun are not.
-    monkeypatch.setattr("postroom.spark.bulk.reading.CHUNK_ROWS", 33)
+    # Chunks have another size now, and rows other messages, but not those of the interrupted batch.
+    monkeypatch.setattr("postroom.spark.bulk.read_plan.CHUNK_ROWS", 33)
     query = start(replace(location, pipeline_json={**location.pipeline_json, "body": "csv"}))
     assert query.awaitTermination(PATIENCE)
     assert values(box) == Counter([*range(100), *range(1000, 1100)])

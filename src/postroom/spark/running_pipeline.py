@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from postroom.errors import MessageBoxUnavailable, PostroomError
 from postroom.messagebox.configuration import Host, check_login_of_host, find_host, read_receive_locations
 from postroom.messagebox.connection import connect
-from postroom.spark.bulk.once import Watcher
+from postroom.spark.bulk.bulk_once import Watcher
 from postroom.spark.login import Login
 from postroom.spark.pipeline_once import PipelineOnce, ended_early
 from postroom.spark.pipeline_process import PipelineProcess

@@ -7,7 +7,7 @@ from postroom.errors import DefinitionError
 from postroom.messagebox.configuration import Host, ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.spark.bulk.row_stream import RunningRowStream
-from postroom.spark.bulk.running_bulk import RunningBulk
+from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
 from postroom.spark.intake.intake import location_to_serve
 from postroom.spark.receive.running_location import RunningLocation
 
@@ -25,7 +25,7 @@ def served_by(location: ReceiveLocation) -> type[RunningLocation]:
     try:
         if location.adapter.is_row_stream:
             return RunningRowStream
-        return RunningBulk if location.adapter.reads_rows else RunningLocation
+        return RunningBulkLocation if location.adapter.reads_rows else RunningLocation
     except DefinitionError:
         # Its adapter cannot be loaded. The location reports that when it starts.
         return RunningLocation

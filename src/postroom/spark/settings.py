@@ -133,7 +133,7 @@ def driver_options(memory: str, scratch: Path) -> str:
 
 
 def for_bulk(settings: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the settings of a process that reads bulk files, with the optimising compiler. Reading takes minutes, and
+    """Return the settings of a process that reads bulk files, with the optimising compiler. ReadPlan takes minutes, and
     less than half of the CPU with it (9 µs for each row in the JVM instead of 24), after 14 s of compilation."""
     given = dict(settings or {})
     # The last of several options counts: ours is after the default and before the given ones.

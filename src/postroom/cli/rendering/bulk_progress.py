@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from postroom.spark.bulk.once import Watcher
+    from postroom.spark.bulk.bulk_once import Watcher
     from postroom.spark.bulk.progress import BulkProgress
 
 

@@ -1,1 +1,1 @@
-"""Bulk: rows that a reader of Spark reads, each a message, published by its tasks."""
+"""Bulk receive: a reader of Spark reads rows, and its tasks publish each row as a message."""

@@ -1,4 +1,4 @@
-"""How far a bulk location has come: rows, their rate, and what is left."""
+"""The progress of a bulk location: rows, rows per second, and remaining bytes."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from dataclasses import dataclass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 
-#: The rate is that of so many seconds.
+#: The rate is measured over this many seconds.
 _WINDOW = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class BulkProgress:
-    """What a location has done since it was started, and what it has claimed and not finished."""
+    """What a location has received since its start, and what it has claimed and not finished."""
 
     location: str
     rows: int
     bad: int
     rate: float
-    """Rows a second."""
+    """Rows per second."""
     files_left: int
     bytes_left: int
     bytes_total: int
-    """Of the files that are left, and of those that are done."""
+    """The size of the remaining and the finished files."""
 
     def __str__(self) -> str:
         bad = f", {self.bad:,} bad" if self.bad else ""
@@ -33,17 +33,17 @@ class BulkProgress:
         rows = f"{self.location}: {self.rows:,} rows{bad}"
         if not self.files_left:
             return f"{rows}, nothing left"
-        left = f"{_size(self.bytes_left)} of {_size(self.bytes_total)} left ({files})"
+        left = f"{_format_size(self.bytes_left)} of {_format_size(self.bytes_total)} left ({files})"
         return f"{rows}, {self.rate:,.0f} rows/s, {left}"
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     return f"{count / 1e6:,.0f} MB" if count >= 10_000_000 else f"{count / 1e3:,.0f} KB"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Sums:
-    """Of some files."""
+    """The totals of some files."""
 
     size: int = 0
     rows: int = 0
@@ -54,22 +54,22 @@ class _Sums:
 
 
 class BulkMeter:
-    """Looks at a location now and then."""
+    """Reads the progress of a location from the MessageBox."""
 
     def __init__(self, name: str, location_id: uuid.UUID) -> None:
         self._name = name
         self._location_id = location_id
-        self._seen: deque[tuple[float, int]] = deque()
+        self._readings: deque[tuple[float, int]] = deque()
         self._open: dict[uuid.UUID, _Sums] = {}
         self._finished = _Sums()
 
-    def look(self, connection: Connection, now: float) -> BulkProgress:
-        """``now`` in seconds, of any clock that only goes forward."""
+    def read(self, connection: Connection, now: float) -> BulkProgress:
+        """Return the progress. ``now`` is in seconds of a monotonic clock."""
         found = connection.execute(
             statement("queries/bulk_progress"), (self._location_id, self._location_id)
         ).fetchall()
-        known = {one: _Sums(size=size, rows=rows, bad=bad) for one, size, rows, bad, _ in found}
-        # A file that is done leaves the table; what was last seen of it counts.
+        known = {file: _Sums(size=size, rows=rows, bad=bad) for file, size, rows, bad, _ in found}
+        # A finished file has no row. Its last known totals are counted.
         for interchange_id in self._open.keys() - known.keys():
             self._finished = self._finished.plus(self._open[interchange_id])
         self._open = known
@@ -87,8 +87,8 @@ class BulkMeter:
         )
 
     def _rate(self, now: float, rows: int) -> float:
-        self._seen.append((now, rows))
-        while now - self._seen[0][0] > _WINDOW:
-            self._seen.popleft()
-        since, before = self._seen[0]
+        self._readings.append((now, rows))
+        while now - self._readings[0][0] > _WINDOW:
+            self._readings.popleft()
+        since, before = self._readings[0]
         return (rows - before) / (now - since) if now > since else 0.0

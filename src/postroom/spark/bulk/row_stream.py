@@ -1,9 +1,8 @@
-"""A stream of rows from any source of Spark that has offsets: Kafka, a table of a lake, a data source of one's own.
+"""Receive a stream of rows from any Spark source with offsets: Kafka, a Delta table, a custom data source.
 
-Here Spark's checkpoint is the memory of what was read, and is kept. A micro-batch that was interrupted is replayed from
-the offsets that Spark has written down, so that the same partitions bring the same rows in the same order: a unit is a
-partition of a micro-batch of this stream. How the rows are read is fixed beside the checkpoint, as long as a batch is
-unfinished.
+Spark's checkpoint records what was read, and is kept. Spark replays an interrupted micro-batch from the offsets in the
+checkpoint, so the same partitions have the same rows in the same order. A unit of rows is a partition of a micro-batch.
+The read plan is stored next to the checkpoint, and is not changed while a batch is unfinished.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark.bulk.reading import Reading, row_columns, rows_pipeline, session_for
+from postroom.spark.bulk.read_plan import ReadPlan, clone_session, row_columns, rows_pipeline
 from postroom.spark.bulk.row_stream_task import RowStreamTask
-from postroom.spark.bulk.stream_memory import StreamMemory
+from postroom.spark.bulk.stream_checkpoint import StreamCheckpoint
 from postroom.spark.login import Login
 from postroom.spark.receive.running_location import RunningLocation
 from postroom.spark.receive.stream import TRIGGER, start_tallied
@@ -29,18 +28,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: How to reach the source, rather than what comes of it: always as the definition says now.
-_REACHING = "kafka."
+#: Options that only concern the connection to the source. They are always those of the present definition.
+_CONNECTION_OPTIONS = "kafka."
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamFolder:
-    """Where a stream keeps its checkpoint, and how its rows are read; the two belong together."""
+    """The folder of a stream, with its checkpoint and the read plan."""
 
     path: Path
 
     @classmethod
-    def of(cls, location: ReceiveLocation, home: Path) -> StreamFolder:
+    def for_location(cls, location: ReceiveLocation, home: Path) -> StreamFolder:
         return cls(path=(home / ".postroom" / "streams" / str(location.location_id)).absolute())
 
     @property
@@ -49,19 +48,21 @@ class StreamFolder:
 
     @property
     def is_between_batches(self) -> bool:
-        """Whether every batch that was begun has come to its end."""
-        return _newest(self.checkpoint / "offsets") == _newest(self.checkpoint / "commits")
+        """Return True if every batch that was started is finished."""
+        return _read_newest(self.checkpoint / "offsets") == _read_newest(self.checkpoint / "commits")
 
-    def settle(self, wanted: Reading) -> Reading:
-        """How the stream is to be read: as it was begun if a batch is unfinished, else as it is wanted now."""
+    def choose_plan(self, wanted: ReadPlan) -> ReadPlan:
+        """Return the read plan: the stored one if a batch is unfinished, otherwise ``wanted``, which is stored."""
         file = self.path / "reading.json"
         if file.exists() and not self.is_between_batches:
-            begun = _begun(file)
-            reaching = {name: value for name, value in wanted.options.items() if name.startswith(_REACHING)}
-            return replace(begun, options={**begun.options, **reaching})
+            stored = _read_plan(file)
+            connection_options = {
+                name: value for name, value in wanted.options.items() if name.startswith(_CONNECTION_OPTIONS)
+            }
+            return replace(stored, options={**stored.options, **connection_options})
         self.path.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_suffix(f".{uuid.uuid4()}")
-        # Options may hold secrets.
+        # Options may contain secrets.
         with os.fdopen(os.open(unfinished, os.O_CREAT | os.O_WRONLY, 0o600), "w") as writer:
             json.dump(wanted.stored(), writer)
             writer.flush()
@@ -70,14 +71,14 @@ class StreamFolder:
         return wanted
 
 
-def _begun(file: Path) -> Reading:
+def _read_plan(file: Path) -> ReadPlan:
     try:
-        return Reading(**json.loads(file.read_text()))
+        return ReadPlan(**json.loads(file.read_text()))
     except (OSError, ValueError, TypeError) as error:
         raise StateError(
             f"{file} cannot be read.",
-            why=f"It says how the batch is to be read that was begun and not finished. {error}",
-            hint="Restore it from a copy, or restart the stream: postroom location reset-stream NAME.",
+            why=f"It is the read plan of the unfinished batch. {error}",
+            hint="Restore it from a backup, or restart the stream: postroom location reset-stream NAME.",
         ) from error
 
 
@@ -90,43 +91,43 @@ def start_row_stream(
     trigger: str = TRIGGER,
     once: bool = False,
 ) -> StreamingQuery:
-    """Starts publishing the rows of a stream where it was left; ``once`` ends with what is there now. Raises StateError
-    if it has begun and its checkpoint is not there.
+    """Start a query that publishes the rows of a stream from where it stopped. With ``once`` it ends with what is there
+    now. Raise StateError if the stream was started before and its checkpoint is missing.
 
-    A stream that was interrupted in a batch and is read in another way from now on first brings that batch to its end
-    in the old one, and then ends, to be started again.
+    If the read plan has changed during an unfinished batch, the query finishes that batch with the old plan and ends.
+    It has to be started again then.
     """
     from postroom.spark.session import without_pandas_warning
 
-    folder = StreamFolder.of(location, home)
-    memory = StreamMemory(login=login, location=location, folder=folder.path)
-    memory.begin()
+    folder = StreamFolder.for_location(location, home)
+    checkpoint = StreamCheckpoint(login=login, location=location, folder=folder.path)
+    checkpoint.start()
     with without_pandas_warning():
-        wanted = Reading.begin(session, location, [])
-        reading = folder.settle(wanted)
-        location = reading.received_at(location)
-        own = session_for(session, reading.settings)
-        source = own.readStream.format(reading.format).options(**reading.options)
-        frame = (source if reading.schema is None else source.schema(reading.schema)).load()
+        wanted = ReadPlan.create(session, location, [])
+        plan = folder.choose_plan(wanted)
+        location = plan.apply_to(location)
+        cloned = clone_session(session, plan.settings)
+        source = cloned.readStream.format(plan.format).options(**plan.options)
+        frame = (source if plan.schema is None else source.schema(plan.schema)).load()
         rows = frame.select(*row_columns(frame, rows_pipeline(location)))
         tallies = rows.mapInArrow(RowStreamTask(login=login, location=location, paced=not once), TALLY_SCHEMA)
-        ends = once or reading != wanted
+        ends = once or plan != wanted
         return start_tallied(
             *(tallies, location, folder.checkpoint),
             trigger=None if ends else trigger,
-            begin_batch=memory.begin_batch,
+            begin_batch=checkpoint.start_batch,
         )
 
 
-def _newest(log: Path) -> int:
-    """The number of the newest batch in one of the logs of a checkpoint; -1 if there is none."""
+def _read_newest(log: Path) -> int:
+    """Return the number of the newest batch in a log of a checkpoint, or -1 if there is none."""
     if not log.is_dir():
         return -1
     return max((int(entry.name) for entry in log.iterdir() if entry.name.isdigit()), default=-1)
 
 
 class RunningRowStream(RunningLocation):
-    """A running receive location over a stream of rows. Spark remembers where the stream was left."""
+    """A running receive location over a stream of rows. The checkpoint records where the stream has stopped."""
 
     def _start_query(self) -> StreamingQuery:
         return start_row_stream(self._session, self.location, login=self._login, home=self._home, trigger=self._trigger)

@@ -1,4 +1,4 @@
-"""What a task does with its partition of a micro-batch of rows. Runs in a worker of Spark."""
+"""The task of a row stream: publish the rows of a partition of a micro-batch. Runs in a Spark worker."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from postroom.agent.receiving.row_units import RowUnit, receive_rows
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.streams.throttling import Pace
-from postroom.spark.bulk.reading import rows_pipeline, rows_reader
+from postroom.spark.bulk.read_plan import rows_pipeline, rows_reader
 from postroom.spark.executor import Executor, drop_executor, executor_for
 from postroom.spark.login import Login
 from postroom.spark.receive.tally import tally_of
 
-#: How long the task of a partition waits in all while too much does, in seconds.
-_PATIENCE = 30.0
-#: Where Spark tells a task which query and which batch of it it works for.
+#: Maximum seconds that a task waits in total while receiving is throttled.
+_MAX_WAIT_SECONDS = 30.0
+#: The local properties in which Spark stores the query and the batch of a task.
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
@@ -33,14 +33,14 @@ class RowStreamTask:
     login: Login
     location: ReceiveLocation
     paced: bool = True
-    """Whether it slows down while too much waits in the MessageBox."""
+    """Slow down between transactions while too many messages wait in the MessageBox."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield tally_of([self.receive(_unit(), batches)])
+        yield tally_of([self.receive(_read_unit_id(), batches)])
 
     def receive(self, unit_id: uuid.UUID, batches: Iterator[pa.RecordBatch]) -> Received:
-        """Publishes what of the unit is not published yet. Raises if there are too many bad rows, or the MessageBox
-        does not answer."""
+        """Publish the rows of a unit that are not published yet. Raise if there are too many bad rows, or if the
+        MessageBox does not answer."""
         executor = executor_for(self.login)
         try:
             limit = PartitionLimit(rows_reader(self.location).bad_rows)
@@ -60,39 +60,40 @@ class RowStreamTask:
             raise
         if rows.stopped:
             raise StateError(
-                f"More than {limit.most:,} rows of one batch are bad, and bad_rows allows no more.",
+                f"More than {limit.max_bad:,} rows of one batch are bad, and bad_rows allows no more.",
                 hint="Raise the limit and apply the application again.",
             )
         return Received(interchange_id=unit_id, published=rows.published, suspended=rows.suspended, routed=rows.routed)
 
     def _pace(self, executor: Executor) -> Callable[[], bool]:
-        """A batch of a stream has to come to its end, so that it waits a little longer and then goes on."""
+        """Return the pace. A batch of a stream cannot end early, so the task waits a little longer and then
+        continues."""
         if not self.paced:
             return lambda: True
-        pace = Pace(executor.connection, self.location.host_id, patience=_PATIENCE)
+        pace = Pace(executor.connection, self.location.host_id, patience=_MAX_WAIT_SECONDS)
         return lambda: pace() or True
 
 
 class PartitionLimit:
-    """How many rows of one partition of a batch may be bad. A stream has no end by which a share could be told."""
+    """The limit of bad rows of a partition of a batch. A stream has no end, so there is no share of bad rows."""
 
-    def __init__(self, most: int | None) -> None:
-        self.most = most
+    def __init__(self, max_bad: int | None) -> None:
+        self.max_bad = max_bad
         self._bad = 0
 
     def allows(self, *, bad: int, rows: int) -> bool:
         self._bad += bad
-        return self.most is None or self._bad <= self.most
+        return self.max_bad is None or self._bad <= self.max_bad
 
 
-def _unit() -> uuid.UUID:
-    """The unit that this task works for."""
+def _read_unit_id() -> uuid.UUID:
+    """Return the id of the unit of this task."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     assert context is not None
     query_id, batch_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
     if query_id is None or batch_id is None:
-        # Without them a row could not be told from another.
-        raise StateError(f"This Spark does not tell its tasks {_QUERY_ID} and {_BATCH_ID}.")
+        # Without them a row cannot be identified.
+        raise StateError(f"This version of Spark does not set {_QUERY_ID} and {_BATCH_ID} in its tasks.")
     return unit_for_partition(uuid.UUID(query_id), int(batch_id), context.partitionId())

@@ -1,7 +1,7 @@
-"""What a task does with the rows of a split: publish them, a chunk at a time. Runs in a worker of Spark.
+"""The task of a bulk job: publish the rows of a split, one chunk after the other. Runs in a Spark worker.
 
-It may run again after any interruption, in a task of its own or beside one that was given up. Receipts
-say which rows of a split are published; an attempt goes on after them, however its batches are cut.
+The task may run again after any interruption, even while an abandoned attempt still runs. Receipts record which rows of
+a split are published. An attempt continues after them, even if its batches have other sizes.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from postroom.message import Context
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.properties import Property
-from postroom.spark.bulk.reading import FILE, LENGTH, START, rows_pipeline, rows_reader
-from postroom.spark.bulk.undecoded import TextEncoding, with_undecoded
+from postroom.spark.bulk.decoding_errors import TextEncoding, mark_undecoded
+from postroom.spark.bulk.read_plan import FILE, LENGTH, START, rows_pipeline, rows_reader
 from postroom.spark.executor import drop_executor, executor_for, pace_of
 from postroom.spark.intake import file_claims
 from postroom.spark.login import Login
 from postroom.system_properties import BTS
 from postroom.system_properties import FILE as FILE_PROPERTIES
 
-#: A task's rows: what became of a unit of rows. ``stopped`` says that it had too many bad ones to go on, ``unfinished``
-#: that it has to come again.
+#: The rows that a task returns: the outcome of a unit of rows. ``stopped`` means that it has too many bad rows,
+#: ``unfinished`` that it has to be read again.
 TALLY_SCHEMA = (
     "interchange_id string, rows long, bad long, published long, suspended long, routed long, stopped boolean,"
     " unfinished boolean"
@@ -46,18 +46,18 @@ _TALLY = pa.schema(
     ]
 )
 
-#: How bad rows are labelled, by the format that they are lines or elements of.
+#: The content type of bad rows by the format of the file.
 _BAD_CONTENT_TYPES = {"csv": "text/csv", "json": "application/json", "xml": "application/xml"}
-#: A share says nothing of a few rows.
-_SHARE_FROM = 1_000
+#: The share of bad rows is checked from this many rows on.
+_MIN_ROWS_FOR_SHARE = 1_000
 
-#: Where in its file the split starts that a row was in; its number counts from there.
+#: The start of the split of a row in its file. The number of the row counts from there.
 SPLIT_START = Property("Postroom.SplitStart", int)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """A split of a claimed file, with its rows as they come."""
+    """A split of a claimed file, with an iterator over its rows."""
 
     interchange_id: uuid.UUID
     start: int
@@ -67,36 +67,36 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class BulkTask:
-    """The function that Spark runs on the rows of some files, a split a task; pickled once per job."""
+    """The function that Spark runs on the rows of a split; pickled once per job."""
 
     login: Login
     location: ReceiveLocation
     origins: Mapping[uuid.UUID, str] = field(repr=False)
-    """Where each file was picked up, by its interchange id."""
+    """The original path of each file, by interchange id."""
     paths: Mapping[uuid.UUID, Path] = field(default_factory=dict, repr=False)
-    """Where each file is now."""
+    """The present path of each file."""
     encoding: TextEncoding | None = None
-    """How their text is read, if it is."""
+    """The encoding of the files; None if they are not text."""
     paced: bool = True
-    """Whether it slows down while too much waits in the MessageBox."""
+    """Slow down between transactions while too many messages wait in the MessageBox."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for split in splits_of(batches):
+        for split in read_splits(batches):
             received = self.receive(split)
-            yield tally(str(split.interchange_id), received)
+            yield make_tally(str(split.interchange_id), received)
             if received.stopped or received.unfinished:
-                # What is left of the rows is not even read.
+                # The remaining rows are not read.
                 return
 
     def receive(self, split: Split) -> ReceivedRows:
-        """Publishes what of a split is not published yet. Raises if the MessageBox does not answer."""
+        """Publish the rows of a split that are not published yet. Raise if the MessageBox does not answer."""
         executor = executor_for(self.login)
         unit_id = unit_for_split(split.interchange_id, split.start)
         try:
             progress = read_progress(executor.connection, [unit_id])[unit_id]
             if progress.done:
                 return ReceivedRows(unit_id=unit_id)
-            if not self._begin(executor.connection, unit_id, split):
+            if not self._start_split(executor.connection, unit_id, split):
                 return ReceivedRows(unit_id=unit_id, stopped=True)
             context = (
                 Context()
@@ -111,7 +111,7 @@ class BulkTask:
                 self.location,
                 rows_pipeline(self.location),
                 RowUnit(unit_id=unit_id, context=context),
-                self._checked(split),
+                self._check_encoding(split),
                 progress=progress,
                 bad_content_type=_BAD_CONTENT_TYPES.get(reader.format, "application/octet-stream"),
                 limit=limit,
@@ -124,13 +124,13 @@ class BulkTask:
             drop_executor(self.login)
             raise
 
-    def _checked(self, split: Split) -> Iterator[pa.RecordBatch]:
+    def _check_encoding(self, split: Split) -> Iterator[pa.RecordBatch]:
         if self.encoding is None or split.interchange_id not in self.paths:
             return split.batches
         path = self.paths[split.interchange_id]
-        return with_undecoded(self.encoding, path, split.start, split.length, split.batches)
+        return mark_undecoded(self.encoding, path, split.start, split.length, split.batches)
 
-    def _begin(self, connection: Connection, unit_id: uuid.UUID, split: Split) -> bool:
+    def _start_split(self, connection: Connection, unit_id: uuid.UUID, split: Split) -> bool:
         row = connection.execute(
             "SELECT begin_split(%s, %s, %s, %s)", (unit_id, split.interchange_id, split.start, split.length)
         ).fetchone()
@@ -138,13 +138,13 @@ class BulkTask:
 
 
 class FileLimit:
-    """How many rows of a file may be bad, in whichever of its splits they are."""
+    """The limit of bad rows of a file, over all its splits."""
 
     def __init__(self, connection: Connection, reader: SparkReader, interchange_id: uuid.UUID) -> None:
         self._connection = connection
         self._reader = reader
         self._interchange_id = interchange_id
-        #: Why it was not allowed to go on.
+        #: Why the limit is exceeded.
         self.problem = ""
 
     def allows(self, *, bad: int, rows: int) -> bool:
@@ -153,33 +153,33 @@ class FileLimit:
         ).fetchone()
         known_rows, known_bad = row or (0, 0)
         bad, rows = bad + known_bad, rows + known_rows
-        most, share = self._reader.bad_rows, self._reader.bad_share
-        if most is not None and bad > most:
-            self.problem = f"{bad:,} of {rows:,} rows are bad, and bad_rows allows {most:,}"
-        elif share is not None and rows >= _SHARE_FROM and bad > share * rows:
+        max_bad, share = self._reader.bad_rows, self._reader.bad_share
+        if max_bad is not None and bad > max_bad:
+            self.problem = f"{bad:,} of {rows:,} rows are bad, and bad_rows allows {max_bad:,}"
+        elif share is not None and rows >= _MIN_ROWS_FOR_SHARE and bad > share * rows:
             self.problem = f"{bad:,} of {rows:,} rows are bad, and bad_share allows {share:.2%}"
         return not self.problem
 
 
-def tally(interchange_id: str, received: ReceivedRows) -> pa.RecordBatch:
-    """What the driver gets to know."""
+def make_tally(interchange_id: str, received: ReceivedRows) -> pa.RecordBatch:
+    """Return the tally of a split for the driver."""
     row = {name: getattr(received, name) for name in _TALLY.names[1:]}
     return pa.RecordBatch.from_pylist([{"interchange_id": interchange_id, **row}], schema=_TALLY)
 
 
-def splits_of(batches: Iterator[pa.RecordBatch]) -> Iterator[Split]:
-    """The splits that a task's rows are from, one after the other. What is not taken of one is passed over."""
-    pieces = (piece for batch in batches if batch.num_rows for piece in _runs(batch))
-    for (file, start, length), group in groupby(pieces, key=_split_of):
+def read_splits(batches: Iterator[pa.RecordBatch]) -> Iterator[Split]:
+    """Yield the splits of a task, one after the other. Rows that were not read from a split are skipped."""
+    parts = (part for batch in batches if batch.num_rows for part in _divide_by_split(batch))
+    for (file, start, length), group in groupby(parts, key=_read_split):
         yield Split(interchange_id=uuid.UUID(file), start=start, length=length, batches=group)
 
 
-def _split_of(piece: pa.RecordBatch) -> tuple[str, int, int]:
-    return piece[FILE][0].as_py(), piece[START][0].as_py(), piece[LENGTH][0].as_py()
+def _read_split(part: pa.RecordBatch) -> tuple[str, int, int]:
+    return part[FILE][0].as_py(), part[START][0].as_py(), part[LENGTH][0].as_py()
 
 
-def _runs(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch where it goes from one split to the next, which is hardly ever: empty files may share a task."""
+def _divide_by_split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield the parts of a batch by split. A batch rarely has more than one: tiny files may share a task."""
     starts = batch[START].to_numpy()
     if starts[0] == starts[-1] and batch[FILE][0] == batch[FILE][-1]:
         yield batch

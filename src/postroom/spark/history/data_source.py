@@ -1,10 +1,10 @@
-"""What is in the MessageBox as tables for notebooks: ``spark.read.format("postroom").load("messages")``.
+"""Read the MessageBox as tables in notebooks: ``spark.read.format("postroom").load("messages")``.
 
-A task reads a range of a table with a server-side cursor, a few rows at a time. Its memory stays flat whatever the size
-of the table. The options ``columns`` and ``where`` say which columns and rows PostgreSQL sends.
+A task reads a range of a table with a server-side cursor, a few rows at a time. Its memory does not grow with the
+size of the table. The options ``columns`` and ``where`` select the columns and rows that PostgreSQL sends.
 
-The reader does not implement ``pushFilters``: Spark 4.3 keeps a reader that took filters for every later query over the
-same DataFrame, which then misses rows (docs/history.md).
+The reader does not implement ``pushFilters``: Spark 4.3 uses a reader that has taken filters for every later query of
+the same DataFrame, which then misses rows (docs/history.md).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ FORMAT = "postroom"
 
 _PARTITIONS = 8
 _MAX_BODY = 1_048_576
-_ROWS_AT_A_TIME = 1_000
-#: Each may have a body of the largest size that is read.
-_BODIES_AT_A_TIME = 64
+_BATCH_ROWS = 1_000
+#: A smaller batch if bodies are read, because each may have the maximum size.
+_BATCH_BODIES = 64
 _OPTIONS = ("table", "path", "url", "home", "user", "columns", "where", "partitions", "maxBody")
 
 
@@ -45,14 +45,14 @@ def register_history(
     home: str | os.PathLike[str] | None = None,
     user: str | None = None,
 ) -> None:
-    """Register the format ``postroom`` with a session; the arguments are the defaults of its options."""
-    # Spark plans in a process of its own, which has neither this one's environment nor its current folder.
-    given = {
+    """Register the format ``postroom`` with a session. The arguments are the defaults of its options."""
+    # Spark plans in a separate process without the environment and the current folder of this one.
+    defaults = {
         "url": url or (None if home else os.environ.get("POSTROOM_DATABASE")),
         "home": str(Path(home or ".").absolute()),
         "user": user,
     }
-    registered = type("History", (History,), {"defaults": {name: text for name, text in given.items() if text}})
+    registered = type("History", (History,), {"defaults": {name: text for name, text in defaults.items() if text}})
     session.dataSource.register(registered)
 
 
@@ -65,7 +65,7 @@ class History(DataSource):
     PostgreSQL applies. ``partitions``: maximum number of tasks. ``maxBody``: a longer body is null.
     """
 
-    #: What was said when the format was registered.
+    #: The defaults of the options, from ``register_history``.
     defaults: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
@@ -75,12 +75,12 @@ class History(DataSource):
     def schema(self) -> str:
         columns = self.options.get("columns")
         names = None if columns is None else [name.strip() for name in columns.split(",")]
-        self._where()  # an error belongs to load(), not to the first query
+        self._where()  # raises an error at load(), not at the first query
         return self._table().schema(names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return HistoryReader(
-            login=login_of(self.options, self.defaults),
+            login=select_login(self.options, self.defaults),
             table=self._table(),
             columns=schema.fieldNames(),
             where=self._where(),
@@ -97,7 +97,7 @@ class History(DataSource):
                 )
         name = self.options.get("table") or self.options.get("path") or ""
         if name not in TABLES:
-            what = f"There is no table {name!r}." if name else "No table is named."
+            what = f"There is no table {name!r}." if name else "The table is missing."
             raise NotFound(what, hint=f'Write load("messages"); the tables are {", ".join(TABLES)}.')
         return TABLES[name]
 
@@ -112,8 +112,8 @@ class History(DataSource):
         return int(text)
 
 
-def login_of(options: Mapping[str, str], defaults: Mapping[str, str]) -> Login:
-    """The MessageBox that is meant; NotFound or Unavailable if there is none, or it does not run."""
+def select_login(options: Mapping[str, str], defaults: Mapping[str, str]) -> Login:
+    """Return the login of the selected MessageBox. Raise NotFound if there is none, Unavailable if it does not run."""
     user = options.get("user") or defaults.get("user")
     url = options.get("url") or (None if options.get("home") else defaults.get("url"))
     if url:
@@ -123,8 +123,8 @@ def login_of(options: Mapping[str, str], defaults: Mapping[str, str]) -> Login:
     if not folder.exists():
         raise NotFound(
             f"There is no MessageBox in {home}.",
-            why="No url is given, POSTROOM_DATABASE was not set, and no embedded one was ever started there.",
-            hint='Say where it is: postroom.spark.register(spark, url="postgresql://…"), or home="…".',
+            why="No url is given, POSTROOM_DATABASE is not set, and no embedded MessageBox was started there.",
+            hint='Give its address: postroom.spark.register(spark, url="postgresql://…"), or home="…".',
         )
     url = EmbeddedServer(folder).running_url()
     if url is None:
@@ -135,7 +135,7 @@ def login_of(options: Mapping[str, str], defaults: Mapping[str, str]) -> Login:
 
 
 class Range(InputPartition):
-    """What one task reads: from here on, up to there."""
+    """The range of a table that one task reads."""
 
     def __init__(self, start: str | None, end: str | None) -> None:
         super().__init__(None)
@@ -144,7 +144,7 @@ class Range(InputPartition):
 
 
 class HistoryReader(DataSourceReader):
-    """Plans in a process of its own beside the driver, reads in the tasks."""
+    """Plans in a separate process next to the driver, and reads in the tasks."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class HistoryReader(DataSourceReader):
         partitions: int,
         max_body: int,
     ) -> None:
-        table.schema(columns)  # names those that are not there
+        table.schema(columns)  # raises if a column does not exist
         self._login = login
         self._table = table
         self._columns = tuple(columns)
@@ -167,7 +167,7 @@ class HistoryReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         with self._login.connect("history") as connection:
             try:
-                # Whoever may not read it is told so now, and not by each of the tasks.
+                # A missing permission is reported now, and not by each task.
                 connection.execute(*self._query(Range(None, None), limit="LIMIT 0"))
                 bounds = self._table.bounds(connection, self._partitions)
             except NotAllowed as error:
@@ -187,8 +187,8 @@ class HistoryReader(DataSourceReader):
             connection.cursor(name="history") as cursor,
         ):
             cursor.execute(*self._query(partition), binary=True)
-            at_a_time = _BODIES_AT_A_TIME if self._table.unasked & set(self._columns) else _ROWS_AT_A_TIME
-            while rows := cursor.fetchmany(at_a_time):
+            batch_size = _BATCH_BODIES if self._table.costly & set(self._columns) else _BATCH_ROWS
+            while rows := cursor.fetchmany(batch_size):
                 arrays = [
                     pa.array(values, type=kind.arrow)
                     for values, kind in zip(zip(*rows, strict=True), kinds, strict=True)
@@ -198,14 +198,14 @@ class HistoryReader(DataSourceReader):
     def _query(self, range_: Range, limit: str = "") -> tuple[str, list[Any]]:
         selected = ", ".join(self._table.columns[name].selected.format(name) for name in self._columns)
         source = statement(self._table.statement)
-        given: list[Any] = []
+        parameters: list[Any] = []
         if "%(max_body)s" in source:
             source = source.replace("%(max_body)s", "%s")
-            given.append(self._max_body)
+            parameters.append(self._max_body)
         conditions = [] if self._where is None else [self._where]
         for operator, bound in ((">=", range_.start), ("<", range_.end)):
             if bound is not None:
                 conditions.append((f"place {operator} %s::{self._table.place}", [bound]))
         where = f" WHERE {' AND '.join(text for text, _ in conditions)}" if conditions else ""
-        given += [one for _, values in conditions for one in values]
-        return f"SELECT {selected} FROM ({source}) AS found{where} {limit}", given
+        parameters += [value for _, values in conditions for value in values]
+        return f"SELECT {selected} FROM ({source}) AS found{where} {limit}", parameters

@@ -1,4 +1,4 @@
-"""The tables that can be read back with Spark, and what their columns are."""
+"""The tables that Spark can read from the MessageBox, and their columns."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pyarrow as pa
 from postroom.errors import DefinitionError
 from postroom.messagebox.connection import Connection
 
-#: A task is worth its while from so many pages of the spool, or rows of the queues, on.
+#: A task reads at least this many pages of the spool, or rows of the queues.
 _PAGES_A_TASK = 128
 _ROWS_A_TASK = 50_000
 
 
 class ColumnKind(Enum):
-    """What a column holds: Spark's type, Arrow's, how it is selected, and the Python type of the values that a filter
-    compares it with, or None."""
+    """The type of a column: Spark's type, Arrow's type, how it is selected, and the Python type of values in filters,
+    or None if it cannot be compared."""
 
     ID = ("string", pa.string(), "{}::text", str)
     TEXT = ("string", pa.string(), "{}", str)
@@ -37,21 +37,21 @@ class ColumnKind(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryTable:
-    """One of the tables. ``unasked`` columns are costly, and read only by those who name them."""
+    """A table. ``costly`` columns are read only if they are selected by name."""
 
     name: str
     columns: dict[str, ColumnKind]
     place: str
-    """The type of the column ``place``, by whose ranges it is read."""
-    unasked: frozenset[str] = frozenset()
+    """The type of the column ``place``. Tasks read ranges of this column."""
+    costly: frozenset[str] = frozenset()
 
     @property
     def statement(self) -> str:
         return f"queries/history_{self.name}"
 
     def schema(self, names: Sequence[str] | None = None) -> str:
-        """As Spark writes it: these columns, or all that are not costly."""
-        chosen = [name for name in self.columns if name not in self.unasked] if names is None else names
+        """Return the schema of these columns, or of all that are not costly, in Spark's syntax."""
+        chosen = [name for name in self.columns if name not in self.costly] if names is None else names
         for name in chosen:
             if name not in self.columns:
                 raise DefinitionError(
@@ -60,7 +60,7 @@ class HistoryTable:
         return ", ".join(f"{name} {self.columns[name].spark}" for name in chosen)
 
     def bounds(self, connection: Connection, tasks: int) -> list[str]:
-        """Where to cut the table, so that at most ``tasks`` ranges come out and none is hardly worth a task."""
+        """Return the bounds of at most ``tasks`` ranges of a useful size."""
         if self.place == "tid":
             row = connection.execute(
                 "SELECT pg_relation_size('messagebox.spool') / current_setting('block_size')::bigint"
@@ -96,7 +96,7 @@ MESSAGES = HistoryTable(
         "body": ColumnKind.BYTES,
     },
     place="tid",
-    unasked=frozenset({"body"}),
+    costly=frozenset({"body"}),
 )
 CONTEXTS = HistoryTable(
     name="contexts",

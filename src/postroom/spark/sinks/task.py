@@ -1,6 +1,6 @@
 """The task of a sink batch: read messages from the queue and convert them to rows. Runs in a Spark worker.
 
-The task may run again after any interruption, and twice at the same time. Reading changes nothing. A message that
+The task may run again after any interruption, and twice at the same time. ReadPlan changes nothing. A message that
 cannot be converted to a row, or that kills the worker, is removed from the batch once: it is suspended, or routed as
 an error message (ADR 0029).
 """

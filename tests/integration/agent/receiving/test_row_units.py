@@ -19,7 +19,7 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure, StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, connect
-from postroom.spark.bulk.counting import RowCounts
+from postroom.spark.bulk.row_counts import RowCounts
 from postroom.spark.bulk.task import BulkTask, Split
 from postroom.spark.executor import drop_executor
 from postroom.spark.login import Login
@@ -231,9 +231,9 @@ def test_rows_of_a_failed_job_are_counted(box: Box, task: BulkTask) -> None:
     file = uuid.UUID(int=1)
     task.receive(split(0, batch(1, 2, 3)))  # by an earlier process
     counting = RowCounts()
-    counting.begin(box.connection, [file])
+    counting.start(box.connection, [file])
     task.receive(split(50, batch(4, 5, 6, bad=1)))  # the counts of this task are lost
-    counting.begin(box.connection, [file])
+    counting.start(box.connection, [file])
     [counts] = task(iter([batch(7, 8, bad=1, start=100)]))
     counting.add(FakeRow(**counts.to_pylist()[0]))  # type: ignore[arg-type]
     assert counting.catch_up(box.connection, file) == 8

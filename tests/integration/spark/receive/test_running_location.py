@@ -24,7 +24,7 @@ from postroom.operations.ports.sinks import list_sinks
 from postroom.spark import pipeline_once, pipeline_process, serving
 from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.progress import BulkProgress
-from postroom.spark.bulk.running_bulk import RunningBulk
+from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
 from postroom.spark.executor import drop_executor, executor_for
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
@@ -297,7 +297,7 @@ def test_a_run_that_is_stopped_early_raises(box: Box, login: Login, tmp_path: Pa
 
 def test_a_bulk_location_reports_all_rows_that_its_jobs_have_counted(box: Box, login: Login, tmp_path: Path) -> None:
     location = add_bulk_location(box, tmp_path / "in")
-    running = RunningBulk(NO_SESSION, location, login=login, home=tmp_path)
+    running = RunningBulkLocation(NO_SESSION, location, login=login, home=tmp_path)
     seen = BulkProgress(location="bulk", rows=90, bad=0, rate=5.0, files_left=1, bytes_left=7, bytes_total=70)
     running._last_progress, running._files.is_busy = seen, True
     assert (running._progress().rows, running._progress().remaining) == (90, 7)

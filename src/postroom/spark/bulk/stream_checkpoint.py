@@ -1,7 +1,7 @@
-"""What is remembered of a stream of rows: Spark's checkpoint, in a folder, and in the MessageBox which one that is.
+"""The checkpoint of a row stream: Spark's checkpoint folder, and its id in the MessageBox.
 
-Only the checkpoint knows which rows were read. A stream without one begins where its options say, and loses rows or
-publishes them again; so that a checkpoint that is not there any more has to be noticed.
+Only the checkpoint records which rows were read. A stream without it would start where its options say, and lose rows
+or publish them again. So a missing or old checkpoint is detected before anything is read.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamMemory:
-    """The memory of the stream of one location; ``folder`` is where its checkpoint is, or will be."""
+class StreamCheckpoint:
+    """The checkpoint of the stream of one location. ``folder`` contains it."""
 
     login: Login
     location: ReceiveLocation
@@ -36,7 +36,7 @@ class StreamMemory:
 
     @property
     def checkpoint_id(self) -> uuid.UUID | None:
-        """The id that Spark gave the stream, and gives it again as long as the checkpoint is there."""
+        """Return the id of the stream in Spark's checkpoint, or None if there is no checkpoint."""
         try:
             return uuid.UUID(json.loads((self.checkpoint / "metadata").read_text())["id"])
         except FileNotFoundError:
@@ -46,25 +46,26 @@ class StreamMemory:
                 f"{self.checkpoint / 'metadata'} cannot be read: {error}.", why=_WHY, hint=self._hint
             ) from error
 
-    def begin(self) -> None:
-        """Before the stream is started. Raises StateError if it has begun with a checkpoint that is not here."""
+    def start(self) -> None:
+        """Record the start of the stream. Raise StateError if it was started before with a checkpoint that is
+        missing."""
         with self.login.connect("stream") as connection:
             known = read_stream(connection, self.location.location_id)
             if known is not None and known.restart_requested:
-                self._put_aside()
+                self._keep_old_folder()
             elif known is not None and known.checkpoint_id != self.checkpoint_id:
                 raise StateError(
-                    f"The stream of {self.location.name} has begun, and its checkpoint is not in {self.folder}.",
+                    f"The checkpoint of the stream {self.location.name} is not in {self.folder}.",
                     why=_WHY,
                     hint=self._hint,
                 )
             elif known is not None:
                 return
-            # A checkpoint without a record is from before there were any, or a process died between these two steps.
-            start_stream(connection, self.location.location_id, self.checkpoint_id or self._make())
+            # A checkpoint without a record: a process died between these two steps.
+            start_stream(connection, self.location.location_id, self.checkpoint_id or self._create())
 
-    def begin_batch(self, batch: int, partitions: int) -> None:
-        """Before any of its rows is read. Raises StateError if it is not the batch that was begun under its number."""
+    def start_batch(self, batch: int, partitions: int) -> None:
+        """Record the start of a batch. Raise StateError if another batch was started under this number."""
         checkpoint_id = self.checkpoint_id
         known = None
         if checkpoint_id is not None:
@@ -73,33 +74,33 @@ class StreamMemory:
                 known = start_batch(connection, self.location.location_id, checkpoint_id, batch, units)
         if known is None:
             raise StateError(
-                f"The stream of {self.location.name} runs in another place, or is restarted.",
-                hint="It has to be started again.",
+                f"The stream of {self.location.name} runs in another process, or is being reset.",
+                hint="Start it again.",
             )
         if known.batch > batch:
             raise StateError(
-                f"The checkpoint of {self.location.name} is too old: it goes on with batch {batch},"
-                f" and {known.batch} was begun.",
-                why="The batches since then would be cut otherwise; rows would be lost, or published twice.",
+                f"The checkpoint of {self.location.name} is too old: it continues with batch {batch},"
+                f" but batch {known.batch} was started.",
+                why="The batches since then would have other rows, and rows would be lost or published twice.",
                 hint=self._hint,
             )
         if known.partitions != partitions:
             raise StateError(
-                f"Batch {batch} of {self.location.name} was begun in {known.partitions} partitions,"
-                f" and comes again in {partitions}.",
-                why="Its rows are told apart by partition and number: some would be lost, others published twice.",
-                hint="Start the pipeline with the master and the settings that the batch was begun with.",
+                f"Batch {batch} of {self.location.name} was started with {known.partitions} partitions,"
+                f" and is repeated with {partitions}.",
+                why="Rows are identified by partition and number, so some would be lost and others published twice.",
+                hint="Start the pipeline with the master and the settings of the time when the batch was started.",
             )
 
     @property
     def _hint(self) -> str:
         return (
-            "Start it with its original home folder, or restore that checkpoint. To restart it from its options:"
+            "Start it with its original home folder, or restore that checkpoint. To start again from its options:"
             f" postroom location reset-stream {self.location.name}."
         )
 
-    def _make(self) -> uuid.UUID:
-        """An empty checkpoint, as Spark begins one: the stream's id, which so is known before anything is read."""
+    def _create(self) -> uuid.UUID:
+        """Create an empty checkpoint with a stream id, so that the id is known before anything is read."""
         checkpoint_id = uuid.uuid4()
         self.checkpoint.mkdir(parents=True, exist_ok=True)
         unfinished = self.folder / f".{checkpoint_id}"
@@ -110,12 +111,12 @@ class StreamMemory:
         unfinished.replace(self.checkpoint / "metadata")
         return checkpoint_id
 
-    def _put_aside(self) -> None:
-        """Keep the folder of a stream that an operator restarts: it says which rows were read."""
+    def _keep_old_folder(self) -> None:
+        """Rename the folder of a stream that an operator resets, because it records which rows were read."""
         if self.folder.exists():
             kept = self.folder.with_name(f"{self.folder.name}.{uuid.uuid4()}")
             self.folder.rename(kept)
-            _log.warning("%s is restarted; its old checkpoint is in %s", self.location.name, kept)
+            _log.warning("%s is reset; its old checkpoint is in %s", self.location.name, kept)
 
 
-_WHY = "Without it nobody knows which rows were read: some would be lost, or published twice."
+_WHY = "Only the checkpoint records which rows were read. Without it rows would be lost, or published twice."

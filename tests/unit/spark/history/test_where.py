@@ -62,13 +62,13 @@ def test_a_filter_becomes_a_condition_with_parameters(text: str, sql: str, value
         ("party == 'a\\u{0}'", "NUL"),
     ],
 )
-def test_any_other_text_is_refused_with_the_reason(text: str, message: str) -> None:
+def test_any_other_text_is_rejected_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(BadFilter) as caught:
         parse_where(text, MESSAGES)
     assert message in str(caught.value)
 
 
-def test_bodies_are_read_only_if_they_are_named() -> None:
+def test_bodies_are_read_only_if_they_are_selected() -> None:
     assert "body" not in MESSAGES.schema()
     assert MESSAGES.schema(["message_id", "body"]) == "message_id string, body binary"
     assert "seq bigint" in QUEUES.schema()

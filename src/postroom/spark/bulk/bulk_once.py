@@ -1,4 +1,4 @@
-"""What a bulk location has claimed, once and to its end: `postroom pipeline run --once`."""
+"""Receive the claimed files of a bulk location and return: `postroom pipeline run --once`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from postroom.spark.reasons import reason_of
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS, _TELL_SECONDS = 0.5, 10.0
+_CHECK_SECONDS, _LOG_SECONDS = 0.5, 10.0
 
-#: Told of progress, about twice a second.
+#: A callback that gets the progress, about twice a second.
 Watcher = Callable[[BulkProgress], None]
 
 
@@ -32,10 +32,10 @@ def receive_once(
     watcher: Watcher | None = None,
     reporter: Watcher | None = None,
 ) -> Counter[str]:
-    """Publishes all that is claimed; what it COUNTED. The caller holds the location's lock. The log, or else the
-    ``watcher``, is told of progress, and the ``reporter`` too.
+    """Publish all claimed files. Return the counts. The caller holds the lock of the location.
 
-    Raises Unavailable if it cannot go on, StateError if a file has too many bad rows."""
+    ``watcher`` gets the progress, which is logged otherwise. ``reporter`` gets it, too. Raise Unavailable if a job
+    fails, and StateError if a file has too many bad rows."""
     location = files.location
     errors: list[Exception] = []
 
@@ -47,11 +47,11 @@ def receive_once(
         except Exception as error:
             errors.append(error)
 
-    watchers = [watcher or _LogNowAndThen(), *([reporter] if reporter else [])]
+    watchers = [watcher or _LogProgress(), *([reporter] if reporter else [])]
 
-    def tell(progress: BulkProgress) -> None:
-        for one in watchers:
-            one(progress)
+    def report(progress: BulkProgress) -> None:
+        for receive_progress in watchers:
+            receive_progress(progress)
 
     meter = BulkMeter(location.name, location.location_id)
     thread = threading.Thread(target=work, name=f"jobs of {location.name}", daemon=True)
@@ -62,28 +62,28 @@ def receive_once(
                 with suppress(Exception):
                     files.cancel()
             else:
-                tell(meter.look(connection, time.monotonic()))
-            thread.join(_LOOK_SECONDS)
-        # What was published since the meter last saw a file, it cannot see: a file that is done has no row.
-        last = meter.look(connection, time.monotonic())
-        tell(replace(last, rows=max(last.rows, files.counts["rows"]), bad=max(last.bad, files.counts["bad"])))
+                report(meter.read(connection, time.monotonic()))
+            thread.join(_CHECK_SECONDS)
+        # The meter cannot read rows that were published since its last reading: a finished file has no row.
+        last = meter.read(connection, time.monotonic())
+        report(replace(last, rows=max(last.rows, files.counts["rows"]), bad=max(last.bad, files.counts["bad"])))
     if errors and not stopping.is_set():
         raise Unavailable(f"{location.name} could not be received.", why=reason_of(errors[0])) from errors[0]
     if files.stopped_by:
         raise StateError(
             f"{location.name} has stopped: {files.stopped_by}.",
-            hint="Raise the limit and apply the application again, or take the file away.",
+            hint="Raise the limit and apply the application again, or remove the file.",
         )
     return files.counts
 
 
-class _LogNowAndThen:
-    """Tells the log what there is to tell."""
+class _LogProgress:
+    """Logs the progress every ten seconds."""
 
     def __init__(self) -> None:
-        self._tell_at = time.monotonic() + _TELL_SECONDS
+        self._log_at = time.monotonic() + _LOG_SECONDS
 
     def __call__(self, progress: BulkProgress) -> None:
-        if time.monotonic() >= self._tell_at:
-            self._tell_at = time.monotonic() + _TELL_SECONDS
+        if time.monotonic() >= self._log_at:
+            self._log_at = time.monotonic() + _LOG_SECONDS
             _log.info("%s", progress)

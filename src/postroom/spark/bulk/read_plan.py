@@ -1,12 +1,11 @@
-"""How claimed files are read by Spark's own reader, so that the same rows come of the same splits whenever it is done.
+"""The read plan of claimed files: how a reader of Spark reads them, so that a restart gets the same rows and splits.
 
-Where Spark splits a file depends on settings, on the number of cores and on the other files that are read with it; what
-is a row, on options and schema; and what is a message, on the pipeline, which names columns of that schema. All of that
-is fixed when a file is first begun, is kept with its claim, and is used again at a restart, whatever the settings and
-the definition are by then.
+The splits of a file depend on settings, on the number of cores and on the other files of the job. The rows depend on
+options and schema, and the messages on the pipeline, which names columns of the schema. All of these are stored with
+the file claim before the first read, and used again after a restart, even if settings and definition have changed.
 
-A split is of ``split_bytes``, always: with the price of opening a file as high as a split is large, Spark neither makes
-splits smaller for more cores nor puts two of them into one task.
+A split always has ``split_bytes``. The cost of opening a file is set to the size of a split, so that Spark neither
+makes splits smaller for more cores nor puts two of them into one task.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from postroom.spark.intake.file_claims import FileClaim
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-#: What identifies a row's split.
+#: The columns that identify the split of a row.
 FILE, START, LENGTH = "file", "start", "length"
-#: A claimed file's name begins with its interchange id.
+#: The name of a claimed file starts with its interchange id.
 _ID_LENGTH = 36
 
-#: Enough splits that the tasks end together, but none so small that starting its task is the larger part of the work.
+#: Enough splits that the tasks end together, but large enough to be worth a task.
 _SPLITS_PER_CORE = 3
 _SMALLEST_SPLIT = 4 << 20
 
-#: Settings of Spark that have a say in what is a split, a row or a value.
-_SHAPING = (
+#: The prefixes of the Spark settings that affect splits, rows or values.
+_ROW_SETTINGS = (
     *("spark.sql.files.", "spark.sql.sources.", "spark.sql.legacy.", "spark.sql.execution.arrow."),
     *("spark.sql.csv.", "spark.sql.json.", "spark.sql.xml.", "spark.sql.parquet.", "spark.sql.orc."),
     *("spark.sql.ansi.", "spark.sql.session.timeZone", "spark.sql.timestampType", "spark.sql.caseSensitive"),
@@ -47,8 +46,8 @@ _CSV_OPTIONS = {"escape": '"', "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
-    """All that decides which rows come of a file, and which messages of them."""
+class ReadPlan:
+    """Everything that determines the rows of a file and their messages."""
 
     format: str
     options: Mapping[str, str]
@@ -56,14 +55,14 @@ class Reading:
     split_bytes: int
     settings: Mapping[str, str]
     pipeline: Mapping[str, Any] | None = None
-    """None where the reading was begun before pipelines were kept: then it is the location's."""
+    """None if the plan was stored without a pipeline: then the pipeline of the location is used."""
 
     def stored(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def begin(cls, session: SparkSession, location: ReceiveLocation, files: Sequence[FileClaim]) -> Reading:
-        """How files are read that are begun now, together."""
+    def create(cls, session: SparkSession, location: ReceiveLocation, files: Sequence[FileClaim]) -> ReadPlan:
+        """Return the plan for files that are read together from now on."""
         reader = rows_reader(location)
         conf = session._jsparkSession.sessionState().conf()
         cores = session.sparkContext.defaultParallelism
@@ -75,14 +74,14 @@ class Reading:
             schema=reader.columns,
             split_bytes=split_bytes,
             settings={
-                **{name: value for name, value in session.conf.getAll.items() if name.startswith(_SHAPING)},
+                **{name: value for name, value in session.conf.getAll.items() if name.startswith(_ROW_SETTINGS)},
                 **_settings(split_bytes),
             },
             pipeline=location.pipeline_json,
         )
 
-    def received_at(self, location: ReceiveLocation) -> ReceiveLocation:
-        """The location as it was when this was begun, as far as its rows are concerned."""
+    def apply_to(self, location: ReceiveLocation) -> ReceiveLocation:
+        """Return the location with the pipeline of this plan."""
         return location if self.pipeline is None else replace(location, pipeline_json=dict(self.pipeline))
 
 
@@ -104,10 +103,10 @@ def _settings(split_bytes: int) -> dict[str, str]:
         "spark.sql.files.openCostInBytes": str(split_bytes),
         "spark.sql.files.minPartitionNum": "1",
         "spark.sql.files.maxPartitionNum": str(2**31 - 1),
-        # What cannot be read must be told, not left out.
+        # Unreadable files must be reported, not skipped.
         "spark.sql.files.ignoreCorruptFiles": "false",
         "spark.sql.files.ignoreMissingFiles": "false",
-        # A row is bad whichever of its columns are wanted.
+        # A row is bad if any column is bad, even one that is not selected.
         "spark.sql.csv.parser.columnPruning.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         # A batch of rows is a chunk.
@@ -117,48 +116,48 @@ def _settings(split_bytes: int) -> dict[str, str]:
 
 
 def _reader_options(reader: SparkReader) -> dict[str, str]:
-    options = option_texts(reader)
+    options = format_options(reader)
     if reader.marks_bad_rows:
         options = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     given = {name.lower() for name in options}
     if reader.format == "csv" and "enforceschema" not in given:
-        # The names in a header must be those of the schema: a column that is missing would shift all others.
+        # The header must match the schema: a missing column would shift all others.
         options["enforceSchema"] = "false"
     return options
 
 
-def option_texts(reader: SparkReader) -> dict[str, str]:
-    """The options as Spark takes them."""
+def format_options(reader: SparkReader) -> dict[str, str]:
+    """Return the options as text for Spark."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in reader.options.items()
     }
 
 
-def session_for(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-    """A session of its own, on the same Spark, where these are the settings that shape rows."""
+def clone_session(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """Return a new session of the same Spark with these settings for rows."""
     from pyspark.sql import SparkSession
 
-    # A clone knows the data sources that were registered; a new session would not.
-    own = SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
-    for name in own.conf.getAll:
-        if name.startswith(_SHAPING) and name not in settings and own.conf.isModifiable(name):
-            own.conf.unset(name)
+    # A clone has the registered data sources, a new session would not.
+    cloned = SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
+    for name in cloned.conf.getAll:
+        if name.startswith(_ROW_SETTINGS) and name not in settings and cloned.conf.isModifiable(name):
+            cloned.conf.unset(name)
     for name, value in settings.items():
-        if own.conf.isModifiable(name):
-            own.conf.set(name, value)
-    return own
+        if cloned.conf.isModifiable(name):
+            cloned.conf.set(name, value)
+    return cloned
 
 
-def read_files(session: SparkSession, reading: Reading, pipeline: Rows, paths: Sequence[str]) -> DataFrame:
-    """The rows of some files: the split that each is from, its body, its promoted values."""
+def read_files(session: SparkSession, plan: ReadPlan, pipeline: Rows, paths: Sequence[str]) -> DataFrame:
+    """Return the rows of files: the split of each row, its body and its promoted values."""
     from pyspark.sql import functions as f
 
-    reader = session.read.format(reading.format).options(**reading.options)
-    # The paths are as they are, stars and brackets in them too.
+    reader = session.read.format(plan.format).options(**plan.options)
+    # Stars and brackets in the paths are literal.
     reader = reader.option("__globPaths__", "false")
-    marks_bad_rows = "columnNameOfCorruptRecord" in reading.options
-    if reading.schema is not None:
-        reader = reader.schema(f"{reading.schema}, `{CORRUPT}` string" if marks_bad_rows else reading.schema)
+    marks_bad_rows = "columnNameOfCorruptRecord" in plan.options
+    if plan.schema is not None:
+        reader = reader.schema(f"{plan.schema}, `{CORRUPT}` string" if marks_bad_rows else plan.schema)
     frame = reader.load(list(paths))
     return frame.select(
         f.substring(f.col("_metadata.file_name"), 1, _ID_LENGTH).alias(FILE),
@@ -169,25 +168,25 @@ def read_files(session: SparkSession, reading: Reading, pipeline: Rows, paths: S
 
 
 def row_columns(frame: DataFrame, pipeline: Rows) -> list[Column]:
-    """What the pipeline wants to see of a row (see ``postroom.pipelines.rows.batch``)."""
+    """Return the columns of a row that the pipeline needs (see ``postroom.pipelines.rows.batch``)."""
     from pyspark.sql import functions as f
 
     names = [name for name in frame.columns if name != CORRUPT]
-    row = f.struct(*(named(name) for name in names))
+    row = f.struct(*(quote_column(name) for name in names))
     if pipeline.column is not None:
-        body = named(pipeline.column)
+        body = quote_column(pipeline.column)
     elif pipeline.body == "csv":
         body = f.to_csv(row, _CSV_OPTIONS)
     else:
         body = f.to_json(row, _JSON_OPTIONS)
     columns = [body.cast("binary").alias(BODY)]
-    columns += [named(path).alias(value_name(i)) for i, (_, path) in enumerate(pipeline.promotions.entries)]
-    # As bytes: what could not be read need not be text.
-    return [*columns, named(CORRUPT).cast("binary").alias(BAD)] if CORRUPT in frame.columns else columns
+    columns += [quote_column(path).alias(value_name(i)) for i, (_, path) in enumerate(pipeline.promotions.entries)]
+    # As bytes, because an unreadable row may not be text.
+    return [*columns, quote_column(CORRUPT).cast("binary").alias(BAD)] if CORRUPT in frame.columns else columns
 
 
-def named(name: str) -> Column:
-    """A column by its name, whatever is in that."""
+def quote_column(name: str) -> Column:
+    """Return a column by name. The name may contain any character."""
     from pyspark.sql import functions as f
 
     return f.col("`" + name.replace("`", "``") + "`")

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.2
+_CHECK_SECONDS = 0.2
 _PROGRESS_SECONDS, _LOG_SECONDS = 2.0, 10.0
 _BACKOFF = Backoff(first=0.5, longest=30.0)
 
 
-class RunningBulk(RunningLocation):
+class RunningBulkLocation(RunningLocation):
     """Serves a location without a streaming query, so that it costs nothing while no files arrive."""
 
     def __init__(
@@ -69,7 +69,7 @@ class RunningBulk(RunningLocation):
         if self._files.is_busy and now >= self._progress_due_at:
             self._progress_due_at = now + _PROGRESS_SECONDS
             with suppress(PostroomError), self._login.connect("progress") as connection:
-                self._last_progress = self._meter.look(connection, now)
+                self._last_progress = self._meter.read(connection, now)
                 if now >= self._log_due_at:
                     self._log_due_at = now + _LOG_SECONDS
                     _log.info("%s", self._last_progress)
@@ -95,10 +95,12 @@ class RunningBulk(RunningLocation):
         """Return the progress in bytes of finished splits. A running job may have published more rows than the finished
         jobs have counted."""
         known = replace(super()._progress(), remaining_unit="bytes", remaining=0)
-        seen = self._last_progress
-        if seen is None or not self._files.is_busy:
+        progress = self._last_progress
+        if progress is None or not self._files.is_busy:
             return known
-        return replace(known, rows=max(known.rows, seen.rows), rate=round(seen.rate), remaining=seen.bytes_left)
+        return replace(
+            known, rows=max(known.rows, progress.rows), rate=round(progress.rate), remaining=progress.bytes_left
+        )
 
     def _has_to_wait(self) -> bool:
         """Return True while another process serves the location, or while receiving is throttled."""
@@ -109,11 +111,11 @@ class RunningBulk(RunningLocation):
     # -- the jobs ----------------------------------------------------------------------------------------------
 
     def _publish(self) -> float:
-        """Receive one file. Return the seconds until the next one is looked for."""
+        """Run one job. Return the seconds until the next check for files."""
         try:
             if self._has_to_wait() or not self._files.receive(self._jobs_connection.get()):
                 self._failure = None
-                return _LOOK_SECONDS
+                return _CHECK_SECONDS
         except Exception as error:
             self._jobs_connection.close()
             self._failure = reason_of(error)

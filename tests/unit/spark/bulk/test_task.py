@@ -1,4 +1,4 @@
-"""What tasks and jobs of a bulk location make of what they get; without Spark."""
+"""Splits and progress of a bulk location. Runs without Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from postroom.spark.bulk.progress import BulkProgress
-from postroom.spark.bulk.task import splits_of
+from postroom.spark.bulk.task import read_splits
 
 A, B = uuid.UUID(int=1), uuid.UUID(int=2)
 
@@ -24,7 +24,7 @@ def batch(rows: list[tuple[uuid.UUID, int, int]]) -> pa.RecordBatch:
     )
 
 
-def test_rows_are_told_apart_by_their_splits() -> None:
+def test_rows_are_grouped_by_split() -> None:
     batches = [
         batch([]),
         batch([(A, 0, 1), (A, 0, 2)]),
@@ -33,17 +33,17 @@ def test_rows_are_told_apart_by_their_splits() -> None:
     ]
     found = [
         ((split.interchange_id, split.start, split.length), [one["body"].to_pylist() for one in split.batches])
-        for split in splits_of(iter(batches))
+        for split in read_splits(iter(batches))
     ]
     assert found == [((A, 0, 10), [[1, 2], [3]]), ((A, 10, 10), [[4]]), ((B, 10, 10), [[5], [6]])]
 
 
-def test_what_is_left_of_a_split_is_passed_over() -> None:
+def test_unread_rows_of_a_split_are_skipped() -> None:
     batches = [batch([(A, 0, 1)]), batch([(A, 0, 2)]), batch([(B, 0, 3)])]
-    assert [split.interchange_id for split in splits_of(iter(batches))] == [A, B]
+    assert [split.interchange_id for split in read_splits(iter(batches))] == [A, B]
 
 
-def test_progress_in_words() -> None:
+def test_progress_is_described() -> None:
     progress = BulkProgress(
         location="bulk", rows=1_230_000, bad=3, rate=45_000, files_left=1, bytes_left=820_000_000, bytes_total=2 * 10**9
     )

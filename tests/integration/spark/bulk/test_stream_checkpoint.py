@@ -14,7 +14,7 @@ from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import connect
 from postroom.operations.ports import receive_locations as locations
-from postroom.spark.bulk.stream_memory import StreamMemory
+from postroom.spark.bulk.stream_checkpoint import StreamCheckpoint
 from postroom.spark.login import Login
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
@@ -28,12 +28,12 @@ def location(box: Box) -> ReceiveLocation:
 
 
 @pytest.fixture
-def memory(box: Box, location: ReceiveLocation, tmp_path: Path) -> StreamMemory:
-    return make_memory(box, location, tmp_path / "home")
+def checkpoint(box: Box, location: ReceiveLocation, tmp_path: Path) -> StreamCheckpoint:
+    return make_checkpoint(box, location, tmp_path / "home")
 
 
-def make_memory(box: Box, location: ReceiveLocation, home: Path) -> StreamMemory:
-    return StreamMemory(
+def make_checkpoint(box: Box, location: ReceiveLocation, home: Path) -> StreamCheckpoint:
+    return StreamCheckpoint(
         login=Login(url=box.url, user=box.host().role_name), location=location, folder=home / str(location.location_id)
     )
 
@@ -43,42 +43,42 @@ def read_checkpoint_id(box: Box) -> uuid.UUID:
     return found
 
 
-def test_a_stream_continues_with_its_checkpoint(box: Box, memory: StreamMemory) -> None:
-    memory.begin()
+def test_a_stream_continues_with_its_checkpoint(box: Box, checkpoint: StreamCheckpoint) -> None:
+    checkpoint.start()
     # The format that Spark writes, and reads when the stream starts.
-    assert json.loads((memory.checkpoint / "metadata").read_text()) == {"id": str(read_checkpoint_id(box))}
+    assert json.loads((checkpoint.checkpoint / "metadata").read_text()) == {"id": str(read_checkpoint_id(box))}
     before = read_checkpoint_id(box)
-    memory.begin()
+    checkpoint.start()
     assert read_checkpoint_id(box) == before
 
 
 def test_a_stream_with_a_missing_checkpoint_does_not_start(
-    box: Box, location: ReceiveLocation, memory: StreamMemory, tmp_path: Path
+    box: Box, location: ReceiveLocation, checkpoint: StreamCheckpoint, tmp_path: Path
 ) -> None:
-    memory.begin()
-    elsewhere = make_memory(box, location, tmp_path / "another home")
-    with pytest.raises(StateError, match=r"its checkpoint is not in .*another home") as caught:
-        elsewhere.begin()
+    checkpoint.start()
+    other_checkpoint = make_checkpoint(box, location, tmp_path / "another home")
+    with pytest.raises(StateError, match=r"checkpoint of .* is not in .*another home") as caught:
+        other_checkpoint.start()
     assert "postroom location reset-stream topic" in caught.value.hint
-    assert not elsewhere.folder.exists()
+    assert not other_checkpoint.folder.exists()
     before = read_checkpoint_id(box)
 
     locations.reset_stream(box.connection, "topic")
-    with pytest.raises(StateError, match="is restarted"):
-        memory.begin_batch(0, 1)  # a process that still runs
-    elsewhere.begin()
-    assert elsewhere.checkpoint_id == read_checkpoint_id(box) != before
+    with pytest.raises(StateError, match="is being reset"):
+        checkpoint.start_batch(0, 1)  # a process that still runs
+    other_checkpoint.start()
+    assert other_checkpoint.checkpoint_id == read_checkpoint_id(box) != before
     with pytest.raises(StateError, match="is not in"):
-        memory.begin()
+        checkpoint.start()
 
 
-def test_a_restarted_stream_keeps_its_old_checkpoint(box: Box, memory: StreamMemory) -> None:
-    memory.begin()
+def test_a_restarted_stream_keeps_its_old_checkpoint(box: Box, checkpoint: StreamCheckpoint) -> None:
+    checkpoint.start()
     before = read_checkpoint_id(box)
     locations.reset_stream(box.connection, "topic")
-    memory.begin()
-    assert memory.checkpoint_id == read_checkpoint_id(box) != before
-    [old_folder] = memory.folder.parent.glob(f"{memory.folder.name}.*")
+    checkpoint.start()
+    assert checkpoint.checkpoint_id == read_checkpoint_id(box) != before
+    [old_folder] = checkpoint.folder.parent.glob(f"{checkpoint.folder.name}.*")
     assert str(before) in (old_folder / "checkpoint" / "metadata").read_text()
 
 
@@ -87,42 +87,42 @@ def test_only_a_started_stream_can_be_restarted(box: Box, location: ReceiveLocat
         locations.reset_stream(box.connection, "topic")
 
 
-def test_an_unrecorded_checkpoint_is_recorded(box: Box, memory: StreamMemory) -> None:
+def test_an_unrecorded_checkpoint_is_recorded(box: Box, checkpoint: StreamCheckpoint) -> None:
     """The process died before it recorded the checkpoint."""
-    memory.checkpoint.mkdir(parents=True)
-    (memory.checkpoint / "metadata").write_text('{"id":"7e0ec1a5-7c6b-4c1b-9f0e-000000000001"}')
-    memory.begin()
+    checkpoint.checkpoint.mkdir(parents=True)
+    (checkpoint.checkpoint / "metadata").write_text('{"id":"7e0ec1a5-7c6b-4c1b-9f0e-000000000001"}')
+    checkpoint.start()
     assert str(read_checkpoint_id(box)) == "7e0ec1a5-7c6b-4c1b-9f0e-000000000001"
-    (memory.checkpoint / "metadata").write_text("{")
+    (checkpoint.checkpoint / "metadata").write_text("{")
     with pytest.raises(StateError, match="cannot be read"):
-        memory.begin()
+        checkpoint.start()
 
 
-def test_a_repeated_batch_must_have_the_same_partitions(memory: StreamMemory) -> None:
-    memory.begin()
-    memory.begin_batch(0, 2)
-    memory.begin_batch(0, 2)
-    with pytest.raises(StateError, match="was begun in 2 partitions, and comes again in 3"):
-        memory.begin_batch(0, 3)
-    memory.begin_batch(1, 3)
-    with pytest.raises(StateError, match="goes on with batch 0, and 1 was begun"):
-        memory.begin_batch(0, 2)
+def test_a_repeated_batch_must_have_the_same_partitions(checkpoint: StreamCheckpoint) -> None:
+    checkpoint.start()
+    checkpoint.start_batch(0, 2)
+    checkpoint.start_batch(0, 2)
+    with pytest.raises(StateError, match="was started with 2 partitions, and is repeated with 3"):
+        checkpoint.start_batch(0, 3)
+    checkpoint.start_batch(1, 3)
+    with pytest.raises(StateError, match="continues with batch 0, but batch 1 was started"):
+        checkpoint.start_batch(0, 2)
 
 
-def test_the_receipts_of_a_batch_are_kept_until_the_next_batch_starts(box: Box, memory: StreamMemory) -> None:
+def test_the_receipts_of_a_batch_are_kept_until_the_next_batch_starts(box: Box, checkpoint: StreamCheckpoint) -> None:
     """The stream may pause for a long time between two batches."""
-    memory.begin()
-    memory.begin_batch(7, 2)
+    checkpoint.start()
+    checkpoint.start_batch(7, 2)
     units = [unit_for_partition(read_checkpoint_id(box), 7, partition) for partition in range(2)]
     box.connection.execute("INSERT INTO receipts (unit) SELECT unnest(%s)", (units,))
     assert box.one(PURGE) == 0
-    memory.begin_batch(8, 0)
+    checkpoint.start_batch(8, 0)
     assert box.one(PURGE) == 2
 
 
-def test_deleting_a_location_deletes_its_stream(box: Box, memory: StreamMemory) -> None:
-    memory.begin()
-    memory.begin_batch(0, 2)
+def test_deleting_a_location_deletes_its_stream(box: Box, checkpoint: StreamCheckpoint) -> None:
+    checkpoint.start()
+    checkpoint.start_batch(0, 2)
     box.connection.execute("DELETE FROM receive_locations")
     assert (box.count("streams"), box.count("stream_units")) == (0, 0)
 

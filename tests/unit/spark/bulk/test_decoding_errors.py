@@ -1,4 +1,4 @@
-"""Rows whose characters Spark's reader has destroyed are found again in the bytes of their file; without Spark."""
+"""Rows in which Spark's reader has replaced bytes are found in their file. Runs without Spark."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from postroom import Property, pipelines
 from postroom.pipelines.rows.batch import RowMessages, read_rows
-from postroom.spark.bulk.split_lines import lines_of_split
-from postroom.spark.bulk.undecoded import TextEncoding, with_undecoded
+from postroom.spark.bulk.decoding_errors import TextEncoding, mark_undecoded
+from postroom.spark.bulk.split_lines import read_split_lines
 
 Note = Property("Orders.Note", str)
 ROWS = pipelines.Rows(promote={Note: "note"}, body="csv").with_columns(("note",), None)
@@ -36,7 +36,7 @@ def received(
 ) -> RowMessages:
     assert encoding is not None
     length = path.stat().st_size if length is None else length
-    checked = list(with_undecoded(encoding, path, start, length, iter(batches)))
+    checked = list(mark_undecoded(encoding, path, start, length, iter(batches)))
     assert [one.num_rows for one in checked] == [one.num_rows for one in batches]
     tables = [pa.Table.from_batches([one]) for one in checked]
     table = pa.concat_tables(tables, promote_options="default").combine_chunks()
@@ -44,7 +44,7 @@ def received(
 
 
 def of_csv(**options: str) -> TextEncoding | None:
-    return TextEncoding.of("csv", options, ROWS)
+    return TextEncoding.from_options("csv", options, ROWS)
 
 
 def test_a_row_that_is_not_utf8_is_bad_and_keeps_its_bytes(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_row_that_is_not_utf8_is_bad_and_keeps_its_bytes(tmp_path: Path) -> No
     assert found.messages["number"].to_pylist() == [1, 3, 5]
 
 
-def test_a_file_without_such_rows_is_not_opened(tmp_path: Path) -> None:
+def test_a_file_without_replacement_characters_is_not_opened(tmp_path: Path) -> None:
     found = received(of_csv(), tmp_path / "not there", as_spark_reads(b"good", "ü".encode()), length=1)
     assert found.failures == ()
 
@@ -69,8 +69,8 @@ def test_a_file_without_such_rows_is_not_opened(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options", [{"multiLine": "true"}, {"lineSep": "||"}, {"encoding": "no such"}, {"header": "true"}]
 )
-def test_a_row_whose_bytes_are_not_found_is_kept_as_it_was_read(tmp_path: Path, options: dict[str, str]) -> None:
-    """With a header that is none, the lines are not those of the rows."""
+def test_a_row_whose_bytes_are_not_found_is_kept_as_spark_read_it(tmp_path: Path, options: dict[str, str]) -> None:
+    """With a wrong header option, the lines are not those of the rows."""
     path = tmp_path / "a.csv"
     path.write_bytes(LATIN + b"\ngood")
     found = received(of_csv(**options), path, as_spark_reads(LATIN, b"good"))
@@ -88,14 +88,14 @@ def test_a_row_whose_bytes_are_not_found_is_kept_as_it_was_read(tmp_path: Path, 
         ({"encoding": "utf-8"}, "a \ufffd\nb"),
     ],
 )
-def test_a_row_that_really_has_the_character_passes(tmp_path: Path, options: dict[str, str], content: str) -> None:
+def test_a_row_with_a_replacement_character_is_valid(tmp_path: Path, options: dict[str, str], content: str) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(content.encode(options.get("encoding", "utf-8")))
     found = received(of_csv(**options), path, as_spark_reads(*content.encode().split(b"\n")))
     assert found.failures == ()
 
 
-def test_a_file_that_is_gone_and_one_that_is_compressed(tmp_path: Path) -> None:
+def test_missing_and_compressed_files_are_handled(tmp_path: Path) -> None:
     found = received(of_csv(), tmp_path / "gone", as_spark_reads(LATIN), length=1)
     assert [one.body for one in found.failures] == ["m\ufffdd".encode()]
     path = tmp_path / "a.csv.gz"
@@ -108,37 +108,37 @@ def test_a_file_that_is_gone_and_one_that_is_compressed(tmp_path: Path) -> None:
         assert len(received(of_csv(), path, as_spark_reads(b"good", LATIN)).failures) == 1
 
 
-def test_other_encodings_have_bytes_that_are_none_of_their_characters_too(tmp_path: Path) -> None:
+def test_invalid_bytes_of_other_encodings_are_found(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(LATIN + b"\ngood")
     found = received(of_csv(charset="US-ASCII"), path, as_spark_reads(LATIN, b"good"))
     assert [(one.body, one.failure.what) for one in found.failures] == [(LATIN, "Row 1 is not US-ASCII.")]
 
 
-def test_json_tells_by_itself_and_keeps_its_bytes(tmp_path: Path) -> None:
+def test_rows_that_the_json_reader_reports_keep_their_bytes(tmp_path: Path) -> None:
     batch = as_spark_reads(b"{}", b"{}", "\ufffd".encode())
     batch = batch.set_column(2, "bad", pa.array([b'{"a":"' + LATIN + b'"}', b"{", None], pa.binary()))
-    found = received(TextEncoding.of("json", {}, ROWS), tmp_path / "not opened", batch, length=1)
+    found = received(TextEncoding.from_options("json", {}, ROWS), tmp_path / "not opened", batch, length=1)
     assert [(one.body, one.failure.what) for one in found.failures] == [
         (b'{"a":"' + LATIN + b'"}', "Row 1 is not UTF-8."),
         (b"{", "Row 2 does not fit the schema."),
     ]
-    assert TextEncoding.of("json", {"multiLine": "true", "encoding": "UTF-8"}, ROWS) == TextEncoding()
+    assert TextEncoding.from_options("json", {"multiLine": "true", "encoding": "UTF-8"}, ROWS) == TextEncoding()
 
 
-def test_a_line_of_text_passes_as_it_is_unless_something_else_is_made_of_it(tmp_path: Path) -> None:
+def test_a_line_of_text_is_checked_only_if_it_is_converted(tmp_path: Path) -> None:
     as_it_is = pipelines.Rows().with_columns(("value",), "value")
-    assert TextEncoding.of("text", {}, as_it_is) is None
-    assert TextEncoding.of("parquet", {}, ROWS) is None
+    assert TextEncoding.from_options("text", {}, as_it_is) is None
+    assert TextEncoding.from_options("parquet", {}, ROWS) is None
     path = tmp_path / "a.txt"
     path.write_bytes(b"good\n\n" + LATIN + b"\n")
     batch = as_spark_reads(b"good", b"", LATIN).drop_columns(["bad"])
-    found = received(TextEncoding.of("text", {}, ROWS), path, batch)
+    found = received(TextEncoding.from_options("text", {}, ROWS), path, batch)
     assert [(one.number, one.body) for one in found.failures] == [(3, LATIN)]
 
 
-def test_a_promoted_value_that_is_no_text_makes_its_row_bad() -> None:
-    """A reader of bytes as they are passes on whatever is there."""
+def test_a_promoted_value_that_is_not_text_makes_its_row_bad() -> None:
+    """A reader that does not decode returns all bytes."""
     raw = _raw([b"EU", LATIN, None])
     batch = pa.RecordBatch.from_pydict({"body": pa.array([b"EU", LATIN, b"x"]), "value0": raw})
     found = read_rows(ROWS, batch, 1)
@@ -148,7 +148,7 @@ def test_a_promoted_value_that_is_no_text_makes_its_row_bad() -> None:
 
 
 def _raw(values: list[bytes | None]) -> pa.Array:
-    """A column of strings that nobody has looked at."""
+    """Return a column of strings that was not validated."""
     binary = pa.array(values, pa.binary())
     return pa.Array.from_buffers(pa.string(), len(values), binary.buffers(), binary.null_count)
 
@@ -158,12 +158,12 @@ def _raw(values: list[bytes | None]) -> pa.Array:
     size=st.integers(1, 12),
     separator=st.sampled_from([None, b"c"]),
 )
-def test_splits_have_every_line_once(
+def test_every_line_belongs_to_one_split(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, size: int, separator: bytes | None
 ) -> None:
     path = tmp_path_factory.mktemp("lines") / "a"
     path.write_bytes(content)
-    splits = [list(lines_of_split(path, start, size, separator)) for start in range(0, len(content), size)]
+    splits = [list(read_split_lines(path, start, size, separator)) for start in range(0, len(content), size)]
     expected = content.splitlines() if separator is None else content.split(separator)
     if separator is not None and expected[-1] == b"":
         expected.pop()
