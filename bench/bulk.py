@@ -13,12 +13,12 @@ from bench.messagebox import ORDERS, REGIONS, MeasuredBox, measured_box
 from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from bench.streaming import write_claims
 from postroom import adapters, pipelines
+from postroom.messagebox.connection import Login
 from postroom.spark.bulk.bulk_once import receive_once
 from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.intake import file_claims
-from postroom.spark.login import Login
 from postroom.spark.session import open_session
-from postroom.spark.settings import for_bulk
+from postroom.spark.settings import add_bulk_settings
 
 _ROWS = 300_000
 _ROW_BYTES = 200
@@ -35,7 +35,7 @@ def measure() -> Result:
     content = _csv(_ROWS)
     with (
         measured_box(adapter=reader, pipeline=pipeline) as box,
-        open_session(box.home, master="local[2]", settings=for_bulk(None)) as session,
+        open_session(box.home, master="local[2]", settings=add_bulk_settings(None)) as session,
     ):
         login = Login(url=box.url, user=box.host.role_name)
 

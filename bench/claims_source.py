@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Login
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claims import FileClaim
-from postroom.spark.login import Login
 from postroom.spark.receive.stream_source import StreamSettings, stream_source
 
 if TYPE_CHECKING:

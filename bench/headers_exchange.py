@@ -24,9 +24,8 @@ from bench.workload import PRIORITIES, Amount, Country, Port, Priority, Type
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.message import Message
-from postroom.messagebox.connection import connect
+from postroom.messagebox.connection import Login, connect
 from postroom.properties import Property
-from postroom.spark.login import Login
 from postroom.spark.receive.stream import start_stream
 from postroom.spark.session import open_session
 from postroom.values import Value

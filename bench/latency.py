@@ -28,10 +28,9 @@ from bench.pipeline import pipeline_process
 from bench.ratios import Result, compute_ratio, measure_alternately
 from postroom import adapters
 from postroom.messagebox.configuration import find_host, read_receive_locations
-from postroom.messagebox.connection import connect
+from postroom.messagebox.connection import Login, connect
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.java import find_java
-from postroom.spark.login import Login
 
 _MESSAGES = 15
 _PATIENCE_SECONDS = 300.0

@@ -26,10 +26,9 @@ from bench.messagebox import MeasuredBox, json_lines, measured_box
 from bench.ratios import Result, compute_ratio
 from bench.streaming import write_claims
 from postroom.messagebox.configuration import find_host, read_receive_locations
-from postroom.messagebox.connection import connect
+from postroom.messagebox.connection import Login, connect
 from postroom.spark.intake import file_claims
 from postroom.spark.java import find_java
-from postroom.spark.login import Login
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -145,8 +144,7 @@ def _start_default_query(login: Login, home: Path) -> Iterator[StreamingQuery]:
 
     from bench.claims_source import load_claims, read_claims
     from postroom.spark.receive.sources import ClaimedFiles
-    from postroom.spark.receive.tally import TALLY_SCHEMA
-    from postroom.spark.receive.task import ReceiveTask
+    from postroom.spark.receive.task import TALLY_SCHEMA, ReceiveTask
 
     with connect(login.url) as connection:
         [location] = read_receive_locations(connection)

@@ -12,9 +12,9 @@ from bench.messagebox import MeasuredBox, json_lines, measured_box
 from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from postroom.agent.receiving.interchange import Interchange
 from postroom.message import Bytes
+from postroom.messagebox.connection import Login
 from postroom.regular_files import inode_of
 from postroom.spark.intake import file_claims
-from postroom.spark.login import Login
 from postroom.spark.receive.stream import start_stream
 from postroom.spark.session import open_session
 

@@ -20,8 +20,8 @@ from bench.messagebox import REGIONS, Priority, Region, Total, measured_box
 from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from bench.streaming import stream
 from postroom import adapters, pipelines
+from postroom.messagebox.connection import Login
 from postroom.pipelines import components
-from postroom.spark.login import Login
 from postroom.spark.receive.stream import start_stream
 from postroom.spark.session import open_session
 

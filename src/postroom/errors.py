@@ -39,7 +39,7 @@ decides them:
 - ``transient``: whether a retry may help.
 
 Exceptions of other libraries are translated where they enter: psycopg's in messagebox/connection.py, Spark's in
-spark/reasons.py, those of files where the file is opened.
+spark/error_reasons.py, those of files where the file is opened.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def test_a_run_that_was_ended_says_so_and_leaves_nothing_behind(box: Box, tmp_pa
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    assert "It was ended before its work was done." in log.read_text()
+    assert "The run was stopped before it was finished." in log.read_text()
     assert "Traceback" not in log.read_text()
 
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import connect
+from postroom.messagebox.connection import Login, connect
 from postroom.spark.intake.file_claimer import FileClaimer
-from postroom.spark.login import Login
 from tests.support.box import Box
 from tests.support.folders import open_folder
 from tests.support.waiting import PATIENCE

@@ -7,9 +7,8 @@ import uuid
 from postroom import pipelines
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
-from postroom.messagebox.connection import connect
+from postroom.messagebox.connection import Login, connect
 from postroom.spark.intake.intake import InboxNumbering
-from postroom.spark.login import Login
 from tests.spark.conftest import StartStream
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location

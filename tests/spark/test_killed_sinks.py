@@ -17,8 +17,8 @@ import pytest
 
 from postroom.adapters import SparkSink
 from postroom.messagebox.check import check
+from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
-from postroom.spark.login import Login
 from postroom.spark.sinks import files
 from postroom.spark.sinks.drain import Drain
 from postroom.spark.sinks.files import HadoopTarget, LocalTarget

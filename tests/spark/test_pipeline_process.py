@@ -14,9 +14,9 @@ from psycopg import sql
 
 from postroom import Schedule, pipelines
 from postroom.errors import StateError, Unavailable
+from postroom.messagebox.connection import Login
 from postroom.operations.ports import receive_locations as locations
 from postroom.spark import pipeline_process
-from postroom.spark.login import Login
 from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from tests.support.box import Box

@@ -16,10 +16,10 @@ import pytest
 from postroom import Property, pipelines
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Login
 from postroom.spark.bulk.row_stream import StreamFolder, start_row_stream
-from postroom.spark.login import Login
 from postroom.spark.pipeline_once import PipelineOnce
-from postroom.spark.receive.tally import TALLY
+from postroom.spark.receive.task import TALLY
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
 from tests.support.waiting import PATIENCE, wait_until

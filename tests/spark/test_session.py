@@ -13,7 +13,7 @@ import pytest
 
 from postroom.errors import StateError
 from postroom.spark.session import create_session
-from postroom.spark.settings import is_here, is_local, with_attempts
+from postroom.spark.settings import add_task_attempts, is_local, is_this_machine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     ],
 )
 def test_a_local_master_retries_tasks(given: str, used: str) -> None:
-    assert with_attempts(given) == used
+    assert add_task_attempts(given) == used
 
 
 def test_settings_for_one_machine_are_not_used_on_a_cluster() -> None:
     assert is_local("local")
     assert is_local("local[2]")
     assert not is_local("local-cluster[1,1,1024]")
-    assert is_here("local-cluster[1,1,1024]")
-    assert not is_here("k8s://https://cluster")
-    assert not is_here("spark://localhost:7077")
+    assert is_this_machine("local-cluster[1,1,1024]")
+    assert not is_this_machine("k8s://https://cluster")
+    assert not is_this_machine("spark://localhost:7077")
 
 
 def test_socket_paths_are_short_and_the_environment_is_restored(session: SparkSession) -> None:

@@ -15,7 +15,7 @@ import pytest
 from postroom.adapters import SparkTable
 from postroom.message import Message
 from postroom.messagebox.check import check
-from postroom.spark.login import Login
+from postroom.messagebox.connection import Login
 from postroom.spark.sinks import staging
 from postroom.spark.sinks.drain import Drain
 from postroom.spark.sinks.jdbc import SEQ, TASK, Database, DatabaseError

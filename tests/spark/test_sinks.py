@@ -23,11 +23,10 @@ from postroom.maps.port_maps import PortMaps
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import find_host
-from postroom.messagebox.connection import connect
+from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
 from postroom.messagebox.streams.throttling import store_thresholds
 from postroom.operations.deployment.apply import apply
-from postroom.spark.login import Login
 from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.sinks.files import HadoopTarget, LocalTarget, format_name

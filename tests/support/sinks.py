@@ -11,8 +11,8 @@ import pyarrow.dataset as ds
 
 from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.message import Message
+from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.sink_batches import SinkBatch
-from postroom.spark.login import Login
 from postroom.spark.sinks.drain import Drain
 from postroom.spark.sinks.files import LocalTarget
 from postroom.spark.sinks.rows import RowFormat

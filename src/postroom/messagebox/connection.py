@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import psycopg
@@ -121,6 +122,24 @@ def transaction(connection: Connection, work: Callable[[Connection], T]) -> T:
                 raise
             time.sleep(_BACKOFF.delay(attempt))
     raise AssertionError("unreachable")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Login:
+    """The address of the MessageBox, and the user to log in as. ``user`` takes precedence over the URL."""
+
+    url: str
+    user: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Return True if the address is only valid on this machine."""
+        host = str(conninfo_to_dict(self.url).get("host") or "/")
+        return host.startswith("/") or host in ("localhost", "127.0.0.1", "::1")
+
+    def connect(self, purpose: str) -> Connection:
+        """Open a connection. PostgreSQL shows ``purpose`` as the application's name."""
+        return connect(self.url, user=self.user, application_name=f"postroom {purpose}")
 
 
 class LazyConnection:

@@ -16,9 +16,8 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.streams.throttling import Pace
-from postroom.spark.login import Login
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +28,12 @@ class Executor:
     receiver: Receiver
 
 
-_kept: dict[Login, Executor] = {}
+_executors: dict[Login, Executor] = {}
 
 
-def executor_for(login: Login) -> Executor:
+def get_executor(login: Login) -> Executor:
     """Return the executor of this process. Create it again if its connection has died since the last task."""
-    executor = _kept.get(login)
+    executor = _executors.get(login)
     if executor is not None:
         try:
             executor.connection.execute("SELECT 1")
@@ -43,13 +42,13 @@ def executor_for(login: Login) -> Executor:
             pass
     # Workers log to the same place as the driver, where the time is needed.
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for other in list(_kept):
+    for other in list(_executors):
         drop_executor(other)
     connection = login.connect("receive")
     routing = RoutingTable()
     routing.catch_up(connection)
     executor = Executor(connection=connection, receiver=Receiver(connection, routing))
-    _kept[login] = executor
+    _executors[login] = executor
     # Spark runs the garbage collector after every task. To visit every module and subscription is ten times the work of
     # a small task, so they are frozen.
     gc.unfreeze()  # release the executor before this one
@@ -60,12 +59,12 @@ def executor_for(login: Login) -> Executor:
 
 def drop_executor(login: Login) -> None:
     """Close the executor of this process, so that the next task creates a new one."""
-    executor = _kept.pop(login, None)
+    executor = _executors.pop(login, None)
     if executor is not None:
         executor.connection.close()
 
 
-def pace_of(executor: Executor, location: ReceiveLocation, *, paced: bool) -> Callable[[], bool]:
+def make_pace(executor: Executor, location: ReceiveLocation, *, paced: bool) -> Callable[[], bool]:
     """Return what a task calls between two transactions. If it is ``paced``, it waits while receiving is throttled, and
     returns False if the task has to end."""
     return Pace(executor.connection, location.host_id) if paced else lambda: True

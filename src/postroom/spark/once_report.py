@@ -13,7 +13,7 @@ from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams.running_locations import LocationProgress, LocationReport
 from postroom.spark.bulk.progress import BulkProgress
-from postroom.spark.receive.tally import Rate
+from postroom.spark.receive.running_location import Rate
 
 
 class OnceReport:
@@ -27,15 +27,17 @@ class OnceReport:
         self._rate = Rate()
         self._earlier: Counter[str] = Counter()
 
-    def begin(self) -> None:
+    def start_round(self) -> None:
         """Report the start of a round."""
-        self._tell(self._progress)
+        self._store(self._progress)
 
-    def see(self, progress: BulkProgress) -> None:
+    def report_bulk(self, progress: BulkProgress) -> None:
         """Report the progress of the bulk files of this round."""
-        self._count(progress.rows - progress.bad, progress.bad, rate=round(progress.rate), left=progress.bytes_left)
+        self._count(
+            progress.rows - progress.bad, progress.bad, rate=round(progress.rate), bytes_left=progress.bytes_left
+        )
 
-    def count(self, counts: Mapping[str, int]) -> None:
+    def report_stream(self, counts: Mapping[str, int]) -> None:
         """Report what the stream of this round has published so far."""
         published = counts.get("published", 0)
         self._rate.add(self._earlier["published"] + published - self._progress.rows)
@@ -50,16 +52,16 @@ class OnceReport:
         with suppress(PostroomError):
             self._report.end(self._connection, self._progress.location_id)
 
-    def _count(self, published: int, suspended: int, *, rate: float, left: int | None = None) -> None:
+    def _count(self, published: int, suspended: int, *, rate: float, bytes_left: int | None = None) -> None:
         rows = self._earlier["published"] + published
         progress = replace(self._progress, rows=rows, suspended=self._earlier["suspended"] + suspended, rate=rate)
         if rows != self._progress.rows:
             progress = replace(progress, last_batch_at=self._clock())
-        if left is not None:
-            progress = replace(progress, remaining=left, remaining_unit="bytes")
-        self._tell(progress)
+        if bytes_left is not None:
+            progress = replace(progress, remaining=bytes_left, remaining_unit="bytes")
+        self._store(progress)
 
-    def _tell(self, progress: LocationProgress) -> None:
+    def _store(self, progress: LocationProgress) -> None:
         self._progress = progress
-        with suppress(PostroomError):  # whoever needs the connection will notice
+        with suppress(PostroomError):  # the next statement that needs the connection reports it
             self._report.tell(self._connection, progress)

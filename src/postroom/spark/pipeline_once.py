@@ -14,19 +14,18 @@ from typing import TYPE_CHECKING
 from postroom.clock import system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError, StateError, Unavailable
 from postroom.messagebox.configuration import Host, ReceiveLocation
+from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.running_sinks import lock_sinks_served
 from postroom.spark.bulk.bulk_once import Watcher, receive_once
 from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.row_stream import start_row_stream
+from postroom.spark.error_reasons import format_reason
 from postroom.spark.intake import file_claims
-from postroom.spark.intake.intake import make_intake
+from postroom.spark.intake.intake import find_locations_to_serve, make_intake
 from postroom.spark.intake.intake_once import receive_all
-from postroom.spark.login import Login
 from postroom.spark.once_report import OnceReport
-from postroom.spark.reasons import reason_of
 from postroom.spark.receive.stream import start_stream
-from postroom.spark.receive.tally import TALLIED, TALLY, in_words
-from postroom.spark.serving import served_now
+from postroom.spark.receive.task import TALLIED, TALLY, format_tally
 from postroom.spark.session import has_died
 from postroom.spark.sinks.running_sinks import Sinks, served_by_other_process
 
@@ -59,7 +58,7 @@ class PipelineOnce:
         with self._login.connect("pipeline") as connection:
             # The sinks are drained after all locations.
             lock_sinks_served(connection, self._host.host_id)
-            for location in served_now(connection, self._host):
+            for location in find_locations_to_serve(connection, self._host):
                 if not stopping.is_set():
                     problems += self._once(location, stopping, watcher)
             problems += self._sinks.drain_all(connection, stopping)
@@ -80,19 +79,19 @@ class PipelineOnce:
             self._run_once(location, stopping, watcher)
             problems = self._quarantined_files(location)
         except MessageBoxUnavailable:
-            raise  # for every location
+            raise  # it affects every location
         except PostroomError as error:
             problems = [error]
         except Exception as error:
             if has_died(self._session, within=_DEATH_SECONDS):
                 raise
-            problems = [Unavailable(f"{location.name} could not be received.", why=reason_of(error))]
+            problems = [Unavailable(f"{location.name} could not be received.", why=format_reason(error))]
         for problem in problems:
             _log.warning("%s", str(problem).replace("\n", " "))
         if stopping.is_set():
             # Work that was interrupted by the stop is not a problem.
-            problems = [one for one in problems if not isinstance(one, Unavailable)]
-        _log.info("%s: %s", location.name, in_words(self._counts - before))
+            problems = [problem for problem in problems if not isinstance(problem, Unavailable)]
+        _log.info("%s: %s", location.name, format_tally(self._counts - before))
         return problems
 
     def _quarantined_files(self, location: ReceiveLocation) -> list[PostroomError]:
@@ -111,16 +110,16 @@ class PipelineOnce:
 
     def _run_once(self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None) -> None:
         with self._login.connect("claims") as connection:
-            work = make_intake(connection, location, self._home, system_clock)
+            intake = make_intake(connection, location, self._home, system_clock)
             watched = location.adapter.watched_folder
             settle = timedelta(seconds=watched.settle if watched else 0.0)
             report = OnceReport(connection, location.location_id)
             publish = partial(self._publish_round, location, stopping, watcher, report)
             try:
-                is_ours = receive_all(work, publish, settle=settle, stopping=stopping)
+                is_ours = receive_all(intake, publish, settle=settle, stopping=stopping)
             finally:
                 report.end()
-            work.release()
+            intake.release()
         if not is_ours:
             raise served_by_other_process(location.name)
 
@@ -128,12 +127,14 @@ class PipelineOnce:
         self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None, report: OnceReport
     ) -> None:
         counts: Counter[str] = Counter()
-        report.begin()
+        report.start_round()
         try:
             if location.adapter.reads_rows and not location.adapter.is_row_stream:
                 receiving = BulkFiles(self._session, location, login=self._login, home=self._home, paced=False)
                 counts = receiving.counts
-                receive_once(receiving, login=self._login, stopping=stopping, watcher=watcher, reporter=report.see)
+                receive_once(
+                    receiving, login=self._login, stopping=stopping, watcher=watcher, reporter=report.report_bulk
+                )
             else:
                 self._run_stream(location, stopping, counts, report)
         finally:
@@ -146,16 +147,16 @@ class PipelineOnce:
         start = start_row_stream if location.adapter.is_row_stream else start_stream
         query = start(self._session, location, login=self._login, home=self._home, once=True)
         while not query.awaitTermination(1):
-            report.count(_counted(query))
+            report.report_stream(_read_tally(query))
             if stopping.is_set():
                 query.stop()
-        counts.update(_counted(query))
+        counts.update(_read_tally(query))
         error = query.exception()
         if error is not None:
-            raise Unavailable(f"{location.name} could not be received.", why=reason_of(error)) from error
+            raise Unavailable(f"{location.name} could not be received.", why=format_reason(error)) from error
 
 
-def _counted(query: StreamingQuery) -> Counter[str]:
+def _read_tally(query: StreamingQuery) -> Counter[str]:
     counts: Counter[str] = Counter()
     for progress in query.recentProgress:
         if progress.observedMetrics:
@@ -167,7 +168,7 @@ def _counted(query: StreamingQuery) -> Counter[str]:
 def ended_early() -> PostroomError:
     """Return the error for a run that was stopped early."""
     return Unavailable(
-        "It was ended before its work was done.",
+        "The run was stopped before it was finished.",
         hint="Run it again. It continues where it stopped, and nothing is published twice.",
     )
 
@@ -177,7 +178,7 @@ def _combine(problems: Sequence[PostroomError]) -> PostroomError:
     first = problems[0]
     if len(problems) == 1:
         return first
-    why = " ".join(f"{one.what} {one.why}".strip() for one in problems[1:])
+    why = " ".join(f"{problem.what} {problem.why}".strip() for problem in problems[1:])
     return type(first)(
-        f"{len(problems)} things went wrong. {first.what}", why=f"{first.why} {why}".strip(), hint=first.hint
+        f"{len(problems)} problems occurred. {first.what}", why=f"{first.why} {why}".strip(), hint=first.hint
     )

@@ -11,15 +11,16 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.errors import Unavailable
-from postroom.messagebox.configuration import Host
-from postroom.messagebox.connection import Connection
+from postroom.errors import DefinitionError, Unavailable
+from postroom.messagebox.configuration import Host, ReceiveLocation
+from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.streams.throttling import Throttle, read_throttle
-from postroom.spark.login import Login
-from postroom.spark.reasons import reason_of
+from postroom.spark.bulk.row_stream import RunningRowStream
+from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
+from postroom.spark.error_reasons import format_reason
+from postroom.spark.intake.intake import find_locations_to_serve
 from postroom.spark.receive.running_location import RunningLocation
-from postroom.spark.serving import served_by, served_now
-from postroom.spark.session import death_of, has_died
+from postroom.spark.session import has_died, spark_died_error
 from postroom.spark.sinks.running_sinks import Sinks
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class PipelineProcess:
         finally:
             self._stop_all()
         if not stopping.is_set():
-            raise death_of(self._home)
+            raise spark_died_error(self._home)
         return self._all_counts()
 
     def _all_counts(self) -> Counter[str]:
@@ -83,7 +84,8 @@ class PipelineProcess:
         try:
             if self._connection is None:
                 self._connection = self._login.connect("pipeline")
-            wanted = {location.location_id: location for location in served_now(self._connection, self._host)}
+            locations = find_locations_to_serve(self._connection, self._host)
+            wanted = {location.location_id: location for location in locations}
             throttle = read_throttle(self._connection, self._host.host_id)
         except Unavailable as error:
             _log.warning("the configuration cannot be read: %s", str(error).strip().replace("\n", " "))
@@ -95,15 +97,15 @@ class PipelineProcess:
                 self._stop(location_id, drain=True)
         for location_id, location in wanted.items():
             if location_id not in self._running and location_id not in self._stopping:
-                running_by = served_by(location)
-                self._running[location_id] = running_by(self._session, location, login=self._login, home=self._home)
+                running_class = choose_running_class(location)
+                self._running[location_id] = running_class(self._session, location, login=self._login, home=self._home)
                 self._running[location_id].start()
 
     def _check_locations(self) -> None:
         """Check all locations, and start only a few streams at a time. Each starts a Python process that has to answer
         within ten seconds. On a busy machine none would, if all started together."""
         for running in self._running.values():
-            starting = sum(one.is_starting for one in self._running.values())
+            starting = sum(location.is_starting for location in self._running.values())
             running.check(may_start=starting < _STARTING_AT_ONCE)
 
     def _check_sinks(self) -> None:
@@ -156,9 +158,20 @@ class PipelineProcess:
             self._connection.close()
 
 
+def choose_running_class(location: ReceiveLocation) -> type[RunningLocation]:
+    """Return the class that runs a receive location."""
+    try:
+        if location.adapter.is_row_stream:
+            return RunningRowStream
+        return RunningBulkLocation if location.adapter.reads_rows else RunningLocation
+    except DefinitionError:
+        # Its adapter cannot be loaded. The location reports that when it starts.
+        return RunningLocation
+
+
 def _stop_location(running: RunningLocation, *, drain: bool) -> None:
     try:
         running.stop(drain=drain)
     except Exception as error:
         # The query of a JVM that has died. Why it died is reported elsewhere.
-        _log.warning("%s: %s", running.location.name, reason_of(error))
+        _log.warning("%s: %s", running.location.name, format_reason(error))

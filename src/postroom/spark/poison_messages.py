@@ -21,8 +21,7 @@ from io import UnsupportedOperation
 from typing import TypeVar
 
 from postroom.errors import MessageFailure, PostroomError, Unavailable
-from postroom.messagebox.connection import Connection
-from postroom.spark.login import Login
+from postroom.messagebox.connection import Connection, Login
 from postroom.time_limit import count_abandoned_threads
 
 _T = TypeVar("_T")

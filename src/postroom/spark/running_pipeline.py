@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 from postroom.errors import MessageBoxUnavailable, PostroomError
 from postroom.messagebox.configuration import Host, check_login_of_host, find_host, read_receive_locations
-from postroom.messagebox.connection import connect
+from postroom.messagebox.connection import Login, connect
 from postroom.spark.bulk.bulk_once import Watcher
-from postroom.spark.login import Login
+from postroom.spark.error_reasons import format_reason
 from postroom.spark.pipeline_once import PipelineOnce, ended_early
 from postroom.spark.pipeline_process import PipelineProcess
-from postroom.spark.reasons import reason_of
-from postroom.spark.session import create_session, death_of, end_session, has_died
-from postroom.spark.settings import for_bulk, is_here
+from postroom.spark.session import create_session, end_session, has_died, spark_died_error
+from postroom.spark.settings import add_bulk_settings, is_this_machine
 from postroom.stop_signals import set_on_stop_signals
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def run_pipeline(
         check_login_of_host(connection, host)
         locations = read_receive_locations(connection, host_id=host.host_id)
     if any(location.enabled and location.adapter_type.reads_rows for location in locations):
-        settings = for_bulk(settings)
+        settings = add_bulk_settings(settings)
     with set_on_stop_signals(stopping):
         try:
             name = f"pipeline-{host.name.lower()}"
@@ -74,7 +73,7 @@ def run_pipeline(
                 raise
             if once:
                 raise ended_early() from error
-            _log.warning("stopped while Spark was running: %s", reason_of(error))
+            _log.warning("stopped while Spark was running: %s", format_reason(error))
             return Counter()
 
 
@@ -89,7 +88,7 @@ def _run_on_spark(
     watcher: Watcher | None,
 ) -> Counter[str]:
     where = session.sparkContext.master or ""
-    if login.is_local and not is_here(where):
+    if login.is_local and not is_this_machine(where):
         text = "Spark runs on %s, and only tasks on this machine can reach the MessageBox: its address is local"
         _log.warning(text, where)
     if once:
@@ -119,7 +118,7 @@ def _session(
         raise
     except Exception as error:
         if not stop.wait(_SIGNAL_SECONDS) and has_died(session, within=_DEATH_SECONDS):
-            raise death_of(home) from error
+            raise spark_died_error(home) from error
         raise
     finally:
         end_session(session)

@@ -3,8 +3,8 @@
     with open_session(home, master="local[2]") as session:
         ...
 
-The JVM ends with the process that started it, even if that is killed: it reads from a pipe whose other end only that
-process holds. Under ``spark-submit`` the JVM has started this process, and the master and the Java version are given.
+The JVM ends with the process that started it, even if that is killed: it reads from a pipe to that process. Under
+``spark-submit`` the JVM has started this process, and the master and the Java version are given.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from postroom.private_folder import private_folder, remove_private_folder
 from postroom.spark.java import find_java
 from postroom.spark.settings import (
     DRIVER_LOG4J,
+    add_task_attempts,
     driver_options,
-    is_here,
     is_local_cluster,
-    settings_for,
-    with_attempts,
+    is_this_machine,
+    make_settings,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DEFAULT_MASTER = "local[*]"
-#: The line in which the JVM, or Spark's launcher, says why it ends.
+#: The line in which the JVM, or Spark's launcher, reports why it ends.
 _REASON = re.compile(
     r"Error|Terminating due to|Exception in thread|Caused by|Invalid |Unrecognized |[\w.]+(Exception|Error):"
 )
@@ -96,11 +96,11 @@ def _start(home: Path, master: str, name: str, settings: Mapping[str, str]) -> S
     log = home / ".postroom" / "logs" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     (scratch / "log4j2.properties").write_text(DRIVER_LOG4J)
-    chosen = {**settings_for(master, scratch), **settings}
+    chosen = {**make_settings(master, scratch), **settings}
     options = driver_options(chosen["spark.driver.memory"], scratch)
     chosen["spark.driver.extraJavaOptions"] = f"{options} {chosen.get('spark.driver.extraJavaOptions', '')}".strip()
     conf = SparkConf(loadDefaults=False).setAll(list(chosen.items()))
-    conf.setMaster(with_attempts(master))
+    conf.setMaster(add_task_attempts(master))
     with _environment(scratch, log, master=master, python=chosen.get("spark.pyspark.python")):
         try:
             with _rotate(log.with_suffix(".err")).open("wb") as output:
@@ -133,9 +133,9 @@ def _join(master: str | None, settings: Mapping[str, str]) -> SparkSession:
     given = conf.get("spark.master") or DEFAULT_MASTER
     if master is not None and master != given:
         _log.warning("--master %s is ignored: spark-submit has set the master to %s", master, given)
-    for key, value in settings_for(given, _scratch_folder()).items():
+    for key, value in make_settings(given, _scratch_folder()).items():
         conf.setIfMissing(key, value)
-    conf.setAll(list(settings.items())).setMaster(with_attempts(given))
+    conf.setAll(list(settings.items())).setMaster(add_task_attempts(given))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         return _session(conf, gateway)
@@ -192,7 +192,7 @@ def has_died(session: SparkSession, *, within: float) -> bool:
         return False
 
 
-def death_of(home: Path) -> Unavailable:
+def spark_died_error(home: Path) -> Unavailable:
     """Return the error for a JVM that ended unexpectedly."""
     return Unavailable("Spark has died.", hint=f"See the logs in {home / '.postroom' / 'logs'}.")
 
@@ -235,7 +235,7 @@ def _environment(scratch: Path, log: Path, *, master: str, python: str | None) -
     """Set the environment of the JVM and of Spark's Python processes. Settings of the shell for another Spark are
     removed if Spark runs on this machine."""
     before = dict(os.environ)
-    if is_here(master):
+    if is_this_machine(master):
         for name in [name for name in os.environ if name.startswith(("SPARK_", "PYSPARK_"))]:
             del os.environ[name]
         os.environ["SPARK_HOME"] = str(_spark_home(scratch, log, master))

@@ -15,7 +15,7 @@ _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
     "spark.sql.session.timeZone": "UTC",
-    # Maximum number of rows of a bulk file that are handed to the Message Agent at a time.
+    # Maximum number of rows of a bulk file in one call of the Message Agent.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
     # A bulk job must not keep the small batches of other locations waiting until it ends. Splits are small, because a
     # crash repeats at most one split for each task.
@@ -28,7 +28,7 @@ _SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.stopTimeout": "20s",
-    # The default forks a process for each look at a path: about 40 ms for each write of a log.
+    # The default forks a process for each access to a path: about 40 ms for each write of a log.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -51,7 +51,7 @@ _OPTIMISING = "-XX:TieredStopAtLevel=4"
 _LOGGERS = """\
 rootLogger.level = warn
 rootLogger.appenderRef.out.ref = out
-# Nobody can act on what these log.
+# These warnings need no action.
 logger.native.name = org.apache.hadoop.util.NativeCodeLoader
 logger.native.level = error
 logger.conf.name = org.apache.spark.SparkConf
@@ -95,22 +95,22 @@ def is_local_cluster(master: str) -> bool:
     return master.startswith("local-cluster[")
 
 
-def is_here(master: str) -> bool:
-    """Return True if the master's name says that everything runs on this machine."""
+def is_this_machine(master: str) -> bool:
+    """Return True if everything runs on this machine."""
     return is_local(master) or is_local_cluster(master)
 
 
-def with_attempts(master: str) -> str:
+def add_task_attempts(master: str) -> str:
     """Add the number of task attempts to a local master. Its default is one."""
     if master == "local":
         return f"local[1,{TASK_ATTEMPTS}]"
     return re.sub(r"^local\[\s*(\d+|\*)\s*\]$", rf"local[\1,{TASK_ATTEMPTS}]", master)
 
 
-def settings_for(master: str, scratch: Path) -> dict[str, str]:
+def make_settings(master: str, scratch: Path) -> dict[str, str]:
     """Return our settings for a master. ``scratch`` is a folder of this process with a short path."""
     settings = dict(_SETTINGS)
-    if is_here(master):
+    if is_this_machine(master):
         settings |= {
             "spark.local.dir": str(scratch),
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
@@ -132,10 +132,10 @@ def driver_options(memory: str, scratch: Path) -> str:
     return f"-Xms{memory} {_SMALL_JVM} -Djava.io.tmpdir={scratch} -Duser.timezone=UTC"
 
 
-def for_bulk(settings: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the settings of a process that reads bulk files, with the optimising compiler. ReadPlan takes minutes, and
+def add_bulk_settings(settings: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the settings of a process that reads bulk files, with the optimising compiler. Reading takes minutes, and
     less than half of the CPU with it (9 µs for each row in the JVM instead of 24), after 14 s of compilation."""
-    given = dict(settings or {})
-    # The last of several options counts: ours is after the default and before the given ones.
-    given[_DRIVERS_OPTIONS] = f"{_OPTIMISING} {given.get(_DRIVERS_OPTIONS, '')}".strip()
-    return given
+    chosen = dict(settings or {})
+    # The last option takes effect: ours is after the default and before the user's.
+    chosen[_DRIVERS_OPTIONS] = f"{_OPTIMISING} {chosen.get(_DRIVERS_OPTIONS, '')}".strip()
+    return chosen

@@ -46,7 +46,9 @@ def run_pipeline(home: Path, run: Run, *, once: bool = True) -> CommandResult:
 
 
 def reports_clean_exit(ran: CommandResult) -> bool:
-    return "It was ended before its work was done." in ran.err and "Traceback" not in ran.err and "bug" not in ran.err
+    return (
+        "The run was stopped before it was finished." in ran.err and "Traceback" not in ran.err and "bug" not in ran.err
+    )
 
 
 def fail_step(monkeypatch: pytest.MonkeyPatch, step: str, error: Exception, number: int | None) -> None:
@@ -125,7 +127,7 @@ def test_a_lost_messagebox_is_an_error(
 ) -> None:
     replace_session(monkeypatch, EndedSession(lambda: None))
     lost = MessageBoxUnavailable("The MessageBox does not answer any more.")
-    fail_step(monkeypatch, "postroom.spark.pipeline_once.served_now", lost, number)
+    fail_step(monkeypatch, "postroom.spark.pipeline_once.find_locations_to_serve", lost, number)
     ran = run_pipeline(home, applied)
     assert ran.code == 6
     assert reports_clean_exit(ran) == (number is not None)

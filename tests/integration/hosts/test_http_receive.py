@@ -26,14 +26,13 @@ from postroom.hosts.settings import HostSettings
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import connect
+from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.streams.throttling import store_thresholds
 from postroom.operations.ports import receive_locations as locations
 from postroom.pipelines.components import key_hash
 from postroom.pipelines.documents.spool import Spool
 from postroom.spark.executor import drop_executor
 from postroom.spark.intake.intake import InboxNumbering
-from postroom.spark.login import Login
 from postroom.spark.receive.sources import Inbox
 from postroom.spark.receive.task import ReceiveTask
 from postroom.system_properties import BTS, HTTP

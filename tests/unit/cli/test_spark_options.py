@@ -9,7 +9,7 @@ import pytest
 
 from postroom.cli.main import main
 from postroom.operations.running.supervisor import SparkOptions
-from postroom.spark.settings import for_bulk, settings_for
+from postroom.spark.settings import add_bulk_settings, make_settings
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_up_passes_master_and_settings_to_its_pipelines() -> None:
 
 
 def test_local_folders_and_sockets_are_not_used_on_a_cluster(tmp_path: Path) -> None:
-    here, elsewhere = settings_for("local[2]", tmp_path), settings_for("spark://head:7077", tmp_path)
+    here, elsewhere = make_settings("local[2]", tmp_path), make_settings("spark://head:7077", tmp_path)
     assert here["spark.local.dir"] == here["spark.python.unix.domain.socket.dir"] == str(tmp_path)
     assert not [value for value in elsewhere.values() if str(tmp_path) in value or "localhost" in value]
     assert elsewhere.items() <= here.items()
@@ -77,6 +77,9 @@ def test_local_folders_and_sockets_are_not_used_on_a_cluster(tmp_path: Path) -> 
 
 def test_bulk_uses_the_optimising_compiler_unless_it_is_configured_otherwise() -> None:
     options = "spark.driver.extraJavaOptions"
-    assert for_bulk(None) == {options: "-XX:TieredStopAtLevel=4"}
+    assert add_bulk_settings(None) == {options: "-XX:TieredStopAtLevel=4"}
     given = {options: "-XX:TieredStopAtLevel=2", "spark.ui.enabled": "true"}
-    assert for_bulk(given) == {options: "-XX:TieredStopAtLevel=4 -XX:TieredStopAtLevel=2", "spark.ui.enabled": "true"}
+    assert add_bulk_settings(given) == {
+        options: "-XX:TieredStopAtLevel=4 -XX:TieredStopAtLevel=2",
+        "spark.ui.enabled": "true",
+    }

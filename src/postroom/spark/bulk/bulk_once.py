@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from postroom.errors import StateError, Unavailable
+from postroom.messagebox.connection import Login
 from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.progress import BulkMeter, BulkProgress
-from postroom.spark.login import Login
-from postroom.spark.reasons import reason_of
+from postroom.spark.error_reasons import format_reason
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def receive_once(
         last = meter.read(connection, time.monotonic())
         report(replace(last, rows=max(last.rows, files.counts["rows"]), bad=max(last.bad, files.counts["bad"])))
     if errors and not stopping.is_set():
-        raise Unavailable(f"{location.name} could not be received.", why=reason_of(errors[0])) from errors[0]
+        raise Unavailable(f"{location.name} could not be received.", why=format_reason(errors[0])) from errors[0]
     if files.stopped_by:
         raise StateError(
             f"{location.name} has stopped: {files.stopped_by}.",

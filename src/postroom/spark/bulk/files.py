@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, Any
 from postroom.agent.publish import read_progress
 from postroom.errors import Fault, PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, Login
 from postroom.spark.bulk.decoding_errors import TextEncoding
 from postroom.spark.bulk.read_plan import ReadPlan, clone_session, read_files, rows_pipeline, rows_reader
 from postroom.spark.bulk.row_counts import RowCounts
 from postroom.spark.bulk.task import TALLY_SCHEMA, BulkTask
+from postroom.spark.error_reasons import find_fault, format_reason
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
 from postroom.spark.intake.published_files import finish_files, is_unchanged
-from postroom.spark.login import Login
-from postroom.spark.reasons import fault_of, reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -147,7 +146,7 @@ class BulkFiles:
             with suppress(PostroomError):
                 for claim in group:
                     self._rows.catch_up(connection, claim.interchange_id)
-            if self._cancelled.is_set() or fault_of(error) is Fault.ENVIRONMENT:
+            if self._cancelled.is_set() or find_fault(error) is Fault.ENVIRONMENT:
                 raise
             if len(group) > 1:
                 # One of the files causes the failure. The others must not wait for it.
@@ -155,7 +154,7 @@ class BulkFiles:
                     self._publish(connection, [claim])
                 return
             self._store_problem(
-                connection, group[0], FileClaimState.FAILED, file_claims.format_problem(group[0], reason_of(error))
+                connection, group[0], FileClaimState.FAILED, file_claims.format_problem(group[0], format_reason(error))
             )
             return
         if tallies is not None:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Login
 from postroom.spark.bulk.read_plan import ReadPlan, clone_session, row_columns, rows_pipeline
 from postroom.spark.bulk.row_stream_task import RowStreamTask
 from postroom.spark.bulk.stream_checkpoint import StreamCheckpoint
-from postroom.spark.login import Login
 from postroom.spark.receive.running_location import RunningLocation
 from postroom.spark.receive.stream import TRIGGER, start_tallied
-from postroom.spark.receive.tally import TALLY_SCHEMA
+from postroom.spark.receive.task import TALLY_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

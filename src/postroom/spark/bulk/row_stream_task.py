@@ -14,11 +14,11 @@ from postroom.agent.receiving.document_batch import Received
 from postroom.agent.receiving.row_units import RowUnit, receive_rows
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.throttling import Pace
 from postroom.spark.bulk.read_plan import rows_pipeline, rows_reader
-from postroom.spark.executor import Executor, drop_executor, executor_for
-from postroom.spark.login import Login
-from postroom.spark.receive.tally import tally_of
+from postroom.spark.executor import Executor, drop_executor, get_executor
+from postroom.spark.receive.task import make_tally
 
 #: Maximum seconds that a task waits in total while receiving is throttled.
 _MAX_WAIT_SECONDS = 30.0
@@ -36,12 +36,12 @@ class RowStreamTask:
     """Slow down between transactions while too many messages wait in the MessageBox."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield tally_of([self.receive(_read_unit_id(), batches)])
+        yield make_tally([self.receive(_read_unit_id(), batches)])
 
     def receive(self, unit_id: uuid.UUID, batches: Iterator[pa.RecordBatch]) -> Received:
         """Publish the rows of a unit that are not published yet. Raise if there are too many bad rows, or if the
         MessageBox does not answer."""
-        executor = executor_for(self.login)
+        executor = get_executor(self.login)
         try:
             limit = PartitionLimit(rows_reader(self.location).bad_rows)
             rows = receive_rows(

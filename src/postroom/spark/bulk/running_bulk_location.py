@@ -15,12 +15,11 @@ from postroom.backoff import Backoff
 from postroom.clock import Clock, system_clock
 from postroom.errors import PostroomError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import LazyConnection
+from postroom.messagebox.connection import LazyConnection, Login
 from postroom.messagebox.streams.running_locations import LocationProgress
 from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.progress import BulkMeter, BulkProgress
-from postroom.spark.login import Login
-from postroom.spark.reasons import reason_of
+from postroom.spark.error_reasons import format_reason
 from postroom.spark.receive.running_location import RunningLocation
 
 if TYPE_CHECKING:
@@ -118,11 +117,11 @@ class RunningBulkLocation(RunningLocation):
                 return _CHECK_SECONDS
         except Exception as error:
             self._jobs_connection.close()
-            self._failure = reason_of(error)
+            self._failure = format_reason(error)
             if isinstance(error, PostroomError):
                 raise
             self._failure = f"a job failed: {self._failure}"
-            raise Unavailable("A job failed.", why=reason_of(error)) from error
+            raise Unavailable("A job failed.", why=format_reason(error)) from error
         self._failure = None
         self._file_at = time.monotonic()
         self._last_batch_at = self._clock()

@@ -16,8 +16,8 @@ from pathlib import Path
 from postroom.agent.identity import unit_for_partition
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.row_streams import read_stream, start_batch, start_stream
-from postroom.spark.login import Login
 
 _log = logging.getLogger(__name__)
 

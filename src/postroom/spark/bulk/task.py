@@ -21,13 +21,12 @@ from postroom.agent.publish import read_progress
 from postroom.agent.receiving.row_units import ReceivedRows, RowUnit, receive_rows
 from postroom.message import Context
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, Login
 from postroom.properties import Property
 from postroom.spark.bulk.decoding_errors import TextEncoding, mark_undecoded
 from postroom.spark.bulk.read_plan import FILE, LENGTH, START, rows_pipeline, rows_reader
-from postroom.spark.executor import drop_executor, executor_for, pace_of
+from postroom.spark.executor import drop_executor, get_executor, make_pace
 from postroom.spark.intake import file_claims
-from postroom.spark.login import Login
 from postroom.system_properties import BTS
 from postroom.system_properties import FILE as FILE_PROPERTIES
 
@@ -90,7 +89,7 @@ class BulkTask:
 
     def receive(self, split: Split) -> ReceivedRows:
         """Publish the rows of a split that are not published yet. Raise if the MessageBox does not answer."""
-        executor = executor_for(self.login)
+        executor = get_executor(self.login)
         unit_id = unit_for_split(split.interchange_id, split.start)
         try:
             progress = read_progress(executor.connection, [unit_id])[unit_id]
@@ -115,7 +114,7 @@ class BulkTask:
                 progress=progress,
                 bad_content_type=_BAD_CONTENT_TYPES.get(reader.format, "application/octet-stream"),
                 limit=limit,
-                pace=pace_of(executor, self.location, paced=self.paced),
+                pace=make_pace(executor, self.location, paced=self.paced),
             )
             if received.stopped:
                 file_claims.stop_reading(executor.connection, split.interchange_id, limit.problem)

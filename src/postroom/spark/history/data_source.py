@@ -19,11 +19,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from postroom.errors import DefinitionError, NotAllowed, NotFound, Unavailable
+from postroom.messagebox.connection import Login
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.statements import statement
 from postroom.spark.history.tables import TABLES, HistoryTable
 from postroom.spark.history.where import Condition, parse_where
-from postroom.spark.login import Login
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

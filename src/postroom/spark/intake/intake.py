@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from postroom.clock import Clock
+from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration import Host, ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claimer import FileClaimer, Scan
@@ -87,6 +87,16 @@ def make_intake(connection: Connection, location: ReceiveLocation, home: Path, c
     if location.adapter.watched_folder:
         return FileClaimer(connection, location, home, clock)
     return InboxNumbering(connection, location)
+
+
+def find_locations_to_serve(
+    connection: Connection, host: Host, *, clock: Clock = system_clock
+) -> list[ReceiveLocation]:
+    """Return the locations of a host that receive now, or that have something left to publish."""
+    now = clock()
+    locations = read_receive_locations(connection, host_id=host.host_id)
+    to_serve = (location_to_serve(connection, location, now) for location in locations)
+    return [location for location in to_serve if location is not None]
 
 
 def location_to_serve(connection: Connection, location: ReceiveLocation, now: datetime) -> ReceiveLocation | None:

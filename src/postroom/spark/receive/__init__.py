@@ -1,1 +1,1 @@
-"""Receive streams: claimed files and handed-over interchanges go through their pipelines into the MessageBox."""
+"""Receive streams: publish claimed files and the rows of the inbox through their pipelines."""

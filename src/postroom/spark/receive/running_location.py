@@ -6,7 +6,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,14 +19,13 @@ from postroom.backoff import Backoff
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import Connection, LazyConnection
+from postroom.messagebox.connection import Connection, LazyConnection, Login
 from postroom.messagebox.streams.running_locations import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.streams.throttling import Throttle
+from postroom.spark.error_reasons import format_reason
 from postroom.spark.intake.intake import Intake, is_drained, make_intake
-from postroom.spark.login import Login
-from postroom.spark.reasons import reason_of
 from postroom.spark.receive.stream import TRIGGER, start_stream
-from postroom.spark.receive.tally import TALLIED, TALLY, Rate, in_words
+from postroom.spark.receive.task import TALLIED, TALLY, format_tally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,11 +35,12 @@ _log = logging.getLogger(__name__)
 
 _SCAN_INTERVAL = timedelta(milliseconds=100)
 _MIN_WAIT_SECONDS = 0.02
-#: Between two looks whether another process has released the location.
+#: The time between two checks whether another process has released the location.
 _STANDBY_SECONDS = 1.0
 _QUERY_BACKOFF, _INTAKE_BACKOFF = Backoff(first=0.5, longest=30.0), Backoff(first=0.5, longest=5.0)
 _DRAIN_SECONDS = 30.0
 _BATCH_SECONDS, _TALLY_SECONDS = 5.0, 20.0
+_RATE_SECONDS = 10.0
 
 
 class RunningLocation:
@@ -104,7 +105,7 @@ class RunningLocation:
                 self._query = self._start_query()
             except Exception as error:
                 # A missing source or column does not affect other locations.
-                self._schedule_restart(f"the stream cannot be started: {reason_of(error)}")
+                self._schedule_restart(f"the stream cannot be started: {format_reason(error)}")
 
     def stop(self, *, drain: bool = False) -> None:
         """Stop the intake and the query. With ``drain``, publish first what was claimed or numbered."""
@@ -137,7 +138,7 @@ class RunningLocation:
         assert self._query is not None
         error = self._query.exception()
         self._query = None
-        self._schedule_restart("the stream ended" if error is None else f"the stream failed: {reason_of(error)}")
+        self._schedule_restart("the stream ended" if error is None else f"the stream failed: {format_reason(error)}")
 
     def _schedule_restart(self, failure: str) -> None:
         self._failure = failure
@@ -194,7 +195,7 @@ class RunningLocation:
                 if any(done.values()):
                     self._rate.add(done["published"])
                     self._last_batch_at = self._clock()
-                    _log.info("%s: %s", self.location.name, in_words(done))
+                    _log.info("%s: %s", self.location.name, format_tally(done))
 
     # -- the intake --------------------------------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ class RunningLocation:
         except MessageBoxUnavailable:
             raise  # the failure cannot be reported over this connection
         except Exception as error:
-            self._intake_failure = f"the intake failed: {reason_of(error)}"
+            self._intake_failure = f"the intake failed: {format_reason(error)}"
             self._report.tell(connection, self._progress())
             raise
         self._intake_failure = None
@@ -254,3 +255,23 @@ class RunningLocation:
             rate=self._rate.per_second(),
             last_batch_at=self._last_batch_at,
         )
+
+
+class Rate:
+    """Messages per second over the last ten seconds. Several threads use it: a deque is thread-safe."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._started = monotonic()
+        self._counts: deque[tuple[float, int]] = deque()
+
+    def add(self, count: int) -> None:
+        self._counts.append((self._monotonic(), count))
+
+    def per_second(self) -> float:
+        """Return the rate over the window, or since the start if that is shorter. Rounded."""
+        now = self._monotonic()
+        while self._counts and self._counts[0][0] < now - _RATE_SECONDS:
+            self._counts.popleft()
+        elapsed = max(1.0, min(_RATE_SECONDS, now - self._started))
+        return round(sum(count for _, count in tuple(self._counts)) / elapsed, 1)

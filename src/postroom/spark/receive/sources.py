@@ -15,12 +15,11 @@ from postroom.agent.receiving.interchange import Interchange
 from postroom.message import Context, FileSlice
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.inbox import InboxRow, StoredInterchange
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
 from postroom.spark.intake.published_files import finish_files, is_unchanged
-from postroom.spark.login import Login
 from postroom.system_properties import FILE
 
 _log = logging.getLogger(__name__)
@@ -54,12 +53,13 @@ class ClaimedFiles:
         if changed:
             self.give_back(connection, changed)
         if gone:
-            self._forget(connection, gone)
+            self._delete_claims(connection, gone)
         return ready
 
-    def _forget(self, connection: Connection, gone: Sequence[FileClaim]) -> None:
+    def _delete_claims(self, connection: Connection, gone: Sequence[FileClaim]) -> None:
         progress = read_progress(connection, [claim.interchange_id for claim in gone])
-        file_claims.delete_file_claims(connection, [one for one, how_far in progress.items() if how_far.done])
+        done = [interchange_id for interchange_id, found in progress.items() if found.done]
+        file_claims.delete_file_claims(connection, done)
         for claim in gone:
             if not progress[claim.interchange_id].done:
                 problem = "was removed by another process before it was published."
@@ -90,8 +90,8 @@ class ClaimedFiles:
             _log.warning("%s", problem)
 
     def give_back(self, connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> None:
-        """Have files settle again, and so come again later. In an ordered location all claimed files have to, so that
-        they come after these."""
+        """Have files settle again, so that they are received later. In an ordered location all claimed files have to
+        settle again, so that they stay after these."""
         if self.location.adapter.is_ordered:
             file_claims.reset_all_claims(connection, self.location.location_id)
         else:
@@ -99,7 +99,7 @@ class ClaimedFiles:
 
     def quarantine(self, connection: Connection, item: FileClaim, error: Exception) -> None:
         if self.location.adapter.is_ordered:
-            raise error  # nothing may overtake it: the stream is started again, with it
+            raise error  # no other file may overtake it: the stream is restarted and receives it again
         problem = file_claims.format_problem(item, f"{type(error).__name__}: {error}")
         file_claims.store_problem(connection, item, FileClaimState.FAILED, problem)
         _log.error("%s: %s %s", self.location.name, item.name, problem)
@@ -113,7 +113,7 @@ class ClaimedFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class Inbox:
-    """What adapters have handed over. A row is deleted after it was received."""
+    """The rows that adapters have stored in the inbox. A row is deleted after it was received."""
 
     location: ReceiveLocation
     login: Login

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Login
 from postroom.spark.intake import file_claims
-from postroom.spark.login import Login
 from postroom.spark.poison_messages import GRACE
 from postroom.spark.receive.sources import ClaimedFiles, Inbox
-from postroom.spark.receive.tally import TALLIED, TALLY, TALLY_SCHEMA
-from postroom.spark.receive.task import ReceiveTask
+from postroom.spark.receive.task import TALLIED, TALLY, TALLY_SCHEMA, ReceiveTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,8 +45,7 @@ def start_stream(
 
     Every start uses a new checkpoint, and so reads everything that is there. The MessageBox knows better than a
     checkpoint what is still to be received: a published file claim or row of the inbox is gone or has its receipt.
-    So neither a checkpoint that a crash cut short nor a database that was restored can hold up a location or hide a
-    file.
+    So neither a truncated checkpoint nor a restored database can block a location or hide a file.
     """
     from postroom.spark.receive.stream_source import StreamSettings, stream_source
     from postroom.spark.session import without_pandas_warning
@@ -104,6 +102,6 @@ def start_tallied(
 
 
 def _begin_and_write(begin_batch: Callable[[int, int], None], tallies: DataFrame, number: int) -> None:
-    # What comes here is not planned again: these are the partitions that the tasks will have.
+    # The DataFrame is not planned again, so the tasks have these partitions.
     begin_batch(number, tallies._jdf.queryExecution().toRdd().getNumPartitions())
     tallies.write.format("noop").mode("overwrite").save()

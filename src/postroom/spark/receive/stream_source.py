@@ -1,7 +1,7 @@
 """A Spark streaming source over rows that the MessageBox numbers: file claims, or the inbox.
 
 An offset is the number of a row. The MessageBox knows what is still to be received; Spark's checkpoint only knows which
-rows this run of the query has handed out.
+rows this run of the query has read.
 
 The receive task runs inside ``read``, and the source yields the tally of the task. Rows that go from a Python reader to
 a Python function pass through the JVM, and each of the two needs a worker. This way a batch has one Python stage, and a
@@ -31,13 +31,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from postroom.errors import Unavailable
-from postroom.messagebox.connection import Connection, LazyConnection
+from postroom.messagebox.connection import Connection, LazyConnection, Login
 from postroom.messagebox.streams.throttling import ThrottleWatch
-from postroom.spark.login import Login
 
 _WARM_SECONDS = 40.0
 
-#: What a row costs beside its bytes, in bytes, so that many small ones spread as well as a few large ones.
+#: The cost of a row in addition to its bytes, so that many small rows are distributed evenly, too.
 _ROW_COST = 16_384
 
 T = TypeVar("T")
@@ -45,7 +44,7 @@ Task = Callable[[Sequence[Any]], Iterator[pa.RecordBatch]]
 
 
 class Sized(Protocol):
-    """A row, as far as it matters here."""
+    """A row with a size."""
 
     @property
     def size(self) -> int: ...
@@ -55,7 +54,7 @@ Row = TypeVar("Row", bound=Sized)
 
 
 class NumberedRows(Protocol):
-    """The rows of all locations. A module that has these functions will do."""
+    """The rows of all locations. The modules ``file_claims`` and ``inbox`` implement it."""
 
     def newest(self, connection: Connection, location_id: uuid.UUID, after: int, most: int | None) -> int:
         """Return the last number of the next ``most`` rows after a number, or ``after`` if there are none."""
@@ -78,14 +77,14 @@ class StreamSettings:
     max_rows: int
     """Maximum number of rows in a batch."""
     host_id: int | None = None
-    """The host whose throttling slows the stream down; None if nothing does."""
+    """The host whose throttling slows the stream down; None if the stream is not throttled."""
 
 
 def stream_source(settings: StreamSettings, task: Task, schema: str) -> type[DataSource]:
-    """Return a data source of the location's own that reads its rows and yields what the task returns for them."""
+    """Return a data source for one location. It reads the rows and yields the results of the task."""
     # The same name at every start, so that the session knows one source for each location.
     unique = f"postroom_{settings.location_id.hex}"
-    # Pickled by itself: the process that plans batches does not need the task, nor the modules that it imports.
+    # Pickled separately: the process that plans batches needs neither the task nor the modules that it imports.
     pickled = pickle.dumps(task)
     columns = schema
 
@@ -113,7 +112,7 @@ class RowsPartition(InputPartition):
 
 
 class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches in a process of its own beside the driver, and reads them in the tasks."""
+    """Plans batches in a separate process next to the driver, and reads them in the tasks."""
 
     def __init__(self, settings: StreamSettings, task: bytes = b"") -> None:
         self._settings = settings

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -21,13 +22,20 @@ from postroom.agent.receiving.document_batch import Received
 from postroom.agent.receiving.interchange import Interchange, unexpected_failure
 from postroom.errors import PipelineFailure, is_environment_error
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import Connection
-from postroom.spark.executor import Executor, drop_executor, executor_for, pace_of
-from postroom.spark.login import Login
+from postroom.messagebox.connection import Connection, Login
+from postroom.spark.executor import Executor, drop_executor, get_executor, make_pace
 from postroom.spark.poison_messages import GRACE, attempt_alone, guard_worker, worker_death
-from postroom.spark.receive.tally import tally_of
 
 _log = logging.getLogger(__name__)
+
+#: The name of the tally among the metrics of a streaming query.
+TALLY = "tally"
+#: What is counted: files, messages published, instances suspended, failures that became error messages, messages
+#: dropped because they have no authenticated originator, and files without any document.
+TALLIED = ("files", "published", "suspended", "routed", "dropped", "empty")
+#: The rows that a task returns: the tally of each interchange.
+TALLY_SCHEMA = ", ".join(["interchange_id string", *(f"{name} long" for name in TALLIED)])
+_TALLY = pa.schema([("interchange_id", pa.string()), *((name, pa.int64()) for name in TALLIED)])
 
 
 class Identified(Protocol):
@@ -102,8 +110,8 @@ class ReceiveTask:
     def __call__(self, rows: Sequence[Identified]) -> Iterator[pa.RecordBatch]:
         timeout = self.location.pipeline.call_seconds + self.grace
         with guard_worker(timeout) as is_retry:
-            executor_for(self.login)  # also for no rows, so that the worker is warm
-            yield tally_of(self.receive(rows, isolated=is_retry))
+            get_executor(self.login)  # also for no rows, so that the worker is warm
+            yield make_tally(self.receive(rows, isolated=is_retry))
 
     def receive(self, rows: Sequence[Identified], *, isolated: bool = False) -> list[Received]:
         """Publish interchanges and remove them from their source. Raise if the MessageBox does not answer.
@@ -112,7 +120,7 @@ class ReceiveTask:
         """
         if not rows:
             return []
-        executor = executor_for(self.login)
+        executor = get_executor(self.login)
         try:
             if self.location.adapter.is_ordered:
                 return self._receive_in_order(executor, rows, isolated=isolated)
@@ -158,7 +166,7 @@ class ReceiveTask:
         done = [item for item in items if item.interchange_id in finished]
         for item in done:
             if received[item.interchange_id].empty:
-                # Only the log says so: an empty interchange leaves no message and no instance.
+                # It is only logged: an empty interchange has no message and no instance.
                 size = source.interchange(item).body.size
                 _log.warning("%s: %s is empty (%d bytes)", self.location.name, source.describe(item), size)
         if done:
@@ -182,7 +190,7 @@ class ReceiveTask:
 
     def _publish(self, executor: Executor, items: Sequence[Any]) -> dict[uuid.UUID, Received]:
         interchanges = [self.source.interchange(item) for item in items]
-        pace = pace_of(executor, self.location, paced=self.paced)
+        pace = make_pace(executor, self.location, paced=self.paced)
         return {one.interchange_id: one for one in executor.receiver.receive(self.location, interchanges, pace=pace)}
 
     def _suspend_poison(self, executor: Executor, items: Sequence[Any]) -> dict[uuid.UUID, Received]:
@@ -206,3 +214,24 @@ class ReceiveTask:
                 raise
         source.quarantine(connection, item, error)
         return None
+
+
+def make_tally(received: Sequence[Received]) -> pa.RecordBatch:
+    """Return one row for each interchange."""
+    return pa.RecordBatch.from_pylist(
+        [
+            {
+                "interchange_id": str(interchange.interchange_id),
+                "files": int(not interchange.unfinished),
+                **{name: int(getattr(interchange, name)) for name in TALLIED[1:]},
+            }
+            for interchange in received
+        ],
+        schema=_TALLY,
+    )
+
+
+def format_tally(tally: Mapping[str, int]) -> str:
+    """Return a tally as the log shows it."""
+    text = "{files:,} files, {published:,} messages published, {suspended:,} suspended, {routed:,} failures routed"
+    return (text + ", {dropped:,} dropped, {empty:,} files empty").format_map(Counter(tally))

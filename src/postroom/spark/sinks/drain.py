@@ -24,12 +24,11 @@ from postroom.clock import system_clock
 from postroom.errors import ClaimLost, DefinitionError, DeliveryFailure, PostroomError
 from postroom.maps.port_maps import NO_MAPS
 from postroom.messagebox.configuration import Host, SendPort, read_send_ports
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.queues import Retry, Suspension
 from postroom.messagebox.streams.running_sinks import SinkReport
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
-from postroom.spark.login import Login
-from postroom.spark.reasons import reason_of
+from postroom.spark.error_reasons import format_reason
 from postroom.spark.sinks.files import FileTarget
 from postroom.spark.sinks.rows import RowFormat
 from postroom.spark.sinks.task import SinkPort, SinkTask
@@ -110,7 +109,7 @@ class Drain:
         try:
             drained = self._drain_one(connection, port_id)
         except Exception as error:
-            report.fails(connection, reason_of(error))
+            report.fails(connection, format_reason(error))
             raise
         if drained is None:
             report.waits(connection)
@@ -144,7 +143,7 @@ class Drain:
                     "%s: a worker died; its messages are retried one by one",
                     port.name if port else "",
                 )
-                return Drained(messages=len(batch.seqs), written=0, failure=reason_of(error), searching=True)
+                return Drained(messages=len(batch.seqs), written=0, failure=format_reason(error), searching=True)
             if not self._abandon(sink, batch):
                 raise
             failure = self._fail(connection, batch, sink, port, error)
@@ -188,7 +187,7 @@ class Drain:
     ) -> str:
         """Retry the messages by the port's policy, or suspend them. Return the reason in one line."""
         failure = _to_failure(error)
-        _log.warning("%s: %s", port.name if port else batch.batch_id, reason_of(failure))
+        _log.warning("%s: %s", port.name if port else batch.batch_id, format_reason(failure))
         retries: dict[int, Retry] = {}
         if port is not None and failure.can_retry:
             retry = Retry(delay=port.retry_interval, code=failure.code, description=_describe(failure, _RETRY_HINT))
@@ -208,7 +207,7 @@ class Drain:
                 target.discard(batch)
             except Exception as problem:
                 _log.warning("the files of batch %d could not be removed: %s", batch.number, problem)
-        return reason_of(failure)
+        return format_reason(failure)
 
     def _suspend_all(self, connection: Connection, batch: SinkBatch) -> None:
         suspension = Suspension(
@@ -230,7 +229,7 @@ def _load_sink(batch: SinkBatch) -> AnySink | None:
 def _to_failure(error: Exception) -> PostroomError:
     if isinstance(error, PostroomError):
         return error
-    return DeliveryFailure("The batch could not be written.", why=reason_of(error))
+    return DeliveryFailure("The batch could not be written.", why=format_reason(error))
 
 
 def _describe(failure: PostroomError, hint: str) -> str:

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 from postroom.adapters import AnySink
 from postroom.errors import MessageBoxUnavailable, PostroomError, StateError
 from postroom.messagebox.configuration import Host, read_send_ports
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.streams.running_sinks import lock_sinks_served
-from postroom.spark.login import Login
-from postroom.spark.reasons import reason_of
+from postroom.spark.error_reasons import format_reason
 from postroom.spark.sinks.drain import Drain
 from postroom.spark.sinks.writer import SparkWriter
 
@@ -104,7 +103,7 @@ class Sinks:
                 if self._writer.has_died():
                     raise
                 _log.warning("%s", name, exc_info=error)
-                raise _write_failure(name, reason_of(error), "The batch is kept and written again.") from error
+                raise _write_failure(name, format_reason(error), "The batch is kept and written again.") from error
         self.counts["written"] += drained.written
         _log.info("%s: %d messages written", name, drained.written)
         if drained.failure is not None:
@@ -132,7 +131,7 @@ class Sinks:
         except Exception as error:
             self._start_at[port_id] = time.monotonic() + _PAUSE_SECONDS
             expected = isinstance(error, PostroomError)
-            _log.warning("sink %s: %s", port_id, reason_of(error), exc_info=None if expected else error)
+            _log.warning("sink %s: %s", port_id, format_reason(error), exc_info=None if expected else error)
 
     def _drain_batch(self, connection: Connection, port_id: uuid.UUID) -> bool:
         """Write one batch. Return False if the next one has to wait, or if there is none."""

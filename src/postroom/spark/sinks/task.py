@@ -1,6 +1,6 @@
 """The task of a sink batch: read messages from the queue and convert them to rows. Runs in a Spark worker.
 
-The task may run again after any interruption, and twice at the same time. ReadPlan changes nothing. A message that
+The task may run again after any interruption, and twice at the same time. Reading changes nothing. A message that
 cannot be converted to a row, or that kills the worker, is removed from the batch once: it is suspended, or routed as
 an error message (ADR 0029).
 """
@@ -21,12 +21,11 @@ from postroom.errors import ClaimLost, DeliveryRefused, MessageFailure
 from postroom.maps.outbound import map_message
 from postroom.maps.port_maps import NO_MAPS, PortMaps
 from postroom.message import Message
-from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.connection import Connection, Login, transaction
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, StoredPart, Suspension
 from postroom.messagebox.storage.stored_messages import build_message
 from postroom.messagebox.streams.sink_batches import SinkMessage, SinkQueue
 from postroom.pipelines.definitions import FORMAT_SECONDS
-from postroom.spark.login import Login
 from postroom.spark.poison_messages import GRACE, attempt_alone, guard_worker, worker_death
 from postroom.spark.sinks.rows import RowFormat, to_row_failure
 

@@ -18,11 +18,10 @@ from postroom.agent.receiving.row_units import ReceivedRows, RowUnit, receive_ro
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure, StateError
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.connection import Connection, Login, connect
 from postroom.spark.bulk.row_counts import RowCounts
 from postroom.spark.bulk.task import BulkTask, Split
 from postroom.spark.executor import drop_executor
-from postroom.spark.login import Login
 from postroom.system_properties import BTS
 from tests.support.box import Box, Priority, Region, interchange
 from tests.support.bulk_location import add_bulk_location

@@ -9,11 +9,10 @@ import pytest
 from postroom.message import Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.inbox import InboxRow
 from postroom.spark.executor import drop_executor
 from postroom.spark.intake.intake import InboxNumbering
-from postroom.spark.login import Login
 from postroom.spark.receive.sources import Inbox
 from postroom.spark.receive.task import ReceiveTask
 from tests.support.box import Box

@@ -18,12 +18,11 @@ from postroom.errors import NotAllowed, Unavailable
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.streams.throttling import Pace, store_thresholds
 from postroom.spark import executor
 from postroom.spark.intake.intake import InboxNumbering
 from postroom.spark.intake.intake_once import receive_all
-from postroom.spark.login import Login
 from postroom.spark.poison_messages import MAX_ATTEMPTS
 from postroom.spark.receive.sources import Inbox
 from postroom.spark.receive.stream_source import NumberedReader, StreamSettings

@@ -12,10 +12,9 @@ from postroom import pipelines
 from postroom.agent.identity import unit_for_partition
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import connect
+from postroom.messagebox.connection import Login, connect
 from postroom.operations.ports import receive_locations as locations
 from postroom.spark.bulk.stream_checkpoint import StreamCheckpoint
-from postroom.spark.login import Login
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
 

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from postroom.messagebox.configuration import read_receive_locations
-from postroom.messagebox.connection import connect
+from postroom.messagebox.connection import Login, connect
 from postroom.spark.intake import archiving, file_claims, published_files
 from postroom.spark.intake.claim_folders import ClaimFolders
 from postroom.spark.intake.file_claimer import FileClaimer
-from postroom.spark.login import Login
 from postroom.spark.receive import sources
 from postroom.spark.receive.sources import ClaimedFiles
 from postroom.spark.receive.task import ReceiveTask

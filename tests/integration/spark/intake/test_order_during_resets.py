@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from postroom import pipelines
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import connect
+from postroom.messagebox.connection import Login, connect
 from postroom.spark import executor
 from postroom.spark.executor import drop_executor
 from postroom.spark.intake import file_claims
@@ -28,7 +28,6 @@ from postroom.spark.intake.claim_folders import ClaimFolders
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
 from postroom.spark.intake.location_lock import ORDER_LOCK
-from postroom.spark.login import Login
 from postroom.spark.receive.sources import ClaimedFiles
 from postroom.spark.receive.task import ReceiveTask
 from tests.integration.spark.intake.conftest import MovedClock

@@ -18,23 +18,23 @@ from postroom.adapters import SparkSink
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import StateError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.running_locations import LocationReport
 from postroom.operations.ports.receive_locations import LocationListing, list_locations
 from postroom.operations.ports.sinks import list_sinks
-from postroom.spark import pipeline_once, pipeline_process, serving
+from postroom.spark import pipeline_once, pipeline_process
 from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.progress import BulkProgress
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
-from postroom.spark.executor import drop_executor, executor_for
+from postroom.spark.executor import drop_executor, get_executor
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
-from postroom.spark.login import Login
 from postroom.spark.once_report import OnceReport
 from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.receive import running_location
 from postroom.spark.receive.running_location import RunningLocation
-from postroom.spark.receive.tally import TALLIED, TALLY
+from postroom.spark.receive.task import TALLIED, TALLY
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
 from tests.support.file_location import add_file_location
@@ -214,7 +214,7 @@ class TakesItsTime:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[TakesItsTime]]:
     TakesItsTime.made = []
-    monkeypatch.setattr(serving, "RunningLocation", TakesItsTime)
+    monkeypatch.setattr(pipeline_process, "RunningLocation", TakesItsTime)
     monkeypatch.setattr(pipeline_process, "_CONFIGURATION_SECONDS", 0.0)
     yield TakesItsTime.made
     for one in TakesItsTime.made:
@@ -291,7 +291,7 @@ def test_a_run_that_is_stopped_early_raises(box: Box, login: Login, tmp_path: Pa
     add_file_location(box, tmp_path / "in")
     stopping = threading.Event()
     stopping.set()
-    with pytest.raises(Unavailable, match="ended before its work was done"):
+    with pytest.raises(Unavailable, match="stopped before it was finished"):
         PipelineOnce(NO_SESSION, box.host(), login=login, home=tmp_path).run(stopping)
 
 
@@ -336,7 +336,7 @@ def test_once_reports_its_progress(box: Box, login: Login, tmp_path: Path, monke
 
 
 def test_a_worker_that_reconnects_releases_its_old_routing_table(box: Box, login: Login) -> None:
-    before = executor_for(login)
+    before = get_executor(login)
     routing = RoutingTable()
     routing.itself = routing  # type: ignore[attr-defined]
     gc.freeze()  # as the executor freezes everything that the first connection has created
@@ -344,7 +344,7 @@ def test_a_worker_that_reconnects_releases_its_old_routing_table(box: Box, login
     del routing
     before.connection.close()
     try:
-        assert executor_for(login) is not before
+        assert get_executor(login) is not before
         assert left() is None
     finally:
         drop_executor(login)

@@ -11,9 +11,8 @@ import pytest
 
 from postroom.adapters import AnySink, SparkSink
 from postroom.errors import PostroomError, StateError, Unavailable
-from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.streams.sink_batches import SinkBatch
-from postroom.spark.login import Login
 from postroom.spark.sinks.files import LocalTarget
 from postroom.spark.sinks.running_sinks import SINK_LOCK, Sinks, sink_lock
 from postroom.spark.sinks.task import SinkTask

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import Fault, MessageBoxUnavailable, StateError
+from postroom.spark.error_reasons import find_fault, format_reason
 from postroom.spark.intake.file_claims import FileClaim, format_problem
-from postroom.spark.reasons import fault_of, reason_of
 
 CALLING = "An error occurred while calling o98.collectToPython.\n: "
 STACK = "\tat org.apache.spark.rdd.RDD.collect(RDD.scala:1122)\n\tat java.base/java.lang.Thread.run(Thread.java:840)\n"
@@ -62,15 +62,15 @@ STACK = "\tat org.apache.spark.rdd.RDD.collect(RDD.scala:1122)\n\tat java.base/j
     ],
 )
 def test_the_reason_is_one_line(said: str, reason: str) -> None:
-    assert reason_of(Exception(said)) == reason
+    assert format_reason(Exception(said)) == reason
 
 
 def test_a_reason_is_not_endless() -> None:
-    assert reason_of(Exception("x" * 10_000)) == "x" * 499 + "…"
+    assert format_reason(Exception("x" * 10_000)) == "x" * 499 + "…"
 
 
 def test_what_postroom_raises_is_told_without_its_hint() -> None:
-    assert reason_of(StateError("It is stopped.", why="Somebody did.", hint="Start it.")) == (
+    assert format_reason(StateError("It is stopped.", why="Somebody did.", hint="Start it.")) == (
         "It is stopped. Somebody did."
     )
 
@@ -82,7 +82,7 @@ def test_an_error_that_cannot_even_say_what_it_is_has_a_reason() -> None:
         def __str__(self) -> str:
             raise RuntimeError("the JVM does not answer")
 
-    assert reason_of(Silent()) == "maxPartitionBytes should be long, but was lots"
+    assert format_reason(Silent()) == "maxPartitionBytes should be long, but was lots"
 
 
 def test_a_file_that_is_put_aside_is_told_by_the_name_that_it_came_with() -> None:
@@ -125,4 +125,4 @@ def raised_by_a_worker(line: str) -> Exception:
     ],
 )
 def test_the_fault_of_a_failed_job(error: Exception, fault: Fault) -> None:
-    assert fault_of(error) is fault
+    assert find_fault(error) is fault
