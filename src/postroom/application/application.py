@@ -1,4 +1,4 @@
-"""What a user writes: an application with its ports, as in examples/orders/app.py."""
+"""Declare an application: its hosts, receive ports and send ports, as in examples/orders/app.py."""
 
 from __future__ import annotations
 
@@ -49,27 +49,27 @@ class Application(Declarations):
         trusted: bool | None = None,
         throttling: Throttling | None = None,
     ) -> None:
-        """A host that locations and ports of this application can name. The host ``Main`` is always there.
+        """Declare a host for locations and ports of this application. The host ``Main`` always exists.
 
-        ``properties`` are what it can show for itself (a value, or a list of values, each): messages that ask for that
-        go to no other host. A ``trusted`` host is believed when it says on whose behalf it publishes.
-        ``throttling`` says how much may wait in the MessageBox before its receive locations slow down. What an
-        application leaves out is left to the other applications that declare the host.
+        ``properties`` are its application properties: a value, or a list of values, for each property. A message with
+        message predicates goes only to hosts that have these values. A ``trusted`` host may publish on behalf of other
+        originators. ``throttling`` limits how much may wait in the MessageBox before its receive locations slow down.
+        Arguments that are left out may be set by another application that declares the host.
         """
         self.hosts.append(
             DeclaredHost(name=name, properties=properties, trusted=trusted, throttling=throttling, place=here())
         )
 
     def property(self, *properties: Property) -> None:
-        """Properties that filters may compare although no pipeline of this application promotes them, because programs
-        or other applications do."""
+        """Declare properties for filters that no pipeline of this application promotes, because programs or other
+        applications do."""
         place = here()
         self.properties += [DeclaredProperty(property=each, place=place) for each in properties]
 
     def schemas(self, *paths: str | os.PathLike[str]) -> Schemas:
-        """The message types in XSD files, with what BizTalk's annotations in them say; a folder stands for the files
-        ``*.xsd`` in it. Paths start at the folder of the file that declares the application. Property schemas and the
-        schemas that use them are read together.
+        """Load message types from XSD files, with BizTalk's annotations. A folder means the files ``*.xsd`` in it.
+        Paths are relative to the folder of the application's file. Load property schemas together with the schemas that
+        use them.
 
         known = app.schemas("schemas")
         app.receive_port("In").location("drop", adapters.File("in"), pipeline=pipelines.XmlReceive(schemas=known))
@@ -81,7 +81,7 @@ class Application(Declarations):
         folder = Path(place.file).parent
         for path in paths:
             if not (folder / path).exists():
-                text = f"There is no file or folder {os.fspath(path)!r} beside this file to read schemas from."
+                text = f"There is no file or folder {os.fspath(path)!r} next to this file to load schemas from."
                 self.schema_problems.append(place.problem(text))
         loaded = load_schemas(folder / path for path in paths if (folder / path).exists())
         self.schema_problems += loaded.problems
@@ -95,11 +95,11 @@ class Application(Declarations):
         authentication: Authentication = "none",
         maps: Sequence[Map] = (),
     ) -> ReceivePort:
-        """A receive port; its locations follow: ``app.receive_port("OrdersIn").location(...).location(...)``.
+        """Declare a receive port. Its locations follow: ``app.receive_port("OrdersIn").location(...).location(...)``.
 
-        With ``route_failures`` what cannot be read or routed is published as an error message instead of suspended.
-        ``authentication="drop"`` discards messages without an authenticated originator, ``"keep"`` suspends them.
-        ``maps`` are for messages after their pipeline, each for one message type."""
+        With ``route_failures`` a message that cannot be read or routed is published as an error message instead of
+        being suspended. ``authentication="drop"`` discards messages without an authenticated originator, ``"keep"``
+        suspends them. ``maps`` run after the receive pipeline, each for one message type."""
         port = ReceivePort(
             name=name, place=here(), route_failures=route_failures, authentication=authentication, maps=maps
         )
@@ -120,10 +120,11 @@ class Application(Declarations):
         description: str = "",
         maps: Sequence[Map] = (),
     ) -> DeclaredSendPort:
-        """A send port, which gets every message that meets ``filter`` (a Python expression, or text) and every message
-        that is directed to it. ``priority`` is 1 (first) to 10. With ``route_failures`` what cannot be sent is
-        published as an error message instead of suspended. ``maps`` are for messages before the adapter sees them,
-        each for one message type."""
+        """Declare a send port. It receives every message that matches ``filter`` (a Python expression or text) and
+        every message that is directed to it.
+
+        ``priority`` is from 1 (first) to 10. With ``route_failures`` a message that cannot be sent is published as an
+        error message instead of being suspended. ``maps`` run before the adapter, each for one message type."""
         port = DeclaredSendPort(
             name=name,
             adapter=adapter,
@@ -156,10 +157,10 @@ class Application(Declarations):
         description: str = "",
         maps: Sequence[Map] = (),
     ) -> DeclaredSendPort:
-        """A send port without an address of its own: every message brings one, in BTS.OutboundTransportLocation.
+        """Declare a dynamic send port: the address is in each message, in BTS.OutboundTransportLocation.
 
-        Messages may be written as files under ``folders`` (the home folder by default) and posted to URLs that begin
-        like one of ``urls`` (any, by default).
+        Files are allowed under ``folders`` (by default the home folder), HTTP requests to URLs that start with one of
+        ``urls`` (by default any).
 
         app.dynamic_send_port("Anywhere", filter=Region == "EU", folders=["out"], urls=["https://example.com/orders"])
         """
@@ -188,12 +189,12 @@ class Application(Declarations):
         state: SendPortState = "started",
         description: str = "",
     ) -> DeclaredSendPortGroup:
-        """Send ports of this application that get messages together: every member gets a copy of each message that
-        meets ``filter`` and of each that is directed to the group, besides what it gets by itself.
+        """Declare a send port group. Every member receives a copy of each message that matches ``filter`` or is
+        directed to the group, in addition to its own messages.
 
         app.send_port_group("Everyone", [europe, "Audit"], filter=Region == "EU")
         """
-        # What cannot be a list of members is kept as the only one, and told with the other problems.
+        # An argument that is not a list becomes the only member, so that it is reported with the other problems.
         given = tuple(members) if isinstance(members, list | tuple | set | frozenset) else (members,)
         group = DeclaredSendPortGroup(
             name=name, members=given, filter=filter, state=state, description=description, place=here()
@@ -202,5 +203,5 @@ class Application(Declarations):
         return group
 
     def definition(self) -> ApplicationDefinition:
-        """The application as it is stored; DefinitionRefused with every problem if it has any."""
+        """Return the definition that is stored. Raise DefinitionRefused with every problem if it has any."""
         return define(self)

@@ -1,4 +1,4 @@
-"""When a receive location takes in messages: from and until a day, at a time of day, on some days (ORS-08)."""
+"""The schedule of a receive location: days and times at which it receives messages (ORS-08)."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _WEEKDAYS: tuple[str, ...] = get_args(Weekday)
 _ORDINALS: tuple[str, ...] = get_args(Ordinal)
 _LONGEST_MONTH = 31
 
-#: How far ahead the next opening is looked for: the 29th of February comes within eight years.
+#: How far ahead the next opening is searched: the 29th of February comes within eight years.
 _DAYS_AHEAD = 3_000
 
 
 class Schedule(BaseModel):
     """``Schedule(window=("08:00", "18:00"), zone="Europe/Berlin", weekdays=["mon", "fri"])``.
 
-    ``start`` and ``stop`` are the first and the last day. ``window`` is a time of day; one that ends before it begins
-    goes over midnight, and belongs to the day on which it begins. Days are those of ``zone``. Which of them count is
-    said by one of these: ``every_days=2`` (every second day from ``start`` on), ``weekdays``, ``month_days``
-    (``[1, 15, -1]``: the first, the fifteenth and the last) or ``month_weekdays`` (``[("first", "mon")]``); ``months``
-    leaves all but some months out.
+    ``start`` and ``stop`` are the first and the last day. ``window`` is a time of day. A window whose end is before its
+    start continues after midnight and belongs to the day on which it starts. Days and times are in ``zone``. One of
+    these selects the days: ``every_days=2`` (every second day from ``start`` on), ``weekdays``, ``month_days``
+    (``[1, 15, -1]``: the first, the fifteenth and the last) or ``month_weekdays`` (``[("first", "mon")]``). ``months``
+    restricts the schedule to some months.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,7 +74,7 @@ class Schedule(BaseModel):
             )
         except ValidationError as error:
             wrong = "; ".join(dict.fromkeys(_in_words(item) for item in error.errors()))
-            raise DefinitionError(f"This cannot be a schedule: {wrong}.") from None
+            raise DefinitionError(f"The schedule is invalid: {wrong}.") from None
 
     def problems(self) -> Iterator[str]:
         """What is wrong with it, a sentence for each."""

@@ -129,7 +129,7 @@ def test_every_problem_of_a_schedule_is_reported(schedule: Schedule, problems: l
 def test_an_invalid_schedule_is_rejected(fields: dict[str, object], expected: str) -> None:
     with pytest.raises(DefinitionError) as error:
         Schedule(**fields)  # type: ignore[arg-type]
-    assert error.value.what.startswith(f"This cannot be a schedule: {expected}")
+    assert error.value.what.startswith(f"The schedule is invalid: {expected}")
 
 
 def test_a_schedule_can_be_stored_read_and_formatted() -> None:
