@@ -9,9 +9,9 @@ import pytest
 from postroom.message import FRAGMENT_SIZE
 from postroom.pipelines import Csv, Delimited, FlatFile, Receive, ReceivePipeline, Xml
 from tests.spark.conftest import ClaimFiles, StartStream
-from tests.support.batch_again import keep_claims
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
+from tests.support.replayed_batch import keep_claims
 from tests.support.waiting import PATIENCE
 
 PAD = "x" * (2 * FRAGMENT_SIZE)

@@ -13,9 +13,9 @@ import pytest
 from postroom import pipelines
 from postroom.message import FRAGMENT_SIZE
 from tests.spark.conftest import ClaimFiles, StartStream
-from tests.support.batch_again import keep_claims
 from tests.support.box import PROMOTE, Box
 from tests.support.file_location import add_file_location
+from tests.support.replayed_batch import keep_claims
 from tests.support.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:

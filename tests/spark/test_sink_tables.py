@@ -80,7 +80,7 @@ STEPS: dict[str, tuple[Any, str, bool]] = {
 def test_the_next_process_continues_the_interrupted_batch(
     session: SparkSession, box: Box, login: Login, derby: Derby, tmp_path: Path
 ) -> None:
-    """One attempt after the other call, each a step later than the one before; then the batch is drain_batch, once."""
+    """Each attempt dies one step later than the one before. Then the batch is written once."""
     add_sink(box, SparkTable(derby.url, "orders"))
     ids = publish(box, b"a", b"b", b"c")
     drain = drain_of(session, box, login, tmp_path)

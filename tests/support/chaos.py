@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.support.besieged import Besieged
+from tests.support.chaos_installation import ChaosInstallation
 from tests.support.folders import open_folder
 from tests.support.house import House
 from tests.support.orders import APPLICATION, Orders
@@ -55,32 +55,34 @@ class _Chaos:
     def run(self) -> None:
         with House(self._home) as house:
             up = house.start("up", str(house.write(APPLICATION)), "--master", "local[2]")
-            besieged = Besieged(house, up)
-            kept = besieged.keep_batch(self._files[:3], list(range(3 * self._per_file)))
+            installation = ChaosInstallation(house, up)
+            kept = installation.keep_batch(self._files[:3], list(range(3 * self._per_file)))
             feeder = threading.Thread(target=self._feed, args=(house, self._files[3:]), daemon=True)
             feeder.start()
             acts: dict[str, Callable[[], object]] = {
-                "driver": besieged.kill_pipeline,
-                "crash": lambda: besieged.end_postgres(signal.SIGQUIT),
-                "restart": lambda: besieged.end_postgres(signal.SIGINT),
+                "driver": installation.kill_pipeline,
+                "crash": lambda: installation.end_postgres(signal.SIGQUIT),
+                "restart": lambda: installation.end_postgres(signal.SIGINT),
             }
             for number, (moment, what) in enumerate(self._plan):
                 wait_until(
-                    lambda moment=moment: besieged.published() >= moment,  # type: ignore[misc]
+                    lambda moment=moment: installation.published() >= moment,  # type: ignore[misc]
                     _PATIENCE,
                     what=f"{moment:,} orders to be published",
                 )
-                self._say(f"{besieged.published():,} published as the {_NAMES[what]}")
+                self._say(f"{installation.published():,} published as the {_NAMES[what]}")
                 acts[what]()
                 if number == len(self._plan) // 2:
-                    wait_until(lambda: besieged.stored(kept.numbers) == 0, _PATIENCE, what="the first to be cleaned up")
-                    besieged.bring_again(kept)
+                    wait_until(
+                        lambda: installation.stored(kept.numbers) == 0, _PATIENCE, what="the first to be cleaned up"
+                    )
+                    installation.bring_again(kept)
                     self._say("the first files have come again, after their messages were cleaned up")
             feeder.join(_PATIENCE)
-            besieged.wait_for_end(self._orders, timeout=_PATIENCE)
+            installation.wait_for_end(self._orders, timeout=_PATIENCE)
             self._say("everything is delivered and cleaned up")
-            besieged.bring_again(kept)
-            besieged.verify(self._orders)
+            installation.bring_again(kept)
+            installation.verify(self._orders)
             routes = sum(map(len, self._orders.expected.values())) + len(self._orders.lines)
             self._say(f"{len(self._orders.lines):,} orders published once each, {routes:,} routes once each")
             assert up.stop() == 0, up.output()

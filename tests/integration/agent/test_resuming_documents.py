@@ -30,7 +30,7 @@ from tests.integration.agent.resuming_cases import (
     receive,
 )
 from tests.support.box import Box, Region
-from tests.support.taking import resume_now, take
+from tests.support.dequeue import resume_now, take
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from tests.integration.agent.resuming_cases import (
     receive,
 )
 from tests.support.box import Box, Region, Total
-from tests.support.taking import QUEUES, resume_now, take
+from tests.support.dequeue import QUEUES, resume_now, take
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from postroom.operations.instances.listing import InstanceQuery, InstanceState, 
 from postroom.pipelines import ReceivePipeline
 from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Region, Total, interchange
-from tests.support.taking import resume_now, take
+from tests.support.dequeue import resume_now, take
 
 GOOD, BAD = b'{"region": "EU", "total": 1}\n', b"x\n"
 RECORD = pipelines.Delimited(["region", pipelines.Field("total", Decimal)], delimiter=";")

@@ -18,7 +18,7 @@ from postroom.messagebox.jobs import run_all_jobs_once
 from postroom.operations.messages import find_part, get_message, read_part
 from postroom.pipelines import components
 from tests.support.box import PROMOTE, Box, Region, interchange
-from tests.support.taking import take
+from tests.support.dequeue import take
 
 PICTURE = bytes(range(256)) * (FRAGMENT_SIZE // 100)
 EU, UNROUTABLE = b'{"region": "EU"}', b'{"region": "nowhere"}'

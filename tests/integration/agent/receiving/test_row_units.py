@@ -25,7 +25,7 @@ from postroom.spark.executor import drop_executor
 from postroom.system_properties import BTS
 from tests.support.box import Box, Priority, Region, interchange
 from tests.support.bulk_location import add_bulk_location
-from tests.support.taking import resume_now
+from tests.support.dequeue import resume_now
 
 ROWS = pipelines.Rows(promote={Region: "region", Priority: "priority"}).with_columns(("region", "priority"), None)
 UNIT = RowUnit(unit_id=uuid.UUID(int=7))

@@ -12,7 +12,7 @@ import signal
 from pathlib import Path
 
 from postroom.private_folder import PARENT
-from tests.support.besieged import Besieged
+from tests.support.chaos_installation import ChaosInstallation
 from tests.support.house import House
 from tests.support.orders import APPLICATION, Orders
 from tests.support.waiting import wait_until
@@ -28,40 +28,44 @@ def test_every_order_is_where_it_belongs(home: Path) -> None:
     files = list(orders.files(per_file=per_file))
     with House(home) as house:
         up = house.start("up", str(house.write(APPLICATION)), "--master", "local[2]")
-        besieged = Besieged(house, up)
+        installation = ChaosInstallation(house, up)
 
         def drop(some: slice) -> None:
             for name, content in files[some]:
                 house.drop(name, content)
 
-        kept = besieged.keep_batch(files[:2], list(range(2 * per_file)))
+        kept = installation.keep_batch(files[:2], list(range(2 * per_file)))
         drop(slice(2, 10))
-        wait_until(lambda: besieged.published() > 0 and besieged.delivered() > 0, what="the first orders on their way")
+        wait_until(
+            lambda: installation.published() > 0 and installation.delivered() > 0, what="the first orders on their way"
+        )
 
-        with besieged.nothing_published():
+        with installation.nothing_published():
             drop(slice(10, 20))
-            besieged.wait_for_publisher()
-            killed = besieged.kill_pipeline()
-            before, sent = besieged.published(), besieged.delivered()
-        wait_until(lambda: besieged.pid_of("pipeline Main") != killed, what="another pipeline process")
-        wait_until(lambda: besieged.delivered() > sent and besieged.published() > before, what="the next orders")
+            installation.wait_for_publisher()
+            killed = installation.kill_pipeline()
+            before, sent = installation.published(), installation.delivered()
+        wait_until(lambda: installation.pid_of("pipeline Main") != killed, what="another pipeline process")
+        wait_until(
+            lambda: installation.delivered() > sent and installation.published() > before, what="the next orders"
+        )
 
-        with besieged.host_stopped():
+        with installation.host_stopped():
             drop(slice(20, 30))
             waiting = "SELECT count(*) FROM messagebox.work_queue"
-            wait_until(lambda: besieged.ask(waiting) > 0, what="work for the host")
-        besieged.end_postgres(signal.SIGINT)
-        wait_until(lambda: besieged.published() > COUNT // 2, what="the second half on its way")
+            wait_until(lambda: installation.ask(waiting) > 0, what="work for the host")
+        installation.end_postgres(signal.SIGINT)
+        wait_until(lambda: installation.published() > COUNT // 2, what="the second half on its way")
 
-        with besieged.nothing_published():
+        with installation.nothing_published():
             drop(slice(30, 40))
-            besieged.wait_for_publisher()
-            besieged.end_postgres(signal.SIGKILL)
+            installation.wait_for_publisher()
+            installation.end_postgres(signal.SIGKILL)
 
-        besieged.wait_for_end(orders)
-        besieged.bring_again(kept)
-        besieged.verify(orders)
-        last = besieged.pid_of("pipeline Main")
+        installation.wait_for_end(orders)
+        installation.bring_again(kept)
+        installation.verify(orders)
+        last = installation.pid_of("pipeline Main")
         assert up.stop() == 0, up.output()
     assert [pid for pid in (killed, last) if scratch_of(pid).exists()] == []
 

@@ -1,4 +1,4 @@
-"""A batch of claimed files that runs again, as if its commit had been the last thing that the machine did."""
+"""Run a batch of claimed files again, as if the machine had crashed right after its commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Postroom under `postroom up` whose parts are killed while orders go through it, and what is known of them after."""
+"""A Postroom under `postroom up` whose processes are killed while orders pass through it, and checks of the result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class KeptBatch:
     numbers: list[int]
 
 
-class Besieged:
+class ChaosInstallation:
     """Kills, restarts and counts."""
 
     def __init__(self, house: House, up: Process) -> None:

@@ -1,4 +1,4 @@
-"""What waits in the work queues, taken as a host takes it, without a host."""
+"""Dequeue the messages of the work queues as a host does, without a host."""
 
 from __future__ import annotations
 
