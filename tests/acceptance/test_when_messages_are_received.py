@@ -165,7 +165,7 @@ def test_an_accepted_request_is_delivered_once_and_requests_are_rejected_while_t
 
         connection.execute("UPDATE management.load SET queued = 60000, measured_at = 'infinity'")
         wait_until(lambda: show_location()["state"] == "throttled", what="a throttled location")
-        assert show_location()["reason"].startswith("60,000 messages wait in the queues; the threshold is 50,000")
+        assert show_location()["reason"].startswith("60,000 messages are in the queues; the threshold is 50,000")
         status, refused = post(url, second, "order-2")
         assert status == 503
         assert "60,000 messages wait" in refused["error"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom.errors import nearest
-from postroom.messagebox.connection import _way_out
+from postroom.messagebox.connection import _suggest_fix
 
 MANY = [f"Port{number:03d}" for number in range(100)]
 
@@ -30,8 +30,8 @@ def test_the_hint_has_the_nearest_name_or_the_first_names(name: str, names: list
         ("fe_sendauth: no password supplied", "Correct the login or its password"),
         ('FATAL:  role "anna" does not exist', "Correct the login or its password"),
         ('FATAL:  database "nix" does not exist', "Correct the name of the database"),
-        ("connection refused", "Is PostgreSQL running there?"),
+        ("connection refused", "Check that PostgreSQL is running there"),
     ],
 )
 def test_the_hint_for_a_failed_connection_depends_on_the_reason(message: str, hint: str) -> None:
-    assert hint in _way_out(message)
+    assert hint in _suggest_fix(message)

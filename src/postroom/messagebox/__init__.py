@@ -1,1 +1,1 @@
-"""The MessageBox: PostgreSQL tables and procedures named after the source document's, and typed ways to reach them."""
+"""The MessageBox: PostgreSQL tables and procedures with BizTalk's names, and typed functions that call them."""

@@ -1,4 +1,4 @@
-"""Verifies what must always hold in a MessageBox, and names what violates it.
+"""Checks the invariants of a MessageBox and reports violations.
 
 for violation in check(connection):
     print(violation.says, violation.examples, violation.hint)
@@ -16,7 +16,7 @@ _EXAMPLES = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Violation:
-    """An invariant that does not hold: what is wrong, how often, some of what is affected, and what to do."""
+    """A violated invariant: the problem, the number of violations, some examples, and what to do."""
 
     invariant: str
     says: str
@@ -27,104 +27,101 @@ class Violation:
 
 @dataclass(frozen=True, kw_only=True)
 class _Invariant:
-    """``name`` is that of the statement in checks/ that finds what violates it."""
+    """An invariant. ``name`` is the name of the statement in checks/ that finds its violations."""
 
     name: str
     says: str
     hint: str
 
 
-_LOST = (
-    "Nothing in Postroom does this: look for what else writes to the database, and restore from a backup if need be."
-)
-_COUNT = "Nobody loses a message by it, but the spool does not empty. Report it with the examples."
+_LOST = "Postroom does not cause this. Find the program that writes to the database, and restore a backup if necessary."
+_COUNT = "No message is lost, but the spool does not become empty. Report it with the examples."
 
 _INVARIANTS = (
     _Invariant(
         name="messages_without_reference",
-        says="Messages are counted as referred to, but no queue refers to them; they would stay for ever.",
+        says="Messages have references, but are in no queue. No job would delete them.",
         hint=_COUNT,
     ),
     _Invariant(
         name="messages_without_ref_count",
-        says="Messages have no reference count; no job would delete them.",
+        says="Messages have no reference count. No job would delete them.",
         hint=_COUNT,
     ),
     _Invariant(
         name="negative_ref_counts",
-        says="References were released more often than they were made; content may be deleted too early.",
+        says="References were released more often than they were added. Content may be deleted too early.",
         hint=_LOST,
     ),
     _Invariant(
         name="wrong_message_ref_counts",
-        says="Messages are counted otherwise than the queues refer to them.",
+        says="Reference counts of messages differ from the references in the queues.",
         hint=_LOST,
     ),
     _Invariant(
         name="wrong_part_ref_counts",
-        says="Parts are counted otherwise than the queues refer to their messages.",
+        says="Reference counts of parts differ from the references of their messages in the queues.",
         hint=_LOST,
     ),
     _Invariant(
         name="references_without_message",
         says="Queues refer to messages that are not in the spool.",
-        hint=f"Terminate these instances; they cannot be delivered. {_LOST}",
+        hint=f"Terminate these instances. Their messages cannot be delivered. {_LOST}",
     ),
     _Invariant(name="parts_without_message", says="Parts belong to no message.", hint=_COUNT),
     _Invariant(
         name="messages_without_part",
-        says="Messages lack a part.",
-        hint=f"Terminate their instances; they cannot be delivered. {_LOST}",
+        says="A part of messages is missing.",
+        hint=f"Terminate their instances. The messages cannot be delivered. {_LOST}",
     ),
     _Invariant(
         name="incomplete_parts",
-        says="Parts have fewer or more bytes than their size says.",
+        says="Parts have fewer or more bytes than their stored size.",
         hint=f"Terminate the instances of their messages. {_LOST}",
     ),
     _Invariant(name="fragments_without_part", says="Fragments belong to no part.", hint=_COUNT),
     _Invariant(
         name="predicates_without_group",
         says="Predicates belong to no subscription.",
-        hint="They match nobody; delete them by their group id.",
+        hint="They match no message. Delete them by their group id.",
     ),
     _Invariant(
         name="incomplete_groups",
-        says="Subscriptions do not have the predicates that they were made with.",
-        hint="Unenlist and enlist their ports, which makes their subscriptions anew.",
+        says="Predicates of subscriptions are missing.",
+        hint="Unenlist and enlist their ports, which creates their subscriptions again.",
     ),
     _Invariant(
         name="wrong_port_subscriptions",
-        says="Send ports do not have the subscriptions that their states, and those of their groups, say.",
-        hint="Unenlist and enlist them, which makes their subscriptions anew.",
+        says="The subscriptions of send ports do not match their states and the states of their groups.",
+        hint="Unenlist and enlist the ports, which creates their subscriptions again.",
     ),
     _Invariant(
         name="transient_rows_left_behind",
-        says="Properties of a batch were left behind when it was published.",
-        hint="They are in nobody's way; delete them by their batch id, and report it.",
+        says="Properties of a published batch were not deleted.",
+        hint="They do no harm. Delete them by their batch id, and report it.",
     ),
     _Invariant(
         name="claims_of_dead_instances",
-        says="Messages are claimed by host instances that do not live any more.",
-        hint="A running host gives them back within seconds: start one, or run 'postroom jobs run'.",
+        says="Messages are claimed by dead host instances.",
+        hint="A running host releases them within seconds. Start a host, or run 'postroom jobs run'.",
     ),
     _Invariant(
         name="intake_without_location",
-        says="Files or interchanges were taken in for receive locations that are gone; nobody publishes them.",
-        hint="Declare the location again under the name that it had, and apply: its pipeline goes on with them.",
+        says="Files or interchanges were received for deleted receive locations and are not published.",
+        hint="Declare the location again with the same name and apply. Its pipeline then continues.",
     ),
     _Invariant(
         name="duplicate_instances",
-        says="Service instances stand in the queues more than once.",
+        says="Service instances are in the queues more than once.",
         hint=_LOST,
     ),
 )
 
 
 def check(connection: Connection) -> list[Violation]:
-    """Return every invariant that does not hold; an empty list means that all is well.
+    """Return all violations of the invariants.
 
-    Everything is read in one snapshot, in which each transaction of others has happened as a whole or not at all. So
-    hosts, publishers and jobs may go on meanwhile.
+    Everything is read in one snapshot, so hosts, publishers and jobs may run at the same time.
     """
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -132,7 +129,7 @@ def check(connection: Connection) -> list[Violation]:
 
 
 def find_violations(connection: Connection) -> list[Violation]:
-    """As ``check``, in the snapshot of the caller's transaction."""
+    """Do the same as ``check``, in the snapshot of the caller's transaction."""
     found = (_find(connection, invariant) for invariant in _INVARIANTS)
     return [violation for violation in found if violation is not None]
 

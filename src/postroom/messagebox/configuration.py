@@ -1,4 +1,4 @@
-"""What is deployed, as the engine reads it: receive locations, send ports, service classes."""
+"""Reads the deployed configuration: hosts, receive locations, send ports, groups, service classes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 class ServiceClass(IntEnum):
-    """Who creates subscriptions and receives messages; BizTalk's codes, and one of our own for what BizTalk has not."""
+    """The service classes, with BizTalk's codes. SPARK_SINKS is an addition of Postroom."""
 
     ORCHESTRATIONS = 1
     MESSAGING_IN_PROCESS = 4
@@ -39,7 +39,7 @@ class ServiceClass(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Dequeuing:
-    """How the hosts serve one service class: how often they poll an empty queue, with how many threads they dequeue."""
+    """The settings of a service class: the polling interval for an empty queue and the number of dequeue threads."""
 
     service_class: ServiceClass
     polling_interval: timedelta
@@ -47,7 +47,7 @@ class Dequeuing:
 
 
 class PortState(IntEnum):
-    """Bound has no subscription; stopped has one whose matches are suspended; started has one that is served."""
+    """The states of a send port. A bound port has no subscription. Matches of a stopped port are suspended."""
 
     BOUND = 1
     STOPPED = 2
@@ -66,19 +66,19 @@ class Host:
 
 @dataclass(frozen=True, kw_only=True)
 class _Endpoint:
-    """Where messages come in or go out: what is stored of it, parsed once, at its first use.
+    """A stored receive location or send port. Its definitions are parsed once, at their first use.
 
-    A definition that this version cannot read makes an error where it is used, and holds up no other endpoint. Only
-    the stored JSON is pickled: a Spark task parses it again in its worker.
+    A definition that this version cannot parse raises an error where it is used, and does not affect other endpoints.
+    Only the stored JSON is pickled: a Spark task parses it again in its worker.
     """
 
     what: ClassVar[str]
 
     name: str
     adapter_json: dict[str, Any]
-    """For those who may not read the adapter's settings, its kind alone."""
+    """Contains only the kind for logins that may not read the adapter's settings."""
     maps_json: dict[str, Any] = field(default_factory=dict)
-    """Of a receive location, those of its port."""
+    """The maps of the port. A receive location has the maps of its receive port."""
 
     @property
     def adapter_kind(self) -> str:
@@ -86,7 +86,7 @@ class _Endpoint:
 
     @property
     def adapter_type(self) -> type[AdapterDefinition]:
-        """What is known of the adapter by its kind alone."""
+        """The type of the adapter, which is known without its settings."""
         return get_adapter_type(self.adapter_kind)
 
     @property
@@ -101,11 +101,11 @@ class _Endpoint:
         try:
             return load(stored)
         except DefinitionError as error:
-            said = f"The stored definition of the {self.what} {self.name!r} cannot be read."
-            raise DefinitionError(said, why=f"{error.what} {error.why}".rstrip(), hint=error.hint) from None
+            what = f"The stored definition of the {self.what} {self.name!r} cannot be read."
+            raise DefinitionError(what, why=f"{error.what} {error.why}".rstrip(), hint=error.hint) from None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +120,9 @@ class ReceiveLocation(_Endpoint):
     uri: str
     enabled: bool
     route_failures: bool = False
-    """Of its receive port: failures are published instead of suspended."""
+    """True if failures are published instead of suspended. A setting of the receive port."""
     authentication: str = "none"
-    """Required of what comes in: none, drop (what fails it), or keep (it, suspended)."""
+    """What happens to unauthenticated messages: none (accept), drop, or keep (suspend)."""
     schedule: Schedule | None = None
 
     @cached_property
@@ -134,7 +134,7 @@ class ReceiveLocation(_Endpoint):
         return self._parse(load_pipeline, self.pipeline_json)
 
     def receives_at(self, now: datetime) -> bool:
-        """Is it enabled, and inside its schedule (ORS-07, ORS-08)?"""
+        """Return True if the location is enabled and inside its schedule (ORS-07, ORS-08)."""
         return self.enabled and (self.schedule is None or self.schedule.is_open(now))
 
 
@@ -153,7 +153,7 @@ class SendPort(_Endpoint):
     state: PortState
     subscription_id: int | None
     route_failures: bool = False
-    """Failures are published instead of suspended."""
+    """True if failures are published instead of suspended."""
     description: str = ""
 
     @cached_property
@@ -171,7 +171,7 @@ class MemberDisposition(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupMember:
-    """A send port in a group; its subscription through the group is there while both are enlisted."""
+    """A send port in a group. It has a subscription through the group while both are enlisted."""
 
     port_id: uuid.UUID
     port_name: str
@@ -200,7 +200,7 @@ class SendPortGroup:
         return self.state is not PortState.BOUND
 
     def get_disposition(self, member: GroupMember) -> MemberDisposition:
-        """What happens to messages that come to a member through this group."""
+        """Return what happens to messages that are routed to a member through this group."""
         states = {self.state, member.port_state}
         if PortState.BOUND in states:
             return MemberDisposition.NONE
@@ -226,15 +226,15 @@ def read_hosts(connection: Connection) -> list[Host]:
 
 
 def read_application_properties(connection: Connection) -> dict[int, ApplicationProperties]:
-    """What each host can show for itself, by its id."""
-    shown: defaultdict[int, set[tuple[str, str]]] = defaultdict(set)
+    """Return the application properties of each host, by host id."""
+    values: defaultdict[int, set[tuple[str, str]]] = defaultdict(set)
     for host_id, key, text in connection.execute("SELECT host_id, property_key, value FROM application_properties"):
-        shown[host_id].add((key, text))
-    return {host_id: frozenset(texts) for host_id, texts in shown.items()}
+        values[host_id].add((key, text))
+    return {host_id: frozenset(texts) for host_id, texts in values.items()}
 
 
 def find_host(connection: Connection, name: str) -> Host:
-    """The host of that name (in any case), or NotFound that lists those there are."""
+    """Return the host with this name, case-insensitive. Raise NotFound with a list of the hosts."""
     known = read_hosts(connection)
     for host in known:
         if host.name.lower() == name.lower():
@@ -246,7 +246,7 @@ def find_host(connection: Connection, name: str) -> Host:
 
 
 def check_login_of_host(connection: Connection, host: Host) -> None:
-    """NotAllowed unless the login may work as this host: its own login, or an administrator."""
+    """Raise NotAllowed unless the login is a login of the host or an administrator."""
     row = connection.execute(
         "SELECT has_function_privilege(format('messagebox.%%I(uuid, integer, smallint, integer, timestamptz)',"
         " 'dequeue_messages_' || lower(%s::text)), 'execute'), session_user",
@@ -258,13 +258,13 @@ def check_login_of_host(connection: Connection, host: Host) -> None:
         raise NotAllowed(
             f"The login {login} may not run the host {host.name}.",
             why=f"It is neither a member of the host's role {host.role_name} nor an administrator.",
-            hint="Use a --database URL with a login of the host. The owner of the MessageBox makes one: "
+            hint="Use a --database URL with a login of the host. The owner of the MessageBox grants it: "
             f"GRANT {host.role_name} TO {login}",
         )
 
 
 def read_dequeuing(connection: Connection, service_class: ServiceClass) -> Dequeuing:
-    """The row of a service class in adm_ServiceClass."""
+    """Return the settings of a service class (adm_ServiceClass)."""
     row = connection.execute(
         "SELECT polling_interval, dequeue_threads FROM management.service_classes WHERE id = %s", (int(service_class),)
     ).fetchone()
@@ -274,8 +274,10 @@ def read_dequeuing(connection: Connection, service_class: ServiceClass) -> Deque
 
 
 def read_receive_locations(connection: Connection, *, host_id: int | None = None) -> list[ReceiveLocation]:
-    """The receive locations, of one host or of all, by name; without their adapters' settings for who may not read
-    those."""
+    """Return the receive locations of one host or of all hosts, by name.
+
+    Adapters have only their kind for logins that may not read the settings.
+    """
     rows = connection.execute(_with_adapter(connection, "receive_locations"), (host_id,))
     names = (
         *("location_id", "name", "port_id", "port_name", "host_id", "adapter_json", "pipeline_json", "uri"),
@@ -288,17 +290,17 @@ def read_receive_locations(connection: Connection, *, host_id: int | None = None
 
 
 def schedule_to_json(schedule: Schedule | None) -> Jsonb | None:
-    """The inverse of ``schedule_from_json``."""
+    """Return a schedule as it is stored."""
     return None if schedule is None else Jsonb(schedule.model_dump(mode="json"))
 
 
 def schedule_from_json(stored: dict[str, Any] | None) -> Schedule | None:
-    """A schedule as it is stored."""
+    """Parse a stored schedule."""
     return None if stored is None else Schedule(**stored)
 
 
 def _with_adapter(connection: Connection, table: str) -> str:
-    """The statement that reads ports or locations with their adapters; for operators with the kind of each alone."""
+    """Return the statement that reads ports or locations. Operators get only the kinds of adapters."""
     row = connection.execute(
         "SELECT has_column_privilege(%s::text, 'adapter', 'select')", (f"management.{table}",)
     ).fetchone()
@@ -309,7 +311,10 @@ def _with_adapter(connection: Connection, table: str) -> str:
 def read_send_ports(
     connection: Connection, *, host_id: int | None = None, ids: Sequence[uuid.UUID] | None = None
 ) -> list[SendPort]:
-    """The send ports, of one host or of all, by name; without their adapters' settings for who may not read those."""
+    """Return the send ports of one host or of all hosts, by name.
+
+    Adapters have only their kind for logins that may not read the settings.
+    """
     rows = connection.execute(_with_adapter(connection, "send_ports"), {"host_id": host_id, "ids": ids})
     names = (
         *("port_id", "name", "host_id", "transport_id", "adapter_json", "uri", "filter", "priority", "retry_count"),
@@ -320,7 +325,7 @@ def read_send_ports(
 
 
 def read_send_port_groups(connection: Connection, *, member: uuid.UUID | None = None) -> list[SendPortGroup]:
-    """The send port groups, all or those that a send port is a member of, by name."""
+    """Return all send port groups, or those that a send port is a member of, by name."""
     members: defaultdict[uuid.UUID, list[GroupMember]] = defaultdict(list)
     for group_id, port_id, name, state, subscription_id in connection.execute(
         statement("queries/read_send_port_group_members")
@@ -341,4 +346,4 @@ def read_send_port_groups(connection: Connection, *, member: uuid.UUID | None = 
         )
         for group_id, application, name, description, filter, state in rows
     ]
-    return [group for group in groups if member is None or any(one.port_id == member for one in group.members)]
+    return [group for group in groups if member is None or any(port.port_id == member for port in group.members)]

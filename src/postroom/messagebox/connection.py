@@ -1,6 +1,6 @@
 """Connections to the MessageBox, and transactions that are repeated after a conflict.
 
-What psycopg raises becomes an error of ``postroom.errors`` here. Nothing above this module catches psycopg's own.
+Errors of psycopg are translated to errors of ``postroom.errors`` here. Modules above do not catch errors of psycopg.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _SETTINGS = {
     "connect_timeout": "10",
 }
 
-#: How often a transaction is run when others are in its way.
-_ATTEMPTS = 8
+#: Maximum number of attempts of a transaction that conflicts with others.
+_MAX_ATTEMPTS = 8
 _BACKOFF = Backoff(first=0.005, longest=0.64)
 
 
@@ -40,7 +40,7 @@ class _MessageBoxConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection that raises Postroom's errors. Every statement, COPY, commit and rollback goes through ``wait``."""
 
     def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
-        if timeout is not None:  # notifies() asks for one, and catches psycopg's own error at its end
+        if timeout is not None:  # notifies() passes a timeout, and catches psycopg's error
             return super().wait(gen, interval, timeout)
         try:
             return super().wait(gen, interval)
@@ -62,14 +62,14 @@ def connect(
     server_settings: Mapping[str, str] | None = None,
     socket_settings: Mapping[str, str] | None = None,
 ) -> Connection:
-    """A connection in autocommit mode; work that belongs together goes into ``transaction``.
+    """Open a connection in autocommit mode. Use ``transaction`` for statements that belong together.
 
-    What the URL says goes before ``socket_settings`` (libpq's), and those before the defaults. ``server_settings`` are
-    PostgreSQL's own, for this session.
+    The URL overrides ``socket_settings`` (of libpq), which override the defaults. ``server_settings`` are settings of
+    PostgreSQL for this session.
     """
-    given = _read_address(url)
+    given = _parse_url(url)
     settings: dict[str, Any] = {**_SETTINGS, "application_name": application_name, **(socket_settings or {}), **given}
-    # The URL may bring options of its own; without the search path nothing would work.
+    # The URL may contain options, but the search path is always needed.
     options = [_OPTIONS, *(f"-c {name}={value}" for name, value in (server_settings or {}).items())]
     settings["options"] = " ".join([*options, str(given.get("options") or "")]).strip()
     if user is not None:
@@ -80,45 +80,43 @@ def connect(
         raise MessageBoxUnavailable(
             "The MessageBox cannot be reached.",
             why=str(error).strip().splitlines()[0],
-            hint=_way_out(str(error)),
+            hint=_suggest_fix(str(error)),
         ) from error
-    # A statement that comes for the third time is worth preparing; the engine has few, and runs them often.
+    # The engine runs few statements often, so a statement is prepared at its third execution.
     connection.prepare_threshold = 3
     return connection
 
 
-def _way_out(refusal: str) -> str:
-    """A server that does not let one in is running."""
-    if re.search(
-        r"password|authentication failed|pg_hba\.conf|role .* does not exist|not permitted to log in", refusal
-    ):
-        return "PostgreSQL is there. Correct the login or its password, in the address, ~/.pgpass or PGPASSWORD."
-    if re.search("database .* does not exist", refusal):
-        return "PostgreSQL is there. Correct the name of the database, or have it made: createdb NAME"
-    return "Is PostgreSQL running there? 'postroom up' starts the embedded one."
+def _suggest_fix(error: str) -> str:
+    """Return a hint for an error of the server. A server that rejects a login is running."""
+    if re.search(r"password|authentication failed|pg_hba\.conf|role .* does not exist|not permitted to log in", error):
+        return "PostgreSQL is running. Correct the login or its password in the URL, ~/.pgpass or PGPASSWORD."
+    if re.search("database .* does not exist", error):
+        return "PostgreSQL is running. Correct the name of the database, or create it: createdb NAME"
+    return "Check that PostgreSQL is running there. 'postroom up' starts the embedded server."
 
 
-def _read_address(url: str) -> dict[str, Any]:
+def _parse_url(url: str) -> dict[str, Any]:
     try:
         return conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
-        # What stands in quotes may be a password.
+        # A quoted text may be a password.
         why = re.sub(r'"[^"]*"', '"…"', str(error).strip().partition("\n")[0])
         raise DefinitionError(
-            "The address of the database cannot be understood.",
-            why=f"PostgreSQL's client says: {why}.",
+            "The URL of the database is not valid.",
+            why=f"PostgreSQL's client reports: {why}.",
             hint="Write it as postgresql://user@server/database.",
         ) from None
 
 
 def transaction(connection: Connection, work: Callable[[Connection], T]) -> T:
     """Run ``work`` in one transaction; repeat it from its start after a deadlock or a serialization failure."""
-    for attempt in range(1, _ATTEMPTS + 1):
+    for attempt in range(1, _MAX_ATTEMPTS + 1):
         try:
             with connection.transaction():
                 return work(connection)
         except TransactionConflict:
-            if attempt == _ATTEMPTS:
+            if attempt == _MAX_ATTEMPTS:
                 raise
             time.sleep(_BACKOFF.delay(attempt))
     raise AssertionError("unreachable")
@@ -143,7 +141,7 @@ class Login:
 
 
 class LazyConnection:
-    """A connection that is opened when it is first needed, and again after it was closed or broke."""
+    """A connection that is opened at its first use, and again after it was closed or lost."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect

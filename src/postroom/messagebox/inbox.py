@@ -28,7 +28,7 @@ _INSERT = statement("queries/insert_into_inbox")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxRow:
-    """A row that the stream is given: which one, and how many bytes."""
+    """A row that the stream receives: the interchange and its size in bytes."""
 
     interchange_id: uuid.UUID
     size: int
@@ -36,7 +36,7 @@ class InboxRow:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredInterchange:
-    """What was handed over, ready to be received."""
+    """An interchange in the inbox, ready to be received."""
 
     interchange_id: uuid.UUID
     stored_context: dict[str, Any]
@@ -44,7 +44,7 @@ class StoredInterchange:
 
     @property
     def context(self) -> Context:
-        """What the adapter wrote about it."""
+        """The context that the adapter wrote."""
         return Context.from_json(self.stored_context)
 
 
@@ -55,10 +55,10 @@ def store_in_inbox(
     context: Context,
     content: Iterable[bytes],
 ) -> bool:
-    """Stores an interchange for the stream of its location, in one transaction, and returns when that is committed.
+    """Store an interchange for the stream of its location. Return after the commit.
 
-    ``content`` is read as it is stored, a fragment at a time; whatever it raises undoes everything. False if this
-    interchange is in the inbox already.
+    ``content`` is read and stored one fragment at a time. An exception of it rolls everything back. Return False if the
+    interchange is already in the inbox.
     """
     fragments = _fragments(content)
     first = next(fragments, b"")
@@ -75,29 +75,29 @@ def store_in_inbox(
 
 
 def is_known(connection: Connection, interchange_id: uuid.UUID) -> bool:
-    """Whether an interchange is in the inbox, or was published in the days that receipts are kept for."""
+    """Return True if an interchange is in the inbox, or was published and its receipt still exists."""
     found = connection.execute(statement("queries/find_interchange"), {"id": interchange_id}).fetchone()
     return found is not None
 
 
 def assign_numbers(connection: Connection, location_id: uuid.UUID, most: int) -> int:
-    """Hands rows to the stream, in the order in which they came; at most so many. Returns how many.
+    """Assign numbers to up to ``most`` rows, in the order of their arrival. Return the number of rows.
 
-    Only the one reader of a location calls this, one transaction after the other: whoever sees a number sees all the
-    lower ones.
+    Only the one reader of a location calls this, in consecutive transactions. So a transaction that can read a number
+    can also read all lower numbers.
     """
     return connection.execute(statement("queries/number_inbox"), (location_id, most)).rowcount
 
 
 def newest(connection: Connection, location_id: uuid.UUID, after: int, most: int | None) -> int:
-    """The number that the next ``most`` rows after a number end with; ``after`` itself if there are none."""
+    """Return the last number of the next ``most`` rows after a number, or ``after`` if there are none."""
     found = connection.execute(statement("queries/last_inbox_number"), (location_id, after, most)).fetchone()
     assert found is not None
     return after if found[0] is None else int(found[0])
 
 
 def between(connection: Connection, location_id: uuid.UUID, after: int, last: int) -> list[InboxRow]:
-    """The stream's rows with numbers above ``after`` and up to ``last``, in order."""
+    """Return the rows with numbers above ``after`` and up to ``last``, in order."""
     rows = connection.execute(
         "SELECT interchange_id, size FROM inbox"
         " WHERE location_id = %s AND number > %s AND number <= %s ORDER BY number",
@@ -109,7 +109,7 @@ def between(connection: Connection, location_id: uuid.UUID, after: int, last: in
 def read_interchanges(
     connection: Connection, interchange_ids: Sequence[uuid.UUID], connect: Callable[[], Connection]
 ) -> list[StoredInterchange]:
-    """The rows that are still there. Large bodies are read when they are asked for, over connections of their own."""
+    """Return the interchanges that still exist. Large bodies are read lazily, over their own connections."""
     rows = connection.execute(
         "SELECT interchange_id, context, size, body FROM inbox WHERE interchange_id = ANY (%s) ORDER BY number",
         (list(interchange_ids),),
@@ -127,12 +127,12 @@ def read_interchanges(
 
 
 def delete_interchanges(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
-    """Deletes rows whose messages are committed."""
+    """Delete rows whose messages are committed."""
     connection.execute("DELETE FROM inbox WHERE interchange_id = ANY (%s)", (list(interchange_ids),))
 
 
 def return_to_inbox(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
-    """Takes rows back from the stream. They are handed to it again, under new numbers."""
+    """Remove the numbers of rows. The stream gets the rows again, with new numbers."""
     connection.execute(
         "UPDATE inbox SET number = NULL, attempts = 0 WHERE interchange_id = ANY (%s)", (list(interchange_ids),)
     )
@@ -168,7 +168,7 @@ def release_quarantined(connection: Connection, location_id: uuid.UUID) -> int:
 
 
 def has_rows(connection: Connection, location_id: uuid.UUID) -> bool:
-    """Whether a location has something in its inbox that the stream can take."""
+    """Return True if a location has rows in its inbox that are not quarantined."""
     found = connection.execute(
         "SELECT 1 FROM inbox WHERE location_id = %s AND problem IS NULL LIMIT 1", (location_id,)
     ).fetchone()
@@ -177,8 +177,10 @@ def has_rows(connection: Connection, location_id: uuid.UUID) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FragmentedInboxBody:
-    """A body in fragments, read a few at a time. On a connection of its own, because it may be read while the reader
-    COPYs it elsewhere."""
+    """A body in fragments, read a few at a time.
+
+    It has its own connection, because it may be read while the reader's connection runs a COPY.
+    """
 
     connect: Callable[[], Connection]
     interchange_id: uuid.UUID
@@ -188,16 +190,16 @@ class FragmentedInboxBody:
         done = start = 0
         with self.connect() as connection:
             while done < self.size:
-                fragments = self._some(connection, start)
+                fragments = self._read_fragments(connection, start)
                 if not fragments:
-                    # Another attempt has published it meanwhile, which the next try will find.
-                    raise Unavailable(f"Interchange {self.interchange_id} is not in the inbox any more.")
+                    # Another attempt has published it in the meantime. The next attempt detects that.
+                    raise Unavailable(f"Interchange {self.interchange_id} is no longer in the inbox.")
                 for number, body in fragments:
                     start = number + 1
                     done += len(body)
                     yield body
 
-    def _some(self, connection: Connection, start: int) -> list[tuple[Any, ...]]:
+    def _read_fragments(self, connection: Connection, start: int) -> list[tuple[Any, ...]]:
         return connection.execute(
             "SELECT number, body FROM inbox_fragments WHERE interchange_id = %s AND number >= %s"
             " ORDER BY number LIMIT %s",
@@ -207,7 +209,7 @@ class FragmentedInboxBody:
 
 
 def _fragments(content: Iterable[bytes]) -> Iterator[bytes]:
-    """The content in pieces of the fragment size; the last one may be smaller."""
+    """Split the content into fragments. The last fragment may be smaller."""
     pending = bytearray()
     for piece in content:
         pending += piece
@@ -219,13 +221,13 @@ def _fragments(content: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _insert_fragments(connection: Connection, interchange_id: uuid.UUID, fragments: Iterator[bytes]) -> int:
-    """A few at a time; COPY does not go with row security. Returns how many bytes."""
+    """Insert fragments, a few at a time, because COPY does not support row security. Return the number of bytes."""
     size = number = 0
-    while some := list(islice(fragments, _FRAGMENTS_AT_A_TIME)):
+    while batch := list(islice(fragments, _FRAGMENTS_AT_A_TIME)):
         connection.execute(
             statement("queries/insert_inbox_fragments"),
-            (interchange_id, list(range(number, number + len(some))), some),
+            (interchange_id, list(range(number, number + len(batch))), batch),
         )
-        number += len(some)
-        size += sum(map(len, some))
+        number += len(batch)
+        size += sum(map(len, batch))
     return size

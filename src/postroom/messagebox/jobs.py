@@ -1,10 +1,10 @@
-"""The housekeeping jobs of the MessageBox, and one run of each.
+"""The housekeeping jobs of the MessageBox.
 
     for run in run_all_jobs_once(connection):
         print(run.name, run.rows, run.error)
 
-One job runs at a time in the whole MessageBox, under a session lock. When each ran last stands in
-management.job_runs, which is also what decides which are due, so that many hosts together run them as often as one.
+One job runs at a time in the whole MessageBox, under a session lock. The time of the last run of each job is in
+management.job_runs and decides which jobs are due. So many hosts run the jobs as often as one host.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from postroom.messagebox.statements import statement
 JOB_LOCK = (7001, 1)
 
 _FOLD_LOCK_TIMEOUT = "500ms"
-_AT_A_TIME = 10_000
+_BATCH_SIZE = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobSettings:
-    """How often the jobs run, and how patient they are."""
+    """The intervals of the jobs, and how long rows are kept."""
 
     ref_counts: timedelta = timedelta(seconds=2)
     cleanup: timedelta = timedelta(seconds=2)
     dead_processes: timedelta = timedelta(seconds=1)
     others: timedelta = timedelta(seconds=60)
-    #: How long a host instance's lock has to be gone until the instance is taken for dead.
+    #: A host instance is considered dead when its lock is missing for this time.
     grace: timedelta = timedelta(seconds=1)
     keep_receipts: timedelta = timedelta(days=7)
     keep_removed_subscriptions: timedelta = timedelta(hours=1)
@@ -43,7 +43,7 @@ class JobSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One job: ``run`` does all there is to do now and returns how many rows that were."""
+    """One job. ``run`` does all work that is due and returns the number of rows."""
 
     name: str
     interval: timedelta
@@ -52,7 +52,7 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class JobRun:
-    """What one run came to; ``error`` is empty if it went well."""
+    """The result of one run. ``error`` is empty if it succeeded."""
 
     name: str
     rows: int = 0
@@ -60,9 +60,9 @@ class JobRun:
 
 
 def build_jobs(settings: JobSettings | None = None) -> tuple[Job, ...]:
-    """All jobs, in the order in which they help each other."""
+    """Return all jobs. Each job is before those that depend on its work."""
     chosen = settings or JobSettings()
-    call = _calls
+    call = _run_once
     return (
         Job(
             name="dead_processes_cleanup",
@@ -70,10 +70,14 @@ def build_jobs(settings: JobSettings | None = None) -> tuple[Job, ...]:
             run=call("SELECT dead_processes_cleanup(%s)", chosen.grace),
         ),
         Job(name="operate_on_instances", interval=chosen.others, run=call("SELECT operate_on_instances()")),
-        Job(name="manage_message_ref_count_log", interval=chosen.ref_counts, run=_folds("message")),
-        Job(name="message_cleanup", interval=chosen.cleanup, run=_repeats("SELECT message_cleanup(%s)", _AT_A_TIME)),
-        Job(name="manage_part_ref_count_log", interval=chosen.ref_counts, run=_folds("part")),
-        Job(name="parts_cleanup", interval=chosen.cleanup, run=_repeats("SELECT parts_cleanup(%s)", _AT_A_TIME)),
+        Job(name="manage_message_ref_count_log", interval=chosen.ref_counts, run=_fold_ref_counts("message")),
+        Job(
+            name="message_cleanup",
+            interval=chosen.cleanup,
+            run=_run_until_done("message_cleanup"),
+        ),
+        Job(name="manage_part_ref_count_log", interval=chosen.ref_counts, run=_fold_ref_counts("part")),
+        Job(name="parts_cleanup", interval=chosen.cleanup, run=_run_until_done("parts_cleanup")),
         Job(
             name="purge_subscriptions",
             interval=chosen.others,
@@ -84,7 +88,7 @@ def build_jobs(settings: JobSettings | None = None) -> tuple[Job, ...]:
 
 
 def run_due_jobs(connection: Connection, known: Sequence[Job]) -> list[JobRun]:
-    """Runs those jobs whose interval has passed since their last run; none if another session is at it."""
+    """Run the jobs whose interval has passed since their last run. Run none if another session runs jobs."""
     if not _single(connection, "SELECT pg_try_advisory_lock(%s, %s)", *JOB_LOCK):
         return []
     try:
@@ -101,14 +105,14 @@ def run_due_jobs(connection: Connection, known: Sequence[Job]) -> list[JobRun]:
 def run_all_jobs_once(
     connection: Connection, settings: JobSettings | None = None, *, wait: timedelta = timedelta(seconds=60)
 ) -> list[JobRun]:
-    """Runs every job, due or not, as soon as no other session is at it."""
+    """Run every job, due or not, as soon as no other session runs jobs."""
     with _job_lock(connection, wait):
         return [_run(connection, job) for job in build_jobs(settings)]
 
 
 @contextmanager
 def _job_lock(connection: Connection, wait: timedelta) -> Iterator[None]:
-    """No job runs elsewhere while this is held."""
+    """Lock the jobs, so that no other session runs one. Raise Unavailable after ``wait``."""
     try:
         with connection.transaction():
             connection.execute(
@@ -117,8 +121,8 @@ def _job_lock(connection: Connection, wait: timedelta) -> Iterator[None]:
             connection.execute("SELECT pg_advisory_lock(%s, %s)", JOB_LOCK)
     except LockTimeout:
         raise Unavailable(
-            f"The jobs are being run by another session, and that took longer than {wait.total_seconds():g} s.",
-            hint="Try again later; 'postroom jobs list' shows what ran when.",
+            f"Another session has been running the jobs for longer than {wait.total_seconds():g} s.",
+            hint="Try again later. 'postroom jobs list' shows the last runs.",
         ) from None
     try:
         yield
@@ -127,7 +131,7 @@ def _job_lock(connection: Connection, wait: timedelta) -> Iterator[None]:
 
 
 def _run(connection: Connection, job: Job) -> JobRun:
-    """One run, recorded. A job that fails does not keep the others from running, unless the connection is gone."""
+    """Run a job and record the run. Other jobs still run after a failure, unless the connection is lost."""
     started_at = _single(connection, "SELECT clock_timestamp()")
     try:
         run = JobRun(name=job.name, rows=job.run(connection))
@@ -136,36 +140,37 @@ def _run(connection: Connection, job: Job) -> JobRun:
             raise
         run = JobRun(name=job.name, error=error.why or error.what)
     with connection.transaction():
-        # A record that is lost in a crash does no harm, and is not worth waiting for the disk once a second.
+        # A record that is lost in a crash does no harm, so do not wait for the disk.
         connection.execute("SET LOCAL synchronous_commit = off")
         connection.execute(statement("queries/record_job_run"), (run.name, started_at, run.rows, run.error or None))
     return run
 
 
-def _calls(call: str, *arguments: object) -> Callable[[Connection], int]:
+def _run_once(call: str, *arguments: object) -> Callable[[Connection], int]:
     return lambda connection: transaction(connection, lambda it: int(_single(it, call, *arguments)))
 
 
-def _repeats(call: str, *arguments: object) -> Callable[[Connection], int]:
-    """In pieces of a good size, until nothing is left."""
+def _run_until_done(procedure: str) -> Callable[[Connection], int]:
+    """Return a job that calls a procedure, in batches, until it finds no more rows."""
+    call = f"SELECT {procedure}(%s)"
 
     def run(connection: Connection) -> int:
         total = 0
-        while rows := transaction(connection, lambda it: int(_single(it, call, *arguments))):
+        while rows := transaction(connection, lambda it: int(_single(it, call, _BATCH_SIZE))):
             total += rows
         return total
 
     return run
 
 
-def _folds(kind: str) -> Callable[[Connection], int]:
+def _fold_ref_counts(kind: str) -> Callable[[Connection], int]:
     def fold(connection: Connection, log: int) -> int:
         connection.execute("SELECT set_config('lock_timeout', %s, true)", (_FOLD_LOCK_TIMEOUT,))
         return int(_single(connection, "SELECT fold_ref_count_log(%s, %s::smallint)", kind, log))
 
     def run(connection: Connection) -> int:
         total = 0
-        # Twice, so that both logs are empty afterwards if nobody writes.
+        # Twice, so that both logs are empty afterwards if no transaction writes.
         for _ in range(2):
             log = _single(connection, "SELECT flip_ref_count_log(%s)", kind)
             if log is None:
@@ -173,7 +178,7 @@ def _folds(kind: str) -> Callable[[Connection], int]:
             try:
                 total += transaction(connection, partial(fold, log=log))
             except LockTimeout:
-                break  # somebody writes for long; what is in the log stays there until the next time
+                break  # a long transaction writes; the log is folded by the next run
         return total
 
     return run

@@ -4,7 +4,7 @@ Everything is applied in one transaction, by one process at a time, in this orde
 
 1. schema/: tables and views. Each file is applied once, in the order of the numbers, and never changes after a release.
 2. procedures/: functions, those of the MessageBox first, then those of each host.
-3. grants/: who may use all of that.
+3. grants/: the rights of each role.
 
 Procedures and grants are replaced as a whole whenever one of them changed.
 """
@@ -22,12 +22,12 @@ _HOST_PROCEDURES = "procedures/host"
 _GRANTS = ("grants/all_hosts", "grants/operators_and_administrators")
 _HOST_GRANTS = "grants/one_host"
 
-#: The roles of a MessageBox beside those of its hosts. A login without any of them has no rights.
+#: The roles of a MessageBox in addition to those of its hosts. A login without any of them has no rights.
 _GROUPS = ("hosts", "trusted", "operators", "administrators")
 
 
 def migrate(url: str) -> None:
-    """Creates or upgrades the MessageBox in the database at ``url``; does nothing if it is up to date."""
+    """Create or upgrade the MessageBox in the database at ``url``. Do nothing if it is up to date."""
     with connect(url, application_name="postroom migrate") as connection:
         if not is_current(connection):
             with connection.transaction():
@@ -53,7 +53,7 @@ def connect_to_messagebox(url: str, *, application_name: str = "postroom") -> Co
 
 
 def create_host(connection: Connection, name: str, *, is_default: bool = False) -> int:
-    """A host with its role, its queues and its procedures; inside the caller's transaction. Returns its id."""
+    """Create a host with its role, queues and procedures, in the caller's transaction. Return its id."""
     connection.execute("SELECT change_routing()")
     role = f"postroom_{_box_id(connection)}_host_{name.lower()}"
     row = connection.execute(
@@ -71,7 +71,7 @@ def create_host(connection: Connection, name: str, *, is_default: bool = False) 
 def is_current(connection: Connection) -> bool:
     """Return True if this is a MessageBox with the schema and the procedures of this version.
 
-    Raises StateError if this version cannot use it: a newer version upgraded it, or an unreleased one made it.
+    Raise StateError if this version cannot use it: a newer version upgraded it, or an unreleased version created it.
     """
     applied = _applied_files(connection)
     if not applied:
@@ -79,8 +79,8 @@ def is_current(connection: Connection) -> bool:
     known = {_number(name): name for name in list_statements("schema")}
     if any(known.get(number, name) != name for number, name in applied.items()):
         raise StateError(
-            "The MessageBox was made by an unreleased version of Postroom.",
-            why="Its tables are others than those of this version, and there is no migration between them.",
+            "The MessageBox was created by an unreleased version of Postroom.",
+            why="Its tables differ from those of this version, and there is no migration.",
             hint="Use a new home folder or an empty database, and apply your applications there.",
         )
     if max(applied) > max(known):
@@ -113,7 +113,7 @@ def _apply_procedures_and_grants(connection: Connection) -> None:
     for group in _GROUPS:
         _create_role(connection, get_group_role(connection, group), login=False)
     hosts = connection.execute("SELECT name, id, role_name FROM management.hosts").fetchall()
-    # Functions call each other; their bodies are checked when they run.
+    # Functions call each other, so their bodies cannot be checked when they are created.
     connection.execute("SET LOCAL check_function_bodies = off")
     for folder in _PROCEDURES:
         for name in list_statements(folder):
@@ -144,7 +144,7 @@ def _for_host(connection: Connection, name: str, host: str, host_id: int, role: 
 
 
 def _with_groups(connection: Connection, name: str) -> str:
-    """A statement with the names of this MessageBox's roles in it: __HOSTS_ROLE__ and the like."""
+    """Return a statement with the names of this MessageBox's roles in place of __HOSTS_ROLE__ and the others."""
     text = statement(name)
     for group in _GROUPS:
         text = text.replace(f"__{group.upper()}_ROLE__", get_group_role(connection, group))
@@ -152,7 +152,7 @@ def _with_groups(connection: Connection, name: str) -> str:
 
 
 def _create_role(connection: Connection, role: str, *, login: bool, member_of: str | None = None) -> None:
-    """Roles belong to the whole server: one of the same name may be there already, or appear this moment."""
+    """Create a role if it does not exist. Roles belong to the server: another transaction may create it now."""
     option = "LOGIN" if login else "NOLOGIN"
     connection.execute(
         f"DO $$ BEGIN CREATE ROLE {role} {option};"
@@ -169,7 +169,7 @@ def _box_id(connection: Connection) -> str:
 
 
 def get_group_role(connection: Connection, group: str) -> str:
-    """The role of all hosts, of trusted hosts, of operators or of administrators of this MessageBox."""
+    """Return the role of all hosts, trusted hosts, operators or administrators of this MessageBox."""
     return f"postroom_{_box_id(connection)}_{group}"
 
 

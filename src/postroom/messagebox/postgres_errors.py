@@ -1,4 +1,4 @@
-"""What the errors of PostgreSQL and of psycopg mean for Postroom."""
+"""Translates errors of PostgreSQL and psycopg to errors of Postroom."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from postroom.errors import (
     TransactionConflict,
 )
 
-_REFUSED_HINT = (
-    "Use a --database URL with a login that may, or have an administrator grant it a role that may:"
-    " postroom role grant ROLE LOGIN (docs/how-to/security.md says what administrators, operators and hosts may do)"
+_NOT_ALLOWED_HINT = (
+    "Use a --database URL with a login that has the right, or ask an administrator to grant a role:"
+    " postroom role grant ROLE LOGIN (docs/how-to/security.md lists the rights of each role)"
 )
-_AGAIN_HINT = "Try again; if it happens again, look into the log of PostgreSQL."
+_RETRY_HINT = "Try again. If it happens again, read the log of PostgreSQL."
 
-#: What the procedures of the MessageBox raise (docs/reference/tables.md).
+#: The errors of the MessageBox's procedures (docs/reference/tables.md).
 _BY_SQLSTATE: Mapping[str, tuple[type[PostroomError], str]] = {
     "PR001": (StaleRouting, "The subscriptions changed."),
     "PR002": (RoutingFailure, "No host that subscribes may receive the message."),
@@ -39,13 +39,13 @@ _BY_SQLSTATE: Mapping[str, tuple[type[PostroomError], str]] = {
     "PR409": (StateError, "The subscription was made by another transaction."),
     "PR410": (ClaimLost, "Another host instance has taken over the message."),
 }
-#: The first that fits; the classes of psycopg follow the classes of SQLSTATE.
+#: The first matching type applies. The types of psycopg correspond to the classes of SQLSTATE.
 _BY_TYPE: tuple[tuple[type[psycopg.Error], type[PostroomError], str, str], ...] = (
-    (pg.DeadlockDetected, TransactionConflict, "Another transaction was in the way.", _AGAIN_HINT),
-    (pg.SerializationFailure, TransactionConflict, "Another transaction was in the way.", _AGAIN_HINT),
-    (pg.LockNotAvailable, LockTimeout, "Another session holds a lock that is needed.", _AGAIN_HINT),
-    (psycopg.OperationalError, MessageBoxUnavailable, "The MessageBox could not do that now.", _AGAIN_HINT),
-    (pg.InsufficientPrivilege, NotAllowed, "The login may not do that.", _REFUSED_HINT),
+    (pg.DeadlockDetected, TransactionConflict, "Another transaction was in the way.", _RETRY_HINT),
+    (pg.SerializationFailure, TransactionConflict, "Another transaction was in the way.", _RETRY_HINT),
+    (pg.LockNotAvailable, LockTimeout, "Another session holds a lock that is needed.", _RETRY_HINT),
+    (psycopg.OperationalError, MessageBoxUnavailable, "The MessageBox could not do that now.", _RETRY_HINT),
+    (pg.InsufficientPrivilege, NotAllowed, "The login may not do that.", _NOT_ALLOWED_HINT),
     (pg.UniqueViolation, DuplicateKey, "The MessageBox has a row with this key.", ""),
     (pg.ForeignKeyViolation, MissingReference, "The MessageBox does not have a row that is referred to.", ""),
     (psycopg.IntegrityError, StorageFailure, "The MessageBox does not accept a value.", ""),
@@ -55,9 +55,9 @@ _BY_TYPE: tuple[tuple[type[psycopg.Error], type[PostroomError], str, str], ...] 
 
 
 def translate_psycopg_error(error: psycopg.Error) -> PostroomError:
-    """Return the error of Postroom that an error of PostgreSQL or of its driver stands for."""
+    """Return the error of Postroom for an error of PostgreSQL or psycopg."""
     text = str(error).strip().partition("\n")[0]
-    # The reason of a refusal may be in the detail: only owners create roles and schemas.
+    # The reason of a missing right may be in the detail: only owners create roles and schemas.
     detail = (error.diag.message_detail or error.diag.message_hint or "").strip()
     why = f"{text} ({detail})" if detail else text
     if (known := _BY_SQLSTATE.get(error.sqlstate or "")) is not None:
@@ -68,7 +68,7 @@ def translate_psycopg_error(error: psycopg.Error) -> PostroomError:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Translate what psycopg raises in the block; for calls that do not go through a ``Connection``."""
+    """Translate errors of psycopg in the block, for calls that do not use a ``Connection``."""
     try:
         yield
     except psycopg.Error as error:

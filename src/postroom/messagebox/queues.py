@@ -1,12 +1,13 @@
-"""The queues of one host, as its instances use them: claim, and then complete, retry, suspend or give back.
+"""The queues of one host: its instances claim messages, and complete, retry, suspend or release them.
 
     queues = HostQueues("Orders")
     for claimed in queues.dequeue(connection, claim_id=uuid4(), host_instance=7, service_class=4, limit=100):
         ...
         queues.complete(connection, claimed.claim_id, [claimed.seq])
 
-A claim belongs to whoever made up its id. When the instance that made it was taken for dead, its rows were given to
-others: then every call here finds fewer rows than it was asked for, and the result of the late instance is void.
+A claim belongs to the host instance that chose its id. After an instance is considered dead, other instances take over
+its rows. Then every call of the late instance affects fewer rows than it names, and the results of the instance are
+void.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.postgres_errors import translate_errors
 
-#: A host that was woken this short a time ago is still looking.
+#: A host that was woken within this time is still polling.
 _QUIET_SECONDS = 0.02
 
 #: Inside ``hold_wake_ups``: the hosts to wake at its end.
@@ -37,12 +38,12 @@ _held: ContextVar[set[str] | None] = ContextVar("held_wake_ups", default=None)
 
 
 class ClaimedMessage(NamedTuple):
-    """A queue row that this host instance works on, with its message's context and body part.
+    """A queue row that a host instance has claimed, with the context and the body part of its message.
 
-    A tuple and not a dataclass: one is made for every message, and a frozen dataclass costs ten times as much.
-    ``context`` is None only if the message is gone; ``body`` is None if there is none, or if it stands in fragments.
-    ``originator_sid`` and ``originator_pid`` are what the MessageBox says of who it is from, whatever its context does.
-    ``group`` is the send port group that it comes through, if it does.
+    A tuple instead of a dataclass: one is created for every message, and a frozen dataclass costs ten times as much.
+    ``context`` is None only if the message is missing. ``body`` is None without a body, or if it is in fragments.
+    ``originator_sid`` and ``originator_pid`` are the authenticated originator, whatever the context contains.
+    ``group`` is the send port group that the message is routed through, if any.
     """
 
     claim_id: uuid.UUID
@@ -66,19 +67,19 @@ class ClaimedMessage(NamedTuple):
 
     @property
     def originator(self) -> tuple[str, str] | None:
-        """Who the message is from; None only if it is gone."""
+        """The originator of the message. None only if the message is missing."""
         if self.originator_sid is None or self.originator_pid is None:
             return None
         return self.originator_sid, self.originator_pid
 
     @property
     def service_id(self) -> uuid.UUID | None:
-        """The send port, or the receive location, that the message is for."""
+        """The id of the send port or receive location of the message."""
         return None if self.service is None else uuid.UUID(bytes=self.service)
 
 
 class StoredPart(NamedTuple):
-    """A part as it is stored; ``body`` is None when it stands in fragments."""
+    """A stored part. ``body`` is None if it is in fragments."""
 
     part_id: uuid.UUID
     name: str
@@ -90,7 +91,7 @@ class StoredPart(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Retry:
-    """Try again after ``delay``; the reason is what failed this time."""
+    """Retry after ``delay``, with the error of this attempt."""
 
     delay: timedelta
     code: str
@@ -99,7 +100,7 @@ class Retry:
 
 @dataclass(frozen=True, kw_only=True)
 class Suspension:
-    """Keep it, with the reason, until somebody resumes or terminates it."""
+    """Suspend the message with an error, until an operator resumes or terminates it."""
 
     code: str
     description: str
@@ -109,7 +110,7 @@ class Suspension:
 
 
 class HostQueues:
-    """The procedures of the host called ``name``; every call is one statement on the caller's connection."""
+    """The procedures of the host ``name``. Every call is one statement on the caller's connection."""
 
     def __init__(self, name: str) -> None:
         host = name.lower()
@@ -135,9 +136,10 @@ class HostQueues:
         in_order: bool = False,
         now: datetime | None = None,
     ) -> list[ClaimedMessage]:
-        """Claims up to ``limit`` messages, best priority first, after it has taken what is due from the scheduled.
+        """Claim up to ``limit`` messages, highest priority first. Scheduled messages that are due are included.
 
-        ``in_order`` leaves out what comes for an instance after something that is not dealt with yet."""
+        ``in_order`` skips the messages of an instance that has an earlier unfinished message.
+        """
         call = self._in_order if in_order else self._dequeue
         result = call_blocking(connection, call, claim_id, host_instance, service_class, limit, now)
         rows = Transformer(connection)
@@ -145,30 +147,30 @@ class HostQueues:
         return rows.load_rows(0, result.ntuples, lambda row: ClaimedMessage(claim_id, *row))
 
     def complete(self, connection: Connection, claim_id: uuid.UUID, seqs: Sequence[int]) -> int:
-        """These were handled: deletes them and releases their messages. Returns how many the claim still held."""
+        """Delete these rows and release their messages. Return the number of rows that the claim still had."""
         return self.complete_claims(connection, {claim_id: seqs})
 
     def complete_claims(self, connection: Connection, claims: Mapping[uuid.UUID, Sequence[int]]) -> int:
-        """Those of several claims, all or none of them in one statement. Returns how many the claims still held."""
+        """Complete rows of several claims in one statement. Return the number of rows that the claims still had."""
         calls = (f"{self._complete}(${2 * n + 1}, ${2 * n + 2})" for n in range(len(claims)))
-        arguments = [given for claim_id, seqs in claims.items() for given in (claim_id, _array(seqs))]
+        arguments = [argument for claim_id, seqs in claims.items() for argument in (claim_id, _format_array(seqs))]
         result = call_blocking(connection, f"SELECT {' + '.join(calls)}".encode(), *arguments)
         return int.from_bytes(result.get_value(0, 0) or b"", "big")
 
     def retry(
         self, connection: Connection, claim_id: uuid.UUID, retries: dict[int, Retry], now: datetime | None = None
     ) -> int:
-        """These are to be tried again, by number. Returns how many the claim still held."""
-        given = list(retries.values())
+        """Schedule retries, by sequence number. Return the number of rows that the claim still had."""
+        values = list(retries.values())
         return _count(
             connection,
             self._retry,
             (
                 claim_id,
-                _array(retries),
-                [one.delay for one in given],
-                [to_storable_text(one.code) for one in given],
-                [to_storable_text(one.description) for one in given],
+                _format_array(retries),
+                [retry.delay for retry in values],
+                [to_storable_text(retry.code) for retry in values],
+                [to_storable_text(retry.description) for retry in values],
                 now,
             ),
         )
@@ -180,19 +182,19 @@ class HostQueues:
         suspensions: dict[int, Suspension],
         now: datetime | None = None,
     ) -> int:
-        """These cannot go on, by number. Returns how many the claim still held."""
-        given = list(suspensions.values())
+        """Suspend rows, by sequence number. Return the number of rows that the claim still had."""
+        values = list(suspensions.values())
         return _count(
             connection,
             self._suspend,
             (
                 claim_id,
-                _array(suspensions),
-                [to_storable_text(one.code) for one in given],
-                [to_storable_text(one.description) for one in given],
-                [one.adapter for one in given],
-                [one.uri for one in given],
-                [one.resumable for one in given],
+                _format_array(suspensions),
+                [to_storable_text(suspension.code) for suspension in values],
+                [to_storable_text(suspension.description) for suspension in values],
+                [suspension.adapter for suspension in values],
+                [suspension.uri for suspension in values],
+                [suspension.resumable for suspension in values],
                 now,
             ),
         )
@@ -200,23 +202,25 @@ class HostQueues:
     def insert_error_message(
         self, connection: Connection, claimed: ClaimedMessage, *, error_id: uuid.UUID, context: str
     ) -> list[uuid.UUID] | None:
-        """Stores an error message with the parts of this one, and deletes the row of this one. Returns the ids of the
-        parts; None if the claim does not hold the row any more."""
+        """Store an error message with the parts of this message, and delete the row of this message.
+
+        Return the ids of the parts, or None if the claim no longer has the row.
+        """
         row = connection.execute(self._insert_error, (claimed.claim_id, claimed.seq, error_id, context)).fetchone()
         assert row is not None
         parts: list[uuid.UUID] | None = row[0]
         return parts
 
     def release(self, connection: Connection, claim_id: uuid.UUID, seqs: Sequence[int] | None = None) -> int:
-        """These, or all of the claim, go back as they were. Returns how many the claim still held."""
-        return _count(connection, self._release, (claim_id, None if seqs is None else _array(seqs)))
+        """Return these rows, or all rows of the claim, to the queue. Return the number that the claim still had."""
+        return _count(connection, self._release, (claim_id, None if seqs is None else _format_array(seqs)))
 
-    def release_claims(self, connection: Connection, host_instance: int, held: Sequence[int] = ()) -> int:
-        """Gives back all that the host instance ever claimed, except the numbers that it holds."""
-        return _count(connection, self._release_claims, (host_instance, _array(held)))
+    def release_claims(self, connection: Connection, host_instance: int, unfinished: Sequence[int] = ()) -> int:
+        """Release all claims of the host instance, except its unfinished messages. Return the number of rows."""
+        return _count(connection, self._release_claims, (host_instance, _format_array(unfinished)))
 
     def parts(self, connection: Connection, claim_id: uuid.UUID, message_id: uuid.UUID) -> list[StoredPart]:
-        """All parts of a claimed message, in order."""
+        """Return all parts of a claimed message, in order."""
         rows = connection.execute(self._parts, (claim_id, message_id), binary=True).fetchall()
         return [StoredPart(*row) for row in rows]
 
@@ -230,16 +234,18 @@ class HostQueues:
         start: int,
         count: int,
     ) -> list[tuple[int, bytes]]:
-        """Up to ``count`` fragments of a part of a claimed message, with their numbers, from ``start`` on."""
+        """Return up to ``count`` numbered fragments of a part of a claimed message, from ``start`` on."""
         arguments = (claim_id, message_id, part_id, start, count)
         rows = connection.execute(self._fragments, arguments, binary=True).fetchall()
         return [(number, body) for number, body in rows]
 
 
 def call_blocking(connection: Connection, command: bytes, *arguments: object) -> PGresult:
-    """The answer to one SELECT, with $1, $2 ... for its arguments, in binary form. Raises what ``execute`` would raise.
+    """Run one SELECT with arguments $1, $2 ... by libpq's blocking call. Return the binary result.
 
-    Not prepared: the driver forgets what is prepared on a connection whenever a transaction is rolled back.
+    The blocking call releases the interpreter lock until the whole result has arrived. The driver's execute acquires
+    the lock for every few kilobytes, and waits for it each time while other threads are busy. Raises the same errors as
+    ``execute``. The statement is not prepared, because the driver drops prepared statements after a rollback.
     """
     encoded = [None if value is None else str(value).encode() for value in arguments]
     with translate_errors():
@@ -256,24 +262,24 @@ def _count(connection: Connection, call: str, arguments: tuple[object, ...]) -> 
     return int(row[0])
 
 
-def _array(seqs: Iterable[int]) -> str:
-    """As text, because the driver looks at every number of a list to choose a type that holds all."""
+def _format_array(seqs: Iterable[int]) -> str:
+    """Format an array as text, because the driver inspects every number of a list to choose its type."""
     return f"{{{','.join(map(str, seqs))}}}"
 
 
 def to_storable_text(text: str) -> str:
-    """What adapters say may contain anything; PostgreSQL's text takes no NUL and no lone surrogate."""
+    """Replace NUL characters and lone surrogates, which PostgreSQL's text type rejects."""
     return text.replace("\0", "\\0").encode("utf-8", "replace").decode()
 
 
 def channel_of(host_name: str) -> str:
-    """The channel that the instances of a host listen on."""
+    """Return the channel that the instances of a host listen on."""
     return f"postroom_{host_name.lower()}"
 
 
 @contextmanager
 def hold_wake_ups(connection: Connection) -> Iterator[None]:
-    """Keeps wake-ups back until the end, for operations inside one transaction. After an error none is sent."""
+    """Delay wake-ups until the end of the block, for operations in one transaction. After an error none is sent."""
     hosts: set[str] = set()
     token = _held.set(hosts)
     try:
@@ -294,7 +300,7 @@ class WakeUp:
         self._sent: dict[str, float] = {}
 
     def send(self, hosts: Iterable[str]) -> None:
-        """Wakes these hosts, except those that were woken just now."""
+        """Wake these hosts, except those that were woken a moment ago."""
         held = _held.get()
         if held is not None:
             held.update(hosts)
@@ -304,7 +310,7 @@ class WakeUp:
         for host in due:
             self._sent[host] = now
         if due:
-            # The work is committed; that nobody could be woken must not make it look otherwise.
+            # The work is committed. A failed wake-up must not be reported as a failure of the work.
             with suppress(PostroomError):
                 self._connection.execute(
                     "SELECT pg_notify(channel, '') FROM unnest(%s::text[]) channel",

@@ -1,4 +1,4 @@
-"""The SQL files beside this module, by name: ``statement("procedures/lock_routing")``."""
+"""The SQL files of this package, by name: ``statement("procedures/lock_routing")``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from importlib.resources import files
 
 @cache
 def statement(name: str) -> str:
-    """The text of one .sql file. Nothing of it comes from outside the package."""
+    """Return the text of one .sql file of the package."""
     return (files(__package__) / f"{name}.sql").read_text(encoding="utf-8")
 
 
 @cache
 def list_statements(folder: str) -> tuple[str, ...]:
-    """The statements in a folder, in the order of their names."""
+    """Return the names of the statements in a folder, sorted."""
     return tuple(
         sorted(
             f"{folder}/{entry.name.removesuffix('.sql')}"

@@ -1,15 +1,15 @@
-"""How a service class subscribes, whichever it is: activation and instance subscriptions, convoys, and their end.
+"""Creates and removes subscriptions: activation and instance subscriptions, convoys, subscriptions of send ports.
 
     subscriptions = ServiceSubscriptions(host, ServiceClass.ORCHESTRATIONS)
     activation = subscriptions.activate(connection, service, BTS.MessageType == "Order", convoy=[OrderId])
     subscriptions.set_state(connection, activation, SubscriptionState.STARTED)
     ...
     subscriptions.wait(connection, service, instance_id, (BTS.MessageType == "Reply") & (OrderId == "4711"))
-    left = subscriptions.complete(connection, instance_id)          # what was routed to it and never consumed
+    unconsumed = subscriptions.complete(connection, instance_id)    # messages that it never consumed
 
-Everything runs inside the caller's transaction, through the procedures of the host, so that a host can subscribe only
-for itself (SUB-07). In a transaction that also publishes, subscribe first: the first subscription that waits by some
-list of properties changes the routing, for which publishes have to be over.
+All functions run in the caller's transaction and call the procedures of the host, so a host can subscribe only for
+itself (SUB-07). In a transaction that also publishes, subscribe first: the first instance subscription by a new list of
+properties changes the routing, and waits until running publishes have ended.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_values import to_stored, value_key
 from postroom.properties import Property
 
-_MOST_IN_A_CONVOY = 3
+_MAX_CONVOY_PROPERTIES = 3
 
 
 class SubscriptionState(IntEnum):
-    """What becomes of a match: it is served, it is suspended, or there is none."""
+    """The state of a subscription: matches are delivered, matches are suspended, or nothing matches."""
 
     STARTED = 1
     STOPPED = 2
@@ -43,7 +43,7 @@ class SubscriptionState(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class SubscribingService:
-    """Whom a subscription is for: a send port, an orchestration, a receive port that waits for a response."""
+    """The owner of a subscription: a send port, an orchestration, or a receive port that waits for a response."""
 
     service_id: uuid.UUID
     name: str
@@ -51,7 +51,7 @@ class SubscribingService:
 
 @dataclass(frozen=True, kw_only=True)
 class UnconsumedMessage:
-    """A message that was routed to an instance and never consumed by it. It stays in the queue."""
+    """A message that was routed to an instance, which did not consume it. It stays in the queue."""
 
     seq: int
     message_id: uuid.UUID
@@ -78,8 +78,11 @@ class ServiceSubscriptions:
         ordered: bool = False,
         request_response: bool = False,
     ) -> int:
-        """An activation subscription, stopped: a match makes a new instance. With a convoy (one to three properties, or
-        a set that several subscriptions share) messages with equal values of these join the instance of the first."""
+        """Create a stopped activation subscription: each match creates a new instance. Return its id.
+
+        With a convoy (one to three properties, or a set that several subscriptions share) messages with equal values
+        join the instance of the first message.
+        """
         if convoy:
             convoy_set_id = self.create_convoy_set(connection, convoy)
         subscription_id = int(
@@ -107,23 +110,23 @@ class ServiceSubscriptions:
         return subscription_id
 
     def set_state(self, connection: Connection, subscription_id: int, state: SubscriptionState) -> None:
-        """Of an activation subscription."""
+        """Set the state of an activation subscription."""
         self._call(connection, "change_subscription", "%s, %s::smallint", subscription_id, state)
 
     def remove(self, connection: Connection, subscription_id: int) -> None:
-        """An activation subscription is never matched again; what is queued for it stays queued (SUB-21)."""
+        """Remove an activation subscription. Its queued messages stay queued (SUB-21)."""
         self._call(connection, "change_subscription", "%s, NULL::smallint", subscription_id)
 
     def create_convoy_set(self, connection: Connection, properties: Sequence[Property]) -> int:
-        """A convoy set for several activation subscriptions to share."""
+        """Create a convoy set that several activation subscriptions can share. Return its id."""
         _check_convoy(properties)
         return int(
             self._call(
                 connection,
                 "create_convoy_set",
                 "%s::text[], %s::smallint[]",
-                [one.key for one in properties],
-                [int(one.value_type) for one in properties],
+                [prop.key for prop in properties],
+                [int(prop.value_type) for prop in properties],
             )
         )
 
@@ -138,30 +141,34 @@ class ServiceSubscriptions:
         ordered: bool = False,
         request_response: bool = False,
     ) -> int:
-        """An instance subscription: a match goes to this instance. The filter is equalities that all have to hold."""
-        group = _equalities(filter)
+        """Create an instance subscription: matches are routed to this instance. Return its id.
+
+        The filter consists of equalities that are joined by and.
+        """
+        group = _get_equalities(filter)
         return int(
             self._call(
                 connection,
                 "create_instance_subscription",
                 "%s::smallint, %s, %s, %s::smallint, %s, %s::text[], %s::smallint[], %s::text[], %s, %s",
                 *(self._service_class, service.service_id, service.name, priority, instance_id),
-                [one.property.key for one in group],
-                [int(one.property.value_type) for one in group],
-                [value_key(one.value) for one in group if one.value is not None],
+                [predicate.property.key for predicate in group],
+                [int(predicate.property.value_type) for predicate in group],
+                [value_key(predicate.value) for predicate in group if predicate.value is not None],
                 *(ordered, request_response),
             )
         )
 
     def stop_waiting(self, connection: Connection, subscription_id: int) -> bool:
-        """One subscription of an instance that goes on; False if it was gone already."""
+        """Remove one subscription of a running instance. Return False if it did not exist."""
         return bool(self._call(connection, "remove_instance_subscription", "%s", subscription_id))
 
     def complete(self, connection: Connection, instance_id: uuid.UUID) -> list[UnconsumedMessage]:
-        """The instance is over: nothing is routed to it from this commit on, and its convoy's values are free.
+        """End an instance: nothing is routed to it after this commit, and the values of its convoy are free.
 
-        Waits for publishes that have found it. Returns what is in the queues for it; complete first, in the same
-        transaction, what it has consumed."""
+        Wait for publishes that have matched it. Return its messages in the queues. The caller first completes, in the
+        same transaction, the messages that the instance has consumed.
+        """
         rows = connection.execute(f"SELECT * FROM complete_instance_{self._host}(%s)", (instance_id,))
         return [
             UnconsumedMessage(seq=seq, message_id=message_id, subscription_id=subscription_id, claim_id=claim_id)
@@ -192,39 +199,41 @@ def create_subscription(
     priority: int,
     group: SendPortGroup | None = None,
 ) -> int:
-    """An activation subscription, stopped, through the host's own procedures; inside the caller's transaction.
+    """Create a stopped activation subscription in the caller's transaction. Return its id.
 
-    ``group`` is the send port group that it comes through."""
+    ``group`` is the send port group that the port subscribes through.
+    """
     service = SubscribingService(service_id=service_id, name=service_name)
-    made = ServiceSubscriptions(host, service_class).activate(connection, service, filter, priority=priority)
+    subscription_id = ServiceSubscriptions(host, service_class).activate(connection, service, filter, priority=priority)
     if group is not None:
         connection.execute(
-            "UPDATE subscriptions SET group_id = %s, group_name = %s WHERE id = %s", (group.group_id, group.name, made)
+            "UPDATE subscriptions SET group_id = %s, group_name = %s WHERE id = %s",
+            (group.group_id, group.name, subscription_id),
         )
-    return made
+    return subscription_id
 
 
 def deploy_property(connection: Connection, key: str, value_type: int, *, sensitive: bool = False) -> None:
-    """Makes a property known, so that filters can use it and messages are routed by it. Sensitive once is for ever."""
+    """Deploy a property, so that filters can use it. A property that was sensitive once stays sensitive."""
     connection.execute(statement("queries/deploy_property"), (key, value_type, sensitive))
 
 
-def _equalities(filter: Filter) -> Sequence[Any]:
+def _get_equalities(filter: Filter) -> Sequence[Any]:
     [group, *others] = filter.groups
-    keys = [one.property.key for one in group]
-    if others or any(one.operator is not Operator.EQ for one in group) or len(set(keys)) < len(keys):
+    keys = [predicate.property.key for predicate in group]
+    if others or any(predicate.operator is not Operator.EQ for predicate in group) or len(set(keys)) < len(keys):
         raise DefinitionError(
             f"An instance cannot wait for {format_filter(filter)}.",
-            why="Instance subscriptions are found by their values: equalities of different properties, joined by and.",
-            hint="Compare with == only, and make another subscription in place of an or.",
+            why="The filter of an instance subscription is equalities of different properties, joined by and.",
+            hint="Use only ==, and create another subscription instead of an or.",
         )
     return group
 
 
 def _check_convoy(properties: Sequence[Property]) -> None:
-    keys = [one.key for one in properties]
-    if not 1 <= len(keys) <= _MOST_IN_A_CONVOY or len(set(keys)) < len(keys):
+    keys = [prop.key for prop in properties]
+    if not 1 <= len(keys) <= _MAX_CONVOY_PROPERTIES or len(set(keys)) < len(keys):
         raise DefinitionError(
-            f"A convoy set has one to {_MOST_IN_A_CONVOY} properties, not {', '.join(keys) or 'none'}.",
+            f"A convoy set has one to {_MAX_CONVOY_PROPERTIES} properties, not {', '.join(keys) or 'none'}.",
             hint="Name each property once.",
         )

@@ -50,7 +50,7 @@ class OnceReport:
 
     def end(self) -> None:
         with suppress(PostroomError):
-            self._report.end(self._connection, self._progress.location_id)
+            self._report.delete(self._connection, self._progress.location_id)
 
     def _count(self, published: int, suspended: int, *, rate: float, bytes_left: int | None = None) -> None:
         rows = self._earlier["published"] + published
@@ -64,4 +64,4 @@ class OnceReport:
     def _store(self, progress: LocationProgress) -> None:
         self._progress = progress
         with suppress(PostroomError):  # the next statement that needs the connection reports it
-            self._report.tell(self._connection, progress)
+            self._report.store(self._connection, progress)

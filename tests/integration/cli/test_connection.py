@@ -60,7 +60,7 @@ def test_an_invalid_database_url_is_rejected(address: str, capsys: pytest.Captur
     for command in (["port", "list"], ["pipeline", "show"]):
         assert main([*command, "--database", address]) == ExitCode.REFUSED
         error = capsys.readouterr().err
-        assert error.startswith("Error: The address of the database cannot be understood.")
+        assert error.startswith("Error: The URL of the database is not valid.")
         assert "secret" not in error
     with pytest.raises(DefinitionError):
         connect(address)

@@ -245,7 +245,7 @@ def test_503_while_too_much_waits(box: Box, location: ReceiveLocation) -> None:
     with listening(box, location) as http:
         answer, content = ask(http)
         assert (answer.status, answer.headers["Retry-After"]) == (503, "20")
-        assert content == {"error": "The MessageBox is busy: 15 messages wait in the queues; the threshold is 10."}
+        assert content == {"error": "The MessageBox is busy: 15 messages are in the queues; the threshold is 10."}
         set_load(box, queued=10)
         wait_until(lambda: ask(http)[0].status == 202, what="an open location")
 

@@ -30,7 +30,7 @@ def test_a_host_learns_how_much_waits_and_slows_down_until_it_is_less(box: Box) 
         wait_until(lambda: measured(connection)[:2] == (80, 40), what="80 rows in queues")
         throttle = read_throttle(connection, box.host().host_id)
         assert throttle is not None
-        assert throttle.reason.startswith("80 messages wait in the queues; the threshold is 50")
+        assert throttle.reason.startswith("80 messages are in the queues; the threshold is 50")
         box.connection.execute("DELETE FROM work_queue")
         box.connection.execute("SELECT pg_stat_force_next_flush()")
         wait_until(lambda: measured(connection)[0] == 40, what="40 rows in queues")

@@ -244,7 +244,7 @@ def test_a_location_reports_its_progress(box: Box) -> None:
         progress = LocationProgress(
             location_id=location.location_id, state=LocationState.THROTTLED, reason="Too much.", rows=7, rate=1.5
         )
-        LocationReport().tell(connection, progress)
+        LocationReport().store(connection, progress)
         assert list_drop() == ("throttled", "Too much.", 7, 1.5)
     # A killed process leaves its row but no lock.
     wait_until(lambda: list_drop() == ("not running", None, 0, 0.0), what="the end of the session")

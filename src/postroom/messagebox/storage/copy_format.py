@@ -1,7 +1,7 @@
-"""Rows in PostgreSQL's binary COPY form.
+"""Encodes rows in PostgreSQL's binary COPY format.
 
-Columns of fixed width (ids, numbers, flags) are laid out by NumPy for a whole batch at once; columns of any width
-(bodies, contexts, texts) are joined row by row. Both give bytes for ``COPY ... FROM STDIN (FORMAT binary)``.
+NumPy encodes columns of fixed width (ids, numbers, flags) for a whole batch at once. Columns of variable width (bodies,
+contexts, texts) are joined row by row. Both give bytes for ``COPY ... FROM STDIN (FORMAT binary)``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _TRAILER = struct.pack(">h", -1)
 _LENGTH = struct.Struct(">i")
 _NULL = _LENGTH.pack(-1)
 
-#: NumPy types of the fixed-width columns that we write.
+#: NumPy types of the fixed-width columns.
 UUID, BIGINT, INTEGER, SMALLINT, BOOLEAN = "V16", ">i8", ">i4", ">i2", "u1"
 
-#: How many bytes go to the server in one piece.
-_PIECE = 1 << 18
+#: The size of the buffers that are sent to the server.
+_BUFFER_SIZE = 1 << 18
 
 
 #: A column's NumPy type and its values: an array, or one value for every row.
@@ -34,18 +34,18 @@ Column = tuple[str, npt.ArrayLike]
 
 
 def encode_fixed_rows(columns: Sequence[Column], rows: int) -> bytes:
-    """Rows of fixed-width columns without nulls."""
-    return _laid_out(columns, rows, len(columns)).tobytes()
+    """Encode rows of fixed-width columns without nulls."""
+    return _lay_out(columns, rows, len(columns)).tobytes()
 
 
 def encode_rows_with_tail(columns: Sequence[Column], tails: Sequence[bytes]) -> Iterator[bytes]:
-    """Rows of fixed-width columns that end in one column of any width, in buffers of a good size."""
+    """Encode rows of fixed-width columns and one last column of variable width. Yield buffers."""
     rows = len(tails)
     lengths = np.fromiter(map(len, tails), dtype=">i4", count=rows)
-    head = _laid_out([*columns], rows, len(columns) + 1, tail_lengths=lengths)
+    head = _lay_out([*columns], rows, len(columns) + 1, tail_lengths=lengths)
     width = head.dtype.itemsize
     heads = head.tobytes()
-    per_buffer = max(1, _PIECE * rows // (len(heads) + int(lengths.sum()) + 1))
+    per_buffer = max(1, _BUFFER_SIZE * rows // (len(heads) + int(lengths.sum()) + 1))
     for start in range(0, rows, per_buffer):
         pieces: list[bytes] = []
         for number, tail in enumerate(tails[start : start + per_buffer], start):
@@ -54,12 +54,12 @@ def encode_rows_with_tail(columns: Sequence[Column], tails: Sequence[bytes]) -> 
 
 
 def encode_constant(text: str) -> Column:
-    """A text column that is the same in every row."""
+    """Return a text column with the same value in every row."""
     encoded = text.encode()
     return f"V{len(encoded)}", np.void(encoded)
 
 
-def _laid_out(
+def _lay_out(
     columns: Sequence[Column], rows: int, fields: int, *, tail_lengths: npt.NDArray[np.int32] | None = None
 ) -> npt.NDArray[np.void]:
     layout: list[tuple[str, str]] = [("fields", ">i2")]
@@ -78,7 +78,7 @@ def _laid_out(
 
 
 def encode_row(*fields: bytes | None) -> bytes:
-    """One row of fields that are encoded already; None is null."""
+    """Encode one row of encoded fields. None is null."""
     pieces = [struct.pack(">h", len(fields))]
     for field in fields:
         if field is None:
@@ -89,30 +89,31 @@ def encode_row(*fields: bytes | None) -> bytes:
 
 
 def encode_jsonb(text: str) -> bytes:
-    """A jsonb field: its format version, then the text."""
+    """Encode a jsonb field: its format version, then the text."""
     return b"\x01" + text.encode()
 
 
 def encode_uuid_array(ids: Sequence[bytes]) -> bytes:
-    """A uuid[] field of one dimension."""
+    """Encode a uuid[] field of one dimension."""
     if not ids:
         return struct.pack(">iiI", 0, 0, 2950)
     head = struct.pack(">iiIii", 1, 0, 2950, len(ids), 1)
-    return head + b"".join(_LENGTH.pack(16) + one for one in ids)
+    return head + b"".join(_LENGTH.pack(16) + id for id in ids)
 
 
 class _FlushingWriter(LibpqWriter):
-    """Waits until the server has taken each piece.
+    """Waits until the server has received each buffer.
 
-    The driver's own writer only hands pieces to libpq, which keeps whatever the server is too slow for: all of a large
-    body, in the end, and moved about in memory with every piece that goes out."""
+    The driver's own writer passes buffers to libpq, which stores what a slow server has not received yet: up to the
+    whole of a large body, which it moves in memory with every buffer that it sends.
+    """
 
     def write(self, data: Buffer) -> None:
         self.connection.wait(copy_to(self._pgconn, data, flush=True))
 
 
 def copy_rows(connection: Connection, table: str, columns: Sequence[str], rows: Iterable[bytes]) -> None:
-    """COPYs encoded rows (or buffers of many rows) into a table, in pieces of a good size."""
+    """COPY encoded rows (or buffers of many rows) into a table."""
     with connection.cursor() as cursor:
         statement = f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT binary)"
         with cursor.copy(statement, writer=_FlushingWriter(cursor)) as copy:
@@ -121,7 +122,7 @@ def copy_rows(connection: Connection, table: str, columns: Sequence[str], rows: 
             for encoded in rows:
                 pieces.append(encoded)
                 size += len(encoded)
-                if size >= _PIECE:
+                if size >= _BUFFER_SIZE:
                     copy.write(b"".join(pieces))
                     pieces, size = [], 0
             pieces.append(_TRAILER)

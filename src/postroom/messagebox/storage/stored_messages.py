@@ -1,4 +1,4 @@
-"""Messages as a host hands them over: built from a claimed row, with large bodies left in the MessageBox until read."""
+"""Stored messages: built from a claimed row. Contexts are decoded and large bodies are read only when they are used."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from postroom.values import Value, value_from_json
 _decode = msgspec.json.Decoder().decode
 _Encoded = dict[str, object]
 
-#: The account that published a message, and the party that it is from; kept beside the context (ADR 0034).
+#: The account that published a message, and its source party. Stored separately from the context (ADR 0034).
 Originator = tuple[str, str]
 
 
 class StoredContext(Context):
-    """A context from its stored text. ``added`` (text and numbers, by property key) are written over what is stored.
+    """A context that is decoded from its stored text at its first use. Many adapters need only the body.
 
-    So is the ``originator``, whatever the publisher wrote about it into the context.
+    ``added`` (text and numbers, by property key) and ``originator`` replace stored values.
     """
 
     __slots__ = ("_added", "_originator", "_raw", "_text")
 
     def __init__(self, text: str, added: Mapping[str, str | int], originator: Originator | None = None) -> None:
-        # The slots of the base class stay empty until __getattr__ is asked for them.
+        # The slots of the base class stay empty until __getattr__ is called for them.
         self._text = text
         self._added = added
         self._originator = originator
@@ -58,7 +58,7 @@ class StoredContext(Context):
         return object.__getattribute__(self, name)
 
     def __len__(self) -> int:
-        # To count them they need not be decoded.
+        # Counting does not need the decoded values.
         promoted, written, _ = self._raw or self._read()
         return len(promoted) + len(written)
 
@@ -78,13 +78,13 @@ class StoredContext(Context):
 
 
 def set_originator(promoted: dict[str, Any], written: dict[str, Any], originator: Originator) -> None:
-    """Who published a message, over what its stored context says about it; promoted stays promoted."""
+    """Replace the originator in a decoded context. A promoted property stays promoted."""
     for prop, value in zip((BTS.OriginatorSID, BTS.OriginatorPID), originator, strict=True):
         (promoted if prop.key in promoted else written)[prop.key] = value
 
 
 def _values(encoded: _Encoded) -> dict[str, Value]:
-    # Text and whole numbers stand for themselves.
+    # Text and integers are stored without a type.
     return {
         key: value if type(value) is str or type(value) is int else value_from_json(value)
         for key, value in encoded.items()
@@ -96,7 +96,7 @@ _FRAGMENTS_AT_A_TIME = max(1, CHUNK_SIZE // FRAGMENT_SIZE)
 
 
 class ClaimReader(Protocol):
-    """Reads what belongs to claimed messages, from any thread."""
+    """Reads the parts of claimed messages, from any thread."""
 
     def parts(self, claimed: ClaimedMessage) -> list[StoredPart]: ...
 
@@ -107,7 +107,7 @@ class ClaimReader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FragmentedBody:
-    """A body that stands in fragments: read a few at a time, as long as the claim holds."""
+    """A body in fragments, read a few at a time while the claim is valid."""
 
     reader: ClaimReader
     claimed: ClaimedMessage
@@ -121,7 +121,7 @@ class FragmentedBody:
             if not fragments:
                 raise MessageGone(
                     f"Part {self.part_id} of message {self.claimed.message_id} has {read} of its {self.size} bytes.",
-                    hint="Run 'postroom check'. Terminate the instance and have the message sent again.",
+                    hint="Run 'postroom check'. Terminate the instance, and ask the sender to send the message again.",
                 )
             for number, body in fragments:
                 start = number + 1
@@ -130,14 +130,14 @@ class FragmentedBody:
 
 
 def build_message(claimed: ClaimedMessage, reader: ClaimReader, added: Mapping[str, str | int] = _NOTHING) -> Message:
-    """The message of a claimed row. Of one with a small body alone, everything came with the claim.
+    """Return the message of a claimed row. A message with one small part needs no further query.
 
-    ``added`` (text and numbers) are written to its context, by property key, in place of what it says about them.
+    ``added`` (text and numbers, by property key) replace values of the context.
     """
     if claimed.context is None:
         raise MessageGone(
             f"Message {claimed.message_id} is not in the spool.",
-            hint="Run 'postroom check'. Terminate the instance and have the message sent again.",
+            hint="Run 'postroom check'. Terminate the instance, and ask the sender to send the message again.",
         )
     context = StoredContext(claimed.context, added, claimed.originator)
     parts: tuple[Part, ...]
@@ -159,7 +159,7 @@ def build_message(claimed: ClaimedMessage, reader: ClaimReader, added: Mapping[s
         if len(parts) < claimed.part_count:
             raise MessageGone(
                 f"Message {claimed.message_id} has {len(parts)} of its {claimed.part_count} parts.",
-                hint="Run 'postroom check'. Terminate the instance and have the message sent again.",
+                hint="Run 'postroom check'. Terminate the instance, and ask the sender to send the message again.",
             )
     else:
         parts = ()

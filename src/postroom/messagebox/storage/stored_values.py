@@ -1,4 +1,4 @@
-"""Values as the predicate and message-property tables hold them: one of four columns, by type."""
+"""Converts values to the columns of the predicate and message-property tables: one of four columns, by type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NULL_VALUE: StoredValue = (None, None, None, None)
 
 
 def to_stored(value: Value | None) -> StoredValue:
-    """The four columns for a value; all null for none (an exists predicate)."""
+    """Return the four columns for a value. All are null for None (an exists predicate)."""
     match value:
         case None:
             return NULL_VALUE
@@ -35,8 +35,10 @@ def to_stored(value: Value | None) -> StoredValue:
 
 
 def value_key(value: Value) -> str:
-    """The one text that equal values of a type share: what PostgreSQL makes in the generated columns ``value_key``.
-    Only of a float it is the eight bytes, because the two do not always find the same shortest digits."""
+    """Return the text that equal values of a type share, as PostgreSQL generates it in the columns ``value_key``.
+
+    For a float it is the eight bytes, because Python and PostgreSQL may choose different shortest digits.
+    """
     match value:
         case str():
             return value
@@ -51,7 +53,7 @@ def value_key(value: Value) -> str:
 
 
 def from_value_key(value_type: ValueType, key: str) -> Value:
-    """The value of the given type that a value key stands for."""
+    """Return the value of the given type for a value key."""
     match value_type:
         case ValueType.STR:
             return key
@@ -68,13 +70,13 @@ def from_value_key(value_type: ValueType, key: str) -> Value:
 
 
 def format_decimal(value: Decimal) -> str:
-    """A Decimal without trailing zeros, and never in exponent form."""
+    """Format a Decimal without trailing zeros and without an exponent."""
     text = format(value, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def from_stored(value_type: ValueType, stored: StoredValue) -> Value | None:
-    """The value of the given type that the four columns hold, or None."""
+    """Return the value of the given type from the four columns, or None."""
     text, number, exact, real = stored
     match value_type:
         case ValueType.STR:

@@ -1,4 +1,4 @@
-"""COPY of the rows that a publish makes: parts, fragments, spool, queues, references."""
+"""Writes the rows of a publish with COPY: parts, fragments, spool, queues, references."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from postroom.messagebox.storage.copy_format import (
 SPOOL = ("message_id", "part_ids", "body_part_id", "body_part_name", "context")
 #: Only trusted logins may write these.
 ORIGINATOR = ("originator_sid", "originator_pid")
-#: Who a message is from, as far as a trusted login says so.
+#: The originator of a message. Only trusted logins may set it.
 StoredOriginator = tuple[str | None, str | None]
 PARTS = ("part_id", "name", "content_type", "charset", "size", "body")
 QUEUE = ("host_id", "message_id", "subscription_id", "service_class", "service_id", "instance_id", "priority")
@@ -44,7 +44,7 @@ class Task(IntEnum):
     DELIVER = 1
     RECEIVE = 2
     PUBLISH = 3
-    #: To an instance that may have other messages: it subscribed itself, or the message is one of its convoy.
+    #: Deliver to an existing instance, which has a subscription of its own or belongs to a convoy.
     JOIN_INSTANCE = 4
 
 
@@ -86,8 +86,10 @@ def write_messages(
     originators: Sequence[StoredOriginator | None] = (),
     with_fragments: bool = True,
 ) -> None:
-    """The spool rows and all parts of messages with their stored contexts; large parts in fragments, unless those are
-    written already. Only trusted logins may say who a message is from."""
+    """Write the spool rows and all parts of messages with their stored contexts.
+
+    Large parts are written in fragments, unless the fragments exist already. Only trusted logins may set originators.
+    """
     parts = [part for message, _ in messages for part in message.parts]
     if parts:
         copy_rows(connection, "parts", PARTS, map(_part, parts))
@@ -95,14 +97,15 @@ def write_messages(
         if part.body.size > FRAGMENT_SIZE and with_fragments:
             write_fragments(connection, part.part_id, part.body)
     if any(originators):
-        rows = (_spool(*one, who or (None, None)) for one, who in zip(messages, originators, strict=True))
+        pairs = zip(messages, originators, strict=True)
+        rows = (_spool(*message, originator or (None, None)) for message, originator in pairs)
         copy_rows(connection, "spool", (*SPOOL, *ORIGINATOR), rows)
     else:
-        copy_rows(connection, "spool", SPOOL, (_spool(*one) for one in messages))
+        copy_rows(connection, "spool", SPOOL, (_spool(*message) for message in messages))
 
 
 def write_part(connection: Connection, part: Part) -> None:
-    """One part; a content above the fragment size goes into fragments, a piece at a time."""
+    """Write one part. A content above the fragment size is streamed into fragments."""
     copy_rows(connection, "parts", PARTS, [_part(part)])
     if part.body.size > FRAGMENT_SIZE:
         write_fragments(connection, part.part_id, part.body)
@@ -132,7 +135,7 @@ def _spool(message: Message, context: str, originator: Sequence[str | None] = ()
 
 
 def write_fragments(connection: Connection, part_id: uuid.UUID, body: Body) -> None:
-    """The content of a part in fragments, streamed."""
+    """Stream the content of a part into fragments."""
     copy_rows(connection, "fragments", ("part_id", "number", "body"), _fragments(part_id.bytes, body))
 
 
@@ -150,13 +153,13 @@ def _fragments(part_id: bytes, body: Body) -> Iterator[bytes]:
 
 
 def write_parts(connection: Connection, columns: Sequence[Column], bodies: Sequence[bytes]) -> None:
-    """Many parts whose content is at hand: part_id, name, content_type and size in columns, bodies beside."""
+    """Write many parts with content in memory. The columns are part_id, name, content_type and size."""
     names = ("part_id", "name", "content_type", "size", "body")
     copy_rows(connection, "parts", names, encode_rows_with_tail(columns, bodies))
 
 
 def write_spool(connection: Connection, ids: Column, part_ids: Column, name: Column, contexts: Sequence[bytes]) -> None:
-    """Many messages of one part each; the contexts are encoded as jsonb fields already."""
+    """Write many messages of one part each. The contexts are encoded jsonb fields."""
     arrays = np.empty(len(contexts), dtype=[("head", "V24"), ("id", "V16")])
     arrays["head"] = np.void(encode_uuid_array([b"\0" * 16])[:-16])
     arrays["id"] = part_ids[1]
@@ -172,14 +175,13 @@ SpoolRow = tuple[bytes, Sequence[bytes], bytes, str, bytes]
 def write_spool_rows(
     connection: Connection, rows: Iterable[SpoolRow], *, originators: Sequence[StoredOriginator] | None = None
 ) -> None:
-    """Many messages of any number of parts. Trusted logins may say who each is from. Row by row, and slower: columns of
-    any width."""
+    """Write many messages with any number of parts, row by row. Only trusted logins may set originators."""
     encoded = (
         (message_id, encode_uuid_array(part_ids), body_id, name.encode(), context)
         for message_id, part_ids, body_id, name, context in rows
     )
     if originators is None:
-        copy_rows(connection, "spool", SPOOL, (encode_row(*one) for one in encoded))
+        copy_rows(connection, "spool", SPOOL, (encode_row(*fields) for fields in encoded))
         return
     pairs = zip(encoded, originators, strict=True)
     copy_rows(connection, "spool", (*SPOOL, *ORIGINATOR), (encode_row(*one, *map(_text, who)) for one, who in pairs))
@@ -193,7 +195,7 @@ def write_work_queue(connection: Connection, host: str, columns: Sequence[Column
 
 
 def write_suspended(connection: Connection, host: str, rows: Iterable[SuspendedRow]) -> None:
-    """References in a host's suspended queue."""
+    """Write references to a host's suspended queue."""
     copy_rows(connection, f"{host}_q_suspended", SUSPENDED, map(_suspended, rows))
 
 
@@ -225,7 +227,7 @@ def _suspended(one: SuspendedRow) -> bytes:
 def write_references(
     connection: Connection, kind: str, log: int, ids: npt.NDArray[np.void], deltas: npt.NDArray[np.int64]
 ) -> None:
-    """References to messages or parts (``kind``), as deltas in one of the two logs."""
+    """Write reference count deltas of messages or parts (``kind``) to one of the two logs."""
     if len(ids):
         rows = encode_fixed_rows([(UUID, ids), (INTEGER, deltas)], len(ids))
         copy_rows(connection, f"{kind}_ref_count_log_{log}", (f"{kind}_id", "delta"), [rows])

@@ -1,4 +1,4 @@
-"""The record of streams of rows, whose offsets only Spark's checkpoint knows."""
+"""Records the streams of rows. Their offsets are only in Spark's checkpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from postroom.messagebox.connection import Connection
 
 @dataclass(frozen=True, kw_only=True)
 class StreamRecord:
-    """The checkpoint with which a stream was started, and whether an operator wants it to start with a new one."""
+    """The checkpoint of a stream, and True if an operator has requested a new one."""
 
     checkpoint_id: uuid.UUID
     restart_requested: bool
@@ -19,7 +19,7 @@ class StreamRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRecord:
-    """The newest batch of a stream that was started."""
+    """The last started batch of a stream."""
 
     batch: int
     partitions: int
@@ -39,9 +39,9 @@ def start_stream(connection: Connection, location_id: uuid.UUID, checkpoint_id: 
 def start_batch(
     connection: Connection, location_id: uuid.UUID, checkpoint_id: uuid.UUID, batch: int, units: Sequence[uuid.UUID]
 ) -> BatchRecord | None:
-    """Record a batch, with a unit for each of its partitions, unless this one or a newer one is known.
+    """Record a batch with a unit for each of its partitions, unless this batch or a newer one is recorded.
 
-    Return the newest batch then, or None if the stream has another checkpoint or a restart was requested.
+    Return the newest batch, or None if the stream has another checkpoint or a restart was requested.
     """
     row = connection.execute(
         "SELECT batch, partitions FROM begin_stream_batch(%s, %s, %s, %s::uuid[])",

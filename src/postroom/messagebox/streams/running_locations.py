@@ -1,8 +1,8 @@
-"""What receive locations that run say of themselves, for ``postroom pipeline show``.
+"""Stores the progress of running receive locations, for ``postroom pipeline show``.
 
 progress = LocationProgress(location_id=location.location_id, rows=12_000, rate=850.0)
 report = LocationReport()
-report.tell(connection, progress)          # writes if something changed, once a second at most
+report.store(connection, progress)          # writes changes, at most once a second
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import to_storable_text
 from postroom.messagebox.statements import statement
 
-_AT_MOST_EVERY = 1.0
+_MIN_INTERVAL = 1.0
 
 
 class LocationState(Enum):
-    """How a receive location that runs is getting on."""
+    """The state of a running receive location."""
 
     STARTING = "starting"
     RECEIVING = "receiving"
@@ -33,8 +33,11 @@ class LocationState(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class LocationProgress:
-    """How far a receive location has come since it was started. ``rate`` is messages a second, of late; ``remaining``
-    is what is known to be left, in ``remaining_unit`` (files, interchanges, bytes, rows)."""
+    """The progress of a receive location since it was started.
+
+    ``rate`` is the recent number of messages per second. ``remaining`` is the known backlog in ``remaining_unit``
+    (files, interchanges, bytes, rows).
+    """
 
     location_id: uuid.UUID
     state: LocationState = LocationState.RECEIVING
@@ -48,22 +51,22 @@ class LocationProgress:
 
 
 class LocationReport:
-    """Writes the progress of one location, as often as it is worth it. Used by one thread."""
+    """Stores the progress of one location. Used by one thread."""
 
     def __init__(self) -> None:
-        self._told: LocationProgress | None = None
-        self._tell_at = 0.0
+        self._stored: LocationProgress | None = None
+        self._next_at = 0.0
 
-    def tell(self, connection: Connection, progress: LocationProgress) -> None:
-        """Stores what is new; nothing if nothing is, or if the last time was just now and the state is the same."""
-        told, now = self._told, time.monotonic()
-        if progress == told:
+    def store(self, connection: Connection, progress: LocationProgress) -> None:
+        """Store changed progress. With an unchanged state, store it at most once a second."""
+        stored, now = self._stored, time.monotonic()
+        if progress == stored:
             return
-        if told is not None and progress.state is told.state and now < self._tell_at:
+        if stored is not None and progress.state is stored.state and now < self._next_at:
             return
-        self._tell_at = now + _AT_MOST_EVERY
+        self._next_at = now + _MIN_INTERVAL
         with connection.transaction():
-            # Told again in a moment; not worth waiting for the disk.
+            # The progress is stored again soon, so do not wait for the disk.
             connection.execute("SET LOCAL synchronous_commit = off")
             connection.execute(
                 statement("queries/report_running_location"),
@@ -73,14 +76,14 @@ class LocationReport:
                     "reason": None if progress.reason is None else to_storable_text(progress.reason),
                     "server": socket.gethostname(),
                     "pid": os.getpid(),
-                    "first": told is None,
+                    "first": stored is None,
                 },
             )
-        self._told = progress
+        self._stored = progress
 
-    def end(self, connection: Connection, location_id: uuid.UUID) -> None:
-        """The location is not served by this process any more."""
-        self._told = None
+    def delete(self, connection: Connection, location_id: uuid.UUID) -> None:
+        """Delete the progress: this process no longer serves the location."""
+        self._stored = None
         connection.execute(
             "DELETE FROM management.running_locations WHERE location_id = %s AND server = %s AND pid = %s",
             (location_id, socket.gethostname(), os.getpid()),

@@ -1,4 +1,4 @@
-"""The batches of a host's sinks, as pipeline processes use them.
+"""The batches of a host's sinks.
 
     queue = SinkQueue("Main")
     batch = queue.open(connection, port_id, limit=10_000)       # an unfinished one, or a new one
@@ -6,8 +6,8 @@
         ...
     queue.complete(connection, batch)
 
-What belongs to a batch is settled when it is opened, and is the same at every attempt. Whoever opens a batch again
-takes it away from whoever had it: the other's ``messages`` and endings find that their attempt is over (ClaimLost).
+The messages of a batch are fixed when it is opened, and are the same at every attempt. A process that opens a batch
+again takes it over: ``messages``, ``complete`` and ``fail`` of the earlier attempt raise ClaimLost.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, Suspen
 
 @dataclass(frozen=True, kw_only=True)
 class SinkBatch:
-    """A batch that this process is to write."""
+    """A batch for this process to write."""
 
     batch_id: uuid.UUID
     number: int
     attempt: int
     sink: dict[str, Any]
-    """The port's adapter when the batch was made; empty if the port was gone by then."""
+    """The port's adapter when the batch was created. Empty if the port was deleted."""
     seqs: tuple[int, ...]
     sizes: tuple[int, ...]
     tries: tuple[int, ...]
-    """How often each message was tried before."""
+    """The number of earlier attempts of each message."""
 
 
 class SinkMessage(NamedTuple):
-    """A message of a batch, and when it was published."""
+    """A message of a batch, and the time of its publish."""
 
     claimed: ClaimedMessage
     published_at: datetime | None
 
 
 class SinkQueue:
-    """The procedures of the host called ``name`` for its sinks."""
+    """The procedures of the host ``name`` for its sinks."""
 
     def __init__(self, name: str) -> None:
         host = name.lower()
@@ -61,16 +61,16 @@ class SinkQueue:
         self._count = f"SELECT count_attempted_sink_messages_{host}(%s)"
 
     def waiting(self, connection: Connection, now: datetime | None = None) -> set[uuid.UUID]:
-        """The ports that have messages waiting, or a batch that has not ended."""
+        """Return the ports that have queued messages or an unfinished batch."""
         return {port_id for (port_id,) in connection.execute(self._waiting, (now,))}
 
     def newest(self, connection: Connection) -> int:
-        """A number that no message is above which waits now; one that is published later gets a higher one."""
+        """Return the highest number of a queued message. Later messages get higher numbers."""
         row = connection.execute("SELECT pg_sequence_last_value('messagebox.queue_sequence')").fetchone()
         return row[0] or 0 if row else 0
 
     def open(self, connection: Connection, port_id: uuid.UUID, *, limit: int) -> SinkBatch | None:
-        """The batch to write next, settled from now on; None if there is nothing to write."""
+        """Return the next batch to write, or None if there is none. Its messages are fixed from now on."""
         row = connection.execute(self._open, (port_id, uuid.uuid4(), limit)).fetchone()
         if row is None:
             return None
@@ -83,7 +83,7 @@ class SinkQueue:
     def messages(
         self, connection: Connection, batch_id: uuid.UUID, attempt: int, seqs: Sequence[int]
     ) -> list[SinkMessage]:
-        """Those of the batch with these numbers; ClaimLost if the attempt is over."""
+        """Return the messages of a batch with these numbers. Raise ClaimLost if the batch was taken over."""
         rows = connection.execute(self._messages, (batch_id, attempt, list(seqs)), binary=True).fetchall()
         return [SinkMessage(ClaimedMessage(batch_id, *row[:-1]), row[-1]) for row in rows]
 
@@ -107,7 +107,7 @@ class SinkQueue:
         return int(row[0]) if row else 0
 
     def complete(self, connection: Connection, batch: SinkBatch) -> int:
-        """What is left in the batch is written: it goes, with the batch. Returns how many messages that were."""
+        """Complete the messages of a written batch, and delete the batch. Return the number of messages."""
 
         def work(connection: Connection) -> int:
             self._end(connection, batch)
@@ -118,7 +118,7 @@ class SinkQueue:
     def fail(
         self, connection: Connection, batch: SinkBatch, retries: dict[int, Retry], suspensions: dict[int, Suspension]
     ) -> tuple[int, int]:
-        """The batch was not written and ends; its messages are tried again, or are suspended. Returns how many."""
+        """End a batch that was not written. Return the numbers of retried and of suspended messages."""
 
         def work(connection: Connection) -> tuple[int, int]:
             self._end(connection, batch)
@@ -131,4 +131,4 @@ class SinkQueue:
     def _end(self, connection: Connection, batch: SinkBatch) -> None:
         row = connection.execute(self._close, (batch.batch_id, batch.attempt)).fetchone()
         if row is None or not row[0]:
-            raise ClaimLost(f"Batch {batch.number} was given to another process.")
+            raise ClaimLost(f"Another process has taken over batch {batch.number}.")

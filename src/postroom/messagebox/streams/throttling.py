@@ -1,11 +1,11 @@
-"""Back-pressure: whether more waits in the MessageBox than a host wants, and what its streams do about it.
+"""Throttling: slows down the streams of a host while the MessageBox has too many messages.
 
     throttle = read_throttle(connection, host_id)
     if throttle is not None:
-        ...                          # wait throttle.delay seconds, take throttle.rows(1_000) at most
+        ...                          # wait throttle.delay seconds, receive at most throttle.rows(1_000)
 
-Whoever publishes can ask: streams between two batches, HTTP locations before they accept. It is cheap: the load is
-measured once a second at most in the whole MessageBox, from counters.
+Streams check the throttle between two batches, and HTTP locations before they accept a request. The check is cheap: the
+load is measured from counters, at most once a second in the whole MessageBox.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from postroom.application.throttling import Throttling
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 
-_SHORTEST_DELAY = 0.5
-_LOOK_EVERY = 1.0
-#: How long a task waits, in seconds, if it can end and come again.
+_MIN_DELAY = 0.5
+_CHECK_INTERVAL = 1.0
+#: Maximum time that a task waits, in seconds. After that it ends and is run again.
 MAX_WAIT = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """How much waits: rows in all queues of subscribers, whoever published them, and messages in the spool."""
+    """The load of the MessageBox: rows in all queues of subscribers, and messages in the spool."""
 
     queued: int
     spooled: int
@@ -35,7 +35,7 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Throttle:
-    """How to slow down: ``severity`` is above 0 and up to 1, at twice the threshold."""
+    """How much a stream has to slow down. ``severity`` is above 0, and 1 from twice the threshold on."""
 
     severity: float
     delay: float
@@ -43,13 +43,13 @@ class Throttle:
     reason: str
 
     def rows(self, most: int) -> int:
-        """How many rows a batch has that would have ``most``: a tenth at once, one when it is worst."""
+        """Return the size of a batch that would have ``most`` rows: a tenth at low severity, 1 at the highest."""
         return max(1, round(most / 10 * (1 - self.severity)))
 
 
 def calculate_throttle(load: Load, thresholds: Throttling) -> Throttle | None:
-    """What a load means for a host with these thresholds; None if it is not over any."""
-    limits = [(load.queued, thresholds.messages, "messages wait in the queues")]
+    """Return the throttle of a host with these thresholds, or None if the load is not above any."""
+    limits = [(load.queued, thresholds.messages, "messages are in the queues")]
     if thresholds.spool_multiplier:
         spool = round(thresholds.messages * thresholds.spool_multiplier)
         limits.append((load.spooled, spool, "messages are in the spool"))
@@ -58,12 +58,12 @@ def calculate_throttle(load: Load, thresholds: Throttling) -> Throttle | None:
         return None
     excess, there, limit, what = max(over)
     severity = min(1.0, excess)
-    delay = min(thresholds.longest_delay, max(_SHORTEST_DELAY, severity * thresholds.longest_delay))
+    delay = min(thresholds.longest_delay, max(_MIN_DELAY, severity * thresholds.longest_delay))
     return Throttle(severity=severity, delay=delay, reason=f"{there:,} {what}; the threshold is {limit:,}")
 
 
 def read_throttle(connection: Connection, host_id: int) -> Throttle | None:
-    """Whether a host has to slow down now. The load is at most a second old, and its counters a few more."""
+    """Return the current throttle of a host, or None. The load is at most a few seconds old."""
     row = connection.execute(statement("queries/read_throttling"), (host_id,)).fetchone()
     if row is None:
         return None
@@ -73,7 +73,7 @@ def read_throttle(connection: Connection, host_id: int) -> Throttle | None:
 
 
 def store_thresholds(connection: Connection, host_id: int, thresholds: Throttling) -> None:
-    """What a host lets wait from now on."""
+    """Store the throttling thresholds of a host."""
     connection.execute(
         "UPDATE management.hosts SET throttle_messages = %s, throttle_spool_multiplier = %s,"
         " throttle_longest_delay = %s WHERE id = %s",
@@ -85,56 +85,57 @@ def store_thresholds(connection: Connection, host_id: int, thresholds: Throttlin
 
 
 class ThrottleWatch:
-    """What ``read_throttle`` said, asked again once a second at most."""
+    """Caches the throttle of a host for a second."""
 
     def __init__(self, host_id: int) -> None:
         self._host_id = host_id
-        self._known: Throttle | None = None
-        self._look_at = 0.0
+        self._throttle: Throttle | None = None
+        self._check_at = 0.0
 
     def is_due(self) -> bool:
-        """Whether ``current`` would ask the MessageBox."""
-        return time.monotonic() >= self._look_at
+        """Return True if ``current`` would query the MessageBox."""
+        return time.monotonic() >= self._check_at
 
     def current(self, connection: Connection) -> Throttle | None:
         if self.is_due():
-            self._known = read_throttle(connection, self._host_id)
-            self._look_at = time.monotonic() + _LOOK_EVERY
-        return self._known
+            self._throttle = read_throttle(connection, self._host_id)
+            self._check_at = time.monotonic() + _CHECK_INTERVAL
+        return self._throttle
 
     @property
     def last(self) -> Throttle | None:
-        """What it was when it was asked last."""
-        return self._known
+        """The throttle at the last check."""
+        return self._throttle
 
 
 class Pace:
-    """The pauses of one task between its transactions, while too much waits (THR-04, THR-05).
+    """The pauses of one task between its transactions while its host is throttled (THR-04, THR-05).
 
-    A task that waits keeps its place on a core, which others may need to take messages away: sinks are tasks, too. So
-    it waits for some seconds in all, and then has to end, so that whoever hands out work waits in its place."""
+    A waiting task occupies a core, which sinks may need to reduce the load. So the task waits for a few seconds in all,
+    and then ends. The scheduler of the tasks waits instead.
+    """
 
     def __init__(
         self,
         connection: Connection,
         host_id: int,
         *,
-        patience: float = MAX_WAIT,
+        max_wait: float = MAX_WAIT,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._connection = connection
         self._watch = ThrottleWatch(host_id)
-        self._patience = patience
+        self._remaining_wait = max_wait
         self._sleep = sleep
 
     def __call__(self) -> bool:
-        """Whether there is less now, or the delay is over; False if there is still too much, and no patience left."""
+        """Wait while the host is throttled, up to its delay. Return False if the maximum wait is used up."""
         waited = 0.0
         while (throttle := self._watch.current(self._connection)) is not None and waited < throttle.delay:
-            pause = min(throttle.delay - waited, self._patience, _LOOK_EVERY)
+            pause = min(throttle.delay - waited, self._remaining_wait, _CHECK_INTERVAL)
             if pause <= 0:
                 return False
             self._sleep(pause)
             waited += pause
-            self._patience -= pause
+            self._remaining_wait -= pause
         return True

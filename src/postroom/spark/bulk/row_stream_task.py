@@ -70,7 +70,7 @@ class RowStreamTask:
         continues."""
         if not self.paced:
             return lambda: True
-        pace = Pace(executor.connection, self.location.host_id, patience=_MAX_WAIT_SECONDS)
+        pace = Pace(executor.connection, self.location.host_id, max_wait=_MAX_WAIT_SECONDS)
         return lambda: pace() or True
 
 

@@ -217,14 +217,14 @@ class RunningLocation:
             raise  # the failure cannot be reported over this connection
         except Exception as error:
             self._intake_failure = f"the intake failed: {format_reason(error)}"
-            self._report.tell(connection, self._progress())
+            self._report.store(connection, self._progress())
             raise
         self._intake_failure = None
         if not scan.active:
             self._active.clear()
             return _STANDBY_SECONDS
         self._active.set()
-        self._report.tell(connection, self._progress())
+        self._report.store(connection, self._progress())
         return max(self._intake.next_scan_in(_SCAN_INTERVAL).total_seconds(), _MIN_WAIT_SECONDS)
 
     def _stop_intake(self) -> None:
@@ -232,7 +232,7 @@ class RunningLocation:
         self._intake_loop.join()
         if self._intake is not None:
             with suppress(PostroomError):
-                self._report.end(self._intake_connection.get(), self.location.location_id)
+                self._report.delete(self._intake_connection.get(), self.location.location_id)
                 self._intake.release()
         self._intake = None
         self._intake_connection.close()

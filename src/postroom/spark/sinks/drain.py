@@ -105,18 +105,18 @@ class Drain:
         Raise if the batch has to be opened again unchanged, because the MessageBox or Spark does not answer, or because
         it is unknown whether the batch was written."""
         report = self._reports.setdefault(port_id, SinkReport(port_id))
-        report.writes(connection)
+        report.store_writing(connection)
         try:
             drained = self._drain_one(connection, port_id)
         except Exception as error:
-            report.fails(connection, format_reason(error))
+            report.store_failure(connection, format_reason(error))
             raise
         if drained is None:
-            report.waits(connection)
+            report.store_waiting(connection)
         elif drained.failure is not None:
-            report.fails(connection, drained.failure)
+            report.store_failure(connection, drained.failure)
         else:
-            report.has_written(connection, drained.written, at=system_clock())
+            report.store_batch(connection, drained.written, at=system_clock())
         return drained
 
     def _drain_one(self, connection: Connection, port_id: uuid.UUID) -> Drained | None:

@@ -26,17 +26,17 @@ def test_a_report_is_written_once_a_second_at_most_unless_the_state_changes(
         return box.connection.execute(rows.encode()).fetchone()
 
     with connect(box.url, user=box.host().role_name) as connection:
-        report.tell(connection, progress)
+        report.store(connection, progress)
         assert stored() == ("receiving", 1, None, 0.0)
-        report.tell(connection, replace(progress, rows=2))
+        report.store(connection, replace(progress, rows=2))
         assert stored() == ("receiving", 1, None, 0.0)
         now += 1.1
-        report.tell(connection, replace(progress, rows=3, rate=2.5))
+        report.store(connection, replace(progress, rows=3, rate=2.5))
         assert stored() == ("receiving", 3, None, 2.5)
         failing = replace(progress, rows=3, state=LocationState.FAILING, reason="a \0 in it")
-        report.tell(connection, failing)
+        report.store(connection, failing)
         assert stored() == ("failing", 3, "a \\0 in it", 0.0)
-        report.end(connection, location.location_id)
+        report.delete(connection, location.location_id)
     assert box.count("running_locations") == 0
 
 
@@ -45,8 +45,8 @@ def test_a_host_tells_of_its_own_locations_only(box: Box) -> None:
     other = box.add_host("Other")
     progress = LocationProgress(location_id=location.location_id)
     with connect(box.url, user=box.host().role_name) as connection:
-        LocationReport().tell(connection, progress)
+        LocationReport().store(connection, progress)
     with connect(box.url, user=other.role_name) as connection:
         assert connection.execute("SELECT 1 FROM management.running_locations").fetchall() == []
-        LocationReport().end(connection, location.location_id)
+        LocationReport().delete(connection, location.location_id)
     assert box.count("running_locations") == 1

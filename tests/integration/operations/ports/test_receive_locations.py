@@ -58,7 +58,7 @@ def test_the_supervisor_reports_state_changes_of_locations(box: Box, tmp_path: P
     def add_line(what: str) -> None:
         lines.append(what)
         if "receiving" in what:
-            report.tell(connection, LocationProgress(location_id=of, state=LocationState.FAILING, reason="No room."))
+            report.store(connection, LocationProgress(location_id=of, state=LocationState.FAILING, reason="No room."))
         elif "room" in what:
             stop.set()
 
@@ -69,6 +69,6 @@ def test_the_supervisor_reports_state_changes_of_locations(box: Box, tmp_path: P
     with connect(box.url) as connection:
         FileClaimer(connection, location, tmp_path).scan()
         assert describe_running_locations(box.connection) == {}  # it only starts
-        report.tell(connection, LocationProgress(location_id=of))
+        report.store(connection, LocationProgress(location_id=of))
         ReportingSupervisor(box.url, tmp_path, report=add_line).run(stop)
     assert lines == [f"drop: receiving {location.uri}", "drop: No room.", "Stopping: pipelines, then hosts"]

@@ -75,12 +75,12 @@ def test_a_host_reports_only_its_own_sinks(box: Box) -> None:
     add_sink(box, SparkSink("parquet", "lake"))
     other = box.add_host("Other")
     with connect(box.url, user=other.role_name) as connection:
-        SinkReport(read_port_id(box)).writes(connection)
+        SinkReport(read_port_id(box)).store_writing(connection)
         with pytest.raises(NotAllowed):
             connection.execute("DELETE FROM management.running_sinks")
     assert box.count("running_sinks") == 0
     with connect(box.url, user=box.host().role_name) as connection:
-        SinkReport(read_port_id(box)).fails(connection, "a \0 in it")
+        SinkReport(read_port_id(box)).store_failure(connection, "a \0 in it")
     assert box.one("SELECT reason FROM running_sinks") == "a \\0 in it"
 
 

@@ -43,7 +43,7 @@ def test_the_worse_of_the_two_decides_and_says_why() -> None:
     assert slow.reason == "1,000,000 messages are in the spool; the threshold is 500,000"
     slow = calculate_throttle(load(90_000, 510_000), Throttling())
     assert slow is not None
-    assert slow.reason == "90,000 messages wait in the queues; the threshold is 50,000"
+    assert slow.reason == "90,000 messages are in the queues; the threshold is 50,000"
 
 
 @given(COUNTS, COUNTS, COUNTS, st.integers(0, 10**6), st.floats(0, 100), st.floats(0, 3600))
