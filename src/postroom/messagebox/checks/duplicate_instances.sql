@@ -1,4 +1,4 @@
--- Service instances that stand in the queues more than once, although no message was to join them (task 4).
+-- Service instances that are in the queues more than once, although no message joins them (task 4).
 SELECT 'instance ' || instance_id || ', ' || count(*) || ' times'
   FROM instances
  WHERE task <> 4

@@ -1,4 +1,4 @@
--- Groups that have lost predicates, or gained some: they would match what their filter does not say.
+-- Predicate groups with missing or additional predicates. They would match other messages than their filter.
 SELECT 'group ' || g.number || ' of subscription ' || g.subscription_id || ', ' || coalesce(q.found, 0) || ' of '
        || g.predicate_count || ' predicates'
   FROM predicate_groups g

@@ -1,4 +1,4 @@
--- Files that were claimed, and interchanges that were accepted, for receive locations that are not there any more.
+-- Claimed files and accepted interchanges of deleted receive locations.
 SELECT 'file ' || c.name || ', kept as ' || c.path
   FROM file_claims c
  WHERE NOT EXISTS (SELECT 1 FROM management.receive_locations l WHERE l.id = c.location_id)

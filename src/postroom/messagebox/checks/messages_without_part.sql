@@ -1,4 +1,4 @@
--- Messages that somebody is to receive and of which a part is missing.
+-- Queued messages with a missing part.
 SELECT 'message ' || s.message_id || ', part ' || p.part_id
   FROM spool s
  CROSS JOIN unnest(s.part_ids) AS p (part_id)

@@ -1,4 +1,4 @@
--- Parts whose references are counted otherwise than the queues have them, through the messages that the parts belong to.
+-- Parts whose reference count differs from the number of references of their messages in the queues.
 WITH referred AS (
     SELECT p.part_id, sum(r.rows) AS rows
       FROM (SELECT message_id, count(*) AS rows FROM instances GROUP BY message_id) r

@@ -1,5 +1,5 @@
--- Send ports, and members of send port groups, whose subscription is not what their states say: there while they are
--- enlisted, started while they are started. Through a group both the port and the group count (SPT-13).
+-- Send ports and members of send port groups whose subscription does not match their states: it exists while they are
+-- enlisted and is started while they are started. Through a group both the port and the group count (SPT-13).
 SELECT 'send port ' || w.port || coalesce(' through group ' || w.send_port_group, '')
   FROM (SELECT p.name AS port, NULL AS send_port_group, p.state AS state, p.subscription_id
           FROM send_ports p

@@ -1,5 +1,6 @@
--- What an index in memory has to learn: the subscriptions that changed after its version, removed ones among them.
--- Index: subscriptions_version. Instance subscriptions are found inside the publish transaction, not by an index.
+-- The subscriptions that changed after a version, including removed ones, for the index in memory.
+-- Index: subscriptions_version. Instance subscriptions are found inside the publish transaction, not by the index in
+-- memory.
 SELECT id, host_id, service_class, service_id, service_name, priority, state, instance_id, convoy_set_id, group_id,
        group_name, removed_at IS NOT NULL
   FROM subscriptions

@@ -1,5 +1,5 @@
--- How many instances there are, by state and by one of the fields that an operator asks about.
--- Reads the queues whole.
+-- The number of instances by state and by one other field.
+-- Reads all rows of the queues.
 SELECT i.state,
        CASE %(by)s WHEN 'host' THEN h.name
                    WHEN 'port' THEN coalesce(p.name, r.name, s.service_name)

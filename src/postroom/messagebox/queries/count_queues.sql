@@ -1,4 +1,4 @@
--- What stands in each host's queues, and since when the oldest of it. Reads the queues whole.
+-- The number of rows and the oldest row of each queue of each host. Reads all rows of the queues.
 SELECT h.name, q.state, coalesce(c.rows, 0), c.oldest, now() - c.oldest
   FROM hosts h
  CROSS JOIN unnest(ARRAY[1, 2, 8, 4, 32]) WITH ORDINALITY AS q (state, number)

@@ -1,5 +1,5 @@
--- find_subscriptions with what a publisher wants to know of each subscriber, and whether its host may receive the message:
--- every message predicate is among the application properties of the host.
+-- find_subscriptions with the data of each subscriber that a publisher needs, and a flag that its host may receive the
+-- message: every message predicate is among the application properties of the host.
 -- Indexes: message_predicates' and application_properties' primary keys.
 SELECT f.message_id,
        NOT EXISTS (SELECT 1 FROM message_predicates m

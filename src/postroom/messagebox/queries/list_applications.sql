@@ -1,4 +1,4 @@
--- The applications that were applied, with how much each consists of.
+-- The deployed applications, with the number of their artifacts.
 SELECT a.name,
        (SELECT count(*) FROM receive_ports r WHERE r.application_id = a.id) AS receive_ports,
        (SELECT count(*) FROM receive_locations l JOIN receive_ports r ON r.id = l.receive_port_id

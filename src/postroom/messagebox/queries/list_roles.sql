@@ -1,4 +1,4 @@
--- The roles of this MessageBox that a login can be given, and the logins that have them. The owner, who made the roles, is
+-- The roles of this MessageBox that can be granted, and the logins that have them. The owner, who created the roles, is
 -- a member of all of them and is left out.
 SELECT r.role, r.role_name, coalesce(array_agg(l.rolname::text ORDER BY l.rolname) FILTER (WHERE l.oid IS NOT NULL), '{}')
   FROM (SELECT 1 AS number, 'administrators' AS role, 'postroom_' || id || '_administrators' AS role_name FROM message_box

@@ -1,6 +1,7 @@
--- The send ports of one application (or of all) with their hosts and what stands in the queues for them, by name. A port
--- that was moved may still have messages in the queues of its old host, so the queues of all hosts are counted.
--- Reads the queues whole.
+-- The send ports of one application (or of all) with their hosts and the number of their messages in the queues, by
+-- name. A port that was moved may still have messages in the queues of its old host, so the queues of all hosts are
+-- counted.
+-- Reads all rows of the queues.
 SELECT p.id, a.name, h.name, coalesce(w.waiting, 0), coalesce(c.retrying, 0), coalesce(s.suspended, 0)
   FROM send_ports p
   JOIN applications a ON a.id = p.application_id

@@ -1,4 +1,4 @@
--- Every name that instances can be asked for by: of ports, of groups, of locations, and of services that instances are left of.
+-- The names by which instances can be selected: ports, groups, locations, and services that still have instances.
 SELECT name FROM send_ports
  UNION SELECT name FROM send_port_groups
  UNION SELECT name FROM receive_ports

@@ -1,5 +1,5 @@
--- The ids of the messages in the spool, the latest first. Only ids, so that what has to be sorted is small.
--- Reads the spool whole.
+-- The ids of the messages in the spool, newest first. Only ids, so that little data is sorted.
+-- Reads all rows of the spool.
 SELECT message_id
   FROM spool
  ORDER BY published_at DESC, message_id

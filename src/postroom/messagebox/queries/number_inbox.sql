@@ -1,6 +1,6 @@
--- The next rows of a location's inbox (at most so many) get their numbers, in the order in which they were handed over.
--- Only rows that are committed are seen, and only the one reader of the location runs this: a number that is visible
--- is never followed by a lower one. Index: inbox_new. Locks: the rows.
+-- Assign numbers to the next rows of a location's inbox, in the order of their arrival, up to a maximum number of rows.
+-- Only committed rows are visible, and only the one reader of the location runs this. So no lower number becomes
+-- visible after a higher one. Index: inbox_new. Locks: the rows.
 UPDATE inbox i
    SET number = n.number
   FROM (SELECT interchange_id, nextval('inbox_number') AS number

@@ -1,4 +1,4 @@
--- By which properties some instance subscriptions wait, in the order of their type; for logins that may not see by which
+-- The properties of instance subscriptions, in the order of their correlation type, for logins that may not read the
 -- values. Index: subscriptions' primary key.
 SELECT s.id, array_agg(p.key ORDER BY o.number)
   FROM subscriptions s

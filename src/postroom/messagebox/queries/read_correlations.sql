@@ -1,4 +1,4 @@
--- What some instance subscriptions wait for: property keys and values (as value keys), in the order of their type.
+-- The property keys and values (as value keys) of instance subscriptions, in the order of their correlation type.
 -- Index: subscriptions' primary key.
 SELECT s.id, array_agg(p.key ORDER BY o.number), s.correlation_values
   FROM subscriptions s

@@ -1,4 +1,4 @@
--- What one run of a job came to: its name, when it began, how many rows, and the error if there was one.
+-- Record one run of a job: its name, its start, the number of rows, and the error if it failed.
 -- Index: job_runs' primary key.
 INSERT INTO management.job_runs AS j (name, started_at, finished_at, runs, rows_last, rows_total, error)
 SELECT r.name, r.started_at, clock_timestamp(), 1, r.rows, r.rows, r.error

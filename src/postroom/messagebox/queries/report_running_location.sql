@@ -1,5 +1,5 @@
--- What a receive location says of itself now. The first report of a process begins anew; later ones keep when it was
--- started, and since when its state is what it is. Index: running_locations' primary key.
+-- Store the progress of a receive location. The first report of a process resets the row. Later reports keep the start
+-- time and the time of the last change of state. Index: running_locations' primary key.
 INSERT INTO management.running_locations AS r (location_id, state, reason, server, pid, rows, suspended, rate, remaining,
                                                remaining_unit, last_batch_at)
 VALUES (%(location_id)s, %(state)s, %(reason)s, %(server)s, %(pid)s, %(rows)s, %(suspended)s, %(rate)s, %(remaining)s,

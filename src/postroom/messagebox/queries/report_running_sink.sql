@@ -1,5 +1,5 @@
--- What a sink says of itself now. The first report of a process begins anew; later ones keep when it was started, and
--- since when its state is what it is. Index: running_sinks' primary key.
+-- Store the progress of a sink. The first report of a process resets the row. Later reports keep the start time and the
+-- time of the last change of state. Index: running_sinks' primary key.
 INSERT INTO management.running_sinks AS r (port_id, state, reason, server, pid, batches, written, last_batch_at)
 VALUES (%(port_id)s, %(state)s, %(reason)s, %(server)s, %(pid)s, %(batches)s, %(written)s, %(last_batch_at)s)
     ON CONFLICT (port_id) DO UPDATE
