@@ -106,7 +106,7 @@ adapter.send(message, adapters.Attempt(instance_id=uuid.UUID(int=8)))
         ("replace", "after", "overwrite", 1),
     ],
 )
-def test_a_crash_leaves_a_whole_file_or_none_and_the_repeat_counts_as_sent(
+def test_a_crash_leaves_a_whole_file_or_none_and_the_repeated_attempt_succeeds(
     tmp_path: Path, step: str, when: str, mode: str, visible: int
 ) -> None:
     crashed = subprocess.run(
@@ -125,7 +125,7 @@ def test_a_crash_leaves_a_whole_file_or_none_and_the_repeat_counts_as_sent(
     assert [file.read_bytes() for file in files] == [b"x" * 100_000]
 
 
-def test_what_a_crash_left_behind_is_removed_when_it_is_old(tmp_path: Path) -> None:
+def test_old_temporary_files_of_a_crash_are_removed(tmp_path: Path) -> None:
     old, young, foreign = tmp_path / ".postroom-old.tmp", tmp_path / ".postroom-young.tmp", tmp_path / ".other.tmp"
     for path in (old, young, foreign):
         path.write_bytes(b"half")
@@ -135,7 +135,7 @@ def test_what_a_crash_left_behind_is_removed_when_it_is_old(tmp_path: Path) -> N
     assert sorted(tmp_path.iterdir()) == [foreign, young]
 
 
-def test_a_file_that_is_somebody_elses_is_kept_and_the_attempt_fails(tmp_path: Path) -> None:
+def test_an_existing_file_of_another_message_is_kept_and_the_attempt_fails(tmp_path: Path) -> None:
     (tmp_path / "order.json").write_bytes(b"same")
     adapter = opened(tmp_path, name="order.json")
     # The content is no proof: two equal orders are two orders.
@@ -158,7 +158,7 @@ def test_a_file_with_the_messages_id_but_another_content_is_kept(tmp_path: Path)
         assert [path.read_bytes() for path in tmp_path.iterdir()] == [there]
 
 
-def test_overwrite_replaces_the_file_and_not_what_a_link_leads_to(tmp_path: Path) -> None:
+def test_overwrite_replaces_a_symlink_and_not_its_target(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_bytes(b"untouched")
     folder = tmp_path / "out"
@@ -170,7 +170,7 @@ def test_overwrite_replaces_the_file_and_not_what_a_link_leads_to(tmp_path: Path
     assert outside.read_bytes() == b"untouched"
 
 
-def test_a_repeat_does_not_look_through_a_link(tmp_path: Path) -> None:
+def test_a_repeated_attempt_does_not_follow_a_symlink(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_bytes(b"same")
     folder = tmp_path / "out"
@@ -193,7 +193,7 @@ def test_a_message_cannot_leave_its_folder(tmp_path: Path, received: str) -> Non
     assert not written[0].name.startswith(".")
 
 
-def test_a_folder_that_was_moved_away_is_made_again(tmp_path: Path) -> None:
+def test_a_folder_that_was_moved_away_is_created_again(tmp_path: Path) -> None:
     adapter = opened(tmp_path / "out")
     adapter.send(Message.of(b"1"), attempt())
     (tmp_path / "out").rename(tmp_path / "taken")
@@ -219,7 +219,7 @@ def test_a_full_disk_fails_the_attempt_and_leaves_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS])
-def test_why_a_file_could_not_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_the_reason_of_a_failed_write_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def refuse(descriptor: int) -> None:
         raise OSError(number, os.strerror(number))
 

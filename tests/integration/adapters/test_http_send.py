@@ -52,7 +52,7 @@ def opened(definition: adapters.Http, home: Path = Path("/")) -> adapters.SendAd
     return adapter
 
 
-def test_a_request_says_whose_message_it_carries(receiver: HttpReceiver) -> None:
+def test_a_request_has_headers_with_the_message_and_the_attempt(receiver: HttpReceiver) -> None:
     adapter = opened(adapters.Http(f"{receiver.url}?a=b", headers={"X-Source": "postroom", "User-Agent": "me"}))
     part = Part(body=Pieces((b"<a/>",)), content_type="application/xml", charset="utf-8")
     message = Message(parts=(part,))
@@ -134,7 +134,7 @@ def test_a_redirect_is_not_followed(receiver: HttpReceiver, status: int) -> None
     assert len(receiver.requests) == 1
 
 
-def test_a_server_that_hangs_is_given_up(receiver: HttpReceiver) -> None:
+def test_a_server_that_hangs_fails_the_attempt_after_the_timeout(receiver: HttpReceiver) -> None:
     receiver.behave = Handler.hang
     adapter = opened(adapters.Http(receiver.url, timeout=0.2))
     with pytest.raises(DeliveryFailure) as caught:
@@ -154,7 +154,7 @@ def test_a_server_that_hangs_is_given_up(receiver: HttpReceiver) -> None:
     assert receiver.accepted
 
 
-def test_a_server_that_stops_reading_is_given_up(receiver: HttpReceiver) -> None:
+def test_a_server_that_stops_reading_fails_the_attempt_after_the_timeout(receiver: HttpReceiver) -> None:
     receiver.behave = Handler.ignore
     adapter = opened(adapters.Http(receiver.url, timeout=0.2))
     with pytest.raises(DeliveryFailure):
@@ -174,7 +174,7 @@ def test_a_server_that_closes_in_the_middle_of_the_body_fails_the_attempt(receiv
     assert [request.body for request in receiver.accepted] == [b"x"]
 
 
-def test_yes_before_the_whole_message_was_taken_is_not_believed(receiver: HttpReceiver) -> None:
+def test_a_2xx_before_the_whole_message_was_read_is_a_failure(receiver: HttpReceiver) -> None:
     def too_early(handler: Handler) -> None:
         handler.rfile.read(1_000)
         handler.respond(200)
@@ -187,7 +187,7 @@ def test_yes_before_the_whole_message_was_taken_is_not_believed(receiver: HttpRe
     adapter.close()
 
 
-def test_an_answer_that_breaks_off_after_its_status_still_counts(receiver: HttpReceiver) -> None:
+def test_a_response_that_ends_after_its_status_counts(receiver: HttpReceiver) -> None:
     def break_off(handler: Handler) -> None:
         handler.take()
         handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nten bytes")
@@ -203,7 +203,7 @@ def test_an_answer_that_breaks_off_after_its_status_still_counts(receiver: HttpR
     adapter.close()
 
 
-def test_the_proxies_of_the_environment_are_used_only_when_asked(
+def test_the_proxies_of_the_environment_are_used_only_if_selected(
     receiver: HttpReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with http_receiver() as proxy:

@@ -55,7 +55,7 @@ def test_requests_on_one_connection_and_on_many() -> None:
         connection.close()
 
 
-def test_requests_that_come_at_once_are_answered_in_turn() -> None:
+def test_pipelined_requests_are_answered_in_order() -> None:
     one = b"POST /1 HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab"
     last = b"GET /2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     with serving() as server:
@@ -77,14 +77,14 @@ def test_requests_that_come_at_once_are_answered_in_turn() -> None:
         (b"POST / HTTP/1.1\r\nHost: x\r\nX: %s" % (b"x" * 20_000), 431),
     ],
 )
-def test_what_is_no_request_is_refused(sent: bytes, status: int) -> None:
+def test_invalid_http_is_rejected(sent: bytes, status: int) -> None:
     with serving() as server:
         received = exchange(server, sent)
         assert received.startswith(b"HTTP/1.1 %d " % status), received
         assert b'"error"' in received
 
 
-def test_a_body_that_is_shorter_than_announced_is_refused() -> None:
+def test_a_body_that_is_shorter_than_announced_is_rejected() -> None:
     with serving() as server, closing(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)) as client:
         client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc")
         client.shutdown(socket.SHUT_WR)
@@ -94,13 +94,13 @@ def test_a_body_that_is_shorter_than_announced_is_refused() -> None:
 @pytest.mark.parametrize(
     "sent", [b"POST / HT", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc"], ids=["head", "body"]
 )
-def test_a_client_that_is_too_slow_is_sent_away(sent: bytes) -> None:
+def test_a_client_that_is_too_slow_gets_408(sent: bytes) -> None:
     with serving(limits=Limits(timeout=0.2)) as server:
         assert exchange(server, sent).startswith(b"HTTP/1.1 408 ")
 
 
 @pytest.mark.parametrize("limits", [Limits(timeout=20, whole=0.3), Limits(timeout=0.3)], ids=["whole", "slowest"])
-def test_a_body_that_trickles_is_ended_although_each_wait_is_short(limits: Limits) -> None:
+def test_a_body_below_the_minimum_rate_is_rejected(limits: Limits) -> None:
     with serving(limits=limits) as server, closing(socket.create_connection(("127.0.0.1", server.port))) as client:
         client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
         ended = threading.Event()
@@ -132,7 +132,7 @@ def test_an_answer_before_the_body_reaches_a_client_that_still_sends() -> None:
         connection.close()
 
 
-def test_a_client_that_asks_first_is_told_to_go_on_only_if_its_body_is_wanted() -> None:
+def test_100_continue_is_sent_only_if_the_body_is_read() -> None:
     head = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
 
     def choose(request: Request) -> Response:
@@ -147,7 +147,7 @@ def test_a_client_that_asks_first_is_told_to_go_on_only_if_its_body_is_wanted() 
             assert b'"size": 3' in client.recv(65536)
 
 
-def test_a_handler_that_fails_is_a_500_and_the_server_goes_on() -> None:
+def test_an_exception_of_the_handler_is_a_500_and_the_server_continues() -> None:
     def fail(request: Request) -> Response:
         if request.path == "/fail":
             raise RuntimeError("no")
@@ -163,7 +163,7 @@ def test_a_handler_that_fails_is_a_500_and_the_server_goes_on() -> None:
         connection.close()
 
 
-def test_more_connections_than_there_may_be_wait_their_turn() -> None:
+def test_connections_above_the_limit_wait() -> None:
     with serving(limits=Limits(connections=1, idle=20)) as server:
         first = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         first.request("GET", "/first")
@@ -175,7 +175,7 @@ def test_more_connections_than_there_may_be_wait_their_turn() -> None:
         second.close()
 
 
-def test_stopping_finishes_what_is_under_way_and_leaves_the_idle() -> None:
+def test_stop_finishes_requests_in_progress_and_closes_idle_connections() -> None:
     entered, release = threading.Event(), threading.Event()
 
     def wait(request: Request) -> Response:

@@ -60,7 +60,7 @@ def receive(box: Box, where: ReceiveLocation, body: bytes, context: Context) -> 
 
 
 @pytest.mark.parametrize("authentication", ["none", "drop", "keep"])
-def test_a_message_that_somebody_stands_for_comes_in(box: Box, authentication: str) -> None:
+def test_a_message_with_an_authenticated_originator_is_received(box: Box, authentication: str) -> None:
     received = receive(box, location(box, authentication), b'{"region":"EU"}', KNOWN)
     assert (received.published, received.suspended, received.dropped) == (1, 0, 0)
     assert box.queued() == {"Europe": 1}
@@ -77,7 +77,7 @@ def test_a_message_that_somebody_stands_for_comes_in(box: Box, authentication: s
         KNOWN.write(BTS.OriginatorSID, ""),
     ],
 )
-def test_drop_discards_what_nobody_stands_for_and_only_counts_it(
+def test_drop_discards_and_counts_messages_without_an_authenticated_originator(
     box: Box, context: Context, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -92,7 +92,7 @@ def test_drop_discards_what_nobody_stands_for_and_only_counts_it(
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-def test_who_has_signed_a_message_stands_for_it(box: Box, tmp_path: Path, trusted: bool) -> None:
+def test_the_signer_of_a_message_is_its_authenticated_originator(box: Box, tmp_path: Path, trusted: bool) -> None:
     """SEC-12: by certificate. Nobody is believed in a host that is not trusted."""
     now = system_clock()
     today = (now - timedelta(days=1), now + timedelta(days=1))
@@ -115,7 +115,7 @@ def test_who_has_signed_a_message_stands_for_it(box: Box, tmp_path: Path, truste
         assert row == ("CN=Acme", "Acme")
 
 
-def test_drop_is_for_each_message_alone(box: Box) -> None:
+def test_drop_discards_single_messages_of_an_interchange(box: Box) -> None:
     received = receive(box, location(box, "drop"), MIXED, SID)
     assert (received.published, received.suspended, received.dropped) == (1, 0, 2)
 
@@ -136,19 +136,19 @@ def test_keep_suspends_all_of_a_standard_interchange_and_large_ones_in_pieces(bo
     assert box.count("fragments") == 3
 
 
-def test_a_large_document_among_others_is_kept_alone(box: Box) -> None:
+def test_a_large_document_is_suspended_separately(box: Box) -> None:
     large = b'{"region":"EU","text":"' + b"x" * FRAGMENT_SIZE + b'"}'
     received = receive(box, location(box, "keep"), MIXED + b"\n" + large, SID)
     assert (received.published, received.suspended) == (1, 3)
     assert box.one("SELECT max(size) FROM parts") == len(large)
 
 
-def test_a_host_that_is_not_trusted_has_nobody_to_show(box: Box) -> None:
+def test_a_host_that_is_not_trusted_has_no_authenticated_originator(box: Box) -> None:
     received = receive(box, location(box, "keep", trusted=False), b'{"region":"EU"}', KNOWN)
     assert (received.published, received.suspended) == (0, 1)
 
 
-def test_a_kept_message_is_asked_again_when_it_is_resumed(box: Box, start_host: StartHost) -> None:
+def test_a_suspended_message_is_authenticated_again_when_it_is_resumed(box: Box, start_host: StartHost) -> None:
     receive(box, location(box, "keep"), b'{"region":"EU"}', SID)
     instance_id = box.one("SELECT instance_id FROM suspended_queue")
     start_host(Recorder())
@@ -167,7 +167,7 @@ def test_a_repeated_interchange_drops_nothing_twice(box: Box) -> None:
     assert box.queued() == {"Europe": 1}
 
 
-def test_a_kept_message_is_explained_as_what_it_is(box: Box) -> None:
+def test_a_suspended_message_is_explained(box: Box) -> None:
     receive(box, location(box, "keep", pipelines.Json(promote=PROMOTE)), b'{"region":"EU"}', SID)
     kept = box.one("SELECT message_id FROM suspended_queue WHERE error_code = 'AUTHENTICATION'")
     [explained] = explain_message(box.connection, kept)

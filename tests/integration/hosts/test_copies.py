@@ -50,14 +50,14 @@ def copies_of(message_id: str) -> list[str]:
     return sorted([f"{message_id}.txt", f"{message_id}-All.txt", f"{message_id}-A_B~998d3ed8.txt"])
 
 
-def test_each_copy_is_a_file_of_its_own(database: str, tmp_path: Path) -> None:
+def test_each_copy_is_a_separate_file(database: str, tmp_path: Path) -> None:
     with connect(database) as connection:
         deploy(connection, tmp_path)
         message_id = publish(connection)
     assert delivered(database, tmp_path) == copies_of(message_id)
 
 
-def test_a_repeat_finds_the_file_of_its_own_copy(database: str, tmp_path: Path) -> None:
+def test_a_repeated_attempt_finds_the_file_of_its_copy(database: str, tmp_path: Path) -> None:
     """As after a crash between the sending and its being recorded."""
     with connect(database) as connection:
         deploy(connection, tmp_path)
@@ -67,7 +67,7 @@ def test_a_repeat_finds_the_file_of_its_own_copy(database: str, tmp_path: Path) 
     assert delivered(database, tmp_path) == copies_of(message_id)
 
 
-def test_a_copy_keeps_its_group_when_the_group_is_long_gone(database: str, tmp_path: Path) -> None:
+def test_a_copy_keeps_the_name_of_a_deleted_group(database: str, tmp_path: Path) -> None:
     with connect(database) as connection:
         deploy(connection, tmp_path)
         message_id = publish(connection)
@@ -80,7 +80,7 @@ def test_a_copy_keeps_its_group_when_the_group_is_long_gone(database: str, tmp_p
 
 
 @pytest.mark.parametrize("name", ["%MessageID%%SendPortGroup%.txt", "order%SendPortGroup%.txt"])
-def test_a_name_may_say_where_the_group_stands(database: str, tmp_path: Path, name: str) -> None:
+def test_a_template_may_contain_the_group(database: str, tmp_path: Path, name: str) -> None:
     with connect(database) as connection:
         deploy(connection, tmp_path, name=name)
         message_id = publish(connection)

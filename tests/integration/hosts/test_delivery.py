@@ -89,7 +89,7 @@ def test_a_large_body_is_streamed_in_fragments(box: Box, start_host: StartHost, 
     assert sum(pieces) == size
 
 
-def test_all_parts_come_in_order_with_their_kinds(box: Box, start_host: StartHost) -> None:
+def test_all_parts_are_delivered_in_order_with_their_content_types(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     recorder = Recorder()
     instance = start_host(recorder)
@@ -106,7 +106,7 @@ def test_all_parts_come_in_order_with_their_kinds(box: Box, start_host: StartHos
     assert received.body_part_name == "body"
 
 
-def test_a_message_without_parts_is_delivered_too(box: Box, start_host: StartHost) -> None:
+def test_a_message_without_parts_is_delivered(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     recorder = Recorder()
     instance = start_host(recorder)
@@ -115,7 +115,7 @@ def test_a_message_without_parts_is_delivered_too(box: Box, start_host: StartHos
     assert recorder.sent[0].message.parts == ()
 
 
-def test_better_priorities_go_first(box: Box, start_host: StartHost) -> None:
+def test_higher_priorities_are_delivered_first(box: Box, start_host: StartHost) -> None:
     """DEQ-10, DEQ-11: published last, with the better priority, and dequeued first."""
     box.add_port("Low", "Orders.Region == 'EU'", priority=10)
     box.add_port("High", "Orders.Region == 'US'", priority=1)
@@ -126,7 +126,7 @@ def test_better_priorities_go_first(box: Box, start_host: StartHost) -> None:
     assert [one.port for one in recorder.sent] == ["High", "Low", "Low"]
 
 
-def test_work_for_a_stopped_host_waits_and_is_not_suspended(box: Box, start_host: StartHost) -> None:
+def test_messages_for_a_stopped_host_stay_queued(box: Box, start_host: StartHost) -> None:
     """DEQ-13."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.agent().publish([order() for _ in range(10)])
@@ -137,7 +137,7 @@ def test_work_for_a_stopped_host_waits_and_is_not_suspended(box: Box, start_host
     assert len(recorder.sent) == 10
 
 
-def test_stopping_a_port_does_not_touch_what_is_queued(box: Box, start_host: StartHost) -> None:
+def test_stopping_a_port_keeps_its_queued_messages(box: Box, start_host: StartHost) -> None:
     """SPT-05, ACC-21, ACC-22: what was queued before is sent; what came after waits for a start or a resume."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     agent = box.agent()
@@ -210,7 +210,7 @@ def test_an_adapter_in_use_is_closed_only_when_it_is_free(box: Box, start_host: 
     assert recorder.closed == 1
 
 
-def test_delivered_messages_are_deleted_later_and_not_at_once(box: Box, start_host: StartHost) -> None:
+def test_delivered_messages_are_deleted_by_the_jobs(box: Box, start_host: StartHost) -> None:
     """REF-07, DEQ-04."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.add_port("Audit", "exists(Orders.Region)", state="stopped")
@@ -229,7 +229,7 @@ def test_delivered_messages_are_deleted_later_and_not_at_once(box: Box, start_ho
     assert check(box.connection) == []
 
 
-def test_a_reference_without_its_message_is_suspended_and_not_held_for_ever(box: Box, start_host: StartHost) -> None:
+def test_a_reference_without_its_message_is_suspended(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.agent().publish([order(), order()])
     gone = box.one("DELETE FROM spool WHERE message_id = (SELECT min(message_id::text)::uuid FROM spool) RETURNING 1")

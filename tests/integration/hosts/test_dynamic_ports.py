@@ -63,7 +63,7 @@ def nothing_left(box: Box) -> bool:
 
 
 @pytest.mark.usefixtures("host")
-def test_each_message_goes_where_it_says(box: Box, tmp_path: Path) -> None:
+def test_each_message_is_sent_to_its_own_address(box: Box, tmp_path: Path) -> None:
     with http_receiver() as receiver:
         add_port(box)
         publish(box, "file:out/one/%MessageID%.txt", body=b"one")
@@ -91,7 +91,7 @@ def test_each_message_goes_where_it_says(box: Box, tmp_path: Path) -> None:
         ("http://169.254.169.254/", None, "http"),
     ],
 )
-def test_what_cannot_be_sent_is_suspended_at_once_and_can_be_resumed(
+def test_a_message_that_cannot_be_sent_is_suspended_at_once_and_can_be_resumed(
     box: Box, address: str | None, transport_type: str | None, adapter: str
 ) -> None:
     """No retry: trying again cannot help. Resumable: another configuration of the port can."""
@@ -102,7 +102,7 @@ def test_what_cannot_be_sent_is_suspended_at_once_and_can_be_resumed(
 
 
 @pytest.mark.usefixtures("host")
-def test_a_port_that_may_go_there_now_sends_what_is_resumed(box: Box, tmp_path: Path) -> None:
+def test_a_resumed_message_is_sent_after_the_port_allows_its_address(box: Box, tmp_path: Path) -> None:
     add_port(box, folders=["out"])
     publish(box, "file:other/a.txt")
     wait_until(lambda: suspended(box), what="the message suspended")
@@ -115,7 +115,7 @@ def test_a_port_that_may_go_there_now_sends_what_is_resumed(box: Box, tmp_path: 
 
 
 @pytest.mark.usefixtures("host")
-def test_a_failed_send_is_tried_again_by_the_ports_policy(box: Box) -> None:
+def test_a_failed_send_is_retried_by_the_ports_policy(box: Box) -> None:
     with http_receiver() as receiver:
         receiver.fail(times=2)
         add_port(box)
@@ -127,7 +127,7 @@ def test_a_failed_send_is_tried_again_by_the_ports_policy(box: Box) -> None:
         assert suspended(box) == [("DELIVERY", "http", receiver.url, True)]
 
 
-def test_what_the_adapter_finds_in_the_context(box: Box, start_host: StartHost) -> None:
+def test_the_context_contains_the_properties_of_a_dynamic_send(box: Box, start_host: StartHost) -> None:
     add_port(box)
     recorder = Recorder()
     start_host(recorder)

@@ -83,7 +83,7 @@ def test_after_the_last_attempt_an_error_message_is_sent_and_nothing_is_suspende
     nothing_left(box)
 
 
-def test_what_can_never_be_sent_is_an_error_message_at_once(box: Box, start_host: StartHost) -> None:
+def test_a_permanent_failure_is_published_as_an_error_message_at_once(box: Box, start_host: StartHost) -> None:
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=3, retry_seconds=0, route_failures=True)
     box.add_port("Errors", "ErrorReport.FailureCode == '0xe0000002'")
 
@@ -100,7 +100,7 @@ def test_what_can_never_be_sent_is_an_error_message_at_once(box: Box, start_host
 
 
 @pytest.mark.parametrize("wanted", ["ErrorReport.SendPortName == 'Other'", "Orders.Region == 'EU'"])
-def test_what_nobody_wants_to_hear_of_is_suspended_after_all(box: Box, start_host: StartHost, wanted: str) -> None:
+def test_a_failure_without_a_subscriber_is_suspended(box: Box, start_host: StartHost, wanted: str) -> None:
     """FMR-04, 09: who subscribes to the original does not get the error message."""
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", wanted)
@@ -112,7 +112,7 @@ def test_what_nobody_wants_to_hear_of_is_suspended_after_all(box: Box, start_hos
     assert check(box.connection) == []
 
 
-def test_an_error_message_that_fails_is_suspended_and_does_not_go_round(box: Box, start_host: StartHost) -> None:
+def test_an_error_message_that_fails_is_suspended_and_not_routed_again(box: Box, start_host: StartHost) -> None:
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS, retry_count=0, route_failures=True)
     recorder = Recorder(fails_at("Web", "Errors"))
@@ -125,7 +125,7 @@ def test_an_error_message_that_fails_is_suspended_and_does_not_go_round(box: Box
     assert check(box.connection) == []
 
 
-def test_the_other_subscribers_of_the_original_are_not_touched(box: Box, start_host: StartHost) -> None:
+def test_other_subscribers_of_the_original_are_not_affected(box: Box, start_host: StartHost) -> None:
     """Two ports have the message; one fails. The parts are shared, and go with the last of the three."""
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Archive", "Orders.Region == 'EU'")
@@ -177,7 +177,7 @@ def test_the_error_message_is_published_by_who_published_the_original(box: Box, 
 
 
 @pytest.mark.parametrize("trusted", [False, True])
-def test_the_error_message_is_from_whoever_the_original_is_from(box: Box, start_host: StartHost, trusted: bool) -> None:
+def test_the_error_message_has_the_originator_of_the_original(box: Box, start_host: StartHost, trusted: bool) -> None:
     """FMR-05, whether the host that could not send it is trusted or not."""
     sender = box.add_host("Sender")
     box.connection.execute("SELECT set_trust(%s::smallint, %s)", (sender.host_id, trusted))
@@ -197,7 +197,7 @@ def test_the_error_message_is_from_whoever_the_original_is_from(box: Box, start_
     assert (context[BTS.OriginatorSID], context[BTS.OriginatorPID]) == ("postgres", "Guest")
 
 
-def test_in_the_name_of_another_a_host_says_nothing_but_the_report(box: Box) -> None:
+def test_a_host_sets_another_originator_only_for_error_reports(box: Box) -> None:
     """Whatever it gives the MessageBox for a context: properties and what is asked of receivers stay the original's."""
     box.add_port("Web", "Orders.Region == 'EU'", route_failures=True)
     box.add_port("Errors", ERRORS)
@@ -214,7 +214,7 @@ def test_in_the_name_of_another_a_host_says_nothing_but_the_report(box: Box) -> 
     assert stored.promoted == failure(claimed).context(original.context).promoted
 
 
-def test_types_of_values_survive(box: Box, start_host: StartHost) -> None:
+def test_the_error_message_keeps_the_types_of_values(box: Box, start_host: StartHost) -> None:
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS)
     recorder = Recorder(fails_at("Web"))
@@ -249,7 +249,7 @@ def failure(claimed: ClaimedMessage) -> Failure:
     )
 
 
-def test_killed_between_the_error_message_and_the_commit(box: Box) -> None:
+def test_a_crash_before_the_commit_of_the_error_message_loses_nothing(box: Box) -> None:
     """Nothing is lost and nothing is there twice: the message is where it was, and the next one publishes the error."""
     box.add_port("Web", "Orders.Region == 'EU'", route_failures=True)
     box.add_port("Errors", ERRORS, state="stopped")
@@ -270,7 +270,7 @@ def test_killed_between_the_error_message_and_the_commit(box: Box) -> None:
     assert check(box.connection) == []
 
 
-def test_killed_in_the_middle_of_many_failures(box: Box, start_host: StartHost, tmp_path: Path) -> None:
+def test_a_crash_during_many_failures_loses_nothing(box: Box, start_host: StartHost, tmp_path: Path) -> None:
     """kill -9 while errors are being published; another host goes on. Every message has one error message."""
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS, state="stopped")
@@ -310,7 +310,7 @@ class Trouble(FailedMessages):
         return super().route(connection, claimed, failure)
 
 
-def test_when_the_database_is_in_trouble_it_is_tried_again(
+def test_routing_a_failure_is_retried_after_a_database_error(
     box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trouble = Trouble(MessageBoxUnavailable("no space left on device"))
@@ -326,7 +326,7 @@ def test_when_the_database_is_in_trouble_it_is_tried_again(
     nothing_left(box)
 
 
-def test_what_cannot_be_routed_for_another_reason_is_suspended(
+def test_a_failure_that_cannot_be_routed_is_suspended(
     box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(
@@ -341,7 +341,7 @@ def test_what_cannot_be_routed_for_another_reason_is_suspended(
     assert "could not be published" in caplog.text
 
 
-def test_whose_claim_was_taken_over_publishes_no_error(box: Box) -> None:
+def test_a_host_whose_claim_was_taken_over_publishes_no_error_message(box: Box) -> None:
     box.add_port("Web", "Orders.Region == 'EU'", route_failures=True)
     box.add_port("Errors", ERRORS)
     box.agent().publish([order()])
@@ -354,7 +354,7 @@ def test_whose_claim_was_taken_over_publishes_no_error(box: Box) -> None:
 
 
 @pytest.mark.parametrize("authorised", [True, False])
-def test_what_the_original_demands_of_a_host_the_error_message_demands_too(
+def test_the_error_message_has_the_message_predicates_of_the_original(
     box: Box, start_host: StartHost, authorised: bool
 ) -> None:
     """FMR-05, NRF-17: a host without the certificate does not get it; if no other may, the message is suspended."""
@@ -380,7 +380,7 @@ def test_what_the_original_demands_of_a_host_the_error_message_demands_too(
     assert check(box.connection) == []
 
 
-def test_a_message_that_is_gone_has_no_clone(box: Box) -> None:
+def test_a_missing_message_is_suspended_without_an_error_message(box: Box) -> None:
     box.add_port("Errors", ERRORS)
     box.add_port("Web", "Orders.Region == 'EU'", route_failures=True)
     box.agent().publish([order()])
@@ -417,7 +417,7 @@ def test_a_resumed_message_that_fails_again_is_routed(box: Box, start_host: Star
     assert check(box.connection) == []
 
 
-def test_a_mended_message_that_nobody_wants_makes_its_report_and_is_routed(box: Box, start_host: StartHost) -> None:
+def test_a_fixed_message_without_a_subscriber_is_reported_and_routed(box: Box, start_host: StartHost) -> None:
     box.receive(box.add_location(route_failures=True), b"{broken")
     suspended = box.one("SELECT instance_id FROM suspended_queue")
     box.add_port("Errors", "exists(ErrorReport.RoutingFailureReportID)")

@@ -83,7 +83,7 @@ def publish(box: Box, location: ReceiveLocation) -> None:
     drop_executor(login)
 
 
-def test_a_location_that_cannot_be_read_keeps_no_other_from_being_served(
+def test_an_unreadable_location_does_not_affect_other_locations(
     box: Box, location: ReceiveLocation, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = replace(location, name="broken", adapter_json={**location.adapter_json, "speed": 5})
@@ -129,7 +129,7 @@ def test_202_with_the_interchange_id_after_the_commit(box: Box, location: Receiv
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_large_body_goes_into_fragments_as_it_comes(box: Box, location: ReceiveLocation, chunked: bool) -> None:
+def test_a_large_body_is_streamed_into_fragments(box: Box, location: ReceiveLocation, chunked: bool) -> None:
     content = bytes(number % 251 for number in range(20 * FRAGMENT_SIZE + 11))
     pieces = (content[start : start + 50_000] for start in range(0, len(content), 50_000))
     with listening(box, location) as http:
@@ -140,7 +140,7 @@ def test_a_large_body_goes_into_fragments_as_it_comes(box: Box, location: Receiv
     assert b"".join(body for (body,) in rows) == content
 
 
-def test_uploads_that_take_long_keep_nobody_from_the_messagebox(box: Box, location: ReceiveLocation) -> None:
+def test_slow_uploads_do_not_block_connections_to_the_messagebox(box: Box, location: ReceiveLocation) -> None:
     begun, go_on = threading.Semaphore(0), threading.Event()
 
     def slowly() -> Iterator[bytes]:
@@ -169,7 +169,7 @@ def test_uploads_that_take_long_keep_nobody_from_the_messagebox(box: Box, locati
     assert box.one("SELECT count(*) FROM inbox WHERE size = %s", 3 * FRAGMENT_SIZE + 7) == len(uploads)
 
 
-def test_507_while_there_is_no_room_for_a_body(
+def test_507_while_there_is_no_disk_space_for_a_body(
     box: Box, location: ReceiveLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -181,7 +181,7 @@ def test_507_while_there_is_no_room_for_a_body(
     assert box.count("inbox") == 0
 
 
-def test_a_key_names_one_interchange_however_often_it_is_sent(box: Box, location: ReceiveLocation) -> None:
+def test_an_idempotency_key_identifies_one_interchange(box: Box, location: ReceiveLocation) -> None:
     box.add_port("Everything", "exists(Region)")
     with listening(box, location) as http:
         first, content = ask(http, Idempotency_Key="order-1")
@@ -210,7 +210,7 @@ def test_a_key_names_one_interchange_however_often_it_is_sent(box: Box, location
         ({"Idempotency_Key": "x" * 257}, 400),
     ],
 )
-def test_what_cannot_be_taken_is_refused(
+def test_invalid_requests_are_rejected(
     box: Box, location: ReceiveLocation, request_: dict[str, Any], status: int
 ) -> None:
     with listening(box, location) as http:
@@ -223,14 +223,14 @@ def test_what_cannot_be_taken_is_refused(
     assert box.count("inbox") == 1
 
 
-def test_503_while_the_messagebox_is_away(box: Box, location: ReceiveLocation, tmp_path: Path) -> None:
+def test_503_while_the_messagebox_is_unavailable(box: Box, location: ReceiveLocation, tmp_path: Path) -> None:
     with listening(box, location, url=f"postgresql:///nowhere?host={tmp_path}") as http:
         answer, _ = ask(http)
     assert answer.status == 503
     assert int(answer.headers["Retry-After"]) > 0
 
 
-def test_a_server_that_has_dropped_its_sessions_is_asked_again(box: Box, location: ReceiveLocation) -> None:
+def test_dropped_connections_are_opened_again(box: Box, location: ReceiveLocation) -> None:
     with listening(box, location) as http:
         assert ask(http)[0].status == 202
         box.connection.execute(
@@ -239,7 +239,7 @@ def test_a_server_that_has_dropped_its_sessions_is_asked_again(box: Box, locatio
         assert ask(http)[0].status == 202
 
 
-def test_503_while_too_much_waits(box: Box, location: ReceiveLocation) -> None:
+def test_503_while_the_host_is_throttled(box: Box, location: ReceiveLocation) -> None:
     store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=40))
     set_load(box, queued=15)
     with listening(box, location) as http:
@@ -250,7 +250,7 @@ def test_503_while_too_much_waits(box: Box, location: ReceiveLocation) -> None:
         wait_until(lambda: ask(http)[0].status == 202, what="an open location")
 
 
-def test_a_disabled_location_answers_503_and_others_of_its_port_go_on(box: Box, location: ReceiveLocation) -> None:
+def test_a_disabled_location_responds_with_503_and_others_on_its_port_work(box: Box, location: ReceiveLocation) -> None:
     other = add_inbox_location(box, name="other", adapter=adapters.HttpReceive("/other", port=0))
     with listening(box, replace(location, enabled=False), other) as http:
         assert len(http.ports) == 1
@@ -266,7 +266,7 @@ def test_a_disabled_location_answers_503_and_others_of_its_port_go_on(box: Box, 
         assert http.ports == []
 
 
-def test_a_location_that_belongs_to_another_host_now_takes_nothing(box: Box, location: ReceiveLocation) -> None:
+def test_a_location_that_moved_to_another_host_responds_with_503(box: Box, location: ReceiveLocation) -> None:
     with listening(box, location) as http:
         box.connection.execute("UPDATE receive_locations SET host_id = %s", (box.add_host("Other").host_id,))
         assert ask(http)[0].status == 503
@@ -287,7 +287,7 @@ def test_404_if_the_location_is_removed_at_the_same_moment(box: Box, location: R
     assert box.count("inbox") == 0
 
 
-def test_many_at_once(box: Box, location: ReceiveLocation) -> None:
+def test_many_concurrent_requests_are_stored_once_each(box: Box, location: ReceiveLocation) -> None:
     answers: list[int] = []
     with listening(box, location) as http:
         threads = [threading.Thread(target=lambda: answers.append(ask(http)[0].status)) for _ in range(30)]
@@ -299,7 +299,7 @@ def test_many_at_once(box: Box, location: ReceiveLocation) -> None:
     assert box.count("inbox") == 30
 
 
-def test_tls(box: Box, tmp_path: Path) -> None:
+def test_requests_over_tls_are_accepted(box: Box, tmp_path: Path) -> None:
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
     issued.cert_chain_pems[0].write_to_path(tmp_path / "certificate.pem")
@@ -317,7 +317,7 @@ def test_tls(box: Box, tmp_path: Path) -> None:
         connection.close()
 
 
-def test_a_host_instance_serves_its_locations_and_follows_what_operators_do(
+def test_a_host_instance_serves_its_locations_and_follows_their_state(
     box: Box, location: ReceiveLocation, tmp_path: Path
 ) -> None:
     instance = HostInstance(box.url, "Default", tmp_path, as_role=True, settings=HostSettings(runs_jobs=False))

@@ -56,7 +56,7 @@ def resume_all(box: Box) -> None:
     )
 
 
-def test_a_resumed_message_is_handed_over_and_settled_by_the_agent(
+def test_a_resumed_message_is_published_and_completed_by_the_agent(
     box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suspend_unreadable(box)
@@ -71,7 +71,7 @@ def test_a_resumed_message_is_handed_over_and_settled_by_the_agent(
     assert check(box.connection) == []
 
 
-def test_what_still_fails_is_suspended_again_with_the_new_reason(
+def test_a_resumed_message_that_fails_is_suspended_with_the_new_reason(
     box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suspend_unreadable(box)
@@ -104,7 +104,7 @@ def test_a_defect_in_the_agent_suspends_the_message(
     assert box.suspended() == [("UNEXPECTED", True)]
 
 
-def test_when_the_claim_was_taken_over_nothing_of_it_is_kept(
+def test_a_claim_that_was_taken_over_publishes_nothing(
     box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suspend_unreadable(box)
@@ -128,9 +128,7 @@ def test_when_the_claim_was_taken_over_nothing_of_it_is_kept(
 
 
 @pytest.mark.parametrize("size", [20, 3 * FRAGMENT_SIZE])
-def test_an_embedded_host_instance_brings_a_resumed_message_to_its_subscribers(
-    box: Box, start_host: StartHost, size: int
-) -> None:
+def test_an_embedded_host_instance_publishes_a_resumed_message(box: Box, start_host: StartHost, size: int) -> None:
     """NRF: nobody subscribed; now somebody does, and the resumed message is delivered. Also when it is large."""
     location = box.add_location()
     filler = "x" * size
@@ -148,7 +146,7 @@ def test_an_embedded_host_instance_brings_a_resumed_message_to_its_subscribers(
     assert check(box.connection) == []
 
 
-def test_a_mended_document_does_not_go_through_the_decoders_again(box: Box, start_host: StartHost) -> None:
+def test_a_fixed_document_is_not_decoded_again(box: Box, start_host: StartHost) -> None:
     pipeline = pipelines.Receive(decode=[components.Gzip()], disassemble=[pipelines.JsonLines(promote=PROMOTE)])
     box.add_port("Europe", "Orders.Region == 'EU'")
     location = box.add_location(pipeline)
@@ -192,7 +190,7 @@ def test_a_document_of_an_envelope_is_resumed_without_one(
     wait_until(lambda: recorder.bodies == [mended % b"EU"] * 2)
 
 
-def test_a_resumed_message_that_nobody_wants_gets_its_report(box: Box, start_host: StartHost) -> None:
+def test_a_resumed_message_without_a_subscriber_is_reported(box: Box, start_host: StartHost) -> None:
     """NRF-04: every routing failure, also one that follows a failure of another kind; but one report an instance."""
     suspend_unreadable(box)
     mended = box.one("SELECT instance_id FROM suspended_queue")

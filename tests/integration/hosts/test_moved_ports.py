@@ -34,7 +34,9 @@ def publish(connection: Connection, body: bytes, region: str = "EU") -> None:
     agent.publish([Message.of(body, promoted={Region: region})])
 
 
-def test_the_old_host_delivers_what_it_has_and_the_new_one_what_comes(database: str, tmp_path: Path) -> None:
+def test_after_a_move_the_old_host_delivers_its_queue_and_the_new_host_new_messages(
+    database: str, tmp_path: Path
+) -> None:
     with connect(database) as connection:
         deploy(connection, tmp_path, "Main")
         publish(connection, b"queued")

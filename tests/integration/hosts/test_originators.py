@@ -50,7 +50,7 @@ def delivered(box: Box, start_host: StartHost) -> list[tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("warm", [True, False], ids=["index", "procedure"])
-def test_in_the_direct_lane(box: Box, trusted: bool, warm: bool, start_host: StartHost) -> None:
+def test_the_direct_lane_stores_the_originator(box: Box, trusted: bool, warm: bool, start_host: StartHost) -> None:
     box.add_port("Europe", "Region == 'EU'")
     with connect(box.url, user=box.host().role_name) as connection:
         agent = MessageAgent(connection, box.host(), RoutingTable() if warm else None)
@@ -58,7 +58,7 @@ def test_in_the_direct_lane(box: Box, trusted: bool, warm: bool, start_host: Sta
     assert delivered(box, start_host) == [expected(box, trusted=trusted)]
 
 
-def test_in_the_streaming_lane(box: Box, trusted: bool, start_host: StartHost) -> None:
+def test_the_streaming_lane_stores_the_originator(box: Box, trusted: bool, start_host: StartHost) -> None:
     location = box.add_location()
     box.add_port("Europe", "Region == 'EU'")
     with connect(box.url, user=box.host().role_name) as connection:
@@ -68,7 +68,7 @@ def test_in_the_streaming_lane(box: Box, trusted: bool, start_host: StartHost) -
     assert check(box.connection) == []
 
 
-def test_routing_goes_by_what_is_believed(box: Box, trusted: bool) -> None:
+def test_messages_are_routed_by_the_authenticated_originator(box: Box, trusted: bool) -> None:
     """A pipeline that promotes the party from the document, and a subscription to that party."""
     location = box.add_location(pipelines.JsonLines(promote={Region: "region", BTS.OriginatorPID: "party"}))
     box.add_port("Contoso", "BTS.OriginatorPID == 'Contoso'")
@@ -95,7 +95,9 @@ def test_a_document_without_a_party_is_not_routed_by_one_and_an_empty_one_is_the
     assert [pid for (pid,) in stored] == (["Contoso"] if trusted else ["Guest"]) + ["Guest"] * 3
 
 
-def test_what_a_trusted_host_leaves_out_is_the_host_and_guest(box: Box, trusted: bool, start_host: StartHost) -> None:
+def test_the_default_originator_of_a_trusted_host_is_the_host_and_guest(
+    box: Box, trusted: bool, start_host: StartHost
+) -> None:
     box.add_port("Europe", "Region == 'EU'")
     with connect(box.url, user=box.host().role_name) as connection:
         agent = MessageAgent(connection, box.host(), RoutingTable())
@@ -104,7 +106,7 @@ def test_what_a_trusted_host_leaves_out_is_the_host_and_guest(box: Box, trusted:
     assert delivered(box, start_host) == [(box.host().role_name, GUEST)] * 2
 
 
-def test_a_mended_and_resumed_message_is_still_from_the_same(box: Box, trusted: bool, start_host: StartHost) -> None:
+def test_a_fixed_and_resumed_message_keeps_its_originator(box: Box, trusted: bool, start_host: StartHost) -> None:
     box.add_port("Europe", "Region == 'EU'", state="stopped")
     with connect(box.url, user=box.host().role_name) as connection:
         agent = MessageAgent(connection, box.host(), RoutingTable())
@@ -113,7 +115,7 @@ def test_a_mended_and_resumed_message_is_still_from_the_same(box: Box, trusted: 
     assert delivered(box, start_host) == [expected(box, trusted=trusted)]
 
 
-def test_an_untrusted_login_cannot_write_it_by_any_statement(box: Box, trusted: bool) -> None:
+def test_an_untrusted_login_cannot_write_the_originator(box: Box, trusted: bool) -> None:
     insert = "INSERT INTO spool (message_id, part_ids, context, {}) VALUES (gen_random_uuid(), '{{}}', '{{}}', 'me')"
     copy = "COPY spool (message_id, part_ids, context, originator_sid) FROM STDIN"
     with connect(box.url, user=box.host().role_name) as connection:
@@ -132,7 +134,7 @@ def test_an_untrusted_login_cannot_write_it_by_any_statement(box: Box, trusted: 
                     pass
 
 
-def test_whatever_the_stored_context_says_the_receiver_learns_the_truth(box: Box, start_host: StartHost) -> None:
+def test_a_receiver_gets_the_authenticated_originator(box: Box, start_host: StartHost) -> None:
     """An untrusted host that goes around the Message Agent and writes the rows itself."""
     box.add_port("Europe", "Region == 'EU'")
     message_id = uuid.uuid4()
@@ -149,7 +151,7 @@ def test_whatever_the_stored_context_says_the_receiver_learns_the_truth(box: Box
     assert delivered(box, start_host) == [(box.host().role_name, GUEST)]
 
 
-def test_trust_that_is_taken_away_between_two_batches(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_revoked_trust_applies_to_the_next_batch(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     """The routing table still thinks that it is trusted; the MessageBox refuses, and the batch is written again."""
     box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host().host_id,))
     location = box.add_location()
@@ -171,7 +173,7 @@ def test_trust_that_is_taken_away_between_two_batches(box: Box, monkeypatch: pyt
     assert stored == [("CONTOSO\\boss",), (None,)]
 
 
-def test_a_login_may_not_run_a_trusted_host_and_another(box: Box) -> None:
+def test_a_login_cannot_run_a_trusted_host_and_another_host(box: Box) -> None:
     other = box.add_host("Other")
     box.connection.execute("CREATE ROLE shared LOGIN")
     for host in (box.host(), other):

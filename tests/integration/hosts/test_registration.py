@@ -25,7 +25,7 @@ _HELD = (
 )
 
 
-def test_it_is_registered_with_its_lock_while_it_runs(box: Box, start_host: StartHost) -> None:
+def test_a_running_instance_is_registered_and_has_its_lock(box: Box, start_host: StartHost) -> None:
     instance = start_host(Recorder())
     row = box.connection.execute("SELECT id, host_id, server, pid, dead_since FROM host_instances").fetchone()
     assert row == (instance.host_instance, 1, socket.gethostname(), os.getpid(), None)
@@ -35,7 +35,7 @@ def test_it_is_registered_with_its_lock_while_it_runs(box: Box, start_host: Star
     wait_until(lambda: box.one(_HELD) == 0, what="the server to have seen the connection close")
 
 
-def test_it_logs_in_as_its_host(box: Box, start_host: StartHost) -> None:
+def test_an_instance_logs_in_as_its_host(box: Box, start_host: StartHost) -> None:
     start_host(Recorder())
     # Of this database: the connection of another test may still be on its way out, and its role gone.
     users = """SELECT DISTINCT usename FROM pg_stat_activity
@@ -43,7 +43,7 @@ def test_it_logs_in_as_its_host(box: Box, start_host: StartHost) -> None:
     assert [user for (user,) in box.connection.execute(users)] == [box.host().role_name]
 
 
-def test_all_connections_are_closed_when_it_has_stopped(box: Box, start_host: StartHost) -> None:
+def test_a_stopped_instance_has_closed_all_connections(box: Box, start_host: StartHost) -> None:
     start_host(Recorder()).stop()
     connections = (
         "SELECT count(*) FROM pg_stat_activity"
@@ -52,18 +52,18 @@ def test_all_connections_are_closed_when_it_has_stopped(box: Box, start_host: St
     wait_until(lambda: box.one(connections) == 0)
 
 
-def test_a_host_that_does_not_exist_is_named_with_those_that_do(box: Box, tmp_path: Path) -> None:
+def test_an_unknown_host_is_reported_with_the_known_hosts(box: Box, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no host 'Nobody'") as raised:
         HostInstance(box.url, "Nobody", tmp_path).start()
     assert "Default" in raised.value.hint
 
 
-def test_a_server_that_is_away_is_said_to_be(tmp_path: Path) -> None:
+def test_an_unavailable_server_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
         HostInstance(f"postgresql://postgres@/postroom?host={tmp_path}", "Default", tmp_path).start()
 
 
-def test_a_pooler_in_transaction_mode_is_refused(box: Box) -> None:
+def test_a_pooler_in_transaction_mode_is_rejected(box: Box) -> None:
     with open_folder() as folder, transaction_pooler(box.url, folder) as url:
         with connect(url) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,), "the pooler works"

@@ -25,7 +25,9 @@ def order(body: bytes = b"an order") -> Message:
 
 
 @pytest.mark.parametrize("retry_count", [0, 1, 3])
-def test_one_attempt_and_the_retries_then_suspended(box: Box, start_host: StartHost, retry_count: int) -> None:
+def test_a_message_is_suspended_after_the_first_attempt_and_all_retries(
+    box: Box, start_host: StartHost, retry_count: int
+) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=retry_count, retry_seconds=0)
     recorder = Recorder(always_fails)
     instance = start_host(recorder)
@@ -42,7 +44,7 @@ def test_one_attempt_and_the_retries_then_suspended(box: Box, start_host: StartH
     assert instance.counts["retried"] == retry_count
 
 
-def test_a_message_that_gets_through_in_the_end_is_completed(box: Box, start_host: StartHost) -> None:
+def test_a_message_that_succeeds_at_a_retry_is_completed(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=3, retry_seconds=0)
 
     def third_time_lucky(message: Message, attempt: Attempt) -> None:
@@ -57,7 +59,7 @@ def test_a_message_that_gets_through_in_the_end_is_completed(box: Box, start_hos
     assert box.count("instances") == 0
 
 
-def test_resumed_it_has_all_its_attempts_again(box: Box, start_host: StartHost) -> None:
+def test_a_resumed_message_has_all_its_attempts_again(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=1, retry_seconds=0)
     recorder = Recorder(always_fails)
     instance = start_host(recorder)
@@ -89,7 +91,7 @@ def test_successes_among_failures_lose_nothing(box: Box, start_host: StartHost) 
     assert check(box.connection) == []
 
 
-def test_what_can_never_be_sent_is_suspended_at_once(box: Box, start_host: StartHost) -> None:
+def test_a_permanent_failure_is_suspended_at_once(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=3, retry_seconds=0)
 
     def refuses(message: Message, attempt: Attempt) -> None:
@@ -103,7 +105,7 @@ def test_what_can_never_be_sent_is_suspended_at_once(box: Box, start_host: Start
     assert box.suspended() == [("DELIVERY_REFUSED", True)]
 
 
-def test_any_other_exception_is_a_failed_attempt_too(
+def test_every_other_exception_is_a_failed_attempt(
     box: Box, start_host: StartHost, caplog: pytest.LogCaptureFixture
 ) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=1, retry_seconds=0)
@@ -121,7 +123,7 @@ def test_any_other_exception_is_a_failed_attempt_too(
     assert "has_a_defect" in caplog.text, "the log has the traceback"
 
 
-def test_a_reason_that_cannot_be_stored_as_it_is_is_stored_readably(
+def test_characters_that_cannot_be_stored_are_replaced_in_a_reason(
     box: Box, start_host: StartHost, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL, logger="postroom")  # the test's own report could not carry it either
@@ -144,7 +146,7 @@ def test_an_adapter_that_cannot_be_built_suspends_at_once(box: Box, start_host: 
     assert box.suspended() == [("DEFINITION", True)]
 
 
-def test_between_attempts_it_waits_in_the_scheduled_queue(box: Box, start_host: StartHost) -> None:
+def test_a_message_is_in_the_scheduled_queue_between_attempts(box: Box, start_host: StartHost) -> None:
     """DEQ-16: not dequeued before its time; when the time has come any host instance takes it."""
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=1, retry_seconds=3600)
     recorder = Recorder(always_fails)
@@ -167,7 +169,7 @@ def test_between_attempts_it_waits_in_the_scheduled_queue(box: Box, start_host: 
     assert [one.attempt.number for one in later.sent] == [2, 2]
 
 
-def test_unenlisting_leaves_a_retrying_instance_alone(box: Box, start_host: StartHost) -> None:
+def test_unenlisting_does_not_affect_a_retrying_instance(box: Box, start_host: StartHost) -> None:
     """ACC-24."""
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=5, retry_seconds=3600)
     away = True

@@ -80,7 +80,7 @@ def test_a_service_of_any_class_is_activated_and_then_receives_for_its_instances
     assert check(box.connection) == []
 
 
-def test_convoys_that_gathered_while_nobody_ran_are_served_in_order(
+def test_convoys_that_were_queued_while_no_host_ran_are_served_in_order(
     box: Box, start_host: StartHost, context: ServiceContext
 ) -> None:
     Collector(context).enlist(Region.exists(), convoy=[Region])
@@ -118,7 +118,9 @@ def test_a_long_convoy_is_served_one_message_at_a_time(
     assert check(box.connection) == []
 
 
-def test_what_comes_after_a_failure_waits_for_it(box: Box, start_host: StartHost, context: ServiceContext) -> None:
+def test_messages_after_a_failed_message_of_an_instance_wait(
+    box: Box, start_host: StartHost, context: ServiceContext
+) -> None:
     """The second message is tried again, the fourth is suspended and resumed: the order stays."""
     Collector(context).enlist(Region.exists(), convoy=[Region])
     refused: list[bytes] = []
@@ -160,7 +162,7 @@ def test_a_defect_of_the_service_loses_nothing(box: Box, start_host: StartHost, 
     wait_until(lambda: received(service) == ["123"], what="all messages, in order")
 
 
-def test_messages_that_an_instance_did_not_consume_are_told_to_it_and_stay(
+def test_unconsumed_messages_are_returned_and_stay_queued(
     box: Box, start_host: StartHost, context: ServiceContext
 ) -> None:
     Collector(context).enlist(Region.exists(), convoy=[Region])
@@ -173,7 +175,7 @@ def test_messages_that_an_instance_did_not_consume_are_told_to_it_and_stay(
     assert service.received[instance] == [b"1", b"2", b"3", b"4"]
 
 
-def test_messaging_puts_aside_what_is_for_an_instance_that_it_does_not_know(
+def test_messaging_suspends_messages_for_instances_of_other_services(
     box: Box, start_host: StartHost, context: ServiceContext
 ) -> None:
     start_host(Recorder())
@@ -184,7 +186,7 @@ def test_messaging_puts_aside_what_is_for_an_instance_that_it_does_not_know(
     wait_until(lambda: box.suspended() == [("NO_RECEIVER", True)], what="the message to be put aside")
 
 
-def test_another_host_instance_goes_on_where_one_stopped(
+def test_another_host_instance_continues_after_one_stopped(
     box: Box, start_host: StartHost, context: ServiceContext
 ) -> None:
     """The first instance stops while it works on the second message; what it held in memory is given back."""

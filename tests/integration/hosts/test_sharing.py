@@ -67,7 +67,7 @@ def test_all_threads_of_the_service_class_work_at_the_same_time(box: Box, start_
     wait_until(lambda: instance.counts["completed"] == 10)
 
 
-def test_no_more_is_claimed_than_fits_into_memory(box: Box, start_host: StartHost) -> None:
+def test_the_number_of_claimed_messages_is_limited_by_the_memory_queue(box: Box, start_host: StartHost) -> None:
     """DEQ-07."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.agent().publish(orders(100))
@@ -81,7 +81,7 @@ def test_no_more_is_claimed_than_fits_into_memory(box: Box, start_host: StartHos
     wait_until(lambda: instance.counts["completed"] == 100)
 
 
-def test_woken_after_a_publish_it_does_not_wait_for_the_polling_interval(box: Box, start_host: StartHost) -> None:
+def test_a_wake_up_ends_the_polling_interval(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.connection.execute("UPDATE service_classes SET polling_interval = '1 hour'")
     recorder = Recorder()
@@ -92,7 +92,7 @@ def test_woken_after_a_publish_it_does_not_wait_for_the_polling_interval(box: Bo
         wait_until(lambda expected=number: instance.counts["completed"] == expected)  # type: ignore[misc]
 
 
-def test_a_burst_after_the_wake_up_is_not_left_to_the_polling_interval(box: Box, start_host: StartHost) -> None:
+def test_a_burst_after_a_wake_up_is_claimed_at_once(box: Box, start_host: StartHost) -> None:
     """Publishers wake a host once for a burst; the host has to go on looking until the burst is over."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.connection.execute("UPDATE service_classes SET polling_interval = '1 hour'")
@@ -104,7 +104,7 @@ def test_a_burst_after_the_wake_up_is_not_left_to_the_polling_interval(box: Box,
         wait_until(lambda expected=5 * number: instance.counts["completed"] == expected)  # type: ignore[misc]
 
 
-def test_without_a_wake_up_polling_finds_the_work(box: Box, start_host: StartHost) -> None:
+def test_messages_are_found_by_polling_without_a_wake_up(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", state="stopped")
     box.agent().publish(orders(1))
     box.connection.execute("UPDATE service_classes SET polling_interval = '50 ms'")

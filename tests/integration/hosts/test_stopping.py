@@ -24,7 +24,7 @@ def orders(count: int) -> list[Message]:
     return [Message.of(str(number).encode(), promoted={Region: "EU"}) for number in range(count)]
 
 
-def test_what_is_under_way_is_finished_and_the_rest_given_back(box: Box, start_host: StartHost) -> None:
+def test_stop_finishes_messages_in_progress_and_releases_the_others(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     stuck = Stuck()
     recorder = Recorder(stuck)
@@ -44,7 +44,7 @@ def test_what_is_under_way_is_finished_and_the_rest_given_back(box: Box, start_h
     assert check(box.connection) == []
 
 
-def test_it_does_not_wait_for_ever(box: Box, start_host: StartHost) -> None:
+def test_stop_gives_up_after_the_timeout(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     stuck = Stuck()
     recorder = Recorder(stuck)
@@ -57,7 +57,7 @@ def test_it_does_not_wait_for_ever(box: Box, start_host: StartHost) -> None:
     stuck.let_go.set()
 
 
-def test_run_host_works_until_the_event_is_set(box: Box, tmp_path: Path) -> None:
+def test_run_host_runs_until_the_event_is_set(box: Box, tmp_path: Path) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     recorder, stop = Recorder(), threading.Event()
     arguments = {"as_role": True, "build_adapter": recorder.build, "settings": SETTINGS, "stop": stop}

@@ -76,7 +76,7 @@ def test_a_healthy_box_has_no_violations(loaded: Box) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_is_named(loaded: Box, damage: str) -> None:
+def test_each_kind_of_damage_is_reported(loaded: Box, damage: str) -> None:
     with loaded.connection.transaction(force_rollback=True):
         loaded.connection.execute(damage)
         violations = {violation.invariant: violation for violation in find_violations(loaded.connection)}
@@ -93,14 +93,14 @@ def test_every_invariant_has_a_statement_and_a_test() -> None:
     assert set().union(*DAMAGES.values()) == names
 
 
-def test_examples_are_few_and_the_count_is_whole(loaded: Box) -> None:
+def test_the_examples_are_limited_and_the_count_is_not(loaded: Box) -> None:
     with loaded.connection.transaction(force_rollback=True):
         loaded.connection.execute("INSERT INTO fragments SELECT gen_random_uuid(), 0, 'x' FROM generate_series(1, 25)")
         (violation,) = find_violations(loaded.connection)
     assert (violation.count, len(violation.examples)) == (25, 10)
 
 
-def test_a_dead_instance_is_an_alarm_only_when_nobody_noticed_for_long(loaded: Box) -> None:
+def test_a_dead_instance_is_reported_only_after_the_jobs_had_time_to_detect_it(loaded: Box) -> None:
     connection = loaded.connection
     with connection.transaction(force_rollback=True):
         dead = loaded.one("INSERT INTO host_instances (host_id, server, pid) VALUES (1, 'gone', 1) RETURNING id")
@@ -112,7 +112,7 @@ def test_a_dead_instance_is_an_alarm_only_when_nobody_noticed_for_long(loaded: B
         assert [violation.invariant for violation in find_violations(connection)] == ["claims_of_dead_instances"]
 
 
-def test_what_is_not_committed_is_no_alarm(loaded: Box) -> None:
+def test_uncommitted_changes_are_not_reported(loaded: Box) -> None:
     with connect(loaded.url) as publisher, publisher.transaction(force_rollback=True):
         loaded.agent(connection=publisher).publish([Message.of(b"x", promoted={Region: "EU"})])
         assert check(loaded.connection) == []
@@ -126,7 +126,7 @@ def test_check_does_not_wait_for_running_jobs(loaded: Box) -> None:
         assert check(connection) == []
 
 
-def test_it_changes_nothing_and_leaves_the_connection_as_it_was(loaded: Box) -> None:
+def test_check_changes_neither_data_nor_the_connection(loaded: Box) -> None:
     check(loaded.connection)
     assert loaded.one("SHOW transaction_isolation") == "read committed"
     assert loaded.one("SHOW transaction_read_only") == "off"

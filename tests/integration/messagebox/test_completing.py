@@ -34,7 +34,7 @@ def test_several_claims_are_completed_together(box: Box) -> None:
     assert check(box.connection) == []
 
 
-def test_of_a_claim_that_was_taken_over_nothing_is_completed_and_of_the_others_everything(box: Box) -> None:
+def test_a_claim_that_was_taken_over_is_not_completed_and_the_other_claims_are(box: Box) -> None:
     publish(box, 5)
     (lost, seqs), kept = claim(box, 2), claim(box, 3)
     QUEUES.release(box.connection, lost)
@@ -46,7 +46,7 @@ def test_of_a_claim_that_was_taken_over_nothing_is_completed_and_of_the_others_e
     assert box.count("spool") == 0
 
 
-def test_what_was_completed_is_not_completed_again(box: Box) -> None:
+def test_completed_rows_are_not_completed_again(box: Box) -> None:
     """As after a connection that broke before the answer came: the same outcomes are stored once more."""
     publish(box, 4)
     claims = dict((claim(box, 2), claim(box, 2)))

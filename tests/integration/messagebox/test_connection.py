@@ -74,13 +74,13 @@ def test_a_lost_connection_is_unavailable_now_and_at_the_next_call(box: Box) -> 
                 call()
 
 
-def test_a_lock_that_is_not_free_in_time(box: Box) -> None:
+def test_a_lock_that_is_not_free_in_time_raises_lock_timeout(box: Box) -> None:
     box.connection.execute("SELECT pg_advisory_lock(42, 42)")
     with connect(box.url, server_settings={"lock_timeout": "20ms"}) as other, pytest.raises(LockTimeout):
         other.execute("SELECT pg_advisory_lock(42, 42)")
 
 
-def test_a_login_that_may_not(box: Box) -> None:
+def test_a_login_without_the_right_raises_not_allowed(box: Box) -> None:
     with connect(box.url, user=box.host().role_name) as connection, pytest.raises(NotAllowed) as refused:
         connection.execute("DELETE FROM management.hosts")
     assert "permission denied" in refused.value.why

@@ -81,7 +81,7 @@ def test_all_values_of_the_set_have_to_be_equal(
     assert [len(seqs) for seqs in instances_of(box).values()] == [2, 1, 1, 1]
 
 
-def test_values_that_look_alike_when_they_are_put_together_differ(
+def test_values_whose_concatenations_are_equal_are_distinguished(
     box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
 ) -> None:
     collect(host, subscriptions, Region, Priority)
@@ -90,7 +90,7 @@ def test_values_that_look_alike_when_they_are_put_together_differ(
     assert len(instances_of(box)) == 2
 
 
-def test_a_message_that_lacks_one_of_the_properties_activates_an_instance_of_its_own(
+def test_a_message_without_one_of_the_properties_activates_its_own_instance(
     box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
 ) -> None:
     collect(host, subscriptions, Region, Priority)
@@ -124,7 +124,7 @@ def test_the_end_of_an_instance_frees_its_values(
     assert next(iter(found)) == first
 
 
-def test_a_refused_publish_leaves_no_instance_behind(
+def test_a_rejected_publish_creates_no_instance(
     box: Box, host: Connection, subscriptions: ServiceSubscriptions, lane: Lane, publisher: Publisher
 ) -> None:
     collect(host, subscriptions, Region)
@@ -146,7 +146,7 @@ def test_a_stopped_service_collects_in_the_suspended_queue(
     assert box.one("SELECT array_agg(task) FROM work_queue") == [4, 4, 4]
 
 
-def test_what_came_by_a_subscription_that_is_still_stopped_stays_suspended(
+def test_messages_of_a_subscription_that_is_still_stopped_stay_suspended(
     box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
 ) -> None:
     with host.transaction():
@@ -172,7 +172,7 @@ def test_two_subscriptions_may_share_a_set(
     assert [len(seqs) for seqs in instances_of(box).values()] == [2]
 
 
-def test_two_first_messages_of_one_key_on_two_connections_make_one_instance(
+def test_two_concurrent_first_messages_of_one_key_create_one_instance(
     box: Box, host: Connection, subscriptions: ServiceSubscriptions, lane: Lane, publisher: Publisher
 ) -> None:
     """The first has written and not committed: the second waits for it, and joins its instance."""
@@ -204,7 +204,7 @@ def test_a_first_message_that_is_rolled_back_leaves_the_key_to_the_second(
     assert check(box.connection) == []
 
 
-def test_a_publish_that_meets_the_end_of_the_instance_makes_the_next_one(
+def test_a_publish_after_the_end_of_the_instance_creates_the_next_instance(
     box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
 ) -> None:
     collect(host, subscriptions, Region)
@@ -219,7 +219,7 @@ def test_a_publish_that_meets_the_end_of_the_instance_makes_the_next_one(
     assert [len(seqs) for seqs in instances_of(box).values()] == [1, 1]
 
 
-def test_many_publishers_and_ends_at_the_same_time(
+def test_concurrent_publishes_and_completions_lose_no_message(
     box: Box, host: Connection, subscriptions: ServiceSubscriptions, lane: Lane
 ) -> None:
     """At every moment a key has one instance at most, and whoever ends it is told of every message that it has."""

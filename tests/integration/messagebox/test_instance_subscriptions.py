@@ -69,7 +69,7 @@ def test_a_message_that_only_an_instance_waits_for_is_no_routing_failure(
         (Priority == -3, {"priority": -3}, {"priority": 3}),
     ],
 )
-def test_values_of_every_kind_are_correlated_by(
+def test_values_of_every_type_can_be_correlated(
     box: Box,
     publisher: Publisher,
     subscriptions: ServiceSubscriptions,
@@ -81,7 +81,7 @@ def test_values_of_every_kind_are_correlated_by(
     assert (publisher.publish(met), publisher.publish(missed)) == (1, 0)
 
 
-def test_a_message_that_lacks_a_property_reaches_nobody_who_waits_by_it(
+def test_a_message_without_the_property_does_not_match_an_instance_subscription(
     box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions
 ) -> None:
     wait(box, subscriptions, (Region == "EU") & (Priority == 1))
@@ -89,7 +89,7 @@ def test_a_message_that_lacks_a_property_reaches_nobody_who_waits_by_it(
     assert publisher.publish({"region": "EU", "priority": 1}) == 1
 
 
-def test_instances_and_ports_that_want_the_same_message_all_get_it(
+def test_all_matching_instances_and_ports_get_the_message(
     box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions
 ) -> None:
     """Nobody comes first (SUB-12), and equal predicates are no reason to leave somebody out (SUB-20)."""
@@ -109,7 +109,7 @@ def test_instances_and_ports_that_want_the_same_message_all_get_it(
     assert check(box.connection) == []
 
 
-def test_two_correlations_with_one_hash_are_told_apart(
+def test_two_correlations_with_the_same_hash_are_distinguished(
     box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("postroom.agent.routing.correlation.correlation_hash", lambda correlation: 42)
@@ -171,7 +171,7 @@ def test_nothing_is_routed_to_an_instance_after_its_end(
     assert check(box.connection) == []
 
 
-def test_one_subscription_of_an_instance_can_go_alone(
+def test_one_subscription_of_an_instance_can_be_removed(
     box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions, host: Connection
 ) -> None:
     instance = uuid.uuid4()
@@ -182,7 +182,7 @@ def test_one_subscription_of_an_instance_can_go_alone(
     assert (publisher.publish({"region": "EU"}), publisher.publish({"region": "US"})) == (0, 1)
 
 
-def test_removed_ones_are_purged_by_the_job(box: Box, subscriptions: ServiceSubscriptions) -> None:
+def test_removed_instance_subscriptions_are_purged_by_the_job(box: Box, subscriptions: ServiceSubscriptions) -> None:
     instance = wait(box, subscriptions, Region == "EU")
     wait(box, subscriptions, Region == "US")
     subscriptions.complete(box.connection, instance)
@@ -191,7 +191,7 @@ def test_removed_ones_are_purged_by_the_job(box: Box, subscriptions: ServiceSubs
     assert box.count("subscriptions") == 1
 
 
-def test_the_end_of_an_instance_waits_for_a_publish_that_has_found_it(
+def test_completing_an_instance_waits_for_a_publish_that_matched_it(
     box: Box, lane: Lane, subscriptions: ServiceSubscriptions, host: Connection
 ) -> None:
     """The publish has written and not committed: the one who completes has to see its message."""
@@ -206,7 +206,7 @@ def test_the_end_of_an_instance_waits_for_a_publish_that_has_found_it(
     assert [one.seq for one in left] == instances_of(box)[instance]
 
 
-def test_a_publish_that_waited_for_the_end_of_an_instance_finds_it_gone(
+def test_a_publish_that_waited_for_the_end_of_an_instance_does_not_match_it(
     box: Box, lane: Lane, subscriptions: ServiceSubscriptions, host: Connection
 ) -> None:
     box.add_port("Everything", "exists(Region)")
@@ -266,14 +266,16 @@ def test_completing_and_publishing_at_the_same_time_is_a_serial_history(
     "filter",
     [Region != "EU", (Region == "EU") | (Region == "US"), Total >= 5, (Region == "EU") & (Region == "US")],
 )
-def test_an_instance_waits_for_values_only(box: Box, subscriptions: ServiceSubscriptions, filter: Filter) -> None:
+def test_an_instance_subscription_consists_of_equalities(
+    box: Box, subscriptions: ServiceSubscriptions, filter: Filter
+) -> None:
     with pytest.raises(DefinitionError, match="An instance cannot wait for"):
         subscriptions.wait(box.connection, SERVICE, uuid.uuid4(), filter)
     assert box.count("subscriptions") == 0
 
 
 @pytest.mark.parametrize("unknown", [Property("Orders.Nobody", str) == "x", Property("Orders.Priority", str) == "1"])
-def test_a_property_that_is_not_deployed_with_this_type_is_refused(
+def test_a_property_that_is_not_deployed_with_this_type_is_rejected(
     box: Box, subscriptions: ServiceSubscriptions, unknown: Filter
 ) -> None:
     with pytest.raises(DefinitionError, match="not deployed") as refused:
@@ -324,7 +326,7 @@ def test_a_host_cannot_touch_the_subscriptions_of_another(box: Box, subscription
     assert box.count("subscriptions WHERE removed_at IS NULL") == 2
 
 
-def test_a_predicate_that_comes_later_than_its_subscription_is_refused(box: Box) -> None:
+def test_a_predicate_that_is_added_after_its_subscription_is_rejected(box: Box) -> None:
     box.add_port("P", "Region == 'EU'", state="stopped")
     subscription_id = box.one("SELECT id FROM subscriptions")
     with pytest.raises(StateError, match="made by another transaction"):

@@ -85,7 +85,7 @@ NOT_MINE = [
 ]
 
 
-def test_what_a_host_may_not(other: Connection) -> None:
+def test_a_host_cannot_use_the_objects_of_another_host(other: Connection) -> None:
     allowed = []
     for statement in NOT_MINE:
         try:
@@ -110,7 +110,7 @@ def test_a_host_cannot_add_predicates_to_the_subscription_of_another(box: Box, o
         )
 
 
-def test_who_published_comes_from_the_login(box: Box, other: Connection) -> None:
+def test_the_originator_comes_from_the_login(box: Box, other: Connection) -> None:
     location = box.add_location()
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
     Receiver(other, RoutingTable()).receive(location, [interchange(b'{"region":"ASIA"}')])
@@ -127,7 +127,7 @@ def test_any_host_may_publish_to_any_host(box: Box, other: Connection) -> None:
     assert (box.count("other_q"), box.count("default_q")) == (1, 2)
 
 
-def test_a_host_does_not_see_the_claims_and_instances_of_another(box: Box, other: Connection) -> None:
+def test_a_host_cannot_read_the_claims_and_instances_of_another(box: Box, other: Connection) -> None:
     location = box.add_location()
     box.connection.execute(
         "INSERT INTO file_claims (interchange_id, location_id, name, path) VALUES (gen_random_uuid(), %s, 'a', 'in/a')",
@@ -148,7 +148,7 @@ def test_a_host_does_not_see_the_claims_and_instances_of_another(box: Box, other
         )
 
 
-def test_a_host_cannot_make_receipts_forgotten(box: Box, other: Connection) -> None:
+def test_a_host_cannot_delete_receipts(box: Box, other: Connection) -> None:
     box.agent().publish([Message.of(b"", promoted={Region: "EU"})], key="kept")
     other.execute("SELECT purge_receipts('-1 day', now() + interval '30 days')")
     assert box.count("receipts") == 1
@@ -156,7 +156,7 @@ def test_a_host_cannot_make_receipts_forgotten(box: Box, other: Connection) -> N
     assert box.count("receipts") == 0
 
 
-def test_a_stranger_may_nothing(box: Box) -> None:
+def test_a_login_without_roles_has_no_rights(box: Box) -> None:
     box.connection.execute("CREATE ROLE stranger LOGIN")
     with connect(box.url, user="stranger") as connection, pytest.raises(NotAllowed):
         connection.execute("SELECT * FROM messagebox.lock_routing()")

@@ -54,7 +54,7 @@ def subscribed(box: Box) -> Box:
     return box
 
 
-def test_a_message_goes_when_its_last_reference_is_gone_and_the_jobs_ran(subscribed: Box) -> None:
+def test_the_jobs_delete_a_message_after_its_last_reference(subscribed: Box) -> None:
     box = subscribed
     box.agent().publish(orders(3, b"x" * 2 * FRAGMENT_SIZE))
     run_all_jobs_once(box.connection)
@@ -129,7 +129,7 @@ def another(box: Box) -> Iterator[Connection]:
         yield connection
 
 
-def test_a_fold_waits_for_a_publish_under_way_and_does_not_lose_its_count(subscribed: Box) -> None:
+def test_a_fold_waits_for_a_running_publish_and_counts_it(subscribed: Box) -> None:
     box = subscribed
     with another(box) as publisher, publisher.transaction():
         box.agent(connection=publisher).publish(orders(1))
@@ -175,7 +175,7 @@ def test_a_writer_that_read_the_flag_before_the_flip_is_counted_later(subscribed
     assert check(box.connection) == []
 
 
-def test_a_zero_that_is_none_any_more_deletes_nothing(subscribed: Box) -> None:
+def test_a_count_that_is_no_longer_zero_deletes_nothing(subscribed: Box) -> None:
     """A message that was released and is referred to again, by a row that is not folded yet."""
     box = subscribed
     (message,) = orders(1)
@@ -258,7 +258,7 @@ def test_removed_subscriptions_lose_their_predicates_and_then_themselves(subscri
     assert check(box.connection) == []
 
 
-def test_old_receipts_are_forgotten(box: Box) -> None:
+def test_old_receipts_are_deleted(box: Box) -> None:
     box.connection.execute(
         "INSERT INTO receipts (unit, published_at) VALUES (gen_random_uuid(), now()),"
         " (gen_random_uuid(), now() - interval '8 days')"
@@ -274,7 +274,7 @@ def test_every_run_is_recorded(box: Box) -> None:
         assert sorted(rows) == sorted((job.name, number, None, True) for job in build_jobs())
 
 
-def test_a_job_that_fails_is_recorded_and_does_not_stop_the_others(box: Box) -> None:
+def test_a_failed_job_is_recorded_and_the_other_jobs_run(box: Box) -> None:
     box.connection.execute("DROP FUNCTION operate_on_instances()")
     runs = run_all_jobs_once(box.connection)
     assert len(runs) == len(build_jobs())
@@ -310,7 +310,7 @@ def test_one_session_at_a_time_runs_jobs(box: Box) -> None:
         assert connection.execute("SELECT pg_try_advisory_lock(%s, %s)", JOB_LOCK).fetchone() == (True,), "given back"
 
 
-def test_hosts_may_run_the_jobs_and_nothing_around_them(box: Box) -> None:
+def test_hosts_have_only_the_right_to_run_the_jobs(box: Box) -> None:
     with connect(box.url, user=box.host().role_name) as connection:
         assert [run.error for run in run_all_jobs_once(connection) if run.error] == []
         with pytest.raises(NotAllowed):

@@ -18,7 +18,7 @@ def measured(connection: Connection, max_age: str = "0") -> tuple[int, int, date
     return found[0], found[1], found[2]
 
 
-def test_a_host_learns_how_much_waits_and_slows_down_until_it_is_less(box: Box) -> None:
+def test_a_host_is_throttled_until_the_load_is_below_the_threshold(box: Box) -> None:
     box.add_port("Stopped", "Region == 'EU'", state="stopped")
     box.add_port("Started", "exists(Region)")
     location = box.add_location()
@@ -37,7 +37,7 @@ def test_a_host_learns_how_much_waits_and_slows_down_until_it_is_less(box: Box) 
         assert read_throttle(connection, box.host().host_id) is None
 
 
-def test_it_is_measured_once_a_second_at_most_and_by_one_at_a_time(box: Box) -> None:
+def test_the_load_is_measured_at_most_once_a_second_by_one_session(box: Box) -> None:
     first = measured(box.connection)
     assert measured(box.connection, "1 hour") == first
     assert measured(box.connection)[2] > first[2]
@@ -47,7 +47,7 @@ def test_it_is_measured_once_a_second_at_most_and_by_one_at_a_time(box: Box) -> 
         assert measured(box.connection)[2] == last
 
 
-def test_counters_that_a_crash_has_set_to_zero_are_set_right(box: Box) -> None:
+def test_counters_that_a_crash_reset_are_corrected(box: Box) -> None:
     location = box.add_location()
     box.add_port("Started", "exists(Region)")
     box.receive(location, b"\n".join(b'{"region": "EU"}' for _ in range(40)))

@@ -51,7 +51,7 @@ def claim(host: Connection, limit: int = 10) -> list[int]:
 
 
 @pytest.mark.parametrize("operation", ["suspend_instances", "terminate_instances"])
-def test_an_instance_that_is_just_being_claimed_is_left_alone_as_a_whole(
+def test_operators_skip_an_instance_that_is_being_claimed(
     box: Box, host: Connection, operator: Connection, instance: uuid.UUID, operation: str
 ) -> None:
     publish(box)
@@ -64,7 +64,7 @@ def test_an_instance_that_is_just_being_claimed_is_left_alone_as_a_whole(
     assert (box.count("work_queue"), box.count("suspended_queue"), box.count("convoy_set_instances")) == (2, 0, 1)
 
 
-def test_no_message_is_claimed_whose_predecessor_is_just_being_suspended(
+def test_a_message_is_not_claimed_while_its_predecessor_is_being_suspended(
     box: Box, host: Connection, operator: Connection, instance: uuid.UUID
 ) -> None:
     """The first is put aside and not committed while the second is claimed, and committed before the claim looks again;

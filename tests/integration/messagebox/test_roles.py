@@ -157,7 +157,7 @@ def undone(connection: Connection) -> Iterator[None]:
         yield
 
 
-def test_who_may_do_what(logins: dict[str, Connection]) -> None:
+def test_each_role_has_exactly_its_rights(logins: dict[str, Connection]) -> None:
     wrong = []
     for statement, allowed in MAY:
         for login, connection in logins.items():
@@ -225,7 +225,7 @@ def test_a_host_reads_the_definitions_of_its_own_ports_and_locations_only(
         }
 
 
-def test_an_operator_cannot_take_a_port_out_of_its_enlistment(box: Box, logins: dict[str, Connection]) -> None:
+def test_an_operator_cannot_unenlist_a_port(box: Box, logins: dict[str, Connection]) -> None:
     olga = logins[OPERATOR]
     with pytest.raises(NotAllowed, match="row-level security"):
         olga.execute("UPDATE send_ports SET state = 1")
@@ -233,9 +233,7 @@ def test_an_operator_cannot_take_a_port_out_of_its_enlistment(box: Box, logins: 
     assert olga.execute("UPDATE send_ports SET state = 3 WHERE name = 'Bound'").rowcount == 0
 
 
-def test_an_operator_cannot_take_a_group_out_of_its_enlistment_nor_enlist_it(
-    box: Box, logins: dict[str, Connection]
-) -> None:
+def test_an_operator_cannot_enlist_or_unenlist_a_group(box: Box, logins: dict[str, Connection]) -> None:
     olga = logins[OPERATOR]
     box.add_group("Started", ["Europe"], state="started")
     box.add_group("Bound", ["Europe"], state="bound")
@@ -274,10 +272,10 @@ def test_rights_are_the_same_after_the_next_migration(box: Box, logins: dict[str
     box.connection.execute("UPDATE schema_version SET procedures = 'older'")
     box.connection.execute(f"GRANT SELECT ON parts TO postroom_{box.one('SELECT id FROM message_box')}_operators")
     migrate(box.url)
-    test_who_may_do_what(logins)
+    test_each_role_has_exactly_its_rights(logins)
 
 
-def test_roles_are_listed_with_their_logins_and_taken_back(box: Box, logins: dict[str, Connection]) -> None:
+def test_roles_are_listed_with_their_logins_and_revoked(box: Box, logins: dict[str, Connection]) -> None:
     def members() -> dict[str, tuple[str, ...]]:
         return {role.name: role.logins for role in list_roles(box.connection)}
 
@@ -292,14 +290,16 @@ def test_roles_are_listed_with_their_logins_and_taken_back(box: Box, logins: dic
     assert not is_allowed(logins[OPERATOR], "SELECT * FROM instances")
 
 
-def test_a_login_may_not_be_given_a_trusted_host_and_another(box: Box, logins: dict[str, Connection]) -> None:
+def test_a_login_cannot_get_a_trusted_host_and_another_host(box: Box, logins: dict[str, Connection]) -> None:
     box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host("Other").host_id,))
     with pytest.raises(NotAllowed, match="main_service also runs the host Default"):
         grant_role(logins[ADMINISTRATOR], "host:Other", HOST)
 
 
 @pytest.mark.parametrize("given_last", ["role of the group", "trust"])
-def test_nor_by_way_of_a_group_of_logins(box: Box, logins: dict[str, Connection], given_last: str) -> None:
+def test_a_login_cannot_get_a_trusted_host_and_another_host_through_a_group(
+    box: Box, logins: dict[str, Connection], given_last: str
+) -> None:
     """Whoever is a member of the group runs both hosts, though none of them was given one."""
     adam = logins[ADMINISTRATOR]
     trust = ("SELECT set_trust(%s::smallint, true)", (box.host("Other").host_id,))
@@ -315,7 +315,7 @@ def test_nor_by_way_of_a_group_of_logins(box: Box, logins: dict[str, Connection]
             grant_role(adam, "host:Other", "services")
 
 
-def test_a_role_is_not_given_while_trust_is_being_decided(box: Box, logins: dict[str, Connection]) -> None:
+def test_a_role_is_not_granted_while_trust_is_being_changed(box: Box, logins: dict[str, Connection]) -> None:
     adam = logins[ADMINISTRATOR]
     with ThreadPoolExecutor() as pool:
         with box.connection.transaction():

@@ -23,7 +23,7 @@ PREDICATE_TABLES = {
 }
 
 
-def test_each_predicate_stands_in_exactly_one_table(box: Box) -> None:
+def test_each_predicate_is_in_exactly_one_table(box: Box) -> None:
     directed = written = 0
     for number, (table, filter) in enumerate(PREDICATE_TABLES.items()):
         before = box.count(table)
@@ -46,7 +46,7 @@ def test_decimal_text_for_an_int_property_is_stored_rounded(box: Box) -> None:
     assert box.one("SELECT value_int FROM first_pass_predicates WHERE value_int IS NOT NULL") == 10
 
 
-def test_states_and_what_each_allows(box: Box) -> None:
+def test_each_port_state_allows_its_transitions(box: Box) -> None:
     box.add_port("P", "Region == 'EU'", state="bound")
     assert box.count("subscriptions") == 0
     for refused in (ports.stop, ports.unenlist):
@@ -67,7 +67,7 @@ def test_states_and_what_each_allows(box: Box) -> None:
         ports.start(box.connection, "Q")
 
 
-def test_unenlisting_leaves_what_is_queued(box: Box) -> None:
+def test_unenlisting_keeps_queued_messages(box: Box) -> None:
     box.add_port("P", "Region == 'EU'")
     box.agent().publish([Message.of(b"", promoted={Region: "EU"})])
     ports.unenlist(box.connection, "P")
@@ -88,7 +88,7 @@ def test_predicates_of_a_removed_subscription_are_purged_later_but_never_matched
     assert box.count("subscriptions") == 1
 
 
-def test_an_index_that_slept_through_a_purge_loads_everything_anew(box: Box) -> None:
+def test_an_index_that_missed_a_purge_loads_everything_again(box: Box) -> None:
     box.add_port("P", "Region == 'EU'")
     box.add_port("Q", "exists(Region)")
     agent = box.agent()
@@ -99,7 +99,7 @@ def test_an_index_that_slept_through_a_purge_loads_everything_anew(box: Box) -> 
     assert published.subscribers == ("Q",)
 
 
-def test_starting_takes_back_what_was_suspended_under_its_old_number(box: Box) -> None:
+def test_starting_resumes_messages_that_were_suspended_for_an_earlier_subscription(box: Box) -> None:
     box.add_port("P", "Region == 'EU'", state="stopped")
     agent = box.agent()
     for _ in range(3):

@@ -92,7 +92,7 @@ def loaded(connection: Connection) -> RoutingTable:
     return routing
 
 
-def test_the_catalogue(box: Box) -> None:
+def test_the_three_matchers_agree_on_the_catalogue_of_filters(box: Box) -> None:
     deploy(box, [comparison.prop for comparison in COMPARISONS])
     with undone(box.connection):
         ids = subscribe(box, [comparison.filter for comparison in COMPARISONS])
@@ -116,7 +116,7 @@ def test_the_catalogue(box: Box) -> None:
     promoted=st.lists(contexts(), min_size=1, max_size=12),
     written=st.lists(contexts(), min_size=12, max_size=12),
 )
-def test_a_mixed_batch(
+def test_the_three_matchers_agree_on_a_mixed_batch(
     box: Box, subscribed: list[Filter], promoted: list[dict[str, Value]], written: list[dict[str, Value]]
 ) -> None:
     deploy(box, PROPERTIES)

@@ -37,7 +37,7 @@ def test_an_address_is_a_uri() -> None:
         ("a\nb", ["a\nb"], ["a"]),
     ],
 )
-def test_a_pattern_says_which_files_are_taken(pattern: str, taken: list[str], left: list[str]) -> None:
+def test_a_pattern_selects_the_received_files(pattern: str, taken: list[str], left: list[str]) -> None:
     definition = adapters.File("in", pattern=pattern)
     assert definition.problems() == []
     assert [name for name in (*taken, *left) if definition.matches(name)] == taken
@@ -62,7 +62,7 @@ def test_a_pattern_says_which_files_are_taken(pattern: str, taken: list[str], le
         ({"name": "%Nonsense%"}, "%Nonsense%"),
     ],
 )
-def test_a_file_definition_that_cannot_work_says_so(arguments: dict[str, Any], said: str) -> None:
+def test_an_invalid_file_definition_has_problems(arguments: dict[str, Any], said: str) -> None:
     problems = adapters.File(**{"path": "in", **arguments}).problems()
     assert len(problems) == 1
     assert said in problems[0]
@@ -90,13 +90,13 @@ def test_a_file_definition_that_cannot_work_says_so(arguments: dict[str, Any], s
         ({"proxy": "nonsense"}, "proxy"),
     ],
 )
-def test_an_http_definition_that_cannot_work_says_so(arguments: dict[str, Any], said: str) -> None:
+def test_an_invalid_http_definition_has_problems(arguments: dict[str, Any], said: str) -> None:
     problems = adapters.Http(**{"url": "https://example.com/", **arguments}).problems()
     assert len(problems) == 1
     assert said in problems[0]
 
 
-def test_a_password_is_not_repeated_in_what_is_said_about_it() -> None:
+def test_a_password_is_not_repeated_in_a_problem() -> None:
     for url in ("http://me:secret@example.com/", "http://me:secret@exa mple.com/", "http://me:secret@example.com:x/"):
         assert "secret" not in str(adapters.Http(url).problems())
 
@@ -115,7 +115,7 @@ def test_all_problems_are_listed() -> None:
         (lambda: adapters.Http("https://example.com", headers={"X": 5}), "headers.X"),  # type: ignore[dict-item]
     ],
 )
-def test_an_argument_of_the_wrong_type_is_refused_at_once(make: Any, said: str) -> None:
+def test_an_argument_of_the_wrong_type_is_rejected_at_once(make: Any, said: str) -> None:
     with pytest.raises(DefinitionError, match=said):
         make()
 
@@ -125,7 +125,7 @@ def test_a_definition_cannot_be_changed() -> None:
         adapters.File("in").path = "elsewhere"
 
 
-def test_a_stored_definition_tells_its_kind() -> None:
+def test_a_stored_definition_has_its_kind() -> None:
     stored = [adapters.File("in"), adapters.Http("https://example.com"), adapters.Null()]
     assert [definition.model_dump(mode="json")["kind"] for definition in stored] == ["file", "http", "null"]
     for definition in stored:
@@ -133,12 +133,12 @@ def test_a_stored_definition_tells_its_kind() -> None:
 
 
 @pytest.mark.parametrize("stored", [{"kind": "pigeon"}, {"kind": "file"}, {"kind": "null", "speed": 5}, {}])
-def test_what_is_no_stored_adapter_is_refused(stored: dict[str, Any]) -> None:
+def test_an_invalid_stored_adapter_is_rejected(stored: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError):
         kinds.load_port_adapter(stored)
 
 
-def test_what_receives_by_http_says_where() -> None:
+def test_an_http_receive_adapter_has_an_address() -> None:
     assert adapters.HttpReceive("/orders", port=8080).address(HOME) == "http://127.0.0.1:8080/orders"
     secure = adapters.HttpReceive("/", port=443, listen="::1", certificate="c.pem", key=Path("/etc/k.pem"))
     assert secure.problems() == []
@@ -162,7 +162,7 @@ def test_what_receives_by_http_says_where() -> None:
         ({"key": "k.pem"}, "belong together"),
     ],
 )
-def test_a_definition_that_cannot_receive_by_http_says_so(arguments: dict[str, Any], said: str) -> None:
+def test_an_invalid_http_receive_definition_has_problems(arguments: dict[str, Any], said: str) -> None:
     problems = adapters.HttpReceive(**{"path": "/orders", "port": 8080, **arguments}).problems()
     assert len(problems) == 1
     assert said in problems[0]

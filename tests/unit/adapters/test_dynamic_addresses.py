@@ -55,7 +55,7 @@ def test_a_file_address_names_folder_and_file(home: Path, address: str, folder: 
 
 
 @pytest.mark.parametrize("url", ["http://example.com/a?b=c", "HTTPS://example.com/", "https://example.com:8443/a/../b"])
-def test_any_url_will_do_by_default(home: Path, url: str) -> None:
+def test_every_url_is_allowed_by_default(home: Path, url: str) -> None:
     assert target(home, url) == UrlTarget(url=url)
 
 
@@ -70,7 +70,9 @@ def test_any_url_will_do_by_default(home: Path, url: str) -> None:
         ("file:out/a.xml", "", FileTarget),
     ],
 )
-def test_the_type_wins_over_the_prefix(home: Path, address: str, transport_type: str | None, kind: type) -> None:
+def test_the_transport_type_has_precedence_over_the_scheme(
+    home: Path, address: str, transport_type: str | None, kind: type
+) -> None:
     assert isinstance(target(home, address, transport_type), kind)
 
 
@@ -105,7 +107,7 @@ def test_the_type_wins_over_the_prefix(home: Path, address: str, transport_type:
         ("file:out/a%5Cb", None, "which is not allowed in a file name"),
     ],
 )
-def test_what_it_cannot_be_sent_to(home: Path, address: str | None, transport_type: str | None, said: str) -> None:
+def test_invalid_addresses_are_rejected(home: Path, address: str | None, transport_type: str | None, said: str) -> None:
     (home / "leads").symlink_to(home.parent)
     with pytest.raises(AddressRefused) as caught:
         target(home, address, transport_type)
@@ -115,7 +117,7 @@ def test_what_it_cannot_be_sent_to(home: Path, address: str | None, transport_ty
     assert not caught.value.transient
 
 
-def test_folders_widen_and_narrow_where_files_go(home: Path) -> None:
+def test_folders_limit_the_folders_of_files(home: Path) -> None:
     elsewhere = home.parent / "elsewhere"
     assert target(home, f"file://{elsewhere}/a", folders=["out", elsewhere]) == FileTarget(
         folder=Path(os.path.realpath(elsewhere)), name="a"
@@ -145,7 +147,7 @@ def test_folders_widen_and_narrow_where_files_go(home: Path) -> None:
         ("http://169.254.169.254/latest", False),
     ],
 )
-def test_urls_narrow_where_messages_are_posted(home: Path, url: str, allowed: bool) -> None:
+def test_urls_limit_the_targets_of_posts(home: Path, url: str, allowed: bool) -> None:
     urls = ["https://example.com/orders/", "http://hooks.example.org"]
     if allowed:
         assert target(home, url, urls=urls) == UrlTarget(url=url)
@@ -154,14 +156,14 @@ def test_urls_narrow_where_messages_are_posted(home: Path, url: str, allowed: bo
             target(home, url, urls=urls)
 
 
-def test_what_a_listing_shows_of_an_endpoint() -> None:
+def test_a_listing_shows_an_endpoint_without_its_login() -> None:
     assert get_endpoint(context("https://user:secret@example.com/a")) == ("http", "https://(hidden)@example.com/a")
     assert get_endpoint(context("ftp://example.com")) == ("dynamic", "ftp://example.com")
     assert get_endpoint(context(None)) == ("dynamic", "")
     assert get_endpoint(context("a", "FILE")) == ("file", "a")
 
 
-def test_a_definition_says_what_is_wrong_with_it_and_is_read_back() -> None:
+def test_a_definition_lists_its_problems_and_is_loaded_again() -> None:
     definition = Dynamic(folders=["out", Path("in")], urls=["https://example.com/"], timeout=5)
     assert definition.problems() == []
     assert definition.address(Path("/srv")) == "dynamic:"

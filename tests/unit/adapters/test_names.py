@@ -69,9 +69,7 @@ def test_local_times_carry_their_offset() -> None:
     ("received", "extension"),
     [("/in/a.json", ".json"), ("C:\\in\\a.tar.gz", ".gz"), ("/in.d/plain", ""), ("/in/.hidden", ""), (None, "")],
 )
-def test_the_default_name_is_the_message_id_and_the_extension_it_came_with(
-    received: str | None, extension: str
-) -> None:
+def test_the_default_name_is_the_message_id_and_the_source_extension(received: str | None, extension: str) -> None:
     sent = message(received)
     assert format_file_name(DEFAULT_NAME, sent, NOW) == f"{sent.message_id}{extension}"
 
@@ -97,7 +95,7 @@ def test_a_value_is_not_searched_for_macros() -> None:
         ("what?.txt", "'?'"),
     ],
 )
-def test_a_template_that_cannot_work_is_refused(template: str, said: str) -> None:
+def test_an_invalid_template_is_rejected(template: str, said: str) -> None:
     assert any(said in problem for problem in find_template_problems(template))
 
 

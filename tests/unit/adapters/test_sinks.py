@@ -40,7 +40,7 @@ Total = Property("Orders.Total", Decimal)
         ),
     ],
 )
-def test_each_says_what_it_promises(sink: AnySink, guarantee: str) -> None:
+def test_each_sink_has_a_guarantee(sink: AnySink, guarantee: str) -> None:
     assert sink.problems() == []
     assert sink.guarantee == guarantee
     assert load_port_adapter(sink.model_dump(mode="json")) == sink
@@ -53,7 +53,7 @@ def test_columns_are_named_by_the_user_or_by_their_properties() -> None:
     assert SparkTable("postgresql://db/x", "t", columns=[Total]).columns[0].name == "Total"
 
 
-def test_text_formats_hold_text_unless_told_otherwise() -> None:
+def test_text_formats_store_text_by_default() -> None:
     assert [SparkSink(format, "x").body for format in ("csv", "json", "parquet", "orc")] == [
         *("text", "text"),
         *("binary", "binary"),
@@ -90,11 +90,11 @@ def test_text_formats_hold_text_unless_told_otherwise() -> None:
         (SparkTable("jdbc:derby:x", "t", columns={"postroom_seq": Region}), "the name is reserved"),
     ],
 )
-def test_everything_that_is_wrong_is_told(sink: AnySink, said: str) -> None:
+def test_all_problems_of_a_sink_are_reported(sink: AnySink, said: str) -> None:
     assert said in "\n".join(sink.problems())
 
 
-def test_what_is_no_property_is_refused_at_once() -> None:
+def test_a_column_that_is_not_a_property_is_rejected_at_once() -> None:
     for wrong in ({"region": "Orders.Region"}, "region", [1]):
         with pytest.raises(DefinitionError, match="cannot be created from these arguments"):
             SparkSink("parquet", "x", columns=wrong)  # type: ignore[arg-type]
@@ -115,7 +115,7 @@ def test_the_columns_of_a_schema(ddl: str, names: list[str]) -> None:
     assert parse_column_names(ddl) == names
 
 
-def test_addresses_tell_no_secret(tmp_path: Path) -> None:
+def test_addresses_contain_no_secrets(tmp_path: Path) -> None:
     table = SparkTable("postgresql://etl:secret@db:5432/x?password=more", "lake.orders")
     assert table.address(tmp_path) == "postgresql://db:5432/x#lake.orders"
     assert SparkSink("parquet", "out").address(tmp_path) == (tmp_path / "out").as_uri()
@@ -155,7 +155,7 @@ def test_addresses_tell_no_secret(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_nor_do_those_of_jdbc(url: str, address: str, shown: str, tmp_path: Path) -> None:
+def test_addresses_of_jdbc_contain_no_secrets(url: str, address: str, shown: str, tmp_path: Path) -> None:
     table = SparkTable(url, "orders")
     assert table.problems() == []
     assert table.address(tmp_path) == f"{address}#orders"
@@ -173,6 +173,6 @@ def test_columns_name_known_properties() -> None:
         app.definition()
 
 
-def test_no_host_can_send_with_it(tmp_path: Path) -> None:
+def test_hosts_cannot_send_with_a_sink(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="do not serve Spark sinks"):
         adapters.build(SparkSink("parquet", "x"), tmp_path)

@@ -42,7 +42,7 @@ def test_columns() -> None:
         ("a int, A string", "two columns named 'a'"),
     ],
 )
-def test_what_is_no_schema(schema: str, why: str) -> None:
+def test_an_invalid_schema_is_rejected(schema: str, why: str) -> None:
     [problem] = reader(schema=schema).problems()
     assert why in problem
 
@@ -68,7 +68,7 @@ def test_problems(settings: dict[str, Any], why: str) -> None:
     assert why in problem
 
 
-def test_what_is_no_file_is_a_stream() -> None:
+def test_a_format_that_is_not_a_file_format_is_a_stream() -> None:
     kafka = adapters.SparkReader("kafka", options={"subscribe": "orders", "path": "of a lake"})
     assert kafka.problems() == []
     assert (kafka.reads_files, kafka.body_column, kafka.address(Path("home"))) == (False, "value", "spark:kafka")
@@ -87,7 +87,7 @@ def test_an_option_is_a_text_a_number_or_a_truth() -> None:
         reader(options={"header": ["yes"]})
 
 
-def test_it_is_stored_and_read_again(tmp_path: Path) -> None:
+def test_a_stored_reader_is_loaded_again(tmp_path: Path) -> None:
     made = reader("CSV", options={"header": True, "maxColumns": 30, "sep": ";"}, bad_share=0.1, archive="done")
     assert made.problems() == []
     assert kinds.load_receive_adapter(made.model_dump(mode="json")) == made
@@ -98,6 +98,6 @@ def test_it_is_stored_and_read_again(tmp_path: Path) -> None:
     assert made.watched_folder == adapters.File("in", archive="done")
 
 
-def test_it_cannot_send(tmp_path: Path) -> None:
+def test_a_reader_cannot_send(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="cannot send"):
         reader().make_sender(tmp_path)

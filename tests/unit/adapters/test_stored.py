@@ -19,7 +19,7 @@ from postroom.errors import DefinitionError
         {"password": "sesame"},
     ],
 )
-def test_what_cannot_be_read_is_named_without_its_values(stored: dict[str, Any]) -> None:
+def test_an_invalid_stored_definition_is_reported_without_its_values(stored: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError) as refused:
         load_port_adapter(stored)
     said = " ".join(filter(None, (refused.value.what, refused.value.why, refused.value.hint)))

@@ -78,19 +78,19 @@ def test_only_the_stored_json_is_pickled() -> None:
         ({"maps_json": {"maps": [{"a": 1}]}}, "maps", "maps"),
     ],
 )
-def test_a_location_that_cannot_be_read_is_named_with_the_field(changes: Any, read: str, field: str) -> None:
+def test_an_unreadable_location_is_reported_with_the_field(changes: Any, read: str, field: str) -> None:
     with pytest.raises(DefinitionError) as refused:
         getattr(replace(LOCATION, **changes), read)
     assert refused.value.what == "The stored definition of the receive location 'drop' cannot be read."
     assert field in refused.value.why
 
 
-def test_a_port_that_cannot_be_read_is_named() -> None:
+def test_an_unreadable_port_is_reported() -> None:
     with pytest.raises(DefinitionError, match="send port 'Europe'"):
         _ = replace(PORT, adapter_json=adapters.HttpReceive("/", port=80).model_dump(mode="json")).adapter
 
 
-def test_what_the_kind_alone_tells_needs_no_settings() -> None:
+def test_the_adapter_type_needs_no_settings() -> None:
     lake = replace(PORT, adapter_json={"kind": "spark_sink"})
     assert lake.adapter_type.is_sink
     assert not lake.adapter_type.is_dynamic

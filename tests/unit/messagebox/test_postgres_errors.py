@@ -46,7 +46,9 @@ from postroom.messagebox.postgres_errors import translate_errors, translate_psyc
         (psycopg.InterfaceError, DatabaseError),
     ],
 )
-def test_the_class_of_an_error_decides(raised: type[psycopg.Error], expected: type[PostroomError]) -> None:
+def test_the_class_of_an_error_selects_its_translation(
+    raised: type[psycopg.Error], expected: type[PostroomError]
+) -> None:
     error = translate_psycopg_error(raised("the first line\nthe second line"))
     assert type(error) is expected
     assert error.why == "the first line"
@@ -62,7 +64,7 @@ def test_the_class_of_an_error_decides(raised: type[psycopg.Error], expected: ty
         ("PR410", ClaimLost),
     ],
 )
-def test_the_sqlstates_of_the_messagebox(sqlstate: str, expected: type[PostroomError]) -> None:
+def test_the_sqlstates_of_the_messagebox_are_translated(sqlstate: str, expected: type[PostroomError]) -> None:
     raised = psycopg.DatabaseError("refused")
     raised.sqlstate = sqlstate
     error = translate_psycopg_error(raised)

@@ -163,7 +163,7 @@ def test_content_that_is_cut_short_is_not_stored(box: Box, location: ReceiveLoca
     assert inbox.store_in_inbox(connection, location.location_id, uuid.uuid4(), Context(), [b"{}"])
 
 
-def test_a_repeated_hand_over_is_recognised_before_and_after_the_publish(
+def test_a_repeated_interchange_is_detected_before_and_after_the_publish(
     box: Box,
     location: ReceiveLocation,
     store_interchange: StoreInterchange,
@@ -188,7 +188,7 @@ def test_a_repeated_hand_over_is_recognised_before_and_after_the_publish(
     assert box.count("inbox") == 0
 
 
-def test_an_interchange_that_cannot_be_received_is_quarantined_and_does_not_hold_up_the_others(
+def test_an_interchange_that_cannot_be_received_is_quarantined_and_does_not_delay_other_interchanges(
     box: Box,
     location: ReceiveLocation,
     store_interchange: StoreInterchange,

@@ -31,7 +31,7 @@ def _values() -> list[Value]:
     return [check_value(type_of(value), value) for value in given]
 
 
-def test_python_and_postgresql_make_the_same_keys(box: Box) -> None:
+def test_python_and_postgresql_generate_the_same_keys(box: Box) -> None:
     values = _values()
     with box.connection.transaction(force_rollback=True):
         with box.connection.cursor() as cursor:
@@ -46,12 +46,12 @@ def test_python_and_postgresql_make_the_same_keys(box: Box) -> None:
     assert [key for (key,) in stored] == [value_key(value) for value in values]
 
 
-def test_a_key_gives_its_value_back() -> None:
+def test_a_key_is_converted_back_to_its_value() -> None:
     values = _values()
     assert [from_value_key(type_of(value), value_key(value)) for value in values] == values
 
 
-def test_python_and_postgresql_make_the_same_hashes(box: Box) -> None:
+def test_python_and_postgresql_generate_the_same_hashes(box: Box) -> None:
     for correlation in ((1, ("EU",)), (12, ("é\N{HUNDRED POINTS SYMBOL}", "", "-3")), (3, ("a\x1fb",))):
         type_id, values = correlation
         assert box.one("SELECT correlation_hash(%s, %s)", type_id, list(values)) == correlation_hash(correlation)

@@ -34,7 +34,7 @@ def test_a_publisher_waits_for_the_delay(box: Box, durations: list[float]) -> No
     assert sum(durations) == pytest.approx(4)
 
 
-def test_a_publisher_gives_up_after_its_patience_in_total(box: Box, durations: list[float]) -> None:
+def test_a_publisher_stops_waiting_after_its_maximum_wait(box: Box, durations: list[float]) -> None:
     """THR-04: the task ends, so that other work can use its core."""
     store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
     set_load(box, queued=15)

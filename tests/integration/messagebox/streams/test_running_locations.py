@@ -40,7 +40,7 @@ def test_a_report_is_written_once_a_second_at_most_unless_the_state_changes(
     assert box.count("running_locations") == 0
 
 
-def test_a_host_tells_of_its_own_locations_only(box: Box) -> None:
+def test_a_host_reports_only_its_own_locations(box: Box) -> None:
     location = box.add_location()
     other = box.add_host("Other")
     progress = LocationProgress(location_id=location.location_id)

@@ -37,7 +37,7 @@ def test_the_delay_grows_with_the_excess_up_to_the_longest() -> None:
     assert [one and one.rows(1_000) for one in delays] == [100, 90, 50, 1, 1]
 
 
-def test_the_worse_of_the_two_decides_and_says_why() -> None:
+def test_the_higher_severity_and_its_reason_apply() -> None:
     slow = calculate_throttle(load(60_000, 1_000_000), Throttling())
     assert slow is not None
     assert slow.reason == "1,000,000 messages are in the spool; the threshold is 500,000"
@@ -47,7 +47,7 @@ def test_the_worse_of_the_two_decides_and_says_why() -> None:
 
 
 @given(COUNTS, COUNTS, COUNTS, st.integers(0, 10**6), st.floats(0, 100), st.floats(0, 3600))
-def test_more_is_never_faster_and_no_batch_is_empty(
+def test_more_load_never_means_larger_batches_and_no_batch_is_empty(
     queued: int, spooled: int, more: int, messages: int, multiplier: float, longest: float
 ) -> None:
     thresholds = Throttling(messages=messages, spool_multiplier=multiplier, longest_delay=longest)
@@ -66,7 +66,7 @@ def test_more_is_never_faster_and_no_batch_is_empty(
         ({"longest_delay": 1e6}, "delay"),
     ],
 )
-def test_thresholds_that_mean_nothing_are_refused_with_the_application(given_: dict[str, Any], said: str) -> None:
+def test_invalid_thresholds_are_rejected_with_the_application(given_: dict[str, Any], said: str) -> None:
     app = Application("a")
     app.host("Main", throttling=Throttling(**given_))
     with pytest.raises(DefinitionRefused, match=said):

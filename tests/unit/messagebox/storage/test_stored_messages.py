@@ -27,7 +27,7 @@ CONTEXT = (
 )
 
 
-def test_it_equals_the_context_that_was_stored() -> None:
+def test_a_stored_context_equals_the_original_context() -> None:
     stored = StoredContext(CONTEXT.to_json(), {})
     assert stored == CONTEXT
     assert len(stored) == len(CONTEXT) == 5
@@ -40,7 +40,7 @@ def test_it_equals_the_context_that_was_stored() -> None:
     assert stored.get(BTS.SPName) is None
 
 
-def test_what_is_added_stands_over_what_is_stored() -> None:
+def test_added_values_replace_stored_values() -> None:
     stored = StoredContext(CONTEXT.to_json(), {Region.key: "US", BTS.SPName.key: "Europe", BTS.RetryCount.key: 3})
     assert len(stored) == 7
     assert (stored[Region], stored[BTS.SPName], stored[BTS.RetryCount]) == ("US", "Europe", 3)
@@ -55,7 +55,7 @@ def test_the_same_addition_serves_many_messages() -> None:
     assert added == {BTS.SPName.key: "Europe"}
 
 
-def test_changing_it_gives_another_context() -> None:
+def test_changing_a_stored_context_returns_a_new_context() -> None:
     stored = StoredContext(CONTEXT.to_json(), {})
     changed = stored.promote(Region, "US")
     assert changed[Region] == "US"
@@ -63,7 +63,7 @@ def test_changing_it_gives_another_context() -> None:
     assert stored.to_json() == CONTEXT.to_json()
 
 
-def test_it_can_go_to_another_process() -> None:
+def test_a_stored_context_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(StoredContext(CONTEXT.to_json(), {}))) == CONTEXT
 
 
