@@ -39,7 +39,7 @@ FAILURE_CODES = {
 }
 
 
-def failure_code(code: str) -> str:
+def to_failure_code(code: str) -> str:
     """ErrorReport.FailureCode for one of our codes; adapters may bring codes of their own."""
     return FAILURE_CODES.get(code, _OTHER)
 
@@ -49,7 +49,7 @@ def is_error_report(context: Context) -> bool:
     return context.is_promoted(ErrorReport.ErrorType)
 
 
-def type_in(context: Context) -> str | None:
+def get_message_type(context: Context) -> str | None:
     """The message type that a context tells, promoted or not."""
     message_type = context.get(BTS.MessageType)
     return None if message_type is None else str(message_type)
@@ -73,7 +73,7 @@ class Failure:
     report_id: uuid.UUID | None = None
     """The routing failure report, if it is one."""
 
-    def context(self, original: Context) -> Context:
+    def build_context(self, original: Context) -> Context:
         """The context of the error message about a message with this context."""
         demoted = {
             key: value
@@ -83,7 +83,7 @@ class Failure:
         inbound = self.receive_port is not None
         promoted: dict[Property, str | int | None] = {
             ErrorReport.ErrorType: FAILED_MESSAGE,
-            ErrorReport.FailureCode: failure_code(self.code),
+            ErrorReport.FailureCode: to_failure_code(self.code),
             ErrorReport.FailureCategory: 0,
             ErrorReport.MessageType: self.message_type,
             ErrorReport.ReceivePortName: self.receive_port,
@@ -102,12 +102,12 @@ class Failure:
         if self.adapter is not None:
             written[ErrorReport.FailureAdapter.key] = self.adapter
         return Context(
-            {prop.key: _cut(value) for prop, value in promoted.items() if value is not None},
+            {prop.key: _truncate(value) for prop, value in promoted.items() if value is not None},
             {**demoted, **written},
             # Whoever may not have the message may not have the error message either.
             original.predicates,
         )
 
 
-def _cut(value: str | int) -> Value:
+def _truncate(value: str | int) -> Value:
     return value[:MAX_PROMOTED_LENGTH] if isinstance(value, str) else value

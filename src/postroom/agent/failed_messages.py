@@ -39,7 +39,7 @@ class FailedMessages:
         if is_error_report(original):
             return False
         unit = unit_for_failure(claimed.instance_id)
-        error = Message(context=failure.context(original), message_id=derive_id(unit, Kind.MESSAGE, 0))
+        error = Message(context=failure.build_context(original), message_id=derive_id(unit, Kind.MESSAGE, 0))
         publisher = Publisher(connection, ProcedureMatcher())
         batch = publisher.run(lambda matcher: ErrorMessage(error, unit, matcher, self._queues, claimed))
         return bool(len(batch.matches.rows))

@@ -66,7 +66,7 @@ def derive_id(unit: uuid.UUID, kind: Kind, number: int) -> uuid.UUID:
     return uuid.UUID(int=high << 64 | low | kind << NUMBER_BITS | number)
 
 
-def id_array(ids: Sequence[uuid.UUID]) -> Ids:
+def to_id_array(ids: Sequence[uuid.UUID]) -> Ids:
     """Ids that are at hand one by one, as an array."""
     return np.frombuffer(b"".join(one.bytes for one in ids), dtype="V16")
 

@@ -39,14 +39,14 @@ def read_login(connection: Connection) -> Login:
     return Login(account=row[0], trusted=row[1])
 
 
-def names_originator(context: Context) -> bool:
+def has_originator(context: Context) -> bool:
     """Does the context say who the message is from? Most do not, and nothing has to be done about those."""
     return any(key in values for values in (context.promoted, context.written) for key in (_SID, _PID))
 
 
 def resolve_originator(context: Context, login: Login) -> Context:
     """The context with what the MessageBox will say about its originator; one that says nothing stays as it is."""
-    if not names_originator(context):
+    if not has_originator(context):
         return context
     for prop, default in ((BTS.OriginatorSID, login.account), (BTS.OriginatorPID, GUEST)):
         if prop in context and (not login.trusted or not context[prop]):
@@ -65,28 +65,28 @@ def resolve_originator_columns(columns: Mapping[str, pa.Array], login: Login) ->
 
 
 def _resolve_column(column: pa.Array, default: str, login: Login) -> pa.Array:
-    doubted = pc.equal(column, "") if login.trusted else pc.is_valid(column)
-    return pc.if_else(pc.fill_null(doubted, False), default, column)
+    is_replaced = pc.equal(column, "") if login.trusted else pc.is_valid(column)
+    return pc.if_else(pc.fill_null(is_replaced, False), default, column)
 
 
-def stored_originator(context: Context, login: Login) -> StoredOriginator | None:
+def to_stored_originator(context: Context, login: Login) -> StoredOriginator | None:
     """What a trusted login stores beside the context; None if there is nothing to store."""
-    if not login.trusted or not names_originator(context):
+    if not login.trusted or not has_originator(context):
         return None
     sid, pid = context.get(BTS.OriginatorSID), context.get(BTS.OriginatorPID)
     return (str(sid) if sid else None), (str(pid) if pid else None)
 
 
-def batch_originators(
+def to_stored_originators(
     shared: Sequence[Context], columns: Mapping[str, pa.Array], login: Login
 ) -> list[StoredOriginator] | None:
     """The same for the rows of a batch: each row's shared context, and what the pipeline promoted for it."""
     if not login.trusted:
         return None
     own = {key: columns[key].to_pylist() for key in (_SID, _PID) if key in columns}
-    if not own and not any(map(names_originator, _distinct(shared))):
+    if not own and not any(map(has_originator, _distinct(shared))):
         return None
-    known = {id(context): stored_originator(context, login) or (None, None) for context in _distinct(shared)}
+    known = {id(context): to_stored_originator(context, login) or (None, None) for context in _distinct(shared)}
     pairs = [known[id(context)] for context in shared]
     sids = own.get(_SID) or [None] * len(shared)
     pids = own.get(_PID) or [None] * len(shared)

@@ -46,7 +46,7 @@ class Progress:
     done: bool = False
 
     @property
-    def begun(self) -> bool:
+    def has_started(self) -> bool:
         """Whether some of it came in, so that it cannot be all or nothing any more."""
         return bool(self.next_chunk or self.last_document)
 
@@ -100,12 +100,12 @@ class PublishBatch(ABC):
     #: The hosts whose work queues get rows.
     hosts: Collection[str] = ()
 
-    def insert_alone(self, connection: Connection) -> bool:
+    def insert_in_one_statement(self, connection: Connection) -> bool:
         """Publishes the batch in one statement, outside of any transaction. False, and nothing is written, if it takes
         more than that."""
         return False
 
-    def begin(self, connection: Connection) -> bool:
+    def prepare(self, connection: Connection) -> bool:
         """Takes the receipts, and writes what is large and does not depend on who subscribes. False if nothing is left
         to do."""
         return True
@@ -134,7 +134,7 @@ Batch = TypeVar("Batch", bound=PublishBatch)
 
 def publish(connection: Connection, batch: PublishBatch) -> None:
     """Publishes a batch inside the caller's transaction, as its last step. StaleRouting if it has to be repeated."""
-    if not batch.begin(connection):
+    if not batch.prepare(connection):
         return
     version = batch.match(connection)
     if version is None or batch.insert(connection):
@@ -175,7 +175,7 @@ class Publisher:
         if before is None:
             batch = make_batch(self._matcher)
             try:
-                if batch.insert_alone(self._connection):
+                if batch.insert_in_one_statement(self._connection):
                     self._wake_up.send(batch.hosts)
                     return batch
             except (StaleRouting, TransactionConflict):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 
 from postroom.agent.publish import Publisher, lock_current
 from postroom.agent.receiving.receiver import Receiver
-from postroom.agent.receiving.suspended_documents import resumed_interchange
+from postroom.agent.receiving.suspended_documents import resume_interchange
 from postroom.agent.reports import RoutingFailureReport, Unroutable, publish_reports
 from postroom.agent.routes import StoredMessage
 from postroom.agent.routing.matching import IndexMatcher, routing_failure
@@ -74,7 +74,7 @@ class ResumedInbound:
         suspended alone, from where it was stopped."""
         location = _location(connection, claimed.service_id)
         assert claimed.context is not None, "a message that is gone is not handed over"
-        resumed = resumed_interchange(message, Context.from_json(claimed.context))
+        resumed = resume_interchange(message, Context.from_json(claimed.context))
         Receiver(connection, self._routing).receive_again(location, resumed, complete)
 
 

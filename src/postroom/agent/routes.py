@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from postroom.agent.identity import Kind, Units, id_array
+from postroom.agent.identity import Kind, Units, to_id_array
 from postroom.agent.publish import PublishBatch, RoutingLock
 from postroom.agent.routing.correlation import locate_instances
 from postroom.agent.routing.matching import Matcher, MatchResult
@@ -71,9 +71,9 @@ class Routes:
         if pairs:
             offered = [uuid.UUID(bytes=bytes(one)) for one in self._instance_ids[pairs]]
             located = locate_instances(connection, list(self._matches.convoys.values()), offered)
-            self._instance_ids[pairs] = id_array(located)
+            self._instance_ids[pairs] = to_id_array(located)
 
-    def pairs_of(self, message: int) -> tuple[list[int], list[uuid.UUID]]:
+    def get_pairs(self, message: int) -> tuple[list[int], list[uuid.UUID]]:
         """The subscriptions of one message, and the instance for each."""
         start, end = np.searchsorted(self.messages, [message, message + 1]).tolist()
         instances = self._instance_ids[start:end].tolist()
@@ -149,7 +149,7 @@ class RoutedMessages:
     def write(self, connection: Connection, lock: RoutingLock, *, suspended: Sequence[int] = ()) -> None:
         """Queue rows, and the references to the messages and their parts: one for each route, and one more for each
         message that is ``suspended``."""
-        self.routes.write(connection, id_array([message.message_id for message in self.messages]))
+        self.routes.write(connection, to_id_array([message.message_id for message in self.messages]))
         counts = np.bincount(self.routes.messages, minlength=len(self.messages))
         counts[list(suspended)] += 1
         kept = [row for row, count in enumerate(counts.tolist()) if count]
@@ -181,9 +181,9 @@ def write_message_references(
     connection: Connection, lock: RoutingLock, messages: Sequence[Message], counts: npt.NDArray[np.int64]
 ) -> None:
     """So many references to each of the messages, and to each of its parts."""
-    ids = id_array([message.message_id for message in messages])
+    ids = to_id_array([message.message_id for message in messages])
     write_references(connection, "message", lock.message_log, ids, counts)
-    parts = id_array([part.part_id for message in messages for part in message.parts])
+    parts = to_id_array([part.part_id for message in messages for part in message.parts])
     write_references(
         connection, "part", lock.part_log, parts, np.repeat(counts, [len(message.parts) for message in messages])
     )

@@ -21,7 +21,7 @@ from postroom.errors import PostroomError, Unavailable
 from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connect, Connection
 from postroom.messagebox.postgres_errors import translate_errors
-from postroom.messagebox.queues import HostQueues, channel_of
+from postroom.messagebox.queues import HostQueues, wake_up_channel
 
 _log = logging.getLogger(__name__)
 
@@ -172,7 +172,7 @@ class Registration:
     def _listen(self, connection: Connection) -> None:
         # Without a handler, wake-ups that arrive with the answer to a statement would stay in the driver's buffer.
         connection.add_notify_handler(lambda _: self._on_wake())
-        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel_of(self._host.name))))
+        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(wake_up_channel(self._host.name))))
         self._session = get_backend_pid(connection)
         self._connection = connection
 

@@ -33,8 +33,8 @@ from postroom.messagebox.postgres_errors import translate_errors
 #: A host that was woken within this time is still polling.
 _QUIET_SECONDS = 0.02
 
-#: Inside ``hold_wake_ups``: the hosts to wake at its end.
-_held: ContextVar[set[str] | None] = ContextVar("held_wake_ups", default=None)
+#: Inside ``defer_wake_ups``: the hosts to wake at its end.
+_deferred: ContextVar[set[str] | None] = ContextVar("deferred_wake_ups", default=None)
 
 
 class ClaimedMessage(NamedTuple):
@@ -272,20 +272,20 @@ def to_storable_text(text: str) -> str:
     return text.replace("\0", "\\0").encode("utf-8", "replace").decode()
 
 
-def channel_of(host_name: str) -> str:
+def wake_up_channel(host_name: str) -> str:
     """Return the channel that the instances of a host listen on."""
     return f"postroom_{host_name.lower()}"
 
 
 @contextmanager
-def hold_wake_ups(connection: Connection) -> Iterator[None]:
+def defer_wake_ups(connection: Connection) -> Iterator[None]:
     """Delay wake-ups until the end of the block, for operations in one transaction. After an error none is sent."""
     hosts: set[str] = set()
-    token = _held.set(hosts)
+    token = _deferred.set(hosts)
     try:
         yield
     finally:
-        _held.reset(token)
+        _deferred.reset(token)
     WakeUp(connection).send(hosts)
 
 
@@ -301,9 +301,9 @@ class WakeUp:
 
     def send(self, hosts: Iterable[str]) -> None:
         """Wake these hosts, except those that were woken a moment ago."""
-        held = _held.get()
-        if held is not None:
-            held.update(hosts)
+        deferred = _deferred.get()
+        if deferred is not None:
+            deferred.update(hosts)
             return
         now = time.monotonic()
         due = [host for host in hosts if now - self._sent.get(host, 0.0) > _QUIET_SECONDS]
@@ -314,5 +314,5 @@ class WakeUp:
             with suppress(PostroomError):
                 self._connection.execute(
                     "SELECT pg_notify(channel, '') FROM unnest(%s::text[]) channel",
-                    ([channel_of(host) for host in due],),
+                    ([wake_up_channel(host) for host in due],),
                 )

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection, transaction
-from postroom.messagebox.queues import hold_wake_ups
+from postroom.messagebox.queues import defer_wake_ups
 
 Name = TypeVar("Name")
 Result = TypeVar("Result")
@@ -24,7 +24,7 @@ def all_or_none(
     """
     distinct = list(dict.fromkeys(names))
     try:
-        with hold_wake_ups(connection):
+        with defer_wake_ups(connection):
             return transaction(connection, lambda connection: [change(connection, name) for name in distinct])
     except PostroomError as error:
         if len(distinct) > 1:

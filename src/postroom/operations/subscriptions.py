@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, time
 from typing import Any, Literal
 
-from postroom.agent.routing.correlation import read_waiting
+from postroom.agent.routing.correlation import read_instance_filters
 from postroom.agent.routing.table import read_filters
 from postroom.errors import DefinitionError, NotFound, nearest
 from postroom.filters.expression import Filter
@@ -121,7 +121,7 @@ def read_subscription_filters(connection: Connection, subscriptions: list[Subscr
     properties = {prop.key: prop for prop in read_deployed_properties(connection)}
     activations = [one.subscription_id for one in subscriptions if one.instance_id is None]
     waiting = [one.subscription_id for one in subscriptions if one.instance_id is not None]
-    stored = read_filters(connection, activations, properties) | read_waiting(connection, waiting, properties)
+    stored = read_filters(connection, activations, properties) | read_instance_filters(connection, waiting, properties)
     return {
         one.subscription_id: restore_written_order(stored[one.subscription_id], one.filter, properties.values())
         for one in subscriptions

@@ -205,13 +205,13 @@ def test_a_host_sets_another_originator_only_for_error_reports(box: Box) -> None
     box.agent().publish([original])
     with connect(box.url, user=box.host().role_name) as host:
         claimed = claim(box, host)
-        forged = failure(claimed).context(Context().promote(Region, "US")).promote(Region, "US")
+        forged = failure(claimed).build_context(Context().promote(Region, "US")).promote(Region, "US")
         error_id = uuid.uuid4()
         context = forged.write(BTS.SourceParty, "Fabrikam").to_json()
         assert HostQueues("Default").insert_error_message(host, claimed, error_id=error_id, context=context)
     stored = Context.from_json(box.one("SELECT context FROM spool WHERE message_id = %s", error_id))
     assert (stored[Region], stored.is_promoted(Region), stored[BTS.SourceParty]) == ("EU", False, "Contoso")
-    assert stored.promoted == failure(claimed).context(original.context).promoted
+    assert stored.promoted == failure(claimed).build_context(original.context).promoted
 
 
 def test_the_error_message_keeps_the_types_of_values(box: Box, start_host: StartHost) -> None:

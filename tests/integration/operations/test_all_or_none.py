@@ -10,7 +10,7 @@ import pytest
 from postroom.errors import StateError
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import channel_of
+from postroom.messagebox.queues import wake_up_channel
 from postroom.operations.all_or_none import all_or_none
 from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region
@@ -45,7 +45,7 @@ def test_hosts_are_woken_once_after_the_commit(
 ) -> None:
     started = all_or_none(stopped.connection, ["Europe", "Audit", "Europe"], send_ports.start)
     assert [(one.name, one.resumed) for one in started] == [("Europe", 1), ("Audit", 1)]
-    assert notified == [(psycopg.pq.TransactionStatus.IDLE, [channel_of("Default")])]
+    assert notified == [(psycopg.pq.TransactionStatus.IDLE, [wake_up_channel("Default")])]
 
 
 def test_an_error_rolls_back_all_changes_and_wakes_no_host(

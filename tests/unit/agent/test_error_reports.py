@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from postroom.agent.error_reports import FAILURE_CODES, Failure, failure_code, is_error_report
+from postroom.agent.error_reports import FAILURE_CODES, Failure, is_error_report, to_failure_code
 from postroom.errors import (
     AuthenticationFailure,
     BadValue,
@@ -49,7 +49,7 @@ def failure(**overrides: object) -> Failure:
 
 
 def test_all_properties_of_the_original_are_kept_and_none_is_promoted() -> None:
-    context = failure(send_port="Web", uri="http://example.com", message_type="order").context(ORIGINAL)
+    context = failure(send_port="Web", uri="http://example.com", message_type="order").build_context(ORIGINAL)
     assert all(key.startswith("ErrorReport#") for key in context.promoted)
     for prop in (Region, BTS.MessageType, Total, BTS.SPName):
         assert context[prop] == ORIGINAL[prop]
@@ -57,7 +57,9 @@ def test_all_properties_of_the_original_are_kept_and_none_is_promoted() -> None:
 
 
 def test_a_failure_at_a_send_port_names_the_port_and_its_uri() -> None:
-    context = failure(send_port="Web", uri="http://example.com", adapter="http", message_type="order").context(ORIGINAL)
+    context = failure(send_port="Web", uri="http://example.com", adapter="http", message_type="order").build_context(
+        ORIGINAL
+    )
     assert context.promoted == {
         ErrorReport.ErrorType.key: "FailedMessage",
         ErrorReport.FailureCode.key: "0xc0c0167a",
@@ -75,7 +77,9 @@ def test_a_failure_at_a_send_port_names_the_port_and_its_uri() -> None:
 
 
 def test_a_failure_at_a_receive_port_names_the_port_the_location_and_the_report() -> None:
-    context = failure(code="ROUTING", receive_port="OrdersIn", uri="file:///in", report_id=REPORT).context(ORIGINAL)
+    context = failure(code="ROUTING", receive_port="OrdersIn", uri="file:///in", report_id=REPORT).build_context(
+        ORIGINAL
+    )
     promoted = context.promoted
     assert promoted[ErrorReport.ReceivePortName.key] == "OrdersIn"
     assert promoted[ErrorReport.InboundTransportLocation.key] == "file:///in"
@@ -86,7 +90,7 @@ def test_a_failure_at_a_receive_port_names_the_port_the_location_and_the_report(
 
 
 def test_only_filters_on_error_reports_match_an_error_message() -> None:
-    promoted = failure(send_port="Web", message_type="order").context(ORIGINAL).promoted
+    promoted = failure(send_port="Web", message_type="order").build_context(ORIGINAL).promoted
 
     def is_match(text: str) -> bool:
         return matches(parse(text, [*SYSTEM_PROPERTIES.values(), Region]), promoted)
@@ -99,22 +103,22 @@ def test_only_filters_on_error_reports_match_an_error_message() -> None:
 
 
 def test_a_long_promoted_value_is_truncated_and_a_description_accepts_any_text() -> None:
-    context = failure(description="a\0b\ud800" + "x" * 9000, send_port="Web", uri="u" * 300).context(ORIGINAL)
+    context = failure(description="a\0b\ud800" + "x" * 9000, send_port="Web", uri="u" * 300).build_context(ORIGINAL)
     assert context[ErrorReport.OutboundTransportLocation] == "u" * 256
     assert str(context[ErrorReport.Description]).startswith("a\\0b?xxx")
     assert Context.from_json(context.to_json()) == context
 
 
 def test_an_error_report_is_recognised_by_its_promoted_type() -> None:
-    report = failure(send_port="Web").context(ORIGINAL)
+    report = failure(send_port="Web").build_context(ORIGINAL)
     assert is_error_report(report)
     assert not is_error_report(ORIGINAL)
     assert not is_error_report(ORIGINAL.write(ErrorReport.ErrorType, "FailedMessage"))
 
 
 def test_a_report_about_an_error_message_does_not_contain_the_first_report() -> None:
-    first = failure(receive_port="OrdersIn", uri="file:///in").context(ORIGINAL)
-    second = failure(send_port="Web").context(first)
+    first = failure(receive_port="OrdersIn", uri="file:///in").build_context(ORIGINAL)
+    second = failure(send_port="Web").build_context(first)
     assert ErrorReport.ReceivePortName not in second
 
 
@@ -127,4 +131,4 @@ def test_every_failure_of_a_message_has_its_own_failure_code(error: type[Postroo
 
 
 def test_a_code_of_an_adapter_has_a_failure_code() -> None:
-    assert failure_code("SAP_LOGON") == "0xe0000000"
+    assert to_failure_code("SAP_LOGON") == "0xe0000000"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from psycopg.pq import TransactionStatus
 
 from postroom.agent.identity import Kind, derive_id
-from postroom.agent.originator import Login, names_originator, resolve_originator, stored_originator
+from postroom.agent.originator import Login, has_originator, resolve_originator, to_stored_originator
 from postroom.agent.publish import PublishBatch, Receipt, RoutingLock, lock_current, read_outcome, take_receipts
 from postroom.agent.reports import RoutingFailureReport, write_suspensions
 from postroom.agent.routes import RoutedMessages
@@ -77,18 +77,18 @@ class MessageBatch(PublishBatch):
         self._bad_values: Mapping[int, BadValue] = {}
         self._suspended: dict[int, RoutingFailure | BadValue] = {}
 
-    def insert_alone(self, connection: Connection) -> bool:
+    def insert_in_one_statement(self, connection: Connection) -> bool:
         if self._has_key or len(self._messages) != 1 or connection.info.transaction_status is not _IDLE:
             return False
         [message] = self._messages
         is_small = len(message.parts) <= 1 and all(part.body.size <= FRAGMENT_SIZE for part in message.parts)
         if not is_small or not isinstance(self._matcher, IndexMatcher):
             return False
-        self.begin(connection)
+        self.prepare(connection)
         self.match(connection)
         return not self._routed.routes.has_convoys and self.insert(connection)
 
-    def begin(self, connection: Connection) -> bool:
+    def prepare(self, connection: Connection) -> bool:
         if len({message.message_id for message in self._messages}) != len(self._messages):
             raise StateError("The same message is twice in one batch.", hint="Publish each message once.")
         if self._has_key and not take_receipts(connection, [Receipt(unit=self._unit)]):
@@ -103,9 +103,9 @@ class MessageBatch(PublishBatch):
             ]
             return False
         self._bad_values = _find_bad_values(self._matcher.value_types(connection), self._messages)
-        if any(not _is_to_be_kept(self._messages[row]) for row in self._bad_values):
-            raise PublishFailed(_results(self._messages, self._bad_values))
-        if any(names_originator(message.context) for message in self._messages):
+        if any(not _is_suspended_on_failure(self._messages[row]) for row in self._bad_values):
+            raise PublishFailed(_build_results(self._messages, self._bad_values))
+        if any(has_originator(message.context) for message in self._messages):
             self._login = self._matcher.login(connection)
             self._messages = [
                 replace(message, context=resolve_originator(message.context, self._login)) for message in self._messages
@@ -119,15 +119,15 @@ class MessageBatch(PublishBatch):
         matches = self._find_subscribers(connection)
         routed = set(matches.rows.tolist())
         failures: dict[int, RoutingFailure | BadValue] = {
-            row: self._bad_values.get(row) or _failure(message, matches.unauthorised_hosts.get(row, ()))
+            row: self._bad_values.get(row) or _describe_failure(message, matches.unauthorised_hosts.get(row, ()))
             for row, message in enumerate(self._messages)
             # Nobody asked to be told: no failure, no report, no trace (NRF-11).
             if row not in routed and (row in self._bad_values or not _is_acknowledgement(message.context))
         }
-        refused = {row: one for row, one in failures.items() if not _is_to_be_kept(self._messages[row])}
+        refused = {row: one for row, one in failures.items() if not _is_suspended_on_failure(self._messages[row])}
         if refused:
             lock_current(connection, matches.version)
-            raise self._refuse(refused)
+            raise self._reject(refused)
         self._suspended = failures
         self._stored_rows = sorted(routed | failures.keys())
         for row in self._stored_rows:
@@ -163,19 +163,19 @@ class MessageBatch(PublishBatch):
             return False
         routes = self._routed.routes
         routes.locate_convoys(connection)
-        with _translated():
+        with _translate_duplicates():
             for row in self._stored_rows:
-                _insert(connection, self._unit, self._version, self._messages[row], *routes.pairs_of(row))
-        self._keep_answer(connection)
+                _insert(connection, self._unit, self._version, self._messages[row], *routes.get_pairs(row))
+        self._store_answer(connection)
         return True
 
     def write_messages(self, connection: Connection) -> None:
         stored = [self._messages[row] for row in self._stored_rows] + [one.message for one in self._reports]
-        with _translated():
+        with _translate_duplicates():
             write_messages(
                 connection,
                 [(message, message.context.to_json()) for message in stored],
-                originators=[stored_originator(message.context, self._login) for message in stored],
+                originators=[to_stored_originator(message.context, self._login) for message in stored],
                 with_fragments=False,
             )
 
@@ -183,9 +183,9 @@ class MessageBatch(PublishBatch):
         self._routed.write(connection, lock, suspended=list(self._suspended))
         rows = [self._suspended_row(row, failure) for row, failure in self._suspended.items()]
         write_suspensions(connection, self._host.name.lower(), lock, rows=rows, reports=self._reports)
-        self._keep_answer(connection)
+        self._store_answer(connection)
 
-    def _keep_answer(self, connection: Connection) -> None:
+    def _store_answer(self, connection: Connection) -> None:
         if self._has_key:
             answer = [
                 {"message_id": str(one.message_id), "subscribers": one.subscribers, "suspended": one.suspended}
@@ -196,14 +196,14 @@ class MessageBatch(PublishBatch):
 
     # -- failures ----------------------------------------------------------------------------------------------
 
-    def _refuse(self, failures: Mapping[int, RoutingFailure | BadValue]) -> UnroutableMessages:
+    def _reject(self, failures: Mapping[int, RoutingFailure | BadValue]) -> UnroutableMessages:
         unit = uuid.uuid4()  # not the publish's own: it may be tried, and refused, again
         reports = [
             self._report(row, failure, unit=unit, number=row, related=None)
             for row, failure in failures.items()
             if isinstance(failure, RoutingFailure)
         ]
-        return UnroutableMessages(PublishFailed(_results(self._messages, failures)), reports)
+        return UnroutableMessages(PublishFailed(_build_results(self._messages, failures)), reports)
 
     @property
     def _reports(self) -> list[RoutingFailureReport]:
@@ -249,7 +249,7 @@ class MessageBatch(PublishBatch):
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate_duplicates() -> Iterator[None]:
     try:
         yield
     except DuplicateKey as error:
@@ -292,7 +292,9 @@ def _inline(part: Part) -> bytes | None:
     return None if part.body.size > FRAGMENT_SIZE else part.data
 
 
-def _results(messages: Sequence[Message], failures: Mapping[int, RoutingFailure | BadValue]) -> list[PublishResult]:
+def _build_results(
+    messages: Sequence[Message], failures: Mapping[int, RoutingFailure | BadValue]
+) -> list[PublishResult]:
     return [
         PublishResult(message_id=message.message_id, failure=failures.get(row)) for row, message in enumerate(messages)
     ]
@@ -304,11 +306,11 @@ def _is_acknowledgement(context: Context) -> bool:
     return context.get(BTS.AckType) in ("ACK", "NACK")
 
 
-def _is_to_be_kept(message: Message) -> bool:
+def _is_suspended_on_failure(message: Message) -> bool:
     return message.context.get(BTS.SuspendMessageOnRoutingFailure) is True
 
 
-def _failure(message: Message, unauthorised_hosts: Collection[str]) -> RoutingFailure:
+def _describe_failure(message: Message, unauthorised_hosts: Collection[str]) -> RoutingFailure:
     context = message.context
     return routing_failure(context.get(BTS.MessageType), context.predicates, unauthorised_hosts)
 

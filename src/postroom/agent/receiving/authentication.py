@@ -20,7 +20,7 @@ from postroom.pipelines.documents.disassembled_batch import DecodedInterchange
 from postroom.pipelines.documents.message_batch import MessageBatch
 from postroom.system_properties import BTS
 
-_NOBODY = {"", GUEST.lower(), ANONYMOUS}
+_ANONYMOUS_NAMES = {"", GUEST.lower(), ANONYMOUS}
 
 
 def authenticate(location: ReceiveLocation, chunk: Chunk, login: Login) -> Chunk:
@@ -29,7 +29,7 @@ def authenticate(location: ReceiveLocation, chunk: Chunk, login: Login) -> Chunk
     A standard interchange that is to be kept fails as a whole, and so does one of which nothing is left."""
     if location.authentication == "none" or chunk.documents is None:
         return chunk
-    failed = ~has_originator(chunk, login)
+    failed = ~find_authenticated(chunk, login)
     count = int(np.count_nonzero(failed))
     if not count:
         return chunk
@@ -39,20 +39,20 @@ def authenticate(location: ReceiveLocation, chunk: Chunk, login: Login) -> Chunk
     failure = authentication_failure(location)
     whole = chunk.number == 0 and chunk.is_last and not chunk.failures and not good.num_rows
     if not chunk.recoverable or whole:
-        return replace(chunk, documents=None, failures=(), refusal=failure)
-    refused = MessageBatch(chunk.documents.filter(pa.array(failed)), _decoded(location, chunk))
+        return replace(chunk, documents=None, failures=(), rejection=failure)
+    refused = MessageBatch(chunk.documents.filter(pa.array(failed)), _get_decoded(location, chunk))
     bad = tuple(refused.bad_document(row, failure) for row in range(count))
     return replace(chunk, documents=good, failures=(*chunk.failures, *bad))
 
 
-def has_originator(chunk: Chunk, login: Login) -> npt.NDArray[np.bool_]:
+def find_authenticated(chunk: Chunk, login: Login) -> npt.NDArray[np.bool_]:
     """Of each document, whether it names an account and a party that is not the guest."""
     if not login.trusted:
         return np.zeros(chunk.rows, dtype=bool)
-    return _values(chunk, BTS.OriginatorSID.key, {""}) & _values(chunk, BTS.OriginatorPID.key, _NOBODY)
+    return _has_value(chunk, BTS.OriginatorSID.key, {""}) & _has_value(chunk, BTS.OriginatorPID.key, _ANONYMOUS_NAMES)
 
 
-def _values(chunk: Chunk, key: str, nobody: set[str]) -> npt.NDArray[np.bool_]:
+def _has_value(chunk: Chunk, key: str, nobody: set[str]) -> npt.NDArray[np.bool_]:
     assert chunk.documents is not None
     context = chunk.context
     shared = context.promoted.get(key) or context.written.get(key) or ""
@@ -60,7 +60,7 @@ def _values(chunk: Chunk, key: str, nobody: set[str]) -> npt.NDArray[np.bool_]:
     return np.fromiter(((value or str(shared)).lower() not in nobody for value in own), dtype=bool, count=chunk.rows)
 
 
-def _decoded(location: ReceiveLocation, chunk: Chunk) -> DecodedInterchange:
+def _get_decoded(location: ReceiveLocation, chunk: Chunk) -> DecodedInterchange:
     if chunk.decoded is not None:
         return chunk.decoded
     content_type = location.pipeline.content_type

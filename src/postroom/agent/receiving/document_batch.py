@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from postroom.agent.identity import Kind, Units, id_array
-from postroom.agent.originator import batch_originators
+from postroom.agent.identity import Kind, Units, to_id_array
+from postroom.agent.originator import to_stored_originators
 from postroom.agent.publish import PublishBatch, RoutingLock, lock_current, take_receipts
 from postroom.agent.receiving.authentication import authenticate
 from postroom.agent.receiving.document_failures import BatchFailures
-from postroom.agent.receiving.documents import Documents, stored_contexts
+from postroom.agent.receiving.documents import Documents, encode_contexts
 from postroom.agent.receiving.interchange import Chunk
 from postroom.agent.reports import Unroutable
 from postroom.agent.routes import Routes
@@ -99,7 +99,7 @@ class DocumentBatch(PublishBatch):
             chunks = [authenticate(location, chunk, routing.login) for chunk in chunks]
         self._documents = Documents(location, content_type, chunks, routing.login)
 
-    def begin(self, connection: Connection) -> bool:
+    def prepare(self, connection: Connection) -> bool:
         receipts = [chunk.receipt for chunk in self._documents.chunks]
         if self._takes_receipts and not take_receipts(connection, receipts):
             raise ConcurrentAttempt
@@ -109,30 +109,30 @@ class DocumentBatch(PublishBatch):
         """Matches the documents, and takes out of the batch what a standard interchange takes down with it."""
         documents = self._documents
         rows = len(documents.chunk_of)
-        predicates = [stamp.predicates for stamp in documents.stamps]
+        predicates = [context.predicates for context in documents.stamps]
         matches = match_batch(connection, self._routing, documents.promoted, rows, predicates, documents.chunk_of)
-        refusals: dict[int, MessageFailure] = {
-            number: chunk.refusal for number, chunk in enumerate(documents.chunks) if chunk.refusal is not None
+        rejections: dict[int, MessageFailure] = {
+            number: chunk.rejection for number, chunk in enumerate(documents.chunks) if chunk.rejection is not None
         }
         unroutable: dict[int, RoutingFailure] = {}
         for row in np.setdiff1d(np.arange(rows), matches.rows).tolist():
             chunk = int(documents.chunk_of[row])
-            if documents.chunks[chunk].recoverable or chunk not in refusals:
+            if documents.chunks[chunk].recoverable or chunk not in rejections:
                 unauthorised = matches.unauthorised_hosts.get(row, ())
-                unroutable[row] = routing_failure(documents.message_type(row), predicates[chunk], unauthorised)
+                unroutable[row] = routing_failure(documents.get_message_type(row), predicates[chunk], unauthorised)
                 if not documents.chunks[chunk].recoverable:
-                    refusals[chunk] = unroutable[row]
+                    rejections[chunk] = unroutable[row]
         if self._fails_as_a_whole and unroutable:
             lock_current(connection, matches.version)
             row, failure = next(iter(unroutable.items()))
-            raise Unroutable(failure.what, documents.context(row))
-        kept = ~np.isin(documents.chunk_of, list(refusals))
+            raise Unroutable(failure.what, documents.build_context(row))
+        kept = ~np.isin(documents.chunk_of, list(rejections))
         matches = matches.select(kept[matches.rows])
-        if refusals or unroutable or any(chunk.failures for chunk in documents.chunks):
+        if rejections or unroutable or any(chunk.failures for chunk in documents.chunks):
             self._failures = BatchFailures(
                 connection,
                 documents,
-                refusals=refusals,
+                rejections=rejections,
                 unroutable=unroutable,
                 first_instance=len(matches.rows),
                 routing=self._routing,
@@ -163,7 +163,7 @@ class DocumentBatch(PublishBatch):
         table = table.take(self._kept) if len(self._kept) < len(documents.chunk_of) else table
         bodies = table["body"].to_pylist()
         inline = np.fromiter((body is not None for body in bodies), dtype=bool, count=len(bodies))
-        kinds, kind_of = documents.kinds(self._kept)
+        kinds, kind_of = documents.group_by_kind(self._kept)
         for number, kind in enumerate(kinds):
             chosen = np.flatnonzero(inline & (kind_of == number))
             held = bodies if len(chosen) == len(bodies) else [bodies[position] for position in chosen.tolist()]
@@ -171,13 +171,13 @@ class DocumentBatch(PublishBatch):
         for position in np.flatnonzero(~inline).tolist():
             # A body that stayed where it is: streamed from the interchange in fragments.
             part_id = uuid.UUID(bytes=bytes(self._part_ids[position]))
-            write_part(connection, documents.document(int(self._kept[position]), part_id))
+            write_part(connection, documents.build_body_part(int(self._kept[position]), part_id))
         for part in self._shared_parts:
             write_part(connection, part)
         shared = [documents.stamps[chunk] for chunk in documents.chunk_of[self._kept].tolist()]
         columns = {key: column.take(pa.array(self._kept)) for key, column in documents.columns.items()}
-        contexts = stored_contexts(shared, columns, len(self._kept))
-        originators = batch_originators(shared, columns, self._routing.login)
+        contexts = encode_contexts(shared, columns, len(self._kept))
+        originators = to_stored_originators(shared, columns, self._routing.login)
         names = [name for name, _ in kinds]
         if originators is None and len(set(names)) == 1 and not self._shared_parts:
             write_spool(
@@ -185,7 +185,7 @@ class DocumentBatch(PublishBatch):
             )
             return
         message_ids, body_ids = map(bytes, self._message_ids), list(map(bytes, self._part_ids))
-        part_ids = map(documents.part_ids, self._kept.tolist(), body_ids)
+        part_ids = map(documents.get_part_ids, self._kept.tolist(), body_ids)
         write_spool_rows(
             connection,
             zip(message_ids, part_ids, body_ids, [names[kind] for kind in kind_of.tolist()], contexts, strict=True),
@@ -195,10 +195,10 @@ class DocumentBatch(PublishBatch):
     @property
     def _shared_parts(self) -> list[Part]:
         """The parts beside bodies, of the chunks that have documents left."""
-        if not any(self._documents.others):
+        if not any(self._documents.other_parts):
             return []
         chunks = np.unique(self._documents.chunk_of[self._kept]).tolist()
-        return [part for chunk in chunks for part in self._documents.others[chunk]]
+        return [part for chunk in chunks for part in self._documents.other_parts[chunk]]
 
     def _copy_parts(
         self, connection: Connection, ids: npt.NDArray[np.void], bodies: list[bytes], name: str, content_type: str
@@ -221,19 +221,19 @@ class DocumentBatch(PublishBatch):
 
     def _refer_to_shared_parts(self, connection: Connection, lock: RoutingLock, counts: npt.NDArray[np.int64]) -> None:
         """A part that all documents of a chunk have is referred to as often as they are together."""
-        others = self._documents.others
+        others = self._documents.other_parts
         if any(others):
             per_chunk = np.bincount(self._documents.chunk_of[self._kept], weights=counts, minlength=len(others))
             deltas = np.repeat(per_chunk.astype(np.int64), list(map(len, others)))
-            ids = id_array([part.part_id for parts in others for part in parts])
+            ids = to_id_array([part.part_id for parts in others for part in parts])
             write_references(connection, "part", lock.part_log, ids[deltas > 0], deltas[deltas > 0])
 
     # -- results -----------------------------------------------------------------------------------------------
 
     @property
-    def refusal(self) -> MessageFailure | None:
-        """Why the interchange that the chunks are of ends in a refusal."""
-        return self._documents.chunks[-1].refusal
+    def rejection(self) -> MessageFailure | None:
+        """Why the interchange that the chunks are of ends in a rejection."""
+        return self._documents.chunks[-1].rejection
 
     @property
     def received(self) -> list[Received]:

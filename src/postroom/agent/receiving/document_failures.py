@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from postroom.agent.error_reports import Failure, type_in
+from postroom.agent.error_reports import Failure, get_message_type
 from postroom.agent.identity import Kind, derive_id, unit_for_failure
-from postroom.agent.originator import resolve_originator, stored_originator
+from postroom.agent.originator import resolve_originator, to_stored_originator
 from postroom.agent.publish import RoutingLock
 from postroom.agent.receiving.documents import Documents
-from postroom.agent.receiving.suspended_documents import KeptAfter, suspended_context
+from postroom.agent.receiving.suspended_documents import LastPublished, suspended_context
 from postroom.agent.reports import RoutingFailureReport, write_suspensions
 from postroom.agent.routes import RoutedMessages
 from postroom.agent.routing.matching import match_batch
@@ -68,7 +68,7 @@ class _FailedInstance:
 class BatchFailures:
     """The failures of a batch.
 
-    ``refusals`` are the chunks that fail as a whole. ``unroutable`` are the rows that no host may receive, with the
+    ``rejections`` are the chunks that fail as a whole. ``unroutable`` are the rows that no host may receive, with the
     reason: all rows of a recoverable interchange, the first row of a standard one. Their instances are numbered from
     ``first_instance``."""
 
@@ -77,7 +77,7 @@ class BatchFailures:
         connection: Connection,
         documents: Documents,
         *,
-        refusals: Mapping[int, MessageFailure],
+        rejections: Mapping[int, MessageFailure],
         unroutable: Mapping[int, RoutingFailure],
         first_instance: int,
         routing: RoutingTable,
@@ -89,7 +89,7 @@ class BatchFailures:
         self._clock = clock
         self._instances = first_instance
         failed = [
-            *self._find_refusals(refusals, unroutable),
+            *self._find_rejections(rejections, unroutable),
             *self._find_bad_documents(),
             *self._find_unroutable_documents(unroutable),
         ]
@@ -111,11 +111,11 @@ class BatchFailures:
 
     # -- finding -----------------------------------------------------------------------------------------------
 
-    def _find_refusals(
-        self, refusals: Mapping[int, MessageFailure], unroutable: Mapping[int, RoutingFailure]
+    def _find_rejections(
+        self, rejections: Mapping[int, MessageFailure], unroutable: Mapping[int, RoutingFailure]
     ) -> Iterator[_FailedInstance]:
         rows = {int(self._documents.chunk_of[row]): row for row in unroutable}
-        for number, failure in refusals.items():
+        for number, failure in rejections.items():
             chunk, context = self._documents.chunks[number], self._documents.stamps[number]
             yield _FailedInstance(
                 chunk=number,
@@ -124,10 +124,10 @@ class BatchFailures:
                 failure=failure,
                 task=Task.RECEIVE,
                 # The chunks before this one are published.
-                context=context.write(KeptAfter, chunk.last_document) if chunk.number else context,
+                context=context.write(LastPublished, chunk.last_document) if chunk.number else context,
                 body=chunk.interchange.body,
                 resumable=chunk.resumable,
-                unroutable=self._describe_unroutable(rows[number]) if chunk.refusal is None else None,
+                unroutable=self._describe_unroutable(rows[number]) if chunk.rejection is None else None,
             )
 
     def _find_bad_documents(self) -> Iterator[_FailedInstance]:
@@ -165,7 +165,7 @@ class BatchFailures:
 
     def _describe_unroutable(self, row: int) -> _UnroutableDocument:
         report_id = self._next_instance(int(self._documents.chunk_of[row]))
-        return _UnroutableDocument(row=row, report_id=report_id, context=self._documents.context(row))
+        return _UnroutableDocument(row=row, report_id=report_id, context=self._documents.build_context(row))
 
     def _next_instance(self, chunk: int) -> uuid.UUID:
         self._instances += 1
@@ -199,13 +199,13 @@ class BatchFailures:
             adapter=self._location.adapter_kind,
             receive_port=self._location.port_name,
             uri=self._location.uri,
-            message_type=type_in(unroutable.context) if unroutable else None,
+            message_type=get_message_type(unroutable.context) if unroutable else None,
             report_id=unroutable.report_id if unroutable else None,
         )
         # If the document is the whole interchange, its properties are those of the interchange. The properties of one
         # document among many are not.
         is_alone = unroutable is not None and self._documents.chunks[one.chunk].rows == 1
-        return failure.context(unroutable.context if unroutable and is_alone else one.context)
+        return failure.build_context(unroutable.context if unroutable and is_alone else one.context)
 
     def _build_suspended_row(self, one: _FailedInstance) -> SuspendedRow:
         return SuspendedRow(
@@ -245,17 +245,17 @@ class BatchFailures:
         """Return a message with the bytes of the failed interchange or document."""
         part_id = derive_id(self._documents.units[one.chunk], Kind.PART, one.number)
         if one.row is not None:
-            parts = self._documents.clone(one.row, part_id)
+            parts = self._documents.build_parts(one.row, part_id)
         else:
             assert one.body is not None
-            parts = self._documents.as_it_came(one.chunk, one.body, part_id, one.bad)
+            parts = self._documents.build_received_parts(one.chunk, one.body, part_id, one.bad)
         [body_name] = [part.name for part in parts if part.part_id == part_id]
         return Message(context=context, parts=parts, body_part_name=body_name, message_id=message_id)
 
     def _build_suspended_context(self, one: _FailedInstance) -> Context:
         if one.bad is None:
             return one.context
-        disassembler = self._documents.disassembler(one.chunk)
+        disassembler = self._documents.get_disassembler(one.chunk)
         context = suspended_context(one.context, self._location.pipeline, disassembler, one.bad)
         return resolve_originator(context, self._routing.login)
 
@@ -275,7 +275,7 @@ class BatchFailures:
     def write_messages(self, connection: Connection) -> None:
         """Copy suspended originals, error messages and reports."""
         messages = [*self._originals, *self._errors.messages, *(report.message for report in self._reports)]
-        originators = [stored_originator(message.context, self._routing.login) for message in messages]
+        originators = [to_stored_originator(message.context, self._routing.login) for message in messages]
         contexts = [(message, message.context.to_json()) for message in messages]
         write_messages(connection, contexts, originators=originators)
 

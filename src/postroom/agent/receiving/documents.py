@@ -28,8 +28,8 @@ from postroom.values import Value, value_to_json
 
 #: Where the numbers of parts beside the body begin, and how many there are for each document. Up to there they are
 #: those of documents.
-_OTHERS, _OTHERS_EACH = 1 << (NUMBER_BITS - 1), 1 << 10
-assert _OTHERS_EACH > MAX_PARTS
+_FIRST_OTHER_PART, _OTHER_PARTS_EACH = 1 << (NUMBER_BITS - 1), 1 << 10
+assert _OTHER_PARTS_EACH > MAX_PARTS
 
 _NUMBER, _TYPE = BTS.InterchangeSequenceNumber.key, BTS.MessageType.key
 _OWN_COLUMNS = ("number", "body", "offset", "length", "message_type", "content_type")
@@ -38,7 +38,7 @@ _OWN_COLUMNS = ("number", "body", "offset", "length", "message_type", "content_t
 _TEXT = pa.large_string()
 
 #: The keys of what every received message has promoted, whatever its pipeline does.
-STAMPED = frozenset(
+STAMPED_KEYS = frozenset(
     prop.key
     for prop in (
         BTS.ReceivePortID,
@@ -51,7 +51,7 @@ STAMPED = frozenset(
 )
 
 
-def stamp(location: ReceiveLocation, interchange: Interchange, decoded: Context | None = None) -> Context:
+def stamp_context(location: ReceiveLocation, interchange: Interchange, decoded: Context | None = None) -> Context:
     """The context that every message of an interchange starts with (CTX-20); ``decoded`` is what the components of a
     decode stage made of the adapter's."""
     # A resumed message keeps the id of the interchange that it came with.
@@ -75,15 +75,17 @@ class Documents:
         self.location = location
         self.content_type = content_type
         self.chunks = list(chunks)
-        self.stamps = [resolve_originator(stamp(location, chunk.interchange, chunk.context), login) for chunk in chunks]
+        self.stamps = [
+            resolve_originator(stamp_context(location, chunk.interchange, chunk.context), login) for chunk in chunks
+        ]
         self.units = [unit_for_chunk(chunk.interchange.interchange_id, chunk.number) for chunk in chunks]
-        self.table = _concatenated(self.chunks)
+        self.table = _concatenate(self.chunks)
         #: The chunk of each row.
         self.chunk_of = np.repeat(np.arange(len(chunks)), [chunk.rows for chunk in chunks])
         #: The values that the pipeline gave, by property key; those of distinguished fields are not promoted.
-        self.columns = resolve_originator_columns(value_columns(self.table), login)
+        self.columns = resolve_originator_columns(get_value_columns(self.table), login)
         #: The parts that all documents of a chunk have beside their bodies, stored once for each chunk.
-        self.others = [self._others(number, 0) for number in range(len(chunks))]
+        self.other_parts = [self._build_other_parts(number, 0) for number in range(len(chunks))]
 
     @property
     def promoted(self) -> Columns:
@@ -99,16 +101,16 @@ class Documents:
         numbers: npt.NDArray[np.int64] = self.table["number"].to_numpy()
         return numbers
 
-    def context(self, row: int) -> Context:
+    def build_context(self, row: int) -> Context:
         """The context of one document, promoted flags and all."""
-        return snapshot(self.stamps[int(self.chunk_of[row])], self.columns, row)
+        return build_context(self.stamps[int(self.chunk_of[row])], self.columns, row)
 
-    def message_type(self, row: int) -> str | None:
+    def get_message_type(self, row: int) -> str | None:
         assert self.table is not None
         message_type: str | None = self.table["message_type"][row].as_py()
         return message_type
 
-    def body(self, row: int) -> Body:
+    def build_body(self, row: int) -> Body:
         """Its bytes, in memory or where they stayed in the interchange."""
         assert self.table is not None
         body: bytes | None = self.table["body"][row].as_py()
@@ -118,7 +120,7 @@ class Documents:
         chunk = self.chunks[int(self.chunk_of[row])]
         return slice_body(chunk.source, offset, length)
 
-    def kinds(self, rows: npt.NDArray[np.int64]) -> tuple[list[tuple[str, str]], npt.NDArray[np.int64]]:
+    def group_by_kind(self, rows: npt.NDArray[np.int64]) -> tuple[list[tuple[str, str]], npt.NDArray[np.int64]]:
         """The names and content types of body parts, and which of them each of some rows has. They may differ between
         interchanges; a document that was mapped has the content type of its map."""
         of_chunks = [
@@ -138,29 +140,31 @@ class Documents:
         number_of = {kind: number for number, kind in enumerate(kinds)}
         return kinds, np.array([number_of[one] for one in own], dtype=np.int64)
 
-    def part_ids(self, row: int, body: bytes) -> list[bytes]:
+    def get_part_ids(self, row: int, body: bytes) -> list[bytes]:
         """The ids of all parts of a document, in order; ``body`` is that of its body part."""
         chunk = int(self.chunk_of[row])
         decoded = self.chunks[chunk].decoded
-        found = [part.part_id.bytes for part in self.others[chunk]]
+        found = [part.part_id.bytes for part in self.other_parts[chunk]]
         found.insert(decoded.body_index if decoded else 0, body)
         return found
 
-    def document(self, row: int, part_id: uuid.UUID) -> Part:
+    def build_body_part(self, row: int, part_id: uuid.UUID) -> Part:
         """The body part that a document becomes."""
-        kinds, [kind] = self.kinds(np.array([row]))
+        kinds, [kind] = self.group_by_kind(np.array([row]))
         name, content_type = kinds[kind]
-        return Part(name=name, body=self.body(row), content_type=content_type, part_id=part_id)
+        return Part(name=name, body=self.build_body(row), content_type=content_type, part_id=part_id)
 
-    def clone(self, row: int, part_id: uuid.UUID) -> tuple[Part, ...]:
+    def build_parts(self, row: int, part_id: uuid.UUID) -> tuple[Part, ...]:
         """All parts of a document, with ids of their own."""
-        chunk, body = int(self.chunk_of[row]), self.document(row, part_id)
+        chunk, body = int(self.chunk_of[row]), self.build_body_part(row, part_id)
         decoded = self.chunks[chunk].decoded
         if decoded is None:
             return (body,)
-        return replace(decoded, other_parts=self._others(chunk, int(self.numbers[row]))).with_body_part(body)
+        return replace(decoded, other_parts=self._build_other_parts(chunk, int(self.numbers[row]))).with_body_part(body)
 
-    def as_it_came(self, chunk: int, body: Body, part_id: uuid.UUID, bad: BadDocument | None) -> tuple[Part, ...]:
+    def build_received_parts(
+        self, chunk: int, body: Body, part_id: uuid.UUID, bad: BadDocument | None
+    ) -> tuple[Part, ...]:
         """The parts that an interchange becomes, or a document of it that is no message."""
         decoded = self.chunks[chunk].decoded
         part = Part(body=body, content_type=self.content_type, part_id=part_id)
@@ -169,24 +173,24 @@ class Documents:
         if bad is None or decoded is None:
             return (part,)
         part = replace(part, name=decoded.body_name)
-        return replace(decoded, other_parts=self._others(chunk, bad.number)).with_body_part(part)
+        return replace(decoded, other_parts=self._build_other_parts(chunk, bad.number)).with_body_part(part)
 
-    def disassembler(self, chunk: int) -> int:
+    def get_disassembler(self, chunk: int) -> int:
         """Which one of the pipeline has made the documents of a chunk, from 1."""
         decoded = self.chunks[chunk].decoded
         return 1 if decoded is None else decoded.disassembler
 
-    def _others(self, chunk: int, document: int) -> tuple[Part, ...]:
+    def _build_other_parts(self, chunk: int, document: int) -> tuple[Part, ...]:
         """The parts beside the bodies of a chunk, with the ids that they have for a document; 0: for all of them."""
         decoded = self.chunks[chunk].decoded
-        first = _OTHERS + document * _OTHERS_EACH
+        first = _FIRST_OTHER_PART + document * _OTHER_PARTS_EACH
         return tuple(
             replace(part, part_id=derive_id(self.units[chunk], Kind.PART, first + number))
             for number, part in enumerate(decoded.other_parts if decoded else ())
         )
 
 
-def value_columns(documents: pa.Table | None) -> dict[str, pa.Array]:
+def get_value_columns(documents: pa.Table | None) -> dict[str, pa.Array]:
     """The columns that are promoted: the pipeline's own, the sequence number and the message type."""
     if documents is None:
         return {}
@@ -197,12 +201,12 @@ def value_columns(documents: pa.Table | None) -> dict[str, pa.Array]:
     }
 
 
-def _concatenated(chunks: Sequence[Chunk]) -> pa.Table | None:
+def _concatenate(chunks: Sequence[Chunk]) -> pa.Table | None:
     tables = [chunk.documents for chunk in chunks if chunk.documents is not None]
     return pa.concat_tables(tables).combine_chunks() if tables else None
 
 
-def stored_contexts(shared: Sequence[Context], columns: Mapping[str, pa.Array], rows: int) -> list[bytes]:
+def encode_contexts(shared: Sequence[Context], columns: Mapping[str, pa.Array], rows: int) -> list[bytes]:
     """One stored context (see ``Context.to_json``) per row: the row's shared context, and its column values promoted,
     those of distinguished fields written.
 
@@ -286,7 +290,7 @@ def _text(value: Value) -> str:
     return json.dumps(value_to_json(value), ensure_ascii=False)
 
 
-def snapshot(shared: Context, columns: Mapping[str, pa.Array], row: int) -> Context:
+def build_context(shared: Context, columns: Mapping[str, pa.Array], row: int) -> Context:
     """The context of one row of a batch, promoted flags and all."""
     # A Decimal without the trailing zeros that an Arrow column of fixed scale adds.
     own = {key: column[row].as_py() for key, column in columns.items()}

@@ -52,8 +52,8 @@ class Interchange:
     body: Body
     context: Context = field(default_factory=Context)
     suspended_document: SuspendedDocument | None = None
-    """Set if this is a document that was suspended alone and is resumed."""
-    after: int = 0
+    """It is a document that was suspended alone."""
+    last_published: int = 0
     """It is the rest of an interchange: the documents up to this number came in before the others were refused."""
 
 
@@ -73,7 +73,7 @@ class Disassembles(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """What one receipt stands for: some documents of an interchange, or its refusal as a whole."""
+    """What one receipt stands for: some documents of an interchange, or its rejection as a whole."""
 
     interchange: Interchange
     number: int
@@ -82,7 +82,7 @@ class Chunk:
     bad: int = 0
     """How many of the failures the pipeline has found; those count against its limit."""
     decoded: DecodedInterchange | None = None
-    refusal: MessageFailure | None = None
+    rejection: MessageFailure | None = None
     resumable: bool = True
     recoverable: bool
     last_document: int
@@ -107,7 +107,7 @@ class Chunk:
     @property
     def is_empty_interchange(self) -> bool:
         """Whether this is all of an interchange that has no documents, neither good nor bad."""
-        return self.is_last and self.last_document == 0 and self.refusal is None
+        return self.is_last and self.last_document == 0 and self.rejection is None
 
     @property
     def receipt(self) -> Receipt:
@@ -129,11 +129,11 @@ class Chunk:
 def read_chunks(pipeline: Disassembles, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
     """The chunks of an interchange that are still to be published. Bad messages are in the chunks; nothing is raised
     for them."""
-    # What was begun as a recoverable one goes on where it was left.
-    if pipeline.recoverable or progress.begun:
-        yield from _recoverable(pipeline, interchange, progress)
+    # What was has_started as a recoverable one goes on where it was left.
+    if pipeline.recoverable or progress.has_started:
+        yield from _read_recoverable(pipeline, interchange, progress)
     else:
-        yield _standard(pipeline, interchange)
+        yield _read_standard(pipeline, interchange)
 
 
 def read_all_chunks(pipeline: Disassembles, interchange: Interchange) -> list[Chunk]:
@@ -141,17 +141,17 @@ def read_all_chunks(pipeline: Disassembles, interchange: Interchange) -> list[Ch
     it is refused."""
     held = 0
     chunks: list[Chunk] = []
-    for chunk in read_chunks(pipeline, interchange, Progress(last_document=interchange.after)):
+    for chunk in read_chunks(pipeline, interchange, Progress(last_document=interchange.last_published)):
         held += sum(len(bad.body) + _FAILURE_BYTES for bad in chunk.failures)
         held += 0 if chunk.documents is None else chunk.documents.nbytes
         if held > MAX_STANDARD_BYTES:
-            return [_refused(interchange, _too_large(interchange), number=0, recoverable=chunk.recoverable)]
+            return [_reject_chunk(interchange, _too_large(interchange), number=0, recoverable=chunk.recoverable)]
         chunks.append(chunk)
     return chunks
 
 
 def _too_large(interchange: Interchange) -> PipelineFailure:
-    again = f"what follows document {interchange.after:,} of it" if interchange.after else "the file"
+    again = f"what follows document {interchange.last_published:,} of it" if interchange.last_published else "the file"
     return PipelineFailure(
         f"The documents of the interchange have more than {MAX_STANDARD_BYTES:,} bytes together.",
         why="What is resumed is published as a whole, and held in memory until all of it has passed.",
@@ -159,9 +159,9 @@ def _too_large(interchange: Interchange) -> PipelineFailure:
     )
 
 
-def refuse_rest(pipeline: Disassembles, interchange: Interchange, failure: MessageFailure, progress: Progress) -> Chunk:
+def reject_rest(pipeline: Disassembles, interchange: Interchange, failure: MessageFailure, progress: Progress) -> Chunk:
     """Refuses all of an interchange that is not published yet, for a reason that its pipeline did not give."""
-    return _refused(
+    return _reject_chunk(
         interchange,
         failure,
         number=progress.next_chunk,
@@ -171,14 +171,16 @@ def refuse_rest(pipeline: Disassembles, interchange: Interchange, failure: Messa
     )
 
 
-def _standard(pipeline: Disassembles, interchange: Interchange) -> Chunk:
+def _read_standard(pipeline: Disassembles, interchange: Interchange) -> Chunk:
     try:
-        batches = list(_held(translate_unexpected(pipeline.disassemble(interchange.body, context=interchange.context))))
+        batches = list(
+            _limit_memory(translate_errors(pipeline.disassemble(interchange.body, context=interchange.context)))
+        )
         failures = [failure for batch in batches for failure in batch.failures]
         if failures:
             raise failures[0].failure
     except PipelineFailure as failure:
-        return _refused(interchange, failure, number=0, recoverable=False)
+        return _reject_chunk(interchange, failure, number=0, recoverable=False)
     tables = pa.Table.from_batches([batch.messages for batch in batches]) if batches else None
     return Chunk(
         interchange=interchange,
@@ -192,7 +194,7 @@ def _standard(pipeline: Disassembles, interchange: Interchange) -> Chunk:
     )
 
 
-def _held(batches: Iterator[DisassembledBatch]) -> Iterator[DisassembledBatch]:
+def _limit_memory(batches: Iterator[DisassembledBatch]) -> Iterator[DisassembledBatch]:
     """The same batches, as long as all of them fit into memory together."""
     held = 0
     for batch in batches:
@@ -206,10 +208,10 @@ def _held(batches: Iterator[DisassembledBatch]) -> Iterator[DisassembledBatch]:
         yield batch
 
 
-def _recoverable(pipeline: Disassembles, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
+def _read_recoverable(pipeline: Disassembles, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
     number, last, bad = progress.next_chunk, progress.last_document, progress.bad
     pending: tuple[pa.Table, tuple[BadDocument, ...], DecodedInterchange | None] | None = None
-    batches = translate_unexpected(
+    batches = translate_errors(
         pipeline.disassemble(
             interchange.body, context=interchange.context, batch_rows=CHUNK_ROWS, batch_bytes=CHUNK_BYTES
         )
@@ -247,11 +249,11 @@ def _recoverable(pipeline: Disassembles, interchange: Interchange, progress: Pro
                 number += 1
             # What stands before the failure is published; running it all again would publish that twice.
             resumable = number == 0 and last == 0
-            yield _refused(interchange, failure, number=number, recoverable=True, resumable=resumable, last=last)
+            yield _reject_chunk(interchange, failure, number=number, recoverable=True, resumable=resumable, last=last)
             return
-        if batch is None and pending is None and progress.begun:
+        if batch is None and pending is None and progress.has_started:
             less = _nothing_left(progress)
-            yield _refused(interchange, less, number=number, recoverable=True, resumable=False, last=last)
+            yield _reject_chunk(interchange, less, number=number, recoverable=True, resumable=False, last=last)
             return
         if batch is None:
             yield chunk(*(pending or (None, (), None)), is_last=True)
@@ -268,15 +270,15 @@ def _recoverable(pipeline: Disassembles, interchange: Interchange, progress: Pro
             number += 1
         # Bad ones are counted from the beginning, or from where those of an interchange that is resumed begin.
         since = 0 if progress.next_chunk else progress.last_document
-        excess = _too_many(failures, pipeline.bad_documents, before=bad, since=since, last=last)
+        excess = _find_excess(failures, pipeline.bad_documents, before=bad, since=since, last=last)
         if excess is not None:
-            yield _refused(interchange, excess, number=number, recoverable=True, last=last)
+            yield _reject_chunk(interchange, excess, number=number, recoverable=True, last=last)
             return
         bad += len(failures)
         pending = (documents, failures, batch.decoded)
 
 
-def _too_many(
+def _find_excess(
     failures: Sequence[BadDocument], limit: int | None, *, before: int, since: int, last: int
 ) -> PipelineFailure | None:
     """Why the chunk with these failures is not published, nor anything after it: a file of another format would become
@@ -305,7 +307,7 @@ def _nothing_left(progress: Progress) -> PipelineFailure:
     )
 
 
-def _refused(
+def _reject_chunk(
     interchange: Interchange,
     failure: MessageFailure,
     *,
@@ -318,7 +320,7 @@ def _refused(
         interchange=interchange,
         number=number,
         documents=None,
-        refusal=failure,
+        rejection=failure,
         resumable=resumable,
         recoverable=recoverable,
         last_document=last,
@@ -326,7 +328,7 @@ def _refused(
     )
 
 
-def translate_unexpected(batches: Iterator[_T]) -> Iterator[_T]:
+def translate_errors(batches: Iterator[_T]) -> Iterator[_T]:
     """Yields the same batches. An error of theirs becomes a PipelineFailure, unless the environment caused it."""
     try:
         yield from batches
@@ -334,10 +336,10 @@ def translate_unexpected(batches: Iterator[_T]) -> Iterator[_T]:
         # An OSError is about the file of the interchange: its bytes cannot be suspended, so that its task decides.
         if isinstance(error, MessageFailure | OSError) or is_environment_error(error):
             raise
-        raise unexpected_failure(error) from error
+        raise to_message_failure(error) from error
 
 
-def unexpected_failure(error: Exception) -> MessageFailure:
+def to_message_failure(error: Exception) -> MessageFailure:
     """The failure of an interchange that could not be received because of an unexpected error."""
     if isinstance(error, MessageFailure):
         return error

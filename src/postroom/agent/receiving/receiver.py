@@ -23,7 +23,7 @@ from postroom.agent.receiving.interchange import (
     Interchange,
     read_all_chunks,
     read_chunks,
-    refuse_rest,
+    reject_rest,
 )
 from postroom.agent.routing.matching import IndexMatcher, Matcher
 from postroom.agent.routing.table import RoutingTable
@@ -70,7 +70,7 @@ class Receiver:
                 for chunk in read_chunks(pipeline, interchange, progress[interchange.interchange_id])
             )
             try:
-                for number, group in enumerate(_groups(chunks)):
+                for number, group in enumerate(_group_chunks(chunks)):
                     if number and not pace():
                         return [replace(one, unfinished=unit in left) for unit, one in outcome.items()]
                     for one in self._publish(location, pipeline.content_type, group):
@@ -84,13 +84,13 @@ class Receiver:
                 raise StateError(f"Interchange {next(iter(left))} has come to no end, although all of it was read.")
         return list(outcome.values())
 
-    def refuse(self, location: ReceiveLocation, interchange: Interchange, failure: MessageFailure) -> Received:
+    def reject(self, location: ReceiveLocation, interchange: Interchange, failure: MessageFailure) -> Received:
         """Suspends what of an interchange is not published yet, as it came, without running its pipeline."""
         self._routing.catch_up(self._connection)
         pipeline = _get_pipeline(location)
-        while not (progress := self.progress_of(interchange.interchange_id)).done:
+        while not (progress := self.read_progress(interchange.interchange_id)).done:
             with suppress(ConcurrentAttempt):
-                chunk = refuse_rest(pipeline, interchange, failure, progress)
+                chunk = reject_rest(pipeline, interchange, failure, progress)
                 return self.publish_chunk(location, pipeline.content_type, chunk)
         return Received(interchange_id=interchange.interchange_id)
 
@@ -100,7 +100,7 @@ class Receiver:
         [received] = self._publish(location, content_type, [chunk])
         return received
 
-    def progress_of(self, unit: uuid.UUID) -> Progress:
+    def read_progress(self, unit: uuid.UUID) -> Progress:
         """How far a unit is published by now."""
         return read_progress(self._connection, [unit])[unit]
 
@@ -131,8 +131,8 @@ class Receiver:
                 takes_receipts=False,
                 fails_as_a_whole=fails_as_a_whole,
             )
-            if batch.refusal is not None:
-                raise batch.refusal
+            if batch.rejection is not None:
+                raise batch.rejection
             return batch
 
         self._publisher.run(make_batch, before=complete)
@@ -153,7 +153,7 @@ def _get_pipeline(location: ReceiveLocation) -> ReceivePipeline | MappedPipeline
     return MappedPipeline(location.pipeline, location.maps) if location.has_maps else location.pipeline
 
 
-def _groups(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
+def _group_chunks(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
     """Chunks together in one transaction, up to a good size of it."""
     group: list[Chunk] = []
     rows = size = 0

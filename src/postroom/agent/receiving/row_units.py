@@ -86,11 +86,11 @@ def receive_rows(
     total = ReceivedRows(unit_id=unit.unit_id)
     receiver.catch_up()
     last = 0
-    for batch, is_last in _with_end(batches):
+    for batch, is_last in _mark_last(batches):
         first, last = last + 1, last + batch.num_rows
         while progress.last_document < last and not progress.done:
             published = max(0, progress.last_document + 1 - first)
-            chunk = _chunk(pipeline, unit, batch.slice(published), first + published, progress.next_chunk, is_last)
+            chunk = _read_chunk(pipeline, unit, batch.slice(published), first + published, progress.next_chunk, is_last)
             bad, rows = len(chunk.failures), chunk.rows + len(chunk.failures)
             if bad and not limit.allows(bad=bad, rows=rows):
                 return replace(total, stopped=True)
@@ -99,7 +99,7 @@ def receive_rows(
             try:
                 received = receiver.publish_chunk(location, bad_content_type, chunk)
             except ConcurrentAttempt:
-                progress = receiver.progress_of(unit.unit_id)
+                progress = receiver.read_progress(unit.unit_id)
                 continue
             total = total.plus(rows, bad, received)
             progress = Progress(next_chunk=chunk.number + 1, last_document=last, done=is_last)
@@ -108,7 +108,7 @@ def receive_rows(
     return total
 
 
-def _chunk(pipeline: Rows, unit: RowUnit, batch: pa.RecordBatch, first: int, number: int, is_last: bool) -> Chunk:
+def _read_chunk(pipeline: Rows, unit: RowUnit, batch: pa.RecordBatch, first: int, number: int, is_last: bool) -> Chunk:
     read = read_rows(pipeline, batch, first)
     source: Body = Bytes(read.large)
     return Chunk(
@@ -132,7 +132,7 @@ def _other_rows(count: int, progress: Progress) -> StateError:
     )
 
 
-def _with_end(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, bool]]:
+def _mark_last(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, bool]]:
     """One ahead of what is yielded, because the last one has to say so in its receipt."""
     pending: pa.RecordBatch | None = None
     for batch in batches:

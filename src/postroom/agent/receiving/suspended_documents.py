@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 
-from postroom.agent.receiving.documents import STAMPED
+from postroom.agent.receiving.documents import STAMPED_KEYS
 from postroom.agent.receiving.interchange import Interchange
 from postroom.message import Bytes, Context, Message
 from postroom.namespaces import SUSPENDED_NAMESPACE, is_distinguished, split_key
@@ -19,10 +19,10 @@ from postroom.properties import Property
 from postroom.system_properties import BTS
 
 #: One of ``Form``.
-KeptForm = Property("Form", str, namespace=SUSPENDED_NAMESPACE)
-KeptDisassembler = Property("Disassembler", int, namespace=SUSPENDED_NAMESPACE)
+SuspendedForm = Property("Form", str, namespace=SUSPENDED_NAMESPACE)
+SuspendedDisassembler = Property("Disassembler", int, namespace=SUSPENDED_NAMESPACE)
 #: Of an interchange: the last document that came in before the rest was refused.
-KeptAfter = Property("After", int, namespace=SUSPENDED_NAMESPACE)
+LastPublished = Property("After", int, namespace=SUSPENDED_NAMESPACE)
 
 _ORIGINATOR = (BTS.OriginatorSID.key, BTS.OriginatorPID.key)
 
@@ -30,7 +30,7 @@ _ORIGINATOR = (BTS.OriginatorSID.key, BTS.OriginatorPID.key)
 def suspended_context(shared: Context, pipeline: ReceivePipeline, disassembler: int, bad: BadDocument) -> Context:
     """The context that a refused document is suspended with; ``shared`` is that of its interchange, with its number."""
     beside = get_external_values(pipeline, disassembler, bad)
-    marked = shared.write(KeptForm, bad.form.value).write(KeptDisassembler, disassembler)
+    marked = shared.write(SuspendedForm, bad.form.value).write(SuspendedDisassembler, disassembler)
     return Context(
         {**marked.promoted, **{key: value for key, value in beside.items() if not is_distinguished(key)}},
         {**marked.written, **{key: value for key, value in beside.items() if is_distinguished(key)}},
@@ -38,11 +38,11 @@ def suspended_context(shared: Context, pipeline: ReceivePipeline, disassembler: 
     )
 
 
-def resumed_interchange(message: Message, stored: Context) -> Interchange:
+def resume_interchange(message: Message, stored: Context) -> Interchange:
     """The interchange that a suspended message becomes when it is resumed: all of it, or one document. ``stored`` is
     its context without the login that has stored it: that login is not its originator."""
     context = message.context
-    values = {key: value for key, value in context.promoted.items() if key not in STAMPED}
+    values = {key: value for key, value in context.promoted.items() if key not in STAMPED_KEYS}
     values |= {key: value for key, value in context.written.items() if is_distinguished(key)}
     shared = {
         key: value
@@ -51,13 +51,13 @@ def resumed_interchange(message: Message, stored: Context) -> Interchange:
         and split_key(key)[0] != SUSPENDED_NAMESPACE
         and (key not in _ORIGINATOR or key in stored.written)
     }
-    suspended = None
+    document = None
     if context.is_promoted(BTS.InterchangeSequenceNumber):
-        position = context.get(KeptDisassembler)
-        suspended = SuspendedDocument(
+        place = context.get(SuspendedDisassembler)
+        document = SuspendedDocument(
             number=int(str(context[BTS.InterchangeSequenceNumber])),
-            form=Form(str(context.get(KeptForm, Form.RECEIVED))),
-            disassembler=None if position is None else int(str(position)),
+            form=Form(str(context.get(SuspendedForm, Form.RECEIVED))),
+            disassembler=None if place is None else int(str(place)),
             values=values,
             parts=message.parts,
             body_name=message.body_part_name,
@@ -66,6 +66,6 @@ def resumed_interchange(message: Message, stored: Context) -> Interchange:
         interchange_id=uuid.uuid4(),
         body=Bytes(b"") if message.body is None else message.body.body,
         context=Context(written=shared, predicates=context.predicates),
-        suspended_document=suspended,
-        after=int(str(context.get(KeptAfter, 0))),
+        suspended_document=document,
+        last_published=int(str(context.get(LastPublished, 0))),
     )

@@ -40,17 +40,17 @@ def correlation_hash(correlation: Correlation) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def correlations_in(columns: Columns, rows: int, routing: RoutingTable) -> dict[Correlation, list[int]]:
+def find_correlations(columns: Columns, rows: int, routing: RoutingTable) -> dict[Correlation, list[int]]:
     """What instances may be waiting for among these messages (by their promoted values), with the messages' rows."""
     wanted: defaultdict[Correlation, list[int]] = defaultdict(list)
     for type_id, keys in routing.correlation_types.items():
-        for row, values in enumerate(value_keys_of(columns, keys, rows, routing.value_types) or ()):
+        for row, values in enumerate(to_value_keys(columns, keys, rows, routing.value_types) or ()):
             if (complete := complete_values(values)) is not None:
                 wanted[type_id, complete].append(row)
     return wanted
 
 
-def find_waiting(
+def find_instance_subscribers(
     connection: Connection, wanted: Mapping[Correlation, Sequence[int]]
 ) -> list[tuple[Subscriber, Sequence[int]]]:
     """The instance subscriptions that wait for these values, each with the messages that it meets; one statement."""
@@ -67,7 +67,9 @@ def find_waiting(
     return found
 
 
-def read_waiting(connection: Connection, ids: list[int], properties: Mapping[str, Property]) -> dict[int, Filter]:
+def read_instance_filters(
+    connection: Connection, ids: list[int], properties: Mapping[str, Property]
+) -> dict[int, Filter]:
     """The filters of some instance subscriptions, from their stored values."""
     found: dict[int, Filter] = {}
     if not ids:  # who may not read the values may still ask for none
@@ -81,7 +83,7 @@ def read_waiting(connection: Connection, ids: list[int], properties: Mapping[str
     return found
 
 
-def value_keys_of(
+def to_value_keys(
     columns: Columns, keys: Sequence[str], rows: int, value_types: Mapping[str, ValueType]
 ) -> list[tuple[str | None, ...]] | None:
     """The values of these properties per message, as value keys; None if no message can have all of them."""

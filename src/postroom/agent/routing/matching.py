@@ -14,7 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from postroom.agent.originator import Login, read_login
-from postroom.agent.routing.correlation import Convoy, complete_values, correlations_in, find_waiting, value_keys_of
+from postroom.agent.routing.correlation import (
+    Convoy,
+    complete_values,
+    find_correlations,
+    find_instance_subscribers,
+    to_value_keys,
+)
 from postroom.agent.routing.table import RoutingTable, Subscriber, read_property_lists
 from postroom.errors import RoutingFailure
 from postroom.filters.authorisation import NOTHING_TO_SHOW, MessagePredicate, comparable_text, may_receive
@@ -72,7 +78,7 @@ def match_batch(
     found, ids = routing.match(columns, rows)
     subscribers: Mapping[int, Subscriber] = routing.subscribers
     if rows and routing.correlation_types:
-        waiting = find_waiting(connection, correlations_in(columns, rows, routing))
+        waiting = find_instance_subscribers(connection, find_correlations(columns, rows, routing))
         if waiting:
             subscribers = ChainMap({one.subscription_id: one for one, _ in waiting}, routing.subscribers)
             found = np.concatenate([found, *(np.array(met) for _, met in waiting)])
@@ -107,7 +113,7 @@ def find_convoys(
         convoy_set_id = subscribers[subscription_id].convoy_set_id
         if convoy_set_id is None:
             continue
-        values = value_keys_of(columns, convoy_sets[convoy_set_id], rows, value_types)
+        values = to_value_keys(columns, convoy_sets[convoy_set_id], rows, value_types)
         if values is None:
             continue
         for pair in np.flatnonzero(ids == subscription_id).tolist():

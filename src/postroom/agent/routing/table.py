@@ -31,7 +31,7 @@ from postroom.values import Value, ValueType
 _STARTED, _DISABLED = 1, 3
 
 #: How many filters are read at a time: as objects they take up many times the room that they have in the index.
-PORTION = 10_000
+FILTERS_PER_READ = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +135,8 @@ class RoutingTable:
         login = read_login(connection)
         index = SubscriptionIndex() if everything else self._index
         filters: dict[int, Filter] = {}
-        for start in range(0, len(added), PORTION):
-            filters |= read_filters(connection, added[start : start + PORTION], properties)
+        for start in range(0, len(added), FILTERS_PER_READ):
+            filters |= read_filters(connection, added[start : start + FILTERS_PER_READ], properties)
             if everything:  # nobody sees that index yet
                 _add_all(index, filters)
                 filters = {}

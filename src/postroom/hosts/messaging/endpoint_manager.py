@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from postroom.adapters import Attempt
-from postroom.agent.error_reports import Failure, type_in
+from postroom.agent.error_reports import Failure, get_message_type
 from postroom.agent.failed_messages import FailedMessages
 from postroom.agent.reports import Unroutable
 from postroom.agent.resuming import ResumedInbound
@@ -157,7 +157,7 @@ class EndpointManager:
             adapter=adapter,
             uri=location.uri,
             receive_port=location.port_name,
-            message_type=type_in(unroutable.context) if unroutable else _get_message_type(claimed),
+            message_type=get_message_type(unroutable.context) if unroutable else _get_message_type(claimed),
             report_id=unroutable.report_id if unroutable else None,
         )
         return self._route_failure(claimed, connections, failure, otherwise=suspension)
@@ -187,7 +187,7 @@ def _retry_after_environment_error(error: Exception) -> Retry:
 
 
 def _get_message_type(claimed: ClaimedMessage) -> str | None:
-    return None if claimed.context is None else type_in(StoredContext(claimed.context, {}))
+    return None if claimed.context is None else get_message_type(StoredContext(claimed.context, {}))
 
 
 def _find_receive_location(connections: ThreadConnections, location_id: uuid.UUID | None) -> ReceiveLocation | None:

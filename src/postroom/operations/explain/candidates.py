@@ -14,11 +14,11 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
-from postroom.agent.error_reports import Failure, type_in
+from postroom.agent.error_reports import Failure, get_message_type
 from postroom.agent.originator import Login
 from postroom.agent.publish import Progress
-from postroom.agent.receiving.authentication import authenticate, authentication_failure, has_originator
-from postroom.agent.receiving.documents import snapshot, stamp, value_columns
+from postroom.agent.receiving.authentication import authenticate, authentication_failure, find_authenticated
+from postroom.agent.receiving.documents import build_context, get_value_columns, stamp_context
 from postroom.agent.receiving.interchange import Interchange, read_chunks
 from postroom.agent.routing.matching import routing_failure
 from postroom.clock import system_clock
@@ -80,20 +80,20 @@ def read_candidates(
     The properties in ``extra`` are added to every context and replace those that the pipeline promotes."""
     login = _get_login(connection, location)
     pipeline = build_resumed_pipeline(location.pipeline, location.maps, interchange.suspended_document)
-    for chunk in read_chunks(pipeline, interchange, Progress(last_document=interchange.after)):
-        stamped = stamp(location, interchange, chunk.context)
+    for chunk in read_chunks(pipeline, interchange, Progress(last_document=interchange.last_published)):
+        stamped = stamp_context(location, interchange, chunk.context)
         dropped = np.zeros(chunk.rows, dtype=bool)
         if location.authentication == "drop" and chunk.documents is not None:
-            dropped = ~has_originator(chunk, login)
+            dropped = ~find_authenticated(chunk, login)
         else:
             chunk = authenticate(location, chunk, login)
-        if chunk.refusal is not None:
-            yield Candidate(title=name, context=stamped, failure=chunk.refusal)
+        if chunk.rejection is not None:
+            yield Candidate(title=name, context=stamped, failure=chunk.rejection)
         for bad in chunk.failures:
             yield Candidate(title=f"{name}, document {bad.number}", context=stamped, failure=bad.failure)
-        columns = value_columns(chunk.documents)
+        columns = get_value_columns(chunk.documents)
         for row in range(chunk.rows):
-            context = snapshot(stamped, columns, row)
+            context = build_context(stamped, columns, row)
             title = f"{name}, document {context[BTS.InterchangeSequenceNumber]}"
             if dropped[row]:
                 yield Candidate(title=title, context=context, failure=authentication_failure(location), is_dropped=True)
@@ -103,7 +103,7 @@ def read_candidates(
 
 def build_error_message(location: ReceiveLocation, about: Candidate) -> Candidate:
     """Return the error message that the receive port would publish about a failed message or one without subscriber."""
-    message_type = type_in(about.context)
+    message_type = get_message_type(about.context)
     failure = about.failure or routing_failure(message_type)
     error = Failure(
         code=failure.code,
@@ -117,7 +117,7 @@ def build_error_message(location: ReceiveLocation, about: Candidate) -> Candidat
         message_type=message_type,
         report_id=uuid.uuid4() if about.failure is None else None,
     )
-    return Candidate(title=f"The error message about {about.title}", context=error.context(about.context))
+    return Candidate(title=f"The error message about {about.title}", context=error.build_context(about.context))
 
 
 def add_properties(context: Context, extra: Context) -> Context:

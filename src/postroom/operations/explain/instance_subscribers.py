@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from postroom.agent.routing.correlation import Correlation, correlations_in, find_waiting, read_waiting
+from postroom.agent.routing.correlation import (
+    Correlation,
+    find_correlations,
+    find_instance_subscribers,
+    read_instance_filters,
+)
 from postroom.agent.routing.table import RoutingTable, read_property_lists
 from postroom.filters.authorisation import NOTHING_TO_SHOW
 from postroom.message import Context
@@ -31,16 +36,16 @@ def find_waiting_instances(
     found: list[list[Subscriber]] = [[] for _ in contexts]
     wanted: defaultdict[Correlation, list[int]] = defaultdict(list)
     for row, context in enumerate(contexts):
-        for correlation in correlations_in(context.promoted, 1, routing):
+        for correlation in find_correlations(context.promoted, 1, routing):
             wanted[correlation].append(row)
     if wanted and not can_read_correlation_values(connection):
         unreadable = {row for rows in wanted.values() for row in rows}
         return [None if row in unreadable else [] for row in range(len(contexts))]
-    waiting = find_waiting(connection, wanted)
+    waiting = find_instance_subscribers(connection, wanted)
     if not waiting:
         return [*found]
     by_key = {prop.key: prop for prop in properties}
-    filters = read_waiting(connection, [one.subscription_id for one, _ in waiting], by_key)
+    filters = read_instance_filters(connection, [one.subscription_id for one, _ in waiting], by_key)
     names = {host.host_id: host.name for host in read_hosts(connection)}
     host_properties = read_application_properties(connection)
     for one, rows in waiting:

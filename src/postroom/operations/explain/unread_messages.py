@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.suspended_documents import resumed_interchange
+from postroom.agent.receiving.suspended_documents import resume_interchange
 from postroom.errors import PipelineFailure
 from postroom.message import Body, Context, Message, Part
 from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
@@ -38,7 +38,7 @@ def find_unread(connection: Connection, message: StoredMessage) -> UnreadMessage
     for instance in list_referring_instances(connection, message.message_id):
         if instance.task is Task.RECEIVE:
             known = (one for one in read_receive_locations(connection) if one.location_id == instance.service_id)
-            interchange = resumed_interchange(_load_message(connection, message), _stored_context(connection, message))
+            interchange = resume_interchange(_load_message(connection, message), _stored_context(connection, message))
             return UnreadMessage(location=next(known, None), interchange=interchange)
     return None
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from postroom.agent.receiving.document_batch import Received
-from postroom.agent.receiving.interchange import Interchange, unexpected_failure
+from postroom.agent.receiving.interchange import Interchange, to_message_failure
 from postroom.errors import PipelineFailure, is_environment_error
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
@@ -198,7 +198,7 @@ class ReceiveTask:
         failure = worker_death(PipelineFailure, hint=hint)
         for item in items:
             _log.error("%s: %s is suspended: %s", self.location.name, self.source.describe(item), failure.what)
-        suspended = [executor.receiver.refuse(self.location, self.source.interchange(item), failure) for item in items]
+        suspended = [executor.receiver.reject(self.location, self.source.interchange(item), failure) for item in items]
         return {one.interchange_id: one for one in suspended}
 
     def _suspend_or_quarantine(self, executor: Executor, item: Any, error: Exception) -> Received | None:
@@ -208,7 +208,7 @@ class ReceiveTask:
             return None
         _log.error("%s: %s could not be received", self.location.name, source.describe(item), exc_info=error)
         try:
-            return executor.receiver.refuse(self.location, source.interchange(item), unexpected_failure(error))
+            return executor.receiver.reject(self.location, source.interchange(item), to_message_failure(error))
         except Exception as another:
             if is_environment_error(another):
                 raise

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from postroom.agent.error_reports import Failure, type_in
+from postroom.agent.error_reports import Failure, get_message_type
 from postroom.agent.failed_messages import FailedMessages
 from postroom.clock import system_clock
 from postroom.errors import ClaimLost, DeliveryRefused, MessageFailure
@@ -164,7 +164,7 @@ class SinkTask:
             adapter=self.port.kind,
             uri=self.port.uri,
             send_port=self.port.name,
-            message_type=None if context is None else type_in(context),
+            message_type=None if context is None else get_message_type(context),
         )
         return FailedMessages(queues).route(connection, claimed, failure)
 

@@ -18,7 +18,7 @@ def match_names(table: RoutingTable, region: str) -> list[str]:
 def test_a_table_is_loaded_in_portions_and_reads_only_changes_afterwards(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(routing, "PORTION", 2)
+    monkeypatch.setattr(routing, "FILTERS_PER_READ", 2)
     read: list[list[int]] = []
     read_filters = routing.read_filters
 
@@ -48,7 +48,7 @@ def test_a_table_is_loaded_in_portions_and_reads_only_changes_afterwards(
 
 
 def test_a_failed_catch_up_leaves_the_table_unchanged(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routing, "PORTION", 1)
+    monkeypatch.setattr(routing, "FILTERS_PER_READ", 1)
     box.add_port("first", "Orders.Region == 'EU'")
     table = RoutingTable()
     table.catch_up(box.connection)

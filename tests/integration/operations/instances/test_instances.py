@@ -15,7 +15,7 @@ from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox.connection import connect
 from postroom.messagebox.jobs import run_all_jobs_once
-from postroom.messagebox.queues import HostQueues, Retry, Suspension, channel_of
+from postroom.messagebox.queues import HostQueues, Retry, Suspension, wake_up_channel
 from postroom.operations.instances.changes import (
     resume,
     resume_all,
@@ -161,10 +161,10 @@ def test_a_resumed_instance_keeps_its_number_and_wakes_its_host(box: Box) -> Non
     instance_id = suspend_by_failure(box, order())
     before = get_instance(box.connection, instance_id)
     with connect(box.url) as listening:
-        listening.execute(f"LISTEN {channel_of('Default')}")
+        listening.execute(f"LISTEN {wake_up_channel('Default')}")
         resume(box.connection, instance_id)
         [notice] = listening.notifies(timeout=PATIENCE, stop_after=1)
-        assert notice.channel == channel_of("Default")
+        assert notice.channel == wake_up_channel("Default")
     after = get_instance(box.connection, instance_id)
     assert (after.state, after.seq, after.attempt, after.error_code) == (
         InstanceState.READY_TO_RUN,
@@ -339,10 +339,10 @@ def test_starting_a_port_wakes_its_host(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'", state="stopped")
     box.agent().publish([order()])
     with connect(box.url) as listening:
-        listening.execute(f"LISTEN {channel_of('Default')}")
+        listening.execute(f"LISTEN {wake_up_channel('Default')}")
         assert send_ports.start(box.connection, "Europe").resumed == 1
         [notice] = listening.notifies(timeout=PATIENCE, stop_after=1)
-        assert notice.channel == channel_of("Default")
+        assert notice.channel == wake_up_channel("Default")
 
 
 @pytest.mark.parametrize("recoverable", [True, False])
