@@ -1,8 +1,7 @@
-"""Error messages: what failed-message routing publishes in place of a suspension.
+"""Error messages: failed-message routing publishes them instead of suspending the message.
 
-An error message is a clone of what failed: its parts, and its properties, none of them promoted any more, so that no
-subscriber of the original gets it by accident. What is promoted is the report: ErrorReport.ErrorType and its
-neighbours (FMR-03, 04).
+An error message has the parts and the properties of the failed message. Its properties are demoted, so that no
+subscriber of the original receives it. Only the properties of the ErrorReport namespace are promoted (FMR-03, 04).
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from postroom.values import MAX_PROMOTED_LENGTH, Value
 FAILED_MESSAGE = "FailedMessage"
 
 _OTHER = "0xe0000000"
-#: ErrorReport.FailureCode by our own code. BizTalk's, where the failure is one of its own; the others have the bit that
-#: marks a code as not Microsoft's (ADR 0018).
+#: ErrorReport.FailureCode by Postroom's code: BizTalk's code where it has one. The other codes have the bit that marks
+#: a code as not Microsoft's (ADR 0018).
 FAILURE_CODES = {
     "ROUTING": "0xc0c01680",
     "DELIVERY": "0xc0c0167a",
@@ -40,24 +39,24 @@ FAILURE_CODES = {
 
 
 def to_failure_code(code: str) -> str:
-    """ErrorReport.FailureCode for one of our codes; adapters may bring codes of their own."""
+    """Return ErrorReport.FailureCode for a code. Adapters may have codes of their own."""
     return FAILURE_CODES.get(code, _OTHER)
 
 
 def is_error_report(context: Context) -> bool:
-    """Is this an error message already? One that fails is suspended, or errors could go round for ever."""
+    """Return True for an error message. An error message that fails is suspended, to prevent an endless loop."""
     return context.is_promoted(ErrorReport.ErrorType)
 
 
 def get_message_type(context: Context) -> str | None:
-    """The message type that a context tells, promoted or not."""
+    """Return the message type in a context, promoted or not."""
     message_type = context.get(BTS.MessageType)
     return None if message_type is None else str(message_type)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A message that could not go on at a port, and all that there is to say about it."""
+    """The failure of a message at a port."""
 
     code: str
     description: str
@@ -71,10 +70,10 @@ class Failure:
     uri: str | None = None
     message_type: str | None = None
     report_id: uuid.UUID | None = None
-    """The routing failure report, if it is one."""
+    """The routing failure report, if the message has no subscriber."""
 
     def build_context(self, original: Context) -> Context:
-        """The context of the error message about a message with this context."""
+        """Return the context of the error message about a message with the context ``original``."""
         demoted = {
             key: value
             for key, value in original.demote_all().written.items()
@@ -104,7 +103,7 @@ class Failure:
         return Context(
             {prop.key: _truncate(value) for prop, value in promoted.items() if value is not None},
             {**demoted, **written},
-            # Whoever may not have the message may not have the error message either.
+            # A host that may not receive the message may not receive the error message either.
             original.predicates,
         )
 

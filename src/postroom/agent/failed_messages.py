@@ -1,8 +1,7 @@
-"""Claimed messages that failed at a port which routes failures: an error message in place of the suspension.
+"""Failed-message routing for claimed messages: publish an error message instead of suspending the message.
 
-Used by hosts, for what a send port could not transmit and for what came in, was resumed and failed again. The parts
-are shared with the original, whatever their size. Publishing the error message and completing the original are one
-transaction; when it rolls back, the original is where it was.
+Hosts use it for messages that a send port could not transmit, and for resumed inbound messages that failed again. The
+error message shares the parts of the original. It is published in the transaction that completes the original.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from postroom.messagebox.storage.stored_messages import StoredContext
 
 
 class FailedMessages:
-    """Publishes error messages. The MessageBox finds their subscribers: failures are rare, an index is large."""
+    """Publishes error messages. The MessageBox matches them, because failures are rare and an index is large."""
 
     def __init__(self, queues: HostQueues) -> None:
         self._queues = queues
 
     def route(self, connection: Connection, claimed: ClaimedMessage, failure: Failure) -> bool:
-        """Publishes the error message and completes the claimed one, in one transaction on ``connection``.
+        """Publish the error message and complete the claimed message, in one transaction on ``connection``.
 
-        False, and nothing is done, if nobody wants or may have the error message, or if the message is one itself.
-        ClaimLost if another host instance has the message by now."""
+        Return False without writing if no host subscribes to the error message and may receive it, or if the claimed
+        message is itself an error message. Raise ClaimLost if another host instance has claimed the message."""
         if claimed.context is None:
             return False
         original = StoredContext(claimed.context, {}, claimed.originator)

@@ -1,7 +1,7 @@
-"""Who a message is from: the account that published it and the party that it names (SEC-07 … 10).
+"""The originator of a message: the account that published it and the party that it names (SEC-07 … 10).
 
-Whom to believe is decided by the MessageBox, by the rights of the login: only a trusted host can store another identity
-than its own (ADR 0034). What is here keeps routing and stored contexts in step with that.
+The MessageBox decides by the rights of the login: only a trusted host can store an originator other than itself
+(ADR 0034). This module applies the same rule to routing and to stored contexts.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.writing import StoredOriginator
 from postroom.system_properties import BTS
 
-#: The party of whom nobody said, or could prove, who they are.
+#: The party of a message without an authenticated originator.
 GUEST = "Guest"
-#: BizTalk's other name for it: the security identifier of the anonymous login.
+#: BizTalk's other name for the guest: the security identifier of the anonymous login.
 ANONYMOUS = "s-1-5-7"
 
 _SID, _PID = BTS.OriginatorSID.key, BTS.OriginatorPID.key
@@ -40,12 +40,13 @@ def read_login(connection: Connection) -> Login:
 
 
 def has_originator(context: Context) -> bool:
-    """Does the context say who the message is from? Most do not, and nothing has to be done about those."""
+    """Return True if the context names an originator. Most contexts do not."""
     return any(key in values for values in (context.promoted, context.written) for key in (_SID, _PID))
 
 
 def resolve_originator(context: Context, login: Login) -> Context:
-    """The context with what the MessageBox will say about its originator; one that says nothing stays as it is."""
+    """Return the context with the originator that the MessageBox will store. A context without originator is
+    unchanged."""
     if not has_originator(context):
         return context
     for prop, default in ((BTS.OriginatorSID, login.account), (BTS.OriginatorPID, GUEST)):
@@ -56,7 +57,8 @@ def resolve_originator(context: Context, login: Login) -> Context:
 
 
 def resolve_originator_columns(columns: Mapping[str, pa.Array], login: Login) -> dict[str, pa.Array]:
-    """The same for the values that a pipeline promoted, a column of a batch each. A document that has none stays so."""
+    """Return the columns of a batch with the originators that the MessageBox will store. Missing values stay
+    missing."""
     defaults = {_SID: login.account, _PID: GUEST}
     return {
         key: _resolve_column(column, defaults[key], login) if key in defaults else column
@@ -70,7 +72,7 @@ def _resolve_column(column: pa.Array, default: str, login: Login) -> pa.Array:
 
 
 def to_stored_originator(context: Context, login: Login) -> StoredOriginator | None:
-    """What a trusted login stores beside the context; None if there is nothing to store."""
+    """Return the originator that a trusted login stores next to the context, or None."""
     if not login.trusted or not has_originator(context):
         return None
     sid, pid = context.get(BTS.OriginatorSID), context.get(BTS.OriginatorPID)
@@ -80,7 +82,7 @@ def to_stored_originator(context: Context, login: Login) -> StoredOriginator | N
 def to_stored_originators(
     shared: Sequence[Context], columns: Mapping[str, pa.Array], login: Login
 ) -> list[StoredOriginator] | None:
-    """The same for the rows of a batch: each row's shared context, and what the pipeline promoted for it."""
+    """Return the stored originator of each row of a batch, from its shared context and its promoted values."""
     if not login.trusted:
         return None
     own = {key: columns[key].to_pylist() for key in (_SID, _PID) if key in columns}
@@ -94,5 +96,5 @@ def to_stored_originators(
 
 
 def _distinct(shared: Sequence[Context]) -> list[Context]:
-    """Rows of one interchange hold the same object."""
+    """Return the distinct contexts. Rows of one interchange have the same object."""
     return list({id(context): context for context in shared}.values())

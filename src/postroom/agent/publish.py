@@ -1,11 +1,11 @@
-"""The one way into the MessageBox: a batch of messages, published inside a transaction.
+"""The publish path: publish a batch of messages inside a transaction.
 
     publisher = Publisher(connection, IndexMatcher(routing))
     batch = publisher.run(lambda matcher: make_batch(matcher))
 
-Both lanes, resumed messages and error messages go through ``publish``. What takes time comes first; the routing lock
-comes last, because everybody who changes a subscription waits for it. A batch is matched without the lock and is
-written only if the routing version is still the same under the lock. Otherwise the whole transaction is repeated.
+Both lanes, resumed messages and error messages go through ``publish``. Slow steps come first. The routing lock comes
+last, because changes of subscriptions wait for it. A batch is matched without the lock, and is written only if the
+routing version is the same under the lock. Otherwise the whole transaction is repeated.
 
 A publish takes a receipt for each unit of work first, under a unique key. If the receipt exists, the unit was published
 before, and the receipt stores the outcome.
@@ -29,7 +29,7 @@ from postroom.messagebox.statements import statement
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """One chunk of a unit of work, and what came of it."""
+    """The record that a chunk of a unit of work was published, and its outcome."""
 
     unit: uuid.UUID
     chunk: int = 0
@@ -38,7 +38,7 @@ class Receipt:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How much of an interchange is published already, from its receipts."""
+    """How much of an interchange is published, according to its receipts."""
 
     next_chunk: int = 0
     last_document: int = 0
@@ -47,13 +47,14 @@ class Progress:
 
     @property
     def has_started(self) -> bool:
-        """Whether some of it came in, so that it cannot be all or nothing any more."""
+        """True if some of it is published, so that it cannot be all or nothing any more."""
         return bool(self.next_chunk or self.last_document)
 
 
 def take_receipts(connection: Connection, receipts: Sequence[Receipt]) -> bool:
-    """Takes the receipts; False if one of them was taken before. Waits for a transaction that is taking the same."""
-    taken = connection.execute(
+    """Insert the receipts. Return False if one of them exists. Waits for a transaction that inserts the same
+    receipt."""
+    inserted = connection.execute(
         "SELECT unit, chunk FROM take_receipts(%s::uuid[], %s::int[], %s::jsonb[])",
         (
             [one.unit for one in receipts],
@@ -61,11 +62,11 @@ def take_receipts(connection: Connection, receipts: Sequence[Receipt]) -> bool:
             [json.dumps(dict(one.outcome)) for one in receipts],
         ),
     ).fetchall()
-    return len(taken) == len(receipts)
+    return len(inserted) == len(receipts)
 
 
 def read_outcome(connection: Connection, unit: uuid.UUID) -> Mapping[str, Any]:
-    """What the receipt of a unit says, which was taken before."""
+    """Return the outcome in the receipt of a unit that was published before."""
     row = connection.execute("SELECT outcome FROM read_receipts(ARRAY[%s::uuid])", (unit,)).fetchone()
     assert row is not None
     outcome: Mapping[str, Any] = row[0]
@@ -73,7 +74,7 @@ def read_outcome(connection: Connection, unit: uuid.UUID) -> Mapping[str, Any]:
 
 
 def read_progress(connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Progress]:
-    """How far each interchange was published before, by its receipts."""
+    """Return how much of each interchange is published."""
     rows = connection.execute(
         "SELECT unit, last_chunk, last_document, bad, done FROM read_receipts(%s)", (list(interchange_ids),)
     )
@@ -85,55 +86,55 @@ def read_progress(connection: Connection, interchange_ids: Sequence[uuid.UUID]) 
 
 
 class RoutingLock(NamedTuple):
-    """What is fixed from the routing lock until COMMIT."""
+    """The state that the routing lock fixes until COMMIT."""
 
     version: int
     message_log: int
     part_log: int
     changed_here: bool
-    """This transaction has changed the subscriptions itself; nobody else sees that version yet."""
+    """True if this transaction has changed the subscriptions itself. No other transaction sees that version yet."""
 
 
 class PublishBatch(ABC):
-    """Messages that are published together, however they are encoded, and what becomes of those that fail."""
+    """Messages that are published together, and the rows for those that fail."""
 
     #: The hosts whose work queues get rows.
     hosts: Collection[str] = ()
 
     def insert_in_one_statement(self, connection: Connection) -> bool:
-        """Publishes the batch in one statement, outside of any transaction. False, and nothing is written, if it takes
-        more than that."""
+        """Publish the batch in one statement, outside of any transaction. Return False without writing if the batch
+        needs more statements."""
         return False
 
     def prepare(self, connection: Connection) -> bool:
-        """Takes the receipts, and writes what is large and does not depend on who subscribes. False if nothing is left
-        to do."""
+        """Insert the receipts, and write large bodies, which do not depend on subscribers. Return False if nothing is
+        left to do."""
         return True
 
     @abstractmethod
     def match(self, connection: Connection) -> int | None:
-        """Finds the subscribers that may receive the messages, and decides about messages that have none. Returns the
-        routing version that this is true of; None if nothing is left to do."""
+        """Find the subscribers that may receive the messages, and handle messages without subscribers. Return the
+        routing version of the result, or None if nothing is left to do."""
 
     def insert(self, connection: Connection) -> bool:
-        """Writes everything with one call a message, which locks and compares the version itself. False, and nothing is
-        written, if COPY is the better way."""
+        """Write everything with one call per message, which takes the lock and compares the version. Return False
+        without writing if COPY is faster."""
         return False
 
     @abstractmethod
     def write_messages(self, connection: Connection) -> None:
-        """Copies parts and spool rows."""
+        """Copy parts and spool rows."""
 
     @abstractmethod
     def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
-        """Locks instances that the messages join, and copies queue rows, suspended rows and references."""
+        """Lock the instances that the messages join. Copy queue rows, suspended rows and references."""
 
 
 Batch = TypeVar("Batch", bound=PublishBatch)
 
 
 def publish(connection: Connection, batch: PublishBatch) -> None:
-    """Publishes a batch inside the caller's transaction, as its last step. StaleRouting if it has to be repeated."""
+    """Publish a batch as the last step of the caller's transaction. Raise StaleRouting if it has to be repeated."""
     if not batch.prepare(connection):
         return
     version = batch.match(connection)
@@ -144,14 +145,14 @@ def publish(connection: Connection, batch: PublishBatch) -> None:
 
 
 def lock_routing(connection: Connection) -> RoutingLock:
-    """Keeps subscriptions, states and hosts as they are until COMMIT."""
+    """Lock subscriptions, states and hosts against changes until COMMIT."""
     row = connection.execute(statement("queries/lock_routing")).fetchone()
     assert row is not None
     return RoutingLock(*row)
 
 
 def lock_current(connection: Connection, version: int) -> RoutingLock:
-    """The same; StaleRouting if the version is another one by now."""
+    """Take the routing lock. Raise StaleRouting if the routing version is not ``version`` any more."""
     lock = lock_routing(connection)
     if lock.version != version:
         raise StaleRouting("The subscriptions changed.")
@@ -159,7 +160,7 @@ def lock_current(connection: Connection, version: int) -> RoutingLock:
 
 
 class Publisher:
-    """Runs transactions that end in a publish, repeats them as long as routing is stale, and wakes hosts afterwards."""
+    """Runs transactions that end with a publish. Repeats them while routing is stale, and wakes hosts afterwards."""
 
     def __init__(self, connection: Connection, matcher: Matcher) -> None:
         self._connection = connection
@@ -169,7 +170,7 @@ class Publisher:
     def run(
         self, make_batch: Callable[[Matcher], Batch], *, before: Callable[[Connection], object] | None = None
     ) -> Batch:
-        """Runs ``before`` and publishes the batch, in one transaction. Both are called again in each attempt."""
+        """Run ``before`` and publish the batch in one transaction. Each attempt calls ``before`` and ``make_batch``."""
         self._matcher.load(self._connection)
         is_retry = False
         if before is None:
@@ -195,7 +196,7 @@ class Publisher:
             except StaleRouting:
                 is_retry = True
             except NotAllowed:
-                # The login is perhaps not trusted any more, and may not say whom it publishes for.
+                # The login may have lost its trust, and may not name another originator any more.
                 if is_retry:
                     raise
                 is_retry = True
@@ -203,8 +204,10 @@ class Publisher:
         return batch
 
     def _matcher_under_lock(self, connection: Connection) -> Matcher:
-        """Only an instance can end from here on. The index in memory does not learn what is not committed: a
-        transaction that has changed subscriptions itself is matched by the MessageBox."""
+        """Take the routing lock and return an up-to-date matcher. From here on only instances can end.
+
+        A transaction that has changed subscriptions itself is matched by the MessageBox, because the index in memory
+        must not contain uncommitted changes."""
         if lock_routing(connection).changed_here:
             return ProcedureMatcher()
         self._matcher.catch_up(connection)

@@ -1,4 +1,4 @@
-"""Routing failure reports: what a message's context was when nobody subscribed to it. A context and no body."""
+"""Routing failure reports: the context of a message that had no subscriber, without its body."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from postroom.messagebox.storage.writing import Cause, SuspendedRow, Task, write
 
 @dataclass(frozen=True, kw_only=True)
 class RoutingFailureReport:
-    """A suspended instance that cannot be resumed; it goes when the instance that it is about goes."""
+    """A suspended instance that cannot be resumed. It is deleted together with its related instance."""
 
     message_id: uuid.UUID
     instance_id: uuid.UUID
@@ -29,7 +29,7 @@ class RoutingFailureReport:
     description: str
     adapter: str | None = None
     uri: str | None = None
-    """Where the message came in, if it came in; a program that publishes has nothing like it."""
+    """The address of the receive location. None if a program published the message."""
 
     @property
     def message(self) -> Message:
@@ -54,7 +54,7 @@ class RoutingFailureReport:
 
 
 class Unroutable(RoutingFailure):
-    """A message that nobody subscribes to, with its context as it was, and the report about it once there is one."""
+    """A message has no subscriber. Carries its context, and the id of its report once that is written."""
 
     def __init__(self, what: str, context: Context, *, why: str = "", hint: str = "") -> None:
         super().__init__(what, why=why, hint=hint)
@@ -71,7 +71,7 @@ def write_suspensions(
     reports: Sequence[RoutingFailureReport] = (),
     messages: Sequence[Message] = (),
 ) -> None:
-    """Suspended instances and reports, and one reference to each report and to each of the ``messages``."""
+    """Write suspended instances and reports, and one reference to each report and to each of the ``messages``."""
     if rows or reports:
         write_suspended(connection, host_name, [*rows, *(report.row() for report in reports)])
     stored = [*messages, *(report.message for report in reports)]
@@ -79,7 +79,7 @@ def write_suspensions(
 
 
 def publish_reports(connection: Connection, host: Host, reports: Sequence[RoutingFailureReport]) -> None:
-    """Reports about messages that are not stored with them, in a transaction of their own."""
+    """Write reports about messages that are not stored, in a transaction of their own."""
 
     def work(connection: Connection) -> None:
         write_messages(connection, [(report.message, report.context.to_json()) for report in reports])

@@ -1,6 +1,6 @@
-"""Resumed inbound instances: through the receive pipeline once more, or straight to publishing.
+"""Publish resumed inbound messages: through the receive pipeline again, or directly.
 
-A host that dequeues such a row calls in here; publishing and completing the row are one transaction. A failure is
+The host that dequeued the row calls this module. The row is completed in the transaction that publishes. A failure is
 raised, and the host suspends the row again with the new reason.
 """
 
@@ -25,12 +25,12 @@ from postroom.messagebox.queues import ClaimedMessage
 from postroom.messagebox.storage.writing import Task
 from postroom.system_properties import BTS
 
-#: Deletes the claimed row, in the transaction that it is given; raises if the claim was taken over.
+#: Deletes the claimed row in the given transaction. Raises if another host instance has the claim.
 Complete = Callable[[Connection], None]
 
 
 class ResumedInbound:
-    """Takes resumed inbound messages up again; one at a time, because they share a routing table."""
+    """Publishes resumed inbound messages, one at a time because they share a routing table."""
 
     def __init__(self, host_name: str) -> None:
         self._host_name = host_name
@@ -38,7 +38,7 @@ class ResumedInbound:
         self._one_at_a_time = threading.Lock()
 
     def handle(self, connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
-        """Publishes the message and completes its queue row, in one transaction on ``connection``."""
+        """Publish the message and complete its queue row, in one transaction on ``connection``."""
         try:
             with self._one_at_a_time:
                 self._routing.catch_up(connection)
@@ -52,7 +52,7 @@ class ResumedInbound:
             raise
 
     def _report(self, connection: Connection, instance_id: uuid.UUID, failure: Unroutable) -> uuid.UUID:
-        """Every routing failure has its report (NRF-04); an instance has one, however often it is resumed."""
+        """Return the id of the report about an instance, and write the report if there is none (NRF-04)."""
         row = connection.execute("SELECT report_of(%s)", (instance_id,)).fetchone()
         known: uuid.UUID | None = row[0] if row is not None else None
         if known is not None:
@@ -70,8 +70,8 @@ class ResumedInbound:
         return report.instance_id
 
     def _receive(self, connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
-        """The original bytes through the location's pipeline, from its start (NRF-05); those of a document that was
-        suspended alone, from where it was stopped."""
+        """Run an interchange through the location's pipeline from the start (NRF-05), or a document that was suspended
+        alone from the stage at which it stopped."""
         location = _location(connection, claimed.service_id)
         assert claimed.context is not None, "a message that is gone is not handed over"
         resumed = resume_interchange(message, Context.from_json(claimed.context))

@@ -1,4 +1,4 @@
-"""The routes of a batch: who receives which message, as queue rows per host."""
+"""The routes of a batch: which subscriber receives which message, as queue rows per host."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from postroom.messagebox.storage.writing import (
 
 
 class Routes:
-    """Pairs of message (its position among those published) and subscription, each with the id of its instance: one of
-    its own, unless it joins an instance that is there."""
+    """Pairs of a message (its position in the batch) and a subscription, each with an instance id. The instance is new,
+    unless the message joins an existing one."""
 
     def __init__(self, matches: MatchResult, units: Units) -> None:
         self.messages = matches.rows
@@ -42,7 +42,7 @@ class Routes:
     @property
     def hosts(self) -> set[str]:
         """The hosts whose work queues get rows."""
-        # A host that is not known yet is one that the routing table will learn of: the batch is stale.
+        # A host is missing only if the routing table is behind. Then the batch is stale.
         return {self._matches.host_names.get(one.host_id, "") for one in self._subscribers if one.started}
 
     @property
@@ -50,9 +50,10 @@ class Routes:
         return bool(self._matches.convoys)
 
     def write(self, connection: Connection, message_ids: npt.NDArray[np.void]) -> None:
-        """One row per pair: in the work queue of the subscriber's host, or in the suspended queue if it is stopped.
+        """Write one row per pair: to the work queue of the subscriber's host, or to the suspended queue if it is
+        stopped.
 
-        The caller holds the routing lock. StaleRouting if an instance that was found has completed meanwhile."""
+        The caller has the routing lock. Raise StaleRouting if a matched instance has completed."""
         if not self._subscribers:
             return
         self._join_instances(connection)
@@ -66,7 +67,7 @@ class Routes:
                 write_suspended(connection, host, [self._suspended(message_ids, pair) for pair in stopped.tolist()])
 
     def locate_convoys(self, connection: Connection) -> None:
-        """Pairs of convoys get the id of the instance that they join. Takes the routing lock."""
+        """Set the instance ids of convoys to the instances that they join. Takes the routing lock."""
         pairs = list(self._matches.convoys)
         if pairs:
             offered = [uuid.UUID(bytes=bytes(one)) for one in self._instance_ids[pairs]]
@@ -74,13 +75,13 @@ class Routes:
             self._instance_ids[pairs] = to_id_array(located)
 
     def get_pairs(self, message: int) -> tuple[list[int], list[uuid.UUID]]:
-        """The subscriptions of one message, and the instance for each."""
+        """Return the subscriptions of one message, and the instance id for each."""
         start, end = np.searchsorted(self.messages, [message, message + 1]).tolist()
         instances = self._instance_ids[start:end].tolist()
         return self._subscription_ids[start:end].tolist(), [uuid.UUID(bytes=one) for one in instances]
 
     def _join_instances(self, connection: Connection) -> None:
-        """Pairs of instance subscriptions, and of convoys, get the id of the instance that they join."""
+        """Set the instance ids of instance subscriptions and convoys to the instances that they join."""
         waiting = [one for one in self._subscribers if one.instance_id is not None]
         if waiting:
             row = connection.execute(
@@ -140,15 +141,15 @@ class Routes:
 
 
 class RoutedMessages:
-    """Messages that are at hand one by one, and their routes; ``units`` has the unit of each message."""
+    """Single messages and their routes. ``units`` has the unit of each message."""
 
     def __init__(self, messages: Sequence[Message], matches: MatchResult, units: Sequence[uuid.UUID]) -> None:
         self.messages = messages
         self.routes = Routes(matches, Units.of(units).take(matches.rows))
 
     def write(self, connection: Connection, lock: RoutingLock, *, suspended: Sequence[int] = ()) -> None:
-        """Queue rows, and the references to the messages and their parts: one for each route, and one more for each
-        message that is ``suspended``."""
+        """Write queue rows, and the references to messages and parts: one for each route, and one for each message that
+        is ``suspended``."""
         self.routes.write(connection, to_id_array([message.message_id for message in self.messages]))
         counts = np.bincount(self.routes.messages, minlength=len(self.messages))
         counts[list(suspended)] += 1
@@ -180,7 +181,7 @@ class StoredMessage(PublishBatch):
 def write_message_references(
     connection: Connection, lock: RoutingLock, messages: Sequence[Message], counts: npt.NDArray[np.int64]
 ) -> None:
-    """So many references to each of the messages, and to each of its parts."""
+    """Write ``counts`` references to each message and to each of its parts."""
     ids = to_id_array([message.message_id for message in messages])
     write_references(connection, "message", lock.message_log, ids, counts)
     parts = to_id_array([part.part_id for message in messages for part in message.parts])

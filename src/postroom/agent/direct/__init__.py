@@ -1,1 +1,1 @@
-"""The direct lane: messages of a program, published at once."""
+"""The direct lane: publish messages of a program."""

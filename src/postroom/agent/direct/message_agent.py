@@ -1,13 +1,13 @@
-"""The direct lane: one caller, one transaction, an answer at once.
+"""The direct lane: one caller, one transaction, an immediate answer.
 
     agent = MessageAgent(connection, host, routing=RoutingTable())
     [published] = agent.publish([Message.of(b"...", promoted={Region: "EU"})])
     published.subscribers                                   # ("Europe", "Audit")
 
-A publish is atomic: every message is accepted, or none is and PublishFailed says for each what was wrong. With a
-``key`` it can be repeated after a lost answer: the second time gives the first answer and publishes nothing.
+A publish is atomic: every message is accepted, or PublishFailed has the failure of each message. With an idempotency
+``key`` a publish can be repeated after a lost answer: the second call returns the first answer and publishes nothing.
 
-A caller may publish in one transaction with other work of its own:
+A caller can publish in one transaction with other work:
 
     def answer(connection: Connection, outbox: Outbox) -> None:
         queues.complete(connection, claimed.claim_id, [claimed.seq])
@@ -33,18 +33,19 @@ from postroom.messagebox.connection import Connection
 
 
 class Outbox:
-    """What a transaction publishes: collected while the caller works, and published as the last step before COMMIT."""
+    """The messages of a transaction. They are collected while the caller works, and published right before COMMIT."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
 
     def publish(self, *messages: Message) -> None:
-        """Adds messages. Nothing is locked or written yet."""
+        """Add messages. Nothing is locked or written yet."""
         self.messages += messages
 
 
 class MessageAgent:
-    """Publishes over one connection. With a routing table it matches in memory, without one in the MessageBox."""
+    """Publishes over one connection. Messages are matched in memory with a routing table, otherwise in the
+    MessageBox."""
 
     def __init__(self, connection: Connection, host: Host, routing: RoutingTable | None = None) -> None:
         self._connection = connection
@@ -52,18 +53,17 @@ class MessageAgent:
         self._publisher = Publisher(connection, ProcedureMatcher() if routing is None else IndexMatcher(routing))
 
     def publish(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
-        """Publishes all of these messages or none of them."""
+        """Publish all messages or none. ``key`` is an idempotency key."""
         unit = uuid.uuid4() if key is None else unit_for_key(key)
         return self._run(
             lambda matcher: MessageBatch(self._host, messages, matcher, unit=unit, has_key=key is not None)
         )
 
     def transaction(self, work: Callable[[Connection, Outbox], object]) -> list[Published]:
-        """Runs ``work`` in a transaction, and publishes what it has put into the outbox before it commits.
+        """Run ``work`` in a transaction, and publish the messages in its outbox before COMMIT: all or nothing.
 
-        All of it happens or nothing. ``work`` runs without the routing lock, and may complete messages and change
-        subscriptions. It runs again from its start after a deadlock, and if subscriptions changed meanwhile. Hosts are
-        woken after the commit."""
+        ``work`` runs without the routing lock, and may complete messages and change subscriptions. It runs again from
+        the start after a deadlock, or if another transaction changed subscriptions. Hosts are woken after COMMIT."""
         unit = uuid.uuid4()
         outbox = Outbox()
 

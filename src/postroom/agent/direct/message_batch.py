@@ -1,6 +1,6 @@
-"""Messages that a program publishes together: all of them are accepted, or none.
+"""A batch of the direct lane: all messages are accepted, or none.
 
-A few messages are inserted by one call each. More are copied, as the streaming lane does.
+A few messages are inserted by one call each. More messages are written by COPY, as in the streaming lane.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from postroom.properties import Property
 from postroom.system_properties import BTS
 from postroom.values import ValueType
 
-#: Up to so many messages are inserted by calls: each is a round trip, but COPY takes a dozen for any number.
+#: Maximum number of messages that are inserted by calls. A call is a round trip; COPY takes a dozen for any number.
 MAX_CALLS = 5
 
 _IDLE = TransactionStatus.IDLE
@@ -42,18 +42,18 @@ _INSERT_PART = "SELECT insert_part(%s::uuid, %s::text, %s::text, %s::text, %s::b
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """What became of one message: who receives it, or that it was suspended because nobody does. An acknowledgement
-    that nobody wants is neither."""
+    """What became of one message: its subscribers, or that it was suspended because it has none. An acknowledgement
+    without subscribers is dropped."""
 
     message_id: uuid.UUID
     subscribers: tuple[str, ...]
     suspended: bool = False
     repeated: bool = field(default=False, compare=False)
-    """Nothing was published now: this is the answer of the first publish under the same key."""
+    """True if nothing was published now. This is the answer of the first publish with the same key."""
 
 
 class UnroutableMessages(Exception):
-    """Some messages have no subscriber and are not to be kept. The publish is refused, with a report about each."""
+    """Some messages have no subscriber and are not to be suspended. The publish fails, with a report about each."""
 
     def __init__(self, failures: PublishFailed, reports: Sequence[RoutingFailureReport]) -> None:
         super().__init__(failures)
@@ -62,7 +62,7 @@ class UnroutableMessages(Exception):
 
 
 class MessageBatch(PublishBatch):
-    """Messages of the direct lane. ``unit`` is what their instances and reports derive their ids from."""
+    """Messages of the direct lane. Their instances and reports derive their ids from ``unit``."""
 
     def __init__(
         self, host: Host, messages: Sequence[Message], matcher: Matcher, *, unit: uuid.UUID, has_key: bool = False
@@ -121,7 +121,7 @@ class MessageBatch(PublishBatch):
         failures: dict[int, RoutingFailure | BadValue] = {
             row: self._bad_values.get(row) or _describe_failure(message, matches.unauthorised_hosts.get(row, ()))
             for row, message in enumerate(self._messages)
-            # Nobody asked to be told: no failure, no report, no trace (NRF-11).
+            # An acknowledgement without subscribers is dropped without a failure or a report (NRF-11).
             if row not in routed and (row in self._bad_values or not _is_acknowledgement(message.context))
         }
         refused = {row: one for row, one in failures.items() if not _is_suspended_on_failure(self._messages[row])}
@@ -150,7 +150,7 @@ class MessageBatch(PublishBatch):
         return matches.version
 
     def _find_subscribers(self, connection: Connection) -> MatchResult:
-        """A message with a bad value has no subscribers."""
+        """Match the messages without bad values. A message with a bad value has no subscribers."""
         if not self._bad_values:
             return self._matcher.match(connection, self._messages)
         good = [row for row in range(len(self._messages)) if row not in self._bad_values]
@@ -197,7 +197,7 @@ class MessageBatch(PublishBatch):
     # -- failures ----------------------------------------------------------------------------------------------
 
     def _reject(self, failures: Mapping[int, RoutingFailure | BadValue]) -> UnroutableMessages:
-        unit = uuid.uuid4()  # not the publish's own: it may be tried, and refused, again
+        unit = uuid.uuid4()  # not that of the publish, which can be repeated and fail again
         reports = [
             self._report(row, failure, unit=unit, number=row, related=None)
             for row, failure in failures.items()
@@ -207,7 +207,8 @@ class MessageBatch(PublishBatch):
 
     @property
     def _reports(self) -> list[RoutingFailureReport]:
-        """About the suspended messages that nobody subscribes to. A bad value needs none: no resume can help."""
+        """The reports about suspended messages without subscribers. A bad value needs no report: it cannot be
+        resumed."""
         return [
             self._report(row, failure, unit=self._unit, number=self._number(row), related=self._instance_id(row))
             for row, failure in self._suspended.items()
@@ -215,7 +216,7 @@ class MessageBatch(PublishBatch):
         ]
 
     def _number(self, row: int) -> int:
-        """After the numbers of the subscribers, two for each message."""
+        """Return the first of two numbers for a message, after the numbers of the subscribers."""
         return len(self._routed.routes.messages) + 2 * row
 
     def _instance_id(self, row: int) -> uuid.UUID:
@@ -301,8 +302,7 @@ def _build_results(
 
 
 def _is_acknowledgement(context: Context) -> bool:
-    """Is it a message that tells a publisher what became of another one? It is dropped without a report if nobody
-    subscribes (NRF-11)."""
+    """Return True for an acknowledgement. It is dropped without a report if it has no subscriber (NRF-11)."""
     return context.get(BTS.AckType) in ("ACK", "NACK")
 
 
@@ -316,12 +316,12 @@ def _describe_failure(message: Message, unauthorised_hosts: Collection[str]) -> 
 
 
 def _find_bad_values(value_types: Mapping[str, ValueType], messages: Sequence[Message]) -> dict[int, BadValue]:
-    """The messages with a value, promoted or asked of receivers, of another type than its property is deployed with; by
-    their place in the batch, each with what is wrong."""
+    """Return the failures of messages that have a value of another type than the deployed property, by row. Checks
+    promoted values and message predicates."""
     found = {}
     for row, message in enumerate(messages):
         context = message.context
-        # Without the values: what a message asks for is content of the message.
+        # Without the values: they are content of the message.
         given = [("A promoted value", key, type(value).__name__) for key, value in context.promoted.items()]
         given += [("What it asks of its receivers", key, type(value).__name__) for key, value in context.predicates]
         wrong = {

@@ -1,7 +1,7 @@
-"""Authentication that a receive port requires of what comes in: who is nobody is dropped, or kept apart (SEC-11).
+"""Drop or suspend messages without an authenticated originator, as a receive port requires (SEC-11).
 
-It is asked after the pipeline, which may have resolved the party, and of what the MessageBox will believe: a host that
-is not trusted has nobody to show for its messages.
+The check runs after the pipeline, which may have resolved the party. It checks the originator that the MessageBox will
+store: no message of an untrusted host is authenticated.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _ANONYMOUS_NAMES = {"", GUEST.lower(), ANONYMOUS}
 
 
 def authenticate(location: ReceiveLocation, chunk: Chunk, login: Login) -> Chunk:
-    """The chunk without the documents that nobody stands for: those are dropped and counted, or are failures now.
+    """Return the chunk without the documents that have no authenticated originator. They are dropped, or failures.
 
-    A standard interchange that is to be kept fails as a whole, and so does one of which nothing is left."""
+    If they are failures, a standard interchange is rejected as a whole, and so is an interchange without other
+    documents."""
     if location.authentication == "none" or chunk.documents is None:
         return chunk
     failed = ~find_authenticated(chunk, login)
@@ -46,18 +47,18 @@ def authenticate(location: ReceiveLocation, chunk: Chunk, login: Login) -> Chunk
 
 
 def find_authenticated(chunk: Chunk, login: Login) -> npt.NDArray[np.bool_]:
-    """Of each document, whether it names an account and a party that is not the guest."""
+    """Return for each document whether it names an account, and a party other than the guest."""
     if not login.trusted:
         return np.zeros(chunk.rows, dtype=bool)
     return _has_value(chunk, BTS.OriginatorSID.key, {""}) & _has_value(chunk, BTS.OriginatorPID.key, _ANONYMOUS_NAMES)
 
 
-def _has_value(chunk: Chunk, key: str, nobody: set[str]) -> npt.NDArray[np.bool_]:
+def _has_value(chunk: Chunk, key: str, anonymous: set[str]) -> npt.NDArray[np.bool_]:
     assert chunk.documents is not None
     context = chunk.context
     shared = context.promoted.get(key) or context.written.get(key) or ""
     own = chunk.documents[key].to_pylist() if key in chunk.documents.column_names else [None] * chunk.rows
-    return np.fromiter(((value or str(shared)).lower() not in nobody for value in own), dtype=bool, count=chunk.rows)
+    return np.fromiter(((value or str(shared)).lower() not in anonymous for value in own), dtype=bool, count=chunk.rows)
 
 
 def _get_decoded(location: ReceiveLocation, chunk: Chunk) -> DecodedInterchange:
@@ -68,9 +69,9 @@ def _get_decoded(location: ReceiveLocation, chunk: Chunk) -> DecodedInterchange:
 
 
 def authentication_failure(location: ReceiveLocation) -> AuthenticationFailure:
-    """Why a message does not come in at this location."""
+    """Return the failure of a message without an authenticated originator."""
     return AuthenticationFailure(
-        f"Nobody is known to stand for this message, and the receive port {location.port_name} requires it.",
-        why="BTS.OriginatorSID is not there, or BTS.OriginatorPID is the guest.",
-        hint="Have the adapter or the pipeline of a trusted host name both, and resume the instance.",
+        f"The message has no authenticated originator, and the receive port {location.port_name} requires one.",
+        why="BTS.OriginatorSID is missing, or BTS.OriginatorPID is the guest.",
+        hint="Let the adapter or the pipeline of a trusted host set both properties, and resume the instance.",
     )

@@ -1,6 +1,6 @@
-"""The documents of some chunks on their way into the MessageBox, with all the rows that they become.
+"""A batch of the streaming lane: the documents of some chunks, written by COPY.
 
-What cannot be published is among the rows too (document_failures.py).
+Failures are part of the same transaction (document_failures.py).
 """
 
 from __future__ import annotations
@@ -67,16 +67,15 @@ class Received:
 
 
 class ConcurrentAttempt(Exception):
-    """Another attempt has published a chunk that this one was about to write. Nothing was written; how far the other
-    has come is in the receipts."""
+    """Another attempt has published a chunk of the same number. Nothing was written. The receipts tell how much the
+    other attempt has published."""
 
 
 class DocumentBatch(PublishBatch):
-    """The documents of chunks: a batch of the streaming lane. Raises ConcurrentAttempt if one of the chunks has its
-    receipt already.
+    """The documents of some chunks. ``prepare`` raises ConcurrentAttempt if a chunk has its receipt already.
 
-    Chunks of a resumed message take no receipt: the caller completes the message in the same transaction. If such a
-    message ``fails_as_a_whole``, Unroutable is raised when a document has no subscriber."""
+    The chunks of a resumed message take no receipts, because the caller completes the message in the same transaction.
+    If the message ``fails_as_a_whole``, ``match`` raises Unroutable for a document without subscribers."""
 
     def __init__(
         self,
@@ -106,7 +105,7 @@ class DocumentBatch(PublishBatch):
         return True
 
     def match(self, connection: Connection) -> int:
-        """Matches the documents, and takes out of the batch what a standard interchange takes down with it."""
+        """Match the documents, and remove the documents of standard interchanges that fail as a whole."""
         documents = self._documents
         rows = len(documents.chunk_of)
         predicates = [context.predicates for context in documents.stamps]
@@ -166,10 +165,10 @@ class DocumentBatch(PublishBatch):
         kinds, kind_of = documents.group_by_kind(self._kept)
         for number, kind in enumerate(kinds):
             chosen = np.flatnonzero(inline & (kind_of == number))
-            held = bodies if len(chosen) == len(bodies) else [bodies[position] for position in chosen.tolist()]
-            self._copy_parts(connection, self._part_ids[chosen], held, *kind)
+            same_kind = bodies if len(chosen) == len(bodies) else [bodies[position] for position in chosen.tolist()]
+            self._copy_parts(connection, self._part_ids[chosen], same_kind, *kind)
         for position in np.flatnonzero(~inline).tolist():
-            # A body that stayed where it is: streamed from the interchange in fragments.
+            # A body that is passed by reference is streamed from the interchange in fragments.
             part_id = uuid.UUID(bytes=bytes(self._part_ids[position]))
             write_part(connection, documents.build_body_part(int(self._kept[position]), part_id))
         for part in self._shared_parts:
@@ -194,7 +193,7 @@ class DocumentBatch(PublishBatch):
 
     @property
     def _shared_parts(self) -> list[Part]:
-        """The parts beside bodies, of the chunks that have documents left."""
+        """The parts that documents share, of the chunks that still have documents."""
         if not any(self._documents.other_parts):
             return []
         chunks = np.unique(self._documents.chunk_of[self._kept]).tolist()
@@ -220,7 +219,7 @@ class DocumentBatch(PublishBatch):
             self._failures.write_routes(connection, lock)
 
     def _refer_to_shared_parts(self, connection: Connection, lock: RoutingLock, counts: npt.NDArray[np.int64]) -> None:
-        """A part that all documents of a chunk have is referred to as often as they are together."""
+        """Write the references to shared parts: the sum of the references to the documents of the chunk."""
         others = self._documents.other_parts
         if any(others):
             per_chunk = np.bincount(self._documents.chunk_of[self._kept], weights=counts, minlength=len(others))
@@ -232,7 +231,7 @@ class DocumentBatch(PublishBatch):
 
     @property
     def rejection(self) -> MessageFailure | None:
-        """Why the interchange that the chunks are of ends in a rejection."""
+        """The reason why the interchange of these chunks is rejected."""
         return self._documents.chunks[-1].rejection
 
     @property

@@ -1,4 +1,8 @@
-"""The documents of the chunks of a batch, side by side in columns, each with the context that its interchange gives."""
+"""The documents of a batch of chunks, in columns, and their contexts.
+
+The stored contexts are encoded for the whole batch at once. The part that the documents of an interchange share is
+encoded once.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +30,18 @@ from postroom.pipelines.documents.spool import slice_body
 from postroom.system_properties import BTS
 from postroom.values import Value, value_to_json
 
-#: Where the numbers of parts beside the body begin, and how many there are for each document. Up to there they are
-#: those of documents.
+#: The first number of parts other than the body, and how many numbers each document has. Lower numbers are those of
+#: body parts.
 _FIRST_OTHER_PART, _OTHER_PARTS_EACH = 1 << (NUMBER_BITS - 1), 1 << 10
 assert _OTHER_PARTS_EACH > MAX_PARTS
 
 _NUMBER, _TYPE = BTS.InterchangeSequenceNumber.key, BTS.MessageType.key
 _OWN_COLUMNS = ("number", "body", "offset", "length", "message_type", "content_type")
 
-#: With offsets of 64 bits: the contexts of a large interchange may have more than 2 GB together.
+#: With offsets of 64 bits: the contexts of a large interchange can exceed 2 GB.
 _TEXT = pa.large_string()
 
-#: The keys of what every received message has promoted, whatever its pipeline does.
+#: The keys of the properties that every received message has promoted.
 STAMPED_KEYS = frozenset(
     prop.key
     for prop in (
@@ -52,9 +56,9 @@ STAMPED_KEYS = frozenset(
 
 
 def stamp_context(location: ReceiveLocation, interchange: Interchange, decoded: Context | None = None) -> Context:
-    """The context that every message of an interchange starts with (CTX-20); ``decoded`` is what the components of a
-    decode stage made of the adapter's."""
-    # A resumed message keeps the id of the interchange that it came with.
+    """Return the initial context of every message of an interchange (CTX-20). ``decoded`` is the adapter's context
+    after the decode stage."""
+    # A resumed message keeps the id of its original interchange.
     original = interchange.context.get(BTS.InterchangeID, str(interchange.interchange_id))
     context = interchange.context if decoded is None else decoded
     return (
@@ -69,7 +73,7 @@ def stamp_context(location: ReceiveLocation, interchange: Interchange, decoded: 
 
 
 class Documents:
-    """What the pipeline made of some chunks; a document is a row."""
+    """The documents that the pipeline made of some chunks. A document is a row."""
 
     def __init__(self, location: ReceiveLocation, content_type: str, chunks: Sequence[Chunk], login: Login) -> None:
         self.location = location
@@ -82,9 +86,9 @@ class Documents:
         self.table = _concatenate(self.chunks)
         #: The chunk of each row.
         self.chunk_of = np.repeat(np.arange(len(chunks)), [chunk.rows for chunk in chunks])
-        #: The values that the pipeline gave, by property key; those of distinguished fields are not promoted.
+        #: The values from the pipeline, by property key. Distinguished fields are not promoted.
         self.columns = resolve_originator_columns(get_value_columns(self.table), login)
-        #: The parts that all documents of a chunk have beside their bodies, stored once for each chunk.
+        #: The parts other than the body that all documents of a chunk share. They are stored once per chunk.
         self.other_parts = [self._build_other_parts(number, 0) for number in range(len(chunks))]
 
     @property
@@ -102,7 +106,7 @@ class Documents:
         return numbers
 
     def build_context(self, row: int) -> Context:
-        """The context of one document, promoted flags and all."""
+        """Return the context of one document."""
         return build_context(self.stamps[int(self.chunk_of[row])], self.columns, row)
 
     def get_message_type(self, row: int) -> str | None:
@@ -111,7 +115,7 @@ class Documents:
         return message_type
 
     def build_body(self, row: int) -> Body:
-        """Its bytes, in memory or where they stayed in the interchange."""
+        """Return the body of a document, in memory or as a range of the interchange."""
         assert self.table is not None
         body: bytes | None = self.table["body"][row].as_py()
         if body is not None:
@@ -121,8 +125,9 @@ class Documents:
         return slice_body(chunk.source, offset, length)
 
     def group_by_kind(self, rows: npt.NDArray[np.int64]) -> tuple[list[tuple[str, str]], npt.NDArray[np.int64]]:
-        """The names and content types of body parts, and which of them each of some rows has. They may differ between
-        interchanges; a document that was mapped has the content type of its map."""
+        """Return the distinct names and content types of body parts, and for each row the number of its own.
+
+        They can differ between interchanges. A mapped document has the content type of its map."""
         of_chunks = [
             (one.decoded.body_name, one.decoded.content_type) if one.decoded else (BODY_NAME, self.content_type)
             for one in self.chunks
@@ -141,7 +146,7 @@ class Documents:
         return kinds, np.array([number_of[one] for one in own], dtype=np.int64)
 
     def get_part_ids(self, row: int, body: bytes) -> list[bytes]:
-        """The ids of all parts of a document, in order; ``body`` is that of its body part."""
+        """Return the ids of all parts of a document in order. ``body`` is the id of its body part."""
         chunk = int(self.chunk_of[row])
         decoded = self.chunks[chunk].decoded
         found = [part.part_id.bytes for part in self.other_parts[chunk]]
@@ -149,13 +154,13 @@ class Documents:
         return found
 
     def build_body_part(self, row: int, part_id: uuid.UUID) -> Part:
-        """The body part that a document becomes."""
+        """Return the body part of a document."""
         kinds, [kind] = self.group_by_kind(np.array([row]))
         name, content_type = kinds[kind]
         return Part(name=name, body=self.build_body(row), content_type=content_type, part_id=part_id)
 
     def build_parts(self, row: int, part_id: uuid.UUID) -> tuple[Part, ...]:
-        """All parts of a document, with ids of their own."""
+        """Return all parts of a document, with ids of their own."""
         chunk, body = int(self.chunk_of[row]), self.build_body_part(row, part_id)
         decoded = self.chunks[chunk].decoded
         if decoded is None:
@@ -165,7 +170,7 @@ class Documents:
     def build_received_parts(
         self, chunk: int, body: Body, part_id: uuid.UUID, bad: BadDocument | None
     ) -> tuple[Part, ...]:
-        """The parts that an interchange becomes, or a document of it that is no message."""
+        """Return the parts of an interchange as it was received, or of a document that could not be read."""
         decoded = self.chunks[chunk].decoded
         part = Part(body=body, content_type=self.content_type, part_id=part_id)
         if bad is not None and bad.content_type is not None:
@@ -176,12 +181,12 @@ class Documents:
         return replace(decoded, other_parts=self._build_other_parts(chunk, bad.number)).with_body_part(part)
 
     def get_disassembler(self, chunk: int) -> int:
-        """Which one of the pipeline has made the documents of a chunk, from 1."""
+        """Return the number of the disassembler that made the documents of a chunk. The first is 1."""
         decoded = self.chunks[chunk].decoded
         return 1 if decoded is None else decoded.disassembler
 
     def _build_other_parts(self, chunk: int, document: int) -> tuple[Part, ...]:
-        """The parts beside the bodies of a chunk, with the ids that they have for a document; 0: for all of them."""
+        """Return the other parts of a chunk with their ids for one document, or (0) for all documents."""
         decoded = self.chunks[chunk].decoded
         first = _FIRST_OTHER_PART + document * _OTHER_PARTS_EACH
         return tuple(
@@ -191,7 +196,7 @@ class Documents:
 
 
 def get_value_columns(documents: pa.Table | None) -> dict[str, pa.Array]:
-    """The columns that are promoted: the pipeline's own, the sequence number and the message type."""
+    """Return the columns of property values: those of the pipeline, the sequence number and the message type."""
     if documents is None:
         return {}
     columns = {_NUMBER: documents["number"], _TYPE: documents["message_type"]}
@@ -207,10 +212,10 @@ def _concatenate(chunks: Sequence[Chunk]) -> pa.Table | None:
 
 
 def encode_contexts(shared: Sequence[Context], columns: Mapping[str, pa.Array], rows: int) -> list[bytes]:
-    """One stored context (see ``Context.to_json``) per row: the row's shared context, and its column values promoted,
-    those of distinguished fields written.
+    """Return the stored context of each row (see ``Context.to_json``): the shared context and the values of the row.
 
-    ``shared`` has one context per row; rows of one interchange hold the same object."""
+    Distinguished fields are written, other values promoted. ``shared`` has one context per row. The rows of one
+    interchange have the same object."""
     distinct = {id(context): context for context in shared}
     frames = [_frame(context) for context in distinct.values()]
     number_of = {key: number for number, key in enumerate(distinct)}
@@ -223,7 +228,8 @@ def encode_contexts(shared: Sequence[Context], columns: Mapping[str, pa.Array], 
     written = [_fragments(key, column) for key, column in columns.items() if is_distinguished(key)]
     if written:
         own = _join(written)
-        # Every fragment begins with a comma. Only the promoted values of a received message are never empty.
+        # Every fragment starts with a comma. A received message always has promoted values, but not always written
+        # ones.
         has_written = pa.array([frame.has_written for frame in frames]).take(frame_of)
         written = [pc.if_else(has_written, own, pc.utf8_slice_codeunits(own, 1))]
     parts = [around(lambda one: one.before), *promoted, around(lambda one: one.between), *written]
@@ -237,7 +243,7 @@ def _join(texts: Sequence[pa.Array]) -> pa.Array:
 
 @dataclass(frozen=True, kw_only=True)
 class _Frame:
-    """What stands around a row's own values: the promoted ones, then the written ones."""
+    """The JSON text around the promoted and the written values of a row."""
 
     before: str
     between: str
@@ -259,7 +265,7 @@ def _frame(context: Context) -> _Frame:
 
 
 def _fragments(key: str, column: pa.Array) -> pa.Array:
-    """A column's values as ``,"key":value``; nothing where there is no value."""
+    """Return the values of a column as ``,"key":value``, or as empty text where a value is missing."""
     lead = pa.scalar(f",{json.dumps(key)}:", _TEXT)
     if pa.types.is_integer(column.type):
         texts = column.cast(_TEXT)
@@ -274,7 +280,7 @@ def _fragments(key: str, column: pa.Array) -> pa.Array:
 
 
 def _plain_texts(column: pa.Array) -> pa.Array:
-    """Decimals without trailing zeros, and never in exponent form."""
+    """Return decimals as text, without trailing zeros and without exponents."""
     texts = column.cast(_TEXT)
     if column.type.scale > 0:
         texts = pc.utf8_rtrim(pc.utf8_rtrim(texts, "0"), ".")
@@ -291,8 +297,8 @@ def _text(value: Value) -> str:
 
 
 def build_context(shared: Context, columns: Mapping[str, pa.Array], row: int) -> Context:
-    """The context of one row of a batch, promoted flags and all."""
-    # A Decimal without the trailing zeros that an Arrow column of fixed scale adds.
+    """Return the context of one row of a batch."""
+    # An Arrow column of fixed scale adds trailing zeros to a Decimal.
     own = {key: column[row].as_py() for key, column in columns.items()}
     values = {
         key: Decimal(format_decimal(value)) if isinstance(value, Decimal) else value for key, value in own.items()

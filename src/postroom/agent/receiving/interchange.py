@@ -32,33 +32,34 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 10_000
 CHUNK_BYTES = 16 << 20
 
-#: The documents of a standard interchange together, at most; publishing takes three times that. Those that are larger
-#: than a fragment go by reference, and do not count.
+#: Maximum size of all documents of a standard interchange. Publishing takes three times as much memory. Documents that
+#: are larger than a fragment are passed by reference and do not count.
 MAX_STANDARD_BYTES = 256 << 20
 
-#: What a failure takes beside the bytes of its document, about.
+#: Approximate size of a failure without the bytes of its document.
 _FAILURE_BYTES = 2_000
 
-_SHOWN = 500
+#: Maximum length of the text of an unexpected error.
+_MAX_ERROR_TEXT = 500
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interchange:
-    """One wire message: its bytes, and what the adapter writes about them (it promotes nothing)."""
+    """One wire message: its bytes, and the context that the adapter writes. An adapter promotes nothing."""
 
     interchange_id: uuid.UUID
     body: Body
     context: Context = field(default_factory=Context)
     suspended_document: SuspendedDocument | None = None
-    """It is a document that was suspended alone."""
+    """The document, if this is not an interchange but a document that was suspended alone."""
     last_published: int = 0
-    """It is the rest of an interchange: the documents up to this number came in before the others were refused."""
+    """The last document that was published before the rest of the interchange was rejected."""
 
 
 class Disassembles(Protocol):
-    """A receive pipeline, with the maps of its port after it or without any."""
+    """A receive pipeline, with or without the maps of its port."""
 
     @property
     def recoverable(self) -> bool | None: ...
@@ -73,14 +74,14 @@ class Disassembles(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """What one receipt stands for: some documents of an interchange, or its rejection as a whole."""
+    """Documents of an interchange that share one receipt, or the rejection of the interchange."""
 
     interchange: Interchange
     number: int
     documents: pa.Table | None
     failures: tuple[BadDocument, ...] = ()
     bad: int = 0
-    """How many of the failures the pipeline has found; those count against its limit."""
+    """The number of failures that the pipeline found. They count against its limit of bad documents."""
     decoded: DecodedInterchange | None = None
     rejection: MessageFailure | None = None
     resumable: bool = True
@@ -88,7 +89,7 @@ class Chunk:
     last_document: int
     is_last: bool
     dropped: int = 0
-    """Documents that were left out without a trace but this number: they have no authenticated originator."""
+    """The number of documents without an authenticated originator that were dropped."""
 
     @property
     def rows(self) -> int:
@@ -96,17 +97,17 @@ class Chunk:
 
     @property
     def context(self) -> Context:
-        """What is known of the interchange as a whole, after its decode stage."""
+        """The context of the interchange after its decode stage."""
         return self.interchange.context if self.decoded is None else self.decoded.context
 
     @property
     def source(self) -> Body:
-        """Where the bodies stand that went by reference."""
+        """The body that contains the documents that are passed by reference."""
         return self.interchange.body if self.decoded is None else self.decoded.body
 
     @property
     def is_empty_interchange(self) -> bool:
-        """Whether this is all of an interchange that has no documents, neither good nor bad."""
+        """True if the interchange has no documents, neither good nor bad."""
         return self.is_last and self.last_document == 0 and self.rejection is None
 
     @property
@@ -120,16 +121,15 @@ class Chunk:
 
     @property
     def bytes(self) -> int:
-        """Those of the bodies, also of those that went by reference."""
+        """The size of the bodies, including those that are passed by reference."""
         if self.documents is None:
             return self.interchange.body.size
         return int(self.documents.nbytes) + (pc.sum(self.documents["length"]).as_py() or 0)
 
 
 def read_chunks(pipeline: Disassembles, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
-    """The chunks of an interchange that are still to be published. Bad messages are in the chunks; nothing is raised
-    for them."""
-    # What was has_started as a recoverable one goes on where it was left.
+    """Yield the chunks of an interchange that are not published yet. Bad documents are in the chunks, not raised."""
+    # An interchange that was started as a recoverable one continues as such.
     if pipeline.recoverable or progress.has_started:
         yield from _read_recoverable(pipeline, interchange, progress)
     else:
@@ -137,14 +137,13 @@ def read_chunks(pipeline: Disassembles, interchange: Interchange, progress: Prog
 
 
 def read_all_chunks(pipeline: Disassembles, interchange: Interchange) -> list[Chunk]:
-    """All of an interchange, to be published in one transaction, and held in memory until then. The last chunk says if
-    it is refused."""
-    held = 0
+    """Return all chunks of an interchange that is published in one transaction. The last one tells a rejection."""
+    size = 0
     chunks: list[Chunk] = []
     for chunk in read_chunks(pipeline, interchange, Progress(last_document=interchange.last_published)):
-        held += sum(len(bad.body) + _FAILURE_BYTES for bad in chunk.failures)
-        held += 0 if chunk.documents is None else chunk.documents.nbytes
-        if held > MAX_STANDARD_BYTES:
+        size += sum(len(bad.body) + _FAILURE_BYTES for bad in chunk.failures)
+        size += 0 if chunk.documents is None else chunk.documents.nbytes
+        if size > MAX_STANDARD_BYTES:
             return [_reject_chunk(interchange, _too_large(interchange), number=0, recoverable=chunk.recoverable)]
         chunks.append(chunk)
     return chunks
@@ -154,13 +153,13 @@ def _too_large(interchange: Interchange) -> PipelineFailure:
     again = f"what follows document {interchange.last_published:,} of it" if interchange.last_published else "the file"
     return PipelineFailure(
         f"The documents of the interchange have more than {MAX_STANDARD_BYTES:,} bytes together.",
-        why="What is resumed is published as a whole, and held in memory until all of it has passed.",
+        why="A resumed interchange is published as a whole, and buffered in memory until then.",
         hint=f"Save its message, send {again} to its location again, and terminate the instance.",
     )
 
 
 def reject_rest(pipeline: Disassembles, interchange: Interchange, failure: MessageFailure, progress: Progress) -> Chunk:
-    """Refuses all of an interchange that is not published yet, for a reason that its pipeline did not give."""
+    """Return a chunk that rejects the unpublished rest of an interchange, for a reason outside of its pipeline."""
     return _reject_chunk(
         interchange,
         failure,
@@ -188,22 +187,22 @@ def _read_standard(pipeline: Disassembles, interchange: Interchange) -> Chunk:
         documents=tables,
         decoded=batches[-1].decoded if batches else None,
         recoverable=False,
-        # Numbers are given by the disassembler; a message that a component consumed had one too.
+        # The disassembler numbers the documents. A document that a component consumed had a number too.
         last_document=tables["number"][-1].as_py() if tables is not None and tables.num_rows else 0,
         is_last=True,
     )
 
 
 def _limit_memory(batches: Iterator[DisassembledBatch]) -> Iterator[DisassembledBatch]:
-    """The same batches, as long as all of them fit into memory together."""
-    held = 0
+    """Yield the same batches. Raise PipelineFailure if together they exceed the limit."""
+    size = 0
     for batch in batches:
-        held += batch.messages.nbytes
-        if held > MAX_STANDARD_BYTES:
+        size += batch.messages.nbytes
+        if size > MAX_STANDARD_BYTES:
             raise PipelineFailure(
                 f"The documents of the interchange have more than {MAX_STANDARD_BYTES:,} bytes together.",
-                why="A standard interchange is published as a whole, and held in memory until all of it has passed.",
-                hint="Send it in parts, or make the pipeline recoverable: it is published piece by piece then.",
+                why="A standard interchange is published as a whole, and buffered in memory until then.",
+                hint="Send it in parts, or make the pipeline recoverable. Then it is published in chunks.",
             )
         yield batch
 
@@ -247,7 +246,7 @@ def _read_recoverable(pipeline: Disassembles, interchange: Interchange, progress
             if pending is not None:
                 yield chunk(*pending, is_last=False)
                 number += 1
-            # What stands before the failure is published; running it all again would publish that twice.
+            # The documents before the failure are published. A resume from the start would publish them twice.
             resumable = number == 0 and last == 0
             yield _reject_chunk(interchange, failure, number=number, recoverable=True, resumable=resumable, last=last)
             return
@@ -268,7 +267,7 @@ def _read_recoverable(pipeline: Disassembles, interchange: Interchange, progress
         if pending is not None:
             yield chunk(*pending, is_last=False)
             number += 1
-        # Bad ones are counted from the beginning, or from where those of an interchange that is resumed begin.
+        # Bad documents are counted from the start, or from the first document of a resumed rest.
         since = 0 if progress.next_chunk else progress.last_document
         excess = _find_excess(failures, pipeline.bad_documents, before=bad, since=since, last=last)
         if excess is not None:
@@ -281,12 +280,13 @@ def _read_recoverable(pipeline: Disassembles, interchange: Interchange, progress
 def _find_excess(
     failures: Sequence[BadDocument], limit: int | None, *, before: int, since: int, last: int
 ) -> PipelineFailure | None:
-    """Why the chunk with these failures is not published, nor anything after it: a file of another format would become
-    as many suspended instances as it has lines. ``before`` them there were so many bad ones after document ``since``;
-    ``last`` is the last document that came in."""
+    """Return a failure if there are more bad documents than ``limit``. The chunk and the rest are not published then.
+
+    Otherwise a file of another format would become one suspended instance per line. ``before`` is the number of earlier
+    bad documents after document ``since``. ``last`` is the last document that was published."""
     if not failures or limit is None or before + len(failures) <= limit:
         return None
-    # More than the limit were there before if it was lowered meanwhile.
+    # If the limit was lowered, there can be more than the limit before.
     count = max(limit, before) + 1
     number = failures[count - before - 1].number
     among = f"documents {since + 1:,} to {number:,}" if since else f"first {number:,} documents"
@@ -299,11 +299,12 @@ def _find_excess(
 
 
 def _nothing_left(progress: Progress) -> PipelineFailure:
-    """Only what has more documents is published in several chunks; so its pipeline has been changed meanwhile."""
+    """Return the failure of an interchange that has fewer documents than before. Its pipeline must have been changed,
+    because only an interchange with more documents is published in several chunks."""
     return PipelineFailure(
         f"The pipeline finds no document after the first {progress.last_document:,}, but there were more.",
-        why="Those are published. Then it or the interchange was changed, which is taken apart in another way now.",
-        hint="See what of it was published, and send the rest again.",
+        why="These documents are published. The pipeline or the interchange has changed since then.",
+        hint="Check which documents were published, and send the rest again.",
     )
 
 
@@ -329,25 +330,25 @@ def _reject_chunk(
 
 
 def translate_errors(batches: Iterator[_T]) -> Iterator[_T]:
-    """Yields the same batches. An error of theirs becomes a PipelineFailure, unless the environment caused it."""
+    """Yield the same batches. Translate an error to a PipelineFailure, unless the environment caused it."""
     try:
         yield from batches
     except Exception as error:
-        # An OSError is about the file of the interchange: its bytes cannot be suspended, so that its task decides.
+        # After an OSError the file of the interchange cannot be read, and so cannot be suspended. Its task decides.
         if isinstance(error, MessageFailure | OSError) or is_environment_error(error):
             raise
         raise to_message_failure(error) from error
 
 
 def to_message_failure(error: Exception) -> MessageFailure:
-    """The failure of an interchange that could not be received because of an unexpected error."""
+    """Return the failure of an interchange that an unexpected error has stopped."""
     if isinstance(error, MessageFailure):
         return error
     if isinstance(error, PostroomError):
         return PipelineFailure(error.what, why=error.why, hint=error.hint)
     text = str(error).strip().replace("\n", " ")
     return PipelineFailure(
-        f"It could not be received: {text[:_SHOWN] or type(error).__name__}",
+        f"It could not be received: {text[:_MAX_ERROR_TEXT] or type(error).__name__}",
         why=f"{type(error).__name__}{format_source_line(error)}",
         hint="Send it in another form, or resume it with a version of Postroom that can receive it.",
     )

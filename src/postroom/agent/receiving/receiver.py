@@ -1,9 +1,9 @@
-"""Receiving: interchanges through the receive pipeline, matched and published, a transaction for many of them.
+"""The streaming lane: run interchanges through the receive pipeline, match their documents and publish them.
 
-The same code runs inside Spark's tasks and inside hosts. Bad messages become suspensions, or error messages, in the
-transaction that publishes the good ones. A receipt per chunk makes a second run of the same interchange find nothing
-to do. Two runs at once, whose chunks may even end at different documents, take turns: a chunk is written only by one
-who knows where the chunk before it ended.
+The same code runs in Spark tasks and in hosts. One transaction publishes many interchanges. Bad documents become
+suspended instances or error messages in the same transaction. Each chunk has a receipt, so that a second run of the
+same interchange finds nothing to do. Two concurrent runs can divide an interchange into different chunks. They take
+turns: a run writes a chunk only if it knows where the chunk before it ends.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class Receiver:
-    """Publishes interchanges over one connection, with one routing table that it keeps up to date."""
+    """Publishes interchanges over one connection, and keeps one routing table up to date."""
 
     def __init__(self, connection: Connection, routing: RoutingTable, *, clock: Clock = system_clock) -> None:
         self._connection = connection
@@ -53,10 +53,11 @@ class Receiver:
         *,
         pace: Callable[[], bool] = lambda: True,
     ) -> list[Received]:
-        """Publishes what of these interchanges is not published yet. Raises only if the MessageBox does not answer.
-        When it returns, each of them is published to its end, by this run or another, and can be taken away; but for
-        those that are unfinished. ``pace`` is called between two transactions, may take its time, and says whether to
-        go on."""
+        """Publish the interchanges, except for the chunks that are published already.
+
+        Afterwards every interchange is completely published, by this run or another, and can be deleted at its source,
+        unless it is ``unfinished``. ``pace`` is called between two transactions. It may block, and returns False to
+        stop. Raises only if the MessageBox does not answer."""
         self._routing.catch_up(self._connection)
         pipeline = _get_pipeline(location)
         outcome = {one.interchange_id: Received(interchange_id=one.interchange_id) for one in interchanges}
@@ -81,11 +82,11 @@ class Receiver:
             except ConcurrentAttempt:
                 continue
             if left:
-                raise StateError(f"Interchange {next(iter(left))} has come to no end, although all of it was read.")
+                raise StateError(f"Interchange {next(iter(left))} has no last chunk, although all of it was read.")
         return list(outcome.values())
 
     def reject(self, location: ReceiveLocation, interchange: Interchange, failure: MessageFailure) -> Received:
-        """Suspends what of an interchange is not published yet, as it came, without running its pipeline."""
+        """Suspend the unpublished rest of an interchange as it was received, without running its pipeline."""
         self._routing.catch_up(self._connection)
         pipeline = _get_pipeline(location)
         while not (progress := self.read_progress(interchange.interchange_id)).done:
@@ -95,31 +96,33 @@ class Receiver:
         return Received(interchange_id=interchange.interchange_id)
 
     def publish_chunk(self, location: ReceiveLocation, content_type: str, chunk: Chunk) -> Received:
-        """One chunk of rows that others have read, in a transaction of its own. Raises ConcurrentAttempt if another
-        attempt has published a chunk of this number. ``content_type`` is that of bad rows."""
+        """Publish one chunk in its own transaction. ``content_type`` is that of bad rows. Raise ConcurrentAttempt if
+        another attempt has published a chunk of this number."""
         [received] = self._publish(location, content_type, [chunk])
         return received
 
     def read_progress(self, unit: uuid.UUID) -> Progress:
-        """How far a unit is published by now."""
+        """Return how much of a unit is published."""
         return read_progress(self._connection, [unit])[unit]
 
     def catch_up(self) -> None:
-        """Learns of the subscriptions that have changed, sooner than at the next commit."""
+        """Read the subscriptions that have changed, before the next commit does."""
         self._routing.catch_up(self._connection)
 
     def receive_again(
         self, location: ReceiveLocation, interchange: Interchange, complete: Callable[[Connection], object]
     ) -> None:
-        """Publishes a resumed interchange, or a document that was suspended alone, and calls ``complete`` in the same
-        transaction. What fails as a whole is raised; of a recoverable interchange bad documents are suspended alone, as
-        when it came (RCV-13)."""
+        """Publish a resumed interchange, or a document that was suspended alone. Call ``complete`` in the same
+        transaction.
+
+        If the interchange fails as a whole, the failure is raised. Bad documents of a recoverable interchange are
+        suspended alone, as in ``receive`` (RCV-13)."""
         pipeline = build_resumed_pipeline(location.pipeline, location.maps, interchange.suspended_document)
-        # Before the transaction: components and maps run here, and nobody waits for them.
+        # Components and maps run before the transaction, without locks.
         chunks = read_all_chunks(pipeline, interchange)
         fails_as_a_whole = not chunks[0].recoverable
         if fails_as_a_whole:
-            # What fails here is the caller's to route or to suspend, because the message is in the MessageBox already.
+            # The caller routes or suspends the failure, because the message is in the MessageBox already.
             location = replace(location, route_failures=False)
 
         def make_batch(_: Matcher) -> DocumentBatch:
@@ -154,7 +157,7 @@ def _get_pipeline(location: ReceiveLocation) -> ReceivePipeline | MappedPipeline
 
 
 def _group_chunks(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
-    """Chunks together in one transaction, up to a good size of it."""
+    """Yield the chunks of each transaction. A transaction has at most the documents and bytes of a full chunk."""
     group: list[Chunk] = []
     rows = size = 0
     for chunk in chunks:

@@ -1,8 +1,8 @@
-"""Rows that Spark's own readers made, published: a unit of rows in chunks, each with its receipt.
+"""Publish rows from Spark's own readers: a unit of rows in chunks, each with its receipt.
 
-A unit is a split of a file, or a partition of a micro-batch: rows that come again in the same order whenever they are
-read again. What has a receipt is left out row by row, so that batches may end at other rows than before: where Spark
-ends one depends on how large its rows are, and that on the pipeline.
+A unit is a split of a file, or a partition of a micro-batch. A second read returns the same rows in the same order.
+Rows with a receipt are skipped one by one, so that a batch may end at another row than before. The size of a batch
+depends on the size of its rows, and that depends on the pipeline.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from postroom.pipelines.rows.batch import read_rows
 
 @dataclass(frozen=True, kw_only=True)
 class RowUnit:
-    """What the rows belong to, and what the messages that come of them share."""
+    """A unit of rows, and the context that their messages share."""
 
     unit_id: uuid.UUID
     context: Context = field(default_factory=Context)
@@ -36,7 +36,7 @@ class RowUnit:
 
 @dataclass(frozen=True, kw_only=True)
 class ReceivedRows:
-    """What became of the rows of a unit in this run; what was published before is not counted again."""
+    """What became of the rows of a unit in this run. Rows that were published before are not counted again."""
 
     unit_id: uuid.UUID
     rows: int = 0
@@ -45,9 +45,9 @@ class ReceivedRows:
     suspended: int = 0
     routed: int = 0
     stopped: bool = False
-    """There were too many bad rows to go on."""
+    """There are too many bad rows."""
     unfinished: bool = False
-    """Some rows are not published yet, because too much waits. They have to come again."""
+    """Some rows are not published yet because of throttling. They have to be read again."""
 
     def plus(self, rows: int, bad: int, received: Received) -> ReceivedRows:
         return replace(
@@ -61,10 +61,10 @@ class ReceivedRows:
 
 
 class BadRowLimit(Protocol):
-    """Whether a chunk with bad rows may still be published."""
+    """A limit for bad rows."""
 
     def allows(self, *, bad: int, rows: int) -> bool:
-        """So many rows are bad of so many."""
+        """Return True if a chunk with ``bad`` bad rows among its ``rows`` may be published."""
         ...
 
 
@@ -80,9 +80,10 @@ def receive_rows(
     limit: BadRowLimit,
     pace: Callable[[], bool] = lambda: True,
 ) -> ReceivedRows:
-    """Publishes those chunks of a unit that are not published yet. Bad rows are suspended alone, as long as there are
-    not too many of them. ``pace`` is called before each chunk, may take its time, and says whether to go on; the first
-    one is published in any case, so that every run comes farther."""
+    """Publish the chunks of a unit that are not published yet. Suspend bad rows alone, up to the limit.
+
+    ``pace`` is called before each chunk. It may block, and returns False to stop. The first chunk is always published,
+    so that every run makes progress."""
     total = ReceivedRows(unit_id=unit.unit_id)
     receiver.catch_up()
     last = 0
@@ -127,13 +128,13 @@ def _read_chunk(pipeline: Rows, unit: RowUnit, batch: pa.RecordBatch, first: int
 def _other_rows(count: int, progress: Progress) -> StateError:
     return StateError(
         f"{count:,} rows came again where {progress.last_document:,} were published before.",
-        why="What was interrupted goes on by the numbers of its rows, and these are not the rows of then.",
-        hint="See what has changed at their source: the same rows have to come again, in the same order.",
+        why="An interrupted unit continues by row number, and these are not the same rows.",
+        hint="Check what has changed at the source. It must return the same rows in the same order.",
     )
 
 
 def _mark_last(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """One ahead of what is yielded, because the last one has to say so in its receipt."""
+    """Yield each batch with a flag for the last one, whose receipt ends the unit. Reads one batch ahead."""
     pending: pa.RecordBatch | None = None
     for batch in batches:
         if pending is not None:

@@ -1,7 +1,7 @@
-"""Documents that are suspended alone: the context that they are stored with, and how they are resumed.
+"""Documents that are suspended alone: their stored context, and how they are resumed.
 
-Beside its bytes a document needs to know where its pipeline has stopped, and which of its properties are not in the
-bytes. Both are in its context until it is published.
+To resume a document, its pipeline needs the stage at which it stopped, and the properties that are not in the bytes.
+Both are in the context of the document until it is published.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ from postroom.system_properties import BTS
 #: One of ``Form``.
 SuspendedForm = Property("Form", str, namespace=SUSPENDED_NAMESPACE)
 SuspendedDisassembler = Property("Disassembler", int, namespace=SUSPENDED_NAMESPACE)
-#: Of an interchange: the last document that came in before the rest was refused.
+#: Of an interchange: the last document that was published before the rest was rejected.
 LastPublished = Property("After", int, namespace=SUSPENDED_NAMESPACE)
 
 _ORIGINATOR = (BTS.OriginatorSID.key, BTS.OriginatorPID.key)
 
 
 def suspended_context(shared: Context, pipeline: ReceivePipeline, disassembler: int, bad: BadDocument) -> Context:
-    """The context that a refused document is suspended with; ``shared`` is that of its interchange, with its number."""
-    beside = get_external_values(pipeline, disassembler, bad)
+    """Return the context of a suspended document. ``shared`` is that of its interchange, with the document's number."""
+    values = get_external_values(pipeline, disassembler, bad)
     marked = shared.write(SuspendedForm, bad.form.value).write(SuspendedDisassembler, disassembler)
     return Context(
-        {**marked.promoted, **{key: value for key, value in beside.items() if not is_distinguished(key)}},
-        {**marked.written, **{key: value for key, value in beside.items() if is_distinguished(key)}},
+        {**marked.promoted, **{key: value for key, value in values.items() if not is_distinguished(key)}},
+        {**marked.written, **{key: value for key, value in values.items() if is_distinguished(key)}},
         marked.predicates,
     )
 
 
 def resume_interchange(message: Message, stored: Context) -> Interchange:
-    """The interchange that a suspended message becomes when it is resumed: all of it, or one document. ``stored`` is
-    its context without the login that has stored it: that login is not its originator."""
+    """Return a suspended message as an interchange, or as a document that was suspended alone.
+
+    ``stored`` is its context without the login that stored it, because that login is not the originator."""
     context = message.context
     values = {key: value for key, value in context.promoted.items() if key not in STAMPED_KEYS}
     values |= {key: value for key, value in context.written.items() if is_distinguished(key)}
@@ -53,11 +54,11 @@ def resume_interchange(message: Message, stored: Context) -> Interchange:
     }
     document = None
     if context.is_promoted(BTS.InterchangeSequenceNumber):
-        place = context.get(SuspendedDisassembler)
+        disassembler = context.get(SuspendedDisassembler)
         document = SuspendedDocument(
             number=int(str(context[BTS.InterchangeSequenceNumber])),
             form=Form(str(context.get(SuspendedForm, Form.RECEIVED))),
-            disassembler=None if place is None else int(str(place)),
+            disassembler=None if disassembler is None else int(str(disassembler)),
             values=values,
             parts=message.parts,
             body_name=message.body_part_name,

@@ -1,8 +1,13 @@
-"""Instance subscriptions: found inside the publish transaction, by a hash of their correlation values.
+"""Messages that join an existing instance: instance subscriptions and convoys.
 
-They come and go with every instance and are in no index in memory. A publisher knows by which lists of properties
-instances wait (correlation types, which are few). For a message that has all properties of such a list promoted it
-looks up one hash, however many are waiting, and compares the values of what it finds.
+Instance subscriptions are looked up inside the publish transaction, by a hash of their correlation values. They change
+with every instance, so they are not in the index in memory. A publisher knows the correlation types: the lists of
+properties by which instances wait. For a message with all properties of such a list it looks up one hash, and compares
+the values of the subscriptions that it finds.
+
+A convoy sends messages with equal values of a convoy set's properties to one instance (ORC-20 … 22). The MessageBox
+assigns the instance under the routing lock and at a primary key, so that two publishers of a new key create one
+instance.
 """
 
 from __future__ import annotations
@@ -34,14 +39,14 @@ _CONVOY_VALUES = 3
 
 
 def correlation_hash(correlation: Correlation) -> int:
-    """As the function correlation_hash of the MessageBox computes it."""
+    """Return the same hash as the function correlation_hash of the MessageBox."""
     type_id, values = correlation
     digest = hashlib.sha256("\x1f".join((str(type_id), *values)).encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def find_correlations(columns: Columns, rows: int, routing: RoutingTable) -> dict[Correlation, list[int]]:
-    """What instances may be waiting for among these messages (by their promoted values), with the messages' rows."""
+    """Return the correlations for which instances may wait, from the promoted values, with the rows of the messages."""
     wanted: defaultdict[Correlation, list[int]] = defaultdict(list)
     for type_id, keys in routing.correlation_types.items():
         for row, values in enumerate(to_value_keys(columns, keys, rows, routing.value_types) or ()):
@@ -53,7 +58,8 @@ def find_correlations(columns: Columns, rows: int, routing: RoutingTable) -> dic
 def find_instance_subscribers(
     connection: Connection, wanted: Mapping[Correlation, Sequence[int]]
 ) -> list[tuple[Subscriber, Sequence[int]]]:
-    """The instance subscriptions that wait for these values, each with the messages that it meets; one statement."""
+    """Return the instance subscriptions that wait for these values, each with the messages that match it. Executes one
+    statement."""
     if not wanted:
         return []
     rows = connection.execute(
@@ -61,18 +67,18 @@ def find_instance_subscribers(
     )
     found = []
     for _, type_id, values, *of_subscription in rows:
-        met = wanted.get((type_id, tuple(values)))
-        if met is not None:  # otherwise another correlation with the same hash
-            found.append((Subscriber.from_row([*of_subscription, None, None, None]), met))
+        matched = wanted.get((type_id, tuple(values)))
+        if matched is not None:  # otherwise another correlation with the same hash
+            found.append((Subscriber.from_row([*of_subscription, None, None, None]), matched))
     return found
 
 
 def read_instance_filters(
     connection: Connection, ids: list[int], properties: Mapping[str, Property]
 ) -> dict[int, Filter]:
-    """The filters of some instance subscriptions, from their stored values."""
+    """Return the filters of some instance subscriptions, from their stored values."""
     found: dict[int, Filter] = {}
-    if not ids:  # who may not read the values may still ask for none
+    if not ids:  # a login without the right to read the values can still call this
         return found
     for subscription_id, keys, values in connection.execute(statement("queries/read_correlations"), (ids,)):
         group = tuple(
@@ -86,7 +92,7 @@ def read_instance_filters(
 def to_value_keys(
     columns: Columns, keys: Sequence[str], rows: int, value_types: Mapping[str, ValueType]
 ) -> list[tuple[str | None, ...]] | None:
-    """The values of these properties per message, as value keys; None if no message can have all of them."""
+    """Return the values of these properties per message, as value keys, or None if no message can have all of them."""
     texts = []
     for key in keys:
         column = columns.get(key)
@@ -100,7 +106,7 @@ def to_value_keys(
 
 
 def complete_values(values: tuple[str | None, ...]) -> tuple[str, ...] | None:
-    """The values, if none of them is missing."""
+    """Return the values if none of them is missing."""
     return None if None in values else cast(tuple[str, ...], values)
 
 
@@ -122,10 +128,10 @@ class Convoy:
 def locate_instances(
     connection: Connection, convoys: Sequence[Convoy], offered: Sequence[uuid.UUID]
 ) -> list[uuid.UUID]:
-    """For each convoy the instance that it has already, or else the one that is offered, and is its own from now on.
+    """Return the instance of each convoy. A convoy without an instance gets the one that is offered.
 
-    The caller is in the transaction that publishes. A message that lacks one of the properties is in no convoy: it
-    activates an instance of its own, and is not asked for here.
+    The caller is in the transaction that publishes. A message that lacks one of the properties is in no convoy, and
+    activates an instance of its own.
     """
     if not convoys:
         return []

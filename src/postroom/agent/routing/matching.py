@@ -1,5 +1,9 @@
-"""Who subscribes to the messages of a batch and may receive them: activation subscriptions from memory, instance
-subscriptions from the MessageBox, and the convoys that matches belong to."""
+"""Find the subscribers of a batch that may receive its messages.
+
+Activation subscriptions are matched in memory, instance subscriptions in the MessageBox. The result has the convoys of
+the matches. The command line, a short-lived connection, and a transaction that has changed subscriptions itself have
+no index in memory: for them the MessageBox matches all subscriptions.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ Predicates = frozenset[MessagePredicate]
 
 @dataclass(frozen=True, kw_only=True)
 class MatchResult:
-    """Pairs of message (its row in the batch) and subscription, by row, then subscription, as of a routing version."""
+    """Pairs of a message (its row in the batch) and a subscription, ordered by both, at one routing version."""
 
     version: int
     rows: npt.NDArray[np.int64]
@@ -46,12 +50,12 @@ class MatchResult:
     host_names: Mapping[int, str]
     """In lower case, as queues are named."""
     convoys: Mapping[int, Convoy] = field(default_factory=dict)
-    """Of the pairs whose message belongs to a convoy, by the pair's number."""
+    """The convoys of pairs, by the number of the pair."""
     unauthorised_hosts: Mapping[int, Collection[str]] = field(default_factory=dict)
-    """For messages that lost subscribers: the hosts that may not receive them, by the message's row."""
+    """The hosts that subscribe to a message but may not receive it, by the row of the message."""
 
     def select(self, kept: npt.NDArray[np.bool_]) -> MatchResult:
-        """Those of the pairs that are kept, under new numbers."""
+        """Return the pairs that are kept, with new numbers."""
         if kept.all():
             return self
         number = np.cumsum(kept) - 1
@@ -59,7 +63,7 @@ class MatchResult:
         return replace(self, rows=self.rows[kept], subscription_ids=self.subscription_ids[kept], convoys=convoys)
 
     def with_rows(self, row_of: Sequence[int]) -> MatchResult:
-        """The same pairs for another numbering of the messages."""
+        """Return the same pairs for another numbering of the messages."""
         hosts = {row_of[row]: hosts for row, hosts in self.unauthorised_hosts.items()}
         return replace(self, rows=np.array(row_of, dtype=np.int64)[self.rows], unauthorised_hosts=hosts)
 
@@ -72,17 +76,17 @@ def match_batch(
     predicates: Sequence[Predicates],
     predicates_of: npt.NDArray[np.int64] | None = None,
 ) -> MatchResult:
-    """All matches of a batch. Asks the MessageBox only if instances wait by properties that the batch has.
+    """Return all matches of a batch. Queries the MessageBox only if instances wait by properties of the batch.
 
-    ``predicates_of`` says for each row which of the ``predicates`` it has; by default each has its own."""
+    ``predicates_of`` has the number of its ``predicates`` for each row. By default each row has its own."""
     found, ids = routing.match(columns, rows)
     subscribers: Mapping[int, Subscriber] = routing.subscribers
     if rows and routing.correlation_types:
         waiting = find_instance_subscribers(connection, find_correlations(columns, rows, routing))
         if waiting:
             subscribers = ChainMap({one.subscription_id: one for one, _ in waiting}, routing.subscribers)
-            found = np.concatenate([found, *(np.array(met) for _, met in waiting)])
-            ids = np.concatenate([ids, *(np.full(len(met), one.subscription_id) for one, met in waiting)])
+            found = np.concatenate([found, *(np.array(matched) for _, matched in waiting)])
+            ids = np.concatenate([ids, *(np.full(len(matched), one.subscription_id) for one, matched in waiting)])
             order = np.lexsort((ids, found))
             found, ids = found[order], ids[order]
     matches = MatchResult(
@@ -107,7 +111,7 @@ def find_convoys(
     convoy_sets: Mapping[int, Sequence[str]],
     value_types: Mapping[str, ValueType],
 ) -> dict[int, Convoy]:
-    """The convoys of pairs, by the pair's number. A message that lacks a property of the set is in none."""
+    """Return the convoys of pairs, by the number of the pair. A message that lacks a property is in no convoy."""
     convoys: dict[int, Convoy] = {}
     for subscription_id in np.unique(ids).tolist() if convoy_sets else ():
         convoy_set_id = subscribers[subscription_id].convoy_set_id
@@ -128,7 +132,7 @@ def _authorise(
     predicates: Sequence[Predicates],
     predicates_of: npt.NDArray[np.int64],
 ) -> MatchResult:
-    """The pairs whose hosts show what the messages ask for (SEC-01 … 06)."""
+    """Return the pairs whose hosts have the application properties that the messages require (SEC-01 … 06)."""
     distinct = list(dict.fromkeys(predicates))
     kind = np.array([distinct.index(one) for one in predicates])[predicates_of[matches.rows]]
     subscriptions, subscription_of = np.unique(matches.subscription_ids, return_inverse=True)
@@ -146,11 +150,11 @@ def _authorise(
 def routing_failure(
     message_type: object, predicates: Predicates = frozenset(), unauthorised_hosts: Collection[str] = ()
 ) -> RoutingFailure:
-    """Why a message could not be routed: nobody subscribes, or none of the hosts that do may receive it (NRF-17)."""
+    """Return the failure of a message that has no subscriber, or none that may receive it (NRF-17)."""
     of_type = f" of type {message_type}" if message_type else ""
     if not unauthorised_hosts:
         return RoutingFailure(f"The published message{of_type} could not be routed because no subscribers were found.")
-    # Without the values: operators read this, and what a message asks for is content of the message.
+    # Without the values: operators read this, and the values are content of the message.
     asked = ", ".join(sorted({dotted_name(*split_key(key)) for key, _ in predicates}))
     one = len(unauthorised_hosts) == 1
     return RoutingFailure(
@@ -212,7 +216,7 @@ class IndexMatcher(Matcher):
 
 
 class ProcedureMatcher(Matcher):
-    """Asks the MessageBox (find_subscriptions), under the routing lock."""
+    """Matches in the MessageBox (find_subscriptions), under the routing lock."""
 
     def value_types(self, connection: Connection) -> Mapping[str, ValueType]:
         rows = connection.execute("SELECT key, value_type FROM properties")
@@ -224,7 +228,7 @@ class ProcedureMatcher(Matcher):
     def match(self, connection: Connection, messages: Sequence[Message]) -> MatchResult:
         batch_id = uuid.uuid4()
         _insert_criteria(connection, batch_id, messages)
-        # Under the lock from here on: what is found cannot change before the publish commits.
+        # Under the lock the subscriptions cannot change before the publish commits.
         row = connection.execute("SELECT version FROM lock_routing()").fetchone()
         assert row is not None
         number_of = {message.message_id: number for number, message in enumerate(messages)}
@@ -262,7 +266,7 @@ class ProcedureMatcher(Matcher):
 
 
 def _columns(messages: Sequence[Message], value_types: Mapping[str, ValueType]) -> Columns:
-    """The promoted values. Those of properties that are not deployed meet no filter, and may have any types."""
+    """Return the promoted values in columns. Properties that are not deployed match no filter and may have any type."""
     if len(messages) == 1:
         return messages[0].context.promoted
     promoted = [message.context.promoted for message in messages]

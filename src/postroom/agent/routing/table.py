@@ -1,7 +1,7 @@
-"""Who subscribes to what, in memory: the versioned index that both lanes match with.
+"""The routing table: a versioned index of the subscriptions in memory. Both lanes match with it.
 
-A table is loaded once per process and catches up from the subscriptions' version numbers. It may be behind; a
-publish compares the version under the routing lock (``lock_routing``) before it writes a single queue row.
+A table is loaded once per process, and then reads only the subscriptions with a newer version. It may be out of date:
+a publish compares the version under the routing lock (``lock_routing``) before it writes a queue row.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from postroom.values import Value, ValueType
 
 _STARTED, _DISABLED = 1, 3
 
-#: How many filters are read at a time: as objects they take up many times the room that they have in the index.
+#: Number of filters that are read at a time. As objects they take many times the memory that they have in the index.
 FILTERS_PER_READ = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriber:
-    """What a queue row needs to know of a subscription."""
+    """The columns of a subscription that a queue row needs."""
 
     subscription_id: int
     host_id: int
@@ -47,15 +47,15 @@ class Subscriber:
     started: bool
     group_id: uuid.UUID | None = None
     group_name: str | None = None
-    """The send port group that it is met through."""
-    #: Of an instance subscription: whose it is.
+    """The send port group, if the subscription is that of a group."""
+    #: Of an instance subscription: the instance that waits.
     instance_id: uuid.UUID | None = None
     #: Of an activation subscription that keeps convoys together.
     convoy_set_id: int | None = None
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> Subscriber:
-        """A subscriber from the columns that all queries for subscriptions have in common, in their order."""
+        """Return a subscriber from the columns that all queries for subscriptions share, in their order."""
         subscription_id, host_id, service_class, service_id, name, priority, state, *others = row
         instance_id, convoy_set_id, group_id, group_name = others
         return cls(
@@ -74,14 +74,14 @@ class Subscriber:
 
     @property
     def joins_instance(self) -> bool:
-        """Whether a match may go to an instance that has other messages already."""
+        """True if a match may go to an instance that has other messages already."""
         return self.instance_id is not None or self.convoy_set_id is not None
 
 
 class RoutingTable:
-    """The subscriptions of a MessageBox as of one routing version, and what its hosts are authorised to receive.
+    """The subscriptions of a MessageBox at one routing version, and the application properties of its hosts.
 
-    ``login`` is that of the connection which the table was read with, and whether it is trusted.
+    ``login`` is the login that read the table, and whether it is trusted.
     """
 
     def __init__(self) -> None:
@@ -101,22 +101,22 @@ class RoutingTable:
         self._index = SubscriptionIndex()
 
     def match(self, columns: Columns, rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """For a batch: row numbers and subscription ids of every match, by row, then id."""
+        """Return the rows and the subscription ids of all matches of a batch, ordered by row and id."""
         if rows == 1 and not any(isinstance(column, pa.Array) for column in columns.values()):
-            # A message by itself: several times faster than a batch of one.
+            # Several times faster than a batch of one message.
             ids = self._index.match_one(columns)
             return np.zeros(len(ids), dtype=np.int64), np.array(ids, dtype=np.int64)
         return self._index.match(columns, rows)
 
     def match_one(self, promoted: Mapping[str, Value]) -> list[int]:
-        """The ids of the subscriptions that one message meets."""
+        """Return the ids of the subscriptions that one message matches."""
         return self._index.match_one(promoted)
 
     def catch_up(self, connection: Connection) -> None:
-        """Reads what changed since this table's version; everything, if removals were purged in the meantime.
+        """Read the subscriptions that changed since this table's version, or all of them if removals were purged.
 
-        Nothing is taken over before everything is read: a table that was interrupted is as it was. What is read may be
-        newer than the version; then it is read once more the next time, and means the same."""
+        The table changes only after everything is read, so an interrupted call changes nothing. Rows may be newer than
+        the version that was read. The next call reads them again, with the same result."""
         row = connection.execute("SELECT version, rebuild_below FROM routing_version").fetchone()
         assert row is not None
         version, rebuild_below = row
@@ -127,7 +127,7 @@ class RoutingTable:
             statement("queries/changed_subscriptions"), (0 if everything else self.version,)
         ).fetchall()
         added = [one[0] for one in changed if _is_live(one) and (everything or one[0] not in self._index)]
-        # After the changes: a property that a new filter names was deployed before it.
+        # Read after the changes, because a property is deployed before the filters that name it.
         properties = _read_properties(connection, self.properties)
         lists = read_property_lists(connection)
         spelled_hosts: dict[int, str] = dict(connection.execute("SELECT id, name FROM hosts").fetchall())
@@ -137,7 +137,7 @@ class RoutingTable:
         filters: dict[int, Filter] = {}
         for start in range(0, len(added), FILTERS_PER_READ):
             filters |= read_filters(connection, added[start : start + FILTERS_PER_READ], properties)
-            if everything:  # nobody sees that index yet
+            if everything:  # the new index is not in use yet
                 _add_all(index, filters)
                 filters = {}
         self._apply_changes(changed, {} if everything else self.subscribers)
@@ -184,7 +184,7 @@ def _read_properties(connection: Connection, known: Mapping[str, Property]) -> d
 
 
 def read_property_lists(connection: Connection) -> dict[str, dict[int, tuple[str, ...]]]:
-    """The properties of every ``correlation`` type and of every ``convoy`` set."""
+    """Return the properties of every ``correlation`` type and of every ``convoy`` set."""
     lists: dict[str, dict[int, tuple[str, ...]]] = {"correlation": {}, "convoy": {}}
     for kind, number, keys in connection.execute(statement("queries/read_property_lists")):
         lists[kind][number] = tuple(keys)
@@ -192,7 +192,7 @@ def read_property_lists(connection: Connection) -> dict[str, dict[int, tuple[str
 
 
 def read_filters(connection: Connection, ids: list[int], properties: Mapping[str, Property]) -> dict[int, Filter]:
-    """The filters of some subscriptions, from their predicates."""
+    """Return the filters of some subscriptions, from their predicates."""
     groups: defaultdict[int, defaultdict[int, list[Predicate]]] = defaultdict(lambda: defaultdict(list))
     rows = connection.execute(statement("queries/read_predicates"), (ids,))
     for subscription_id, group, key, operator, *stored in rows:
