@@ -1,6 +1,5 @@
--- Whom a message can be directed to: every send port and send port group by its name, with the ids that direct to it
--- (CTX-21), and whether anybody is enlisted there. Hosts do not see the ports of other hosts, nor groups; but anybody who
--- publishes may name them.
+-- List every send port and send port group by name, with the ids that direct a message to it (CTX-21), and whether it
+-- is enlisted. A host does not see the ports of other hosts, but every publisher may direct messages to them.
 -- Reads the tables whole.
 CREATE OR REPLACE FUNCTION messagebox.addressees()
 RETURNS TABLE (

@@ -1,5 +1,6 @@
--- Record the checkpoint with which a stream of rows starts, if the stream is not known yet or a restart was requested. Returns
--- what is known of the stream then; with p_checkpoint_id null nothing is recorded. No row for another host's location.
+-- Record the checkpoint of a stream of rows that starts, if the stream is new or a reset was requested. Returns the
+-- recorded state of the stream. With p_checkpoint_id null nothing is recorded. Returns no row for a location of another
+-- host.
 -- Index: primary keys of streams and receive_locations; stream_units by location_id. Locks the stream's row.
 CREATE OR REPLACE FUNCTION messagebox.begin_stream(p_location_id uuid, p_checkpoint_id uuid)
 RETURNS TABLE (checkpoint_id uuid, restart_requested boolean)

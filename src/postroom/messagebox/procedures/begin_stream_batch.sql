@@ -1,6 +1,7 @@
--- Record that a batch of a stream of rows is about to be read: the newest one again, or a new one, whose units replace those of
--- the batch before it, which has ended. Returns the newest batch then, and its number of partitions: if these are not what the
--- caller said, it must not read the batch. No row if the stream has another checkpoint, or a restart was requested.
+-- Record that a batch of a stream of rows is about to be read: the newest batch again, or a new one, which replaces the
+-- units of the finished batch before it. Returns the newest batch and its number of partitions. If these differ from
+-- the caller's, it must not read the batch. Returns no row if the stream has another checkpoint or a reset was
+-- requested.
 -- Index: primary key of streams; stream_units by location_id. Locks the stream's row.
 CREATE OR REPLACE FUNCTION messagebox.begin_stream_batch(
     p_location_id uuid, p_checkpoint_id uuid, p_batch bigint, p_units uuid[]

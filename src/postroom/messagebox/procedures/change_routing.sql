@@ -1,5 +1,5 @@
--- Whatever changes who receives what (enlist, start, stop, unenlist, a new host) calls this first: it waits until the
--- publishes under way have committed, keeps new ones out, and gives the new routing version.
+-- Start a change of routing (enlist, start, stop, unenlist, a new host). Waits until running publishes have committed,
+-- blocks new ones, and returns the new routing version.
 -- Locks: advisory (7001, 0) exclusive, until the transaction ends.
 CREATE OR REPLACE FUNCTION messagebox.change_routing() RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$

@@ -1,4 +1,4 @@
--- Refuses (PR404) roles that are not this MessageBox's to give, and logins that are not there.
+-- Raise PR404 for a role that does not belong to this MessageBox, and for a login that does not exist.
 CREATE OR REPLACE FUNCTION messagebox.check_role(p_role text, p_login text) RETURNS void
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 BEGIN

@@ -1,6 +1,6 @@
--- The hash that an instance subscription is found by: of its correlation type and of its values, as value keys in the
--- order of the type's property ids. Publishers with an index in memory compute the same (agent/routing/correlation.py). Values are
--- compared after the hash, so that two that share one are no harm.
+-- Return the hash by which an instance subscription is found: of its correlation type and its values, as value keys in
+-- the order of the type's property ids. Publishers with an index in memory compute the same hash
+-- (agent/routing/correlation.py). The values are compared after the hash, so collisions are harmless.
 CREATE OR REPLACE FUNCTION messagebox.correlation_hash(p_type_id integer, p_values text[]) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT ('x' || encode(substr(sha256(convert_to(

@@ -1,5 +1,5 @@
--- The correlation type of these properties (ids in ascending order), made if there is none yet. A new one changes the
--- routing, because publishers have to know which hashes to look up.
+-- Return the correlation type of these properties (ids in ascending order). Create it if it does not exist. A new type
+-- changes the routing, because publishers must know which hashes to look up.
 -- Index: correlation_types (property_ids). Locks: for a new one advisory (7001, 0), exclusive.
 CREATE OR REPLACE FUNCTION messagebox.correlation_type(p_property_ids integer[]) RETURNS integer
 LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp AS $$

@@ -1,8 +1,7 @@
--- How much waits in the MessageBox: rows in all queues, and in the spool. Measured again if that is older than
--- p_max_age and nobody else is at it; otherwise as it was measured last.
--- Counts no rows: it adds up PostgreSQL's own counters of live rows, which sessions bring up to date a second or so after
--- their commits. A crash of the server sets those counters to zero, so the tables are analysed when their counting began
--- anew; that takes samples, and is tried again next time if a vacuum is in the way.
+-- Return the load of the MessageBox: the rows in all queues and in the spool. Measures again if the last measurement is
+-- older than p_max_age and no other session is measuring. It does not count rows but adds up PostgreSQL's counters of
+-- live rows, which sessions update about a second after their commits. A crash of the server resets these counters, so
+-- the tables are analysed after a reset. That takes samples, and is repeated next time if a vacuum blocks it.
 -- Locks: advisory (7001, 2) for the transaction, if it is free; the row of load.
 CREATE OR REPLACE FUNCTION messagebox.current_load(
     p_max_age interval DEFAULT '1 second', p_now timestamptz DEFAULT clock_timestamp())

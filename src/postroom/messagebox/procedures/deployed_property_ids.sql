@@ -1,4 +1,4 @@
--- The ids of properties in the order given. Refuses (PR404) what is not deployed, or is deployed with another type.
+-- Return the ids of properties in the given order. Raise PR404 for a property that is not deployed or has another type.
 -- Index: properties (key).
 CREATE OR REPLACE FUNCTION messagebox.deployed_property_ids(p_keys text[], p_value_types smallint[]) RETURNS integer[]
 LANGUAGE plpgsql STABLE SET search_path = messagebox, management, pg_temp AS $$

@@ -1,6 +1,6 @@
--- The context of the error message about a message: all properties of the original, none of them promoted any more, what
--- it asks of its receivers, and the report. Of what a host gives only the report counts (ErrorReport): the error message is
--- from whoever the original is from, and nothing else may be said in that name (ADR 0018).
+-- Return the context of the error message about a message: all properties of the original, none of them promoted, its
+-- message predicates, and the error report. Only the report (ErrorReport) is taken from the host. The originator of the
+-- error message is that of the original, and the host cannot change it (ADR 0018).
 CREATE OR REPLACE FUNCTION messagebox.error_context(p_original jsonb, p_report jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = messagebox, management, pg_temp AS $$
     SELECT jsonb_build_object('promoted', told.promoted, 'written', kept.properties || told.written)

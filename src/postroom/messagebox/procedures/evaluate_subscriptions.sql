@@ -1,7 +1,7 @@
--- For each subscription that was found: may its host receive the message (every message predicate equals an
--- application property of the host), and is it started (work queue) or stopped (suspended queue)? Inserts one
--- reference each and returns how many. The task is 4 where a message joins an instance: by a subscription of that
--- instance, or by a convoy, whose instance the caller has located.
+-- For each subscription that was found, check that its host may receive the message (every message predicate equals an
+-- application property of the host), and insert a reference into the work queue (started) or the suspended queue
+-- (stopped). Returns the number of references. The task is 4 if the message joins an instance: by a subscription of
+-- that instance, or by a convoy whose instance the caller has located.
 -- Index: subscriptions' primary key, and by OFFSET 0 no other, whatever statistics there are: those of a table that was
 -- just filled let the planner read all live subscriptions for each message.
 CREATE OR REPLACE FUNCTION messagebox.evaluate_subscriptions(

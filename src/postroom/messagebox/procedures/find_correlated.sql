@@ -1,5 +1,5 @@
--- The part of find_subscriptions that finds instance subscriptions: for every correlation type of which a message of the
--- batch has all properties promoted, one lookup by the hash of their values; then the values are compared.
+-- Find instance subscriptions, as a part of find_subscriptions. For every correlation type whose properties a message
+-- of the batch has promoted, one lookup by the hash of the values, then the values are compared.
 -- Indexes: message_properties' primary key, subscriptions_correlation. Other ways to read are off, see
 -- find_instance_subscriptions.
 CREATE OR REPLACE FUNCTION messagebox.find_correlated(p_batch_id uuid)

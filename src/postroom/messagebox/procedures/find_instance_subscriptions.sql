@@ -1,5 +1,5 @@
--- The instance subscriptions with these hashes, for a publisher that computed them from its messages and compares the
--- values of what it gets. One lookup per hash, however many are waiting.
+-- Return the instance subscriptions with these hashes, for a publisher that has computed them from its messages and
+-- compares the values. One lookup per hash, independent of the number of waiting instances.
 -- Index: subscriptions_correlation. Sequential scans are off: with a statistic from when nobody waited all would be read.
 CREATE OR REPLACE FUNCTION messagebox.find_instance_subscriptions(p_hashes bigint[])
 RETURNS TABLE (hash bigint, type_id integer, wanted text[], subscription_id bigint, host_id smallint,

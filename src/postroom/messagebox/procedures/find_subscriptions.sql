@@ -1,7 +1,7 @@
--- Who subscribes to the messages of a batch, whose promoted properties stand in message_properties. For publishers
--- that keep no index in memory. Pass one finds candidate groups by one equality; groups without one are candidates
--- for every message. Pass two keeps the candidates of which no predicate fails. Instance subscriptions are found by the
--- hash of their values (find_correlated).
+-- Find the subscriptions of a batch of messages, whose promoted properties are in message_properties. For publishers
+-- without an index in memory. Pass one finds candidate groups by one equality. Groups without an equality are
+-- candidates for every message. Pass two keeps the candidates whose predicates all hold. Instance subscriptions are
+-- found by the hash of their values (find_correlated).
 -- Indexes: first_pass_predicates (property_id, value_key), predicates (group_id), message_properties' primary key.
 CREATE OR REPLACE FUNCTION messagebox.find_subscriptions(p_batch_id uuid)
 RETURNS TABLE (message_id uuid, subscription_id bigint)

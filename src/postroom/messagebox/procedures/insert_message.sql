@@ -1,5 +1,5 @@
--- First call for a message: routes it (see route_message), stores context and metadata in the spool and the body part
--- in parts. Who the message is from is believed to a trusted login only. Returns the number of references.
+-- First call for a message: route it (see route_message), store context and metadata in the spool and the body part in
+-- parts. The originator is accepted from a trusted login only. Returns the number of references.
 -- Locks: advisory (7001, 0) shared, until commit.
 CREATE OR REPLACE FUNCTION messagebox.insert_message(
     p_batch_id uuid, p_version bigint, p_message_id uuid, p_context jsonb, p_subscription_ids bigint[],

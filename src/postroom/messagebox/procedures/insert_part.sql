@@ -1,4 +1,4 @@
--- A further call for each remaining part of a message: the part alone.
+-- Insert one of the remaining parts of a message.
 CREATE OR REPLACE FUNCTION messagebox.insert_part(
     p_part_id uuid, p_name text, p_content_type text, p_charset text, p_size bigint, p_body bytea
 ) RETURNS void

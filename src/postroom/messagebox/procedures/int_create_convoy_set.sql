@@ -1,5 +1,5 @@
--- A convoy set of one to three properties, for activation subscriptions of this host to carry.
--- Called by create_convoy_set_<host>.
+-- Create a convoy set of one to three properties for activation subscriptions of this host. Called by
+-- create_convoy_set_<host>.
 CREATE OR REPLACE FUNCTION messagebox.int_create_convoy_set(p_host_id smallint, p_keys text[], p_value_types smallint[])
 RETURNS integer
 LANGUAGE sql VOLATILE SET search_path = messagebox, management, pg_temp AS $$

@@ -1,7 +1,7 @@
--- An instance subscription, started: equalities that all have to hold, stored once with the hash that it is found by. Its
--- filter is not written down: the values come from messages, and filters are for everybody to read (ADR 0012).
--- Called by create_instance_subscription_<host>, which says for which host. Values are value keys (see docs/reference/tables.md).
--- Does not change the routing, unless nobody has waited by these properties before. Locks: see correlation_type.
+-- Create a started instance subscription: equalities that all have to hold, stored once with the hash by which it is
+-- found. Its filter text is not stored, because its values come from messages and everybody may read filters (ADR
+-- 0012). Called by create_instance_subscription_<host>. Values are value keys (see docs/reference/tables.md). Changes
+-- the routing only if its correlation type is new.
 DROP FUNCTION IF EXISTS messagebox.int_create_instance_subscription(
     smallint, smallint, uuid, text, text, smallint, uuid, text[], smallint[], text[], boolean, boolean, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.int_create_instance_subscription(

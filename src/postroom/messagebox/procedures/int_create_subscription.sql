@@ -1,5 +1,5 @@
--- An activation subscription, stopped, without predicates. Called by create_subscription_<host>, which says for which
--- host. A convoy set has to be one of the same host.
+-- Create a stopped activation subscription without predicates. Called by create_subscription_<host>. Its convoy set
+-- must belong to the same host.
 -- Locks: changes the routing (advisory (7001, 0) exclusive).
 DROP FUNCTION IF EXISTS messagebox.int_create_subscription(
     smallint, smallint, uuid, text, text, smallint, uuid, timestamptz);

@@ -1,4 +1,4 @@
--- One part. A content in fragments comes with a null body; its fragments are inserted beside.
+-- Insert one part. A part in fragments has a null body, and its fragments are inserted separately.
 CREATE OR REPLACE FUNCTION messagebox.int_insert_part(
     p_part_id uuid, p_name text, p_content_type text, p_charset text, p_size bigint, p_body bytea
 ) RETURNS void

@@ -1,5 +1,5 @@
--- One predicate of one AND-group of a subscription of this host, into the table that it belongs to. Only in the
--- transaction that made the subscription (else PR409): indexes in memory would not learn of a predicate that comes later.
+-- Insert one predicate of an AND-group into its predicate table. Allowed only in the transaction that created the
+-- subscription (otherwise PR409), because indexes in memory would miss a later predicate.
 -- Index: predicate_groups (subscription_id, number).
 CREATE OR REPLACE FUNCTION messagebox.int_insert_predicate(
     p_host_id smallint, p_subscription_id bigint, p_group integer, p_predicate_table smallint, p_property_key text,

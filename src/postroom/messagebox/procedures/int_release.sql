@@ -1,5 +1,5 @@
--- Appends -1 for each message, and for each of its parts, to the active ref-count logs. Called only with the message
--- ids that the calling statement has just deleted from a queue (DELETE ... RETURNING), so that nothing is released twice.
+-- Append -1 for each message and each of its parts to the active ref-count logs. Called only with message ids that the
+-- calling statement has just deleted from a queue (DELETE ... RETURNING), so that nothing is released twice.
 -- Index: spool's primary key.
 CREATE OR REPLACE FUNCTION messagebox.int_release(p_message_ids uuid[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp AS $$

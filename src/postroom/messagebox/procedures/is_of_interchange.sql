@@ -1,4 +1,5 @@
--- Whether a message came of this interchange; so that an operator, who sees no contexts, can say which instances are meant.
+-- Return true if a message belongs to this interchange. It lets operators, who cannot read contexts, select instances
+-- by interchange.
 -- Index: spool's primary key.
 CREATE OR REPLACE FUNCTION messagebox.is_of_interchange(p_message_id uuid, p_interchange_id uuid) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$

@@ -1,5 +1,5 @@
--- May the login say on whose behalf it publishes? Whether it may is a right on two columns of the spool, which COPY
--- checks by itself; this asks for the same right, for functions that insert on behalf of a login.
+-- Return true if the login may set the originator of its messages. That is a right on two columns of the spool, which
+-- COPY checks itself. Functions that insert for a login ask for the same right here.
 CREATE OR REPLACE FUNCTION messagebox.is_trusted() RETURNS boolean
 LANGUAGE sql STABLE SET search_path = messagebox, management, pg_temp AS $$
     SELECT has_column_privilege(session_user, 'messagebox.spool', 'originator_sid', 'insert');

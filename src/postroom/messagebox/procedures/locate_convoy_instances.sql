@@ -1,6 +1,6 @@
--- For matches of activation subscriptions with a convoy set: the instance that has these values already, or else the new
--- one that the publisher offers, which has them from now on (ORC-20). Two publishers of one new key meet at the primary
--- key: the second waits for the first, and then joins its instance (ORC-22). Numbers are positions in the arrays.
+-- For matches of activation subscriptions with a convoy set, return the instance that already has these values, or else
+-- assign them to the new instance that the publisher offers (ORC-20). Two publishers with the same new key meet at the
+-- primary key: the second waits for the first and joins its instance (ORC-22). Numbers are positions in the arrays.
 -- Index: convoy_set_instances' primary key; keys are locked in its order. Locks: advisory (7001, 0) shared; the rows of
 -- the instances, FOR KEY SHARE, which their completion waits for.
 CREATE OR REPLACE FUNCTION messagebox.locate_convoy_instances(

@@ -1,5 +1,5 @@
--- The last step of a publish that found instance subscriptions: keeps them from being removed until it commits. False if
--- one of them is gone already; then everything has to be found again.
+-- Lock the instance subscriptions that a publish has found, so that they are not removed before it commits. Returns
+-- false if one is already removed. Then the publish must match again.
 -- Index: subscriptions' primary key, and by OFFSET 0 no other. Locks: the rows of instance subscriptions, FOR KEY SHARE
 -- (which publishers share, and removal waits for); most messages meet none, and one look is all that they pay.
 CREATE OR REPLACE FUNCTION messagebox.lock_instance_subscriptions(p_subscription_ids bigint[]) RETURNS boolean

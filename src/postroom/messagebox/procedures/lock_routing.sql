@@ -1,5 +1,5 @@
--- The last step of a publish takes this lock, shared, until it commits: while it is held no subscription, state or
--- host can change. Returns the routing version to compare with and the ref-count logs that are active now.
+-- Lock the routing, shared, as the last step of a publish. Until commit no subscription, state or host can change.
+-- Returns the routing version to compare, and the active ref-count logs.
 -- Locks: advisory (7001, 0) shared. plpgsql and volatile, so that the reads see what was committed while it waited.
 CREATE OR REPLACE FUNCTION messagebox.lock_routing(OUT version bigint, OUT message_log smallint, OUT part_log smallint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$

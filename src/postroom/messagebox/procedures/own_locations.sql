@@ -1,4 +1,4 @@
--- The receive locations of the hosts that the login runs: row security on the inbox asks it, once a statement.
+-- Return the receive locations of the hosts that the login runs. Row security on the inbox calls it once per statement.
 -- Reads hosts and receive_locations whole.
 CREATE OR REPLACE FUNCTION messagebox.own_locations() RETURNS uuid[]
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$

@@ -1,5 +1,5 @@
--- Does one predicate hold for one promoted value of the same property? A value that is not there holds for nothing.
--- Operators: 0 = , 1 <, 2 <=, 3 >, 4 >=, 5 <>, 6 exists, 7 bitwise AND.
+-- Return true if a predicate holds for a promoted value of the same property. A missing value never matches. Operators:
+-- 0 = , 1 <, 2 <=, 3 >, 4 >=, 5 <>, 6 exists, 7 bitwise AND.
 CREATE OR REPLACE FUNCTION messagebox.predicate_holds(
     p_operator smallint, p_key text, p_text text, p_int bigint, p_decimal numeric, p_float double precision,
     m_key text, m_text text, m_int bigint, m_decimal numeric, m_float double precision

@@ -1,5 +1,5 @@
--- How far some units were published before: their last chunk, the last document in it, how many were bad, whether that
--- was all, and what the first chunk's receipt says.
+-- Return the progress of units: the last chunk, its last document, the number of bad documents, whether the unit is
+-- finished, and the outcome in the first chunk's receipt.
 -- Index: receipts' primary key.
 CREATE OR REPLACE FUNCTION messagebox.read_receipts(p_units uuid[])
 RETURNS TABLE (unit uuid, last_chunk integer, last_document bigint, bad bigint, done boolean, outcome jsonb)

@@ -1,5 +1,5 @@
--- Never matched again from this commit on; its predicates are deleted later, by purge_subscriptions. What is queued
--- for it already stays queued.
+-- Remove a subscription: after this commit it is not matched. Its predicates are deleted later by purge_subscriptions.
+-- Messages that are already queued for it stay queued.
 -- Locks: changes the routing (advisory (7001, 0) exclusive).
 CREATE OR REPLACE FUNCTION messagebox.remove_subscription(p_subscription_id bigint, p_now timestamptz DEFAULT now())
 RETURNS void

@@ -1,6 +1,5 @@
--- Mends a suspended instance: from now on it refers to another message, a copy of its own with another body part, which
--- the caller has inserted. A stored message never changes, and others may refer to it. Returns false if there is no such
--- instance that can be resumed.
+-- Replace the message of a suspended instance with a corrected copy, which the caller has inserted. The stored message
+-- does not change, because others may refer to it. Returns false if there is no such resumable instance.
 -- Index: suspended_queue (instance_id), spool's primary key. Locks: the instance's row.
 CREATE OR REPLACE FUNCTION messagebox.replace_body(
     p_instance_id uuid, p_message_id uuid, p_part_id uuid, p_part_name text

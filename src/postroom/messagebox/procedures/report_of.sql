@@ -1,4 +1,4 @@
--- The routing failure report about this instance, by its own instance id; null if there is none.
+-- Return the instance id of the routing failure report about this instance, or null.
 -- Index: suspended_queue_reports.
 CREATE OR REPLACE FUNCTION messagebox.report_of(p_instance_id uuid) RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$

@@ -1,5 +1,6 @@
--- Suspended instances go back into their hosts' work queues, under their old numbers. They are delivered even if their
--- send port is stopped (INS-08). Returns those that did; one that is not suspended, or not resumable, is left out.
+-- Move suspended instances back into the work queues of their hosts, under their old numbers. They are delivered even
+-- if their send port is stopped (INS-08). Returns the resumed instances. Instances that are not suspended or not
+-- resumable are skipped.
 -- Index: suspended_queue (instance_id).
 CREATE OR REPLACE FUNCTION messagebox.resume_instances(p_instance_ids uuid[], p_now timestamptz DEFAULT now())
 RETURNS TABLE (instance_id uuid, host_id smallint)

@@ -1,6 +1,6 @@
--- A service was started: what was suspended because it was stopped goes back into the work queue under its old numbers. What
--- came by another of its subscriptions stays until that is started; through a send port group, until the group is, unless
--- there is no such group any more.
+-- After a service was started, move the messages that were suspended because it was stopped back into the work queue,
+-- under their old numbers. Messages of another subscription of the service stay until that one is started. Messages
+-- through a send port group stay until the group is started, unless it was removed.
 -- Indexes: suspended_queue_stopped; the primary keys of subscriptions and send_port_groups. Called under the exclusive
 -- routing lock.
 CREATE OR REPLACE FUNCTION messagebox.resume_stopped(p_service_id uuid) RETURNS bigint

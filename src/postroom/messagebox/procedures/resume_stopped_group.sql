@@ -1,5 +1,5 @@
--- A send port group was started: what was suspended on its way through it goes back into the work queue under its old
--- numbers, for the ports that are started. Says how much that is for each host.
+-- After a send port group was started, move the messages that were suspended on their way through it back into the work
+-- queue, under their old numbers, for the ports that are started. Returns the number per host.
 -- Index: suspended_queue_stopped_group. Called under the exclusive routing lock.
 CREATE OR REPLACE FUNCTION messagebox.resume_stopped_group(p_group_id uuid)
 RETURNS TABLE (host_id smallint, resumed_count bigint)

@@ -1,5 +1,5 @@
--- A login is no member of one of this MessageBox's roles any more. Refuses (PR404) what is not there.
--- Runs with the rights of the owner, as grant_role does.
+-- Remove a login from one of this MessageBox's roles. Raises PR404 for an unknown role or login. Runs with the owner's
+-- rights, like grant_role.
 CREATE OR REPLACE FUNCTION messagebox.revoke_role(p_role text, p_login text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 BEGIN

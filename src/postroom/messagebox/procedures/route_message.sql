@@ -1,7 +1,6 @@
--- Routes a message: takes the routing lock, refuses (PR001) if the subscriptions changed since they were found, or an
--- instance subscription among them is gone,
--- evaluates them and appends the references to the active ref-count logs. Returns the number of references; refuses
--- (PR002) if there are none, because nobody may receive the message.
+-- Route a message: take the routing lock, evaluate its subscriptions, and append the references to the active ref-count
+-- logs. Raises PR001 if the subscriptions have changed since they were found, or if an instance subscription was
+-- removed. Raises PR002 if no host may receive the message. Returns the number of references.
 -- Locks: advisory (7001, 0) shared, and the rows of instance subscriptions, until commit.
 CREATE OR REPLACE FUNCTION messagebox.route_message(
     p_batch_id uuid, p_version bigint, p_message_id uuid, p_part_ids uuid[], p_subscription_ids bigint[],

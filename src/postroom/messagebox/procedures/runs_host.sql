@@ -1,4 +1,4 @@
--- Is the login that of this host? Row security on host_instances asks it.
+-- Return true if the login belongs to this host. Row security on host_instances calls it.
 -- Index: hosts' primary key.
 CREATE OR REPLACE FUNCTION messagebox.runs_host(p_host_id smallint) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$

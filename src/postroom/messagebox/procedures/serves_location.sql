@@ -1,4 +1,4 @@
--- Is the login that of the host that this receive location belongs to? Row security on file_claims asks it.
+-- Return true if the login belongs to the host of this receive location. Row security on file_claims calls it.
 -- Indexes: primary keys of receive_locations and hosts.
 CREATE OR REPLACE FUNCTION messagebox.serves_location(p_location_id uuid) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$

@@ -1,4 +1,5 @@
--- Started (1), stopped (2) or disabled (3): what evaluate_subscriptions does with a match from now on.
+-- Set the state of a subscription: started (1), stopped (2) or disabled (3). evaluate_subscriptions reads it for each
+-- match.
 -- Locks: changes the routing (advisory (7001, 0) exclusive).
 CREATE OR REPLACE FUNCTION messagebox.set_subscription_state(p_subscription_id bigint, p_state smallint) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$

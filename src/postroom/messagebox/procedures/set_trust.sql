@@ -1,6 +1,6 @@
--- A host is believed, from now on or no longer, when it says on whose behalf it publishes. Refuses (42501) to trust a
--- host that shares a login with one that is not trusted, and the other way round: the login would decide (SEC-09). A login
--- may have its roles by way of others. The owner and superusers have all of them, and are not meant.
+-- Trust a host to set the originator of its messages, or stop trusting it. Raises 42501 if a trusted and an untrusted
+-- host would share a login (SEC-09). A login may have its roles through other roles. The owner and superusers are
+-- exempt.
 -- Locks: changes the routing (advisory (7001, 0) exclusive), because publishers keep in mind whether they are trusted.
 CREATE OR REPLACE FUNCTION messagebox.set_trust(p_host_id smallint, p_trusted boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$

@@ -1,5 +1,5 @@
--- How far some files have come that are read in splits: rows published or suspended, bad ones among them, and the bytes
--- of the splits that are done.
+-- Return the progress of files that are read in splits: rows published or suspended, the bad ones among them, and the
+-- bytes of the finished splits.
 -- Indexes: splits by interchange_id; receipts' primary key, a row per chunk.
 CREATE OR REPLACE FUNCTION messagebox.split_progress(p_interchange_ids uuid[])
 RETURNS TABLE (interchange_id uuid, row_count bigint, bad_rows bigint, bytes_done bigint, splits_done bigint)

@@ -1,5 +1,5 @@
--- What starting and stopping a port does to its subscriptions: started (1) or stopped (2) from now on. Refuses (42501) any
--- other state, subscriptions of instances, and such as are disabled, which is for administrators to change.
+-- Start (1) or stop (2) the subscriptions of a port. Raises 42501 for any other state, for subscriptions of instances,
+-- and for disabled ones, which only administrators may change.
 -- Locks: changes the routing (advisory (7001, 0) exclusive).
 CREATE OR REPLACE FUNCTION messagebox.start_or_stop_subscription(p_subscription_id bigint, p_state smallint)
 RETURNS void

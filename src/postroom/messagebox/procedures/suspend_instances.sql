@@ -1,5 +1,5 @@
--- An operator takes instances that are ready to run, or wait for their next attempt, out of the way, with all their
--- messages. Returns which they were; one that is not there, or is being worked on right now, is left out.
+-- Suspend instances that are ready to run or wait for a retry, with all their messages, on behalf of an operator.
+-- Returns the suspended instances. Instances that do not exist or are active are skipped.
 -- Indexes: scheduled_queue (instance_id); the work queue is read whole.
 -- Locks: the instances' rows in the work queue, first, so that a claim that is just being made is seen once it is committed.
 CREATE OR REPLACE FUNCTION messagebox.suspend_instances(p_instance_ids uuid[], p_now timestamptz DEFAULT now())

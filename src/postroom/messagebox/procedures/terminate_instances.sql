@@ -1,6 +1,6 @@
--- Deletes instances that nobody is working on, with their subscriptions and convoys, releases their messages, and returns
--- which they were; one that is not there, or is being worked on right now, is left out. Routing failure reports go later,
--- by operate_on_instances.
+-- Delete instances that are not active, with their subscriptions and convoys, release their messages, and return them.
+-- Instances that do not exist or are active are skipped. operate_on_instances deletes their routing failure reports
+-- later.
 -- Indexes: suspended_queue (instance_id), scheduled_queue (instance_id), subscriptions_instance,
 -- convoy_set_instances_instance; the work queue is read whole.
 -- Locks: the instances' rows in the work queue, which claims leave out from then on.

@@ -1,5 +1,5 @@
--- An activation subscription of this host is started (1), stopped (2), disabled (3) or, with null, removed. Starting takes
--- up what was suspended while it was stopped. Refuses the subscription of another host.
+-- Start (1), stop (2), disable (3) or, with null, remove an activation subscription of this host. Starting it resumes
+-- the messages that were suspended while it was stopped. Rejects subscriptions of other hosts.
 -- Locks: changes the routing (advisory (7001, 0) exclusive).
 CREATE OR REPLACE FUNCTION messagebox.change_subscription___HOST__(
     p_subscription_id bigint, p_state smallint, p_now timestamptz DEFAULT now()

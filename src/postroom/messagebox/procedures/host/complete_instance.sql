@@ -1,6 +1,6 @@
--- An instance of this host completes: its subscriptions and its convoy go (SUB-05, ORC-25). Returns what was routed to it
--- and is still in the queues, by number: messages that it never consumed. They stay; what becomes of them is for the
--- caller to say (ORC-26). Complete what was consumed first, in the same transaction.
+-- Complete an instance of this host: remove its subscriptions and its convoy (SUB-05, ORC-25). Returns the numbers of
+-- the messages that were routed to it and not consumed. They stay in the queues, and the caller decides what happens to
+-- them (ORC-26). Complete the consumed messages first, in the same transaction.
 -- Indexes: work_queue_instance, scheduled_queue_instance, suspended_queue_instance. Locks: see int_remove_instance.
 CREATE OR REPLACE FUNCTION messagebox.complete_instance___HOST__(p_instance_id uuid, p_now timestamptz DEFAULT now())
 RETURNS TABLE (seq bigint, message_id uuid, subscription_id bigint, claim_id uuid)

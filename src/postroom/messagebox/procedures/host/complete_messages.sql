@@ -1,5 +1,5 @@
--- The messages of a claim that were handled: their rows go, their references are released. Returns how many there
--- were; fewer than asked for means that the claim was taken over, and the caller's result for the others is void.
+-- Complete messages of a claim: delete their rows and release their references. Returns how many rows were deleted.
+-- Fewer than requested means that the claim was taken over, and the results of the missing ones are void.
 -- Index: work_queue_claimed.
 CREATE OR REPLACE FUNCTION messagebox.complete_messages___HOST__(p_claim_id uuid, p_seqs bigint[]) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

@@ -1,7 +1,7 @@
--- As dequeue_messages_<host>, for services whose instances have many messages: those of one instance (task 4) are claimed
--- in their order and by one claim at a time. A row waits while another claim has a row of its instance, and while an
--- earlier one waits for its next attempt or is suspended. What was claimed although an earlier row was just being claimed
--- or put aside by somebody else, which only the second look can see, goes back at once.
+-- Like dequeue_messages_<host>, for services whose instances have many messages. Messages of one instance (task 4) are
+-- claimed in order and by one claim at a time. A row waits while another claim has a row of its instance, and while an
+-- earlier row waits for a retry or is suspended. A second check releases rows whose predecessor was claimed or
+-- suspended concurrently.
 -- Indexes: as dequeue_messages_<host>; work_queue_instance, scheduled_queue_instance, suspended_queue_instance.
 -- Locks: the claimed rows, for the moment of the claim.
 CREATE OR REPLACE FUNCTION messagebox.dequeue_in_order___HOST__(

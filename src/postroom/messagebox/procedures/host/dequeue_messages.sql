@@ -1,10 +1,10 @@
--- Bts_DequeueMessages_<host>: takes what is due out of the scheduled queue, claims up to p_limit messages of one service
--- class, best priority and lowest number first, and returns them with context and body part. All in one call, because a
--- host that asks twice waits twice; every row also says which routing version is the present one. A row that another
--- thread is claiming is skipped, not awaited.
--- Who a message is from comes beside its context: what a trusted host said, or else the login that published it, and Guest.
--- So does the send port group that it comes through, which purge_subscriptions keeps as long as it is asked for.
--- A row whose message is gone, which must not be, comes with a null context, so that it does not stay claimed for ever.
+-- Bts_DequeueMessages_<host>: move due rows out of the scheduled queue, claim up to p_limit messages of one service
+-- class, best priority and lowest number first, and return them with context and body part. One call does all of it,
+-- because each call costs a round trip. Every row also has the current routing version. Rows that another thread is
+-- claiming are skipped. The originator is returned separately from the context: what a trusted host has set, or else
+-- the login that published the message, and Guest. So is the send port group that the message was routed through;
+-- purge_subscriptions keeps its subscription as long as it is needed. A row whose message is missing, which must not
+-- happen, is returned with a null context, so that it does not stay claimed.
 -- Index: the partial one over unclaimed rows (service_class, priority, seq), walked in its order. Sequential and bitmap
 -- scans and sorts are off: with a statistic from when the queue was empty all of a long queue would be read and sorted.
 -- So are all joins but nested loops, which leaves one plan; it is made once and kept (by default a LIMIT that is a

@@ -1,10 +1,8 @@
--- A message of a claim that cannot go on, at a port that routes failures: an error message with the same parts is stored
--- in its place, and its own row goes. The caller routes the error message in the same transaction. Who published the
--- original published the error, and whom it is from the error is from (FMR-05): all of it is taken from the original here,
--- but for the report in p_context, so that no host says anything in another's name. Returns the ids of the parts, or null
--- if the claim was taken over.
--- A routing failure report about the instance stays without it, because the error message names it, and says where the
--- message came in.
+-- Replace a message of a claim, at a port that routes failures, with an error message that has the same parts. The
+-- caller routes the error message in the same transaction. Publisher and originator are those of the original (FMR-05):
+-- everything except the report in p_context is taken from the original, so that no host can publish on behalf of
+-- another. Returns the ids of the parts, or null if the claim was taken over. A routing failure report about the
+-- instance stays, because the error message refers to it. It records where the message was received.
 -- Indexes: work_queue_claimed, spool's primary key, suspended_queue_reports.
 CREATE OR REPLACE FUNCTION messagebox.insert_error_message___HOST__(
     p_claim_id uuid, p_seq bigint, p_error_id uuid, p_context jsonb, p_now timestamptz DEFAULT now()

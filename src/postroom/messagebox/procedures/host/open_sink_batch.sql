@@ -1,8 +1,8 @@
--- The batch that a sink of this host is to write next: an unfinished one, with the next attempt number, or a new one
--- of up to p_limit messages that wait, best priority and lowest number first. From its commit on the batch is settled: its
--- messages are claimed by its id, and only the process that knows its latest attempt can end it. No row if nothing waits.
--- Returns for each message its number, the size of its body and how often it was tried; and the sink as it was when the
--- batch was made, '{}' if the port was gone by then.
+-- Return the batch that a sink of this host must write next: an unfinished one with the next attempt number, or a new
+-- one of up to p_limit waiting messages, best priority and lowest number first. From its commit on the batch is fixed:
+-- its messages are claimed by its id, and only the process with its latest attempt number can end it. No row if nothing
+-- waits. Returns for each message its number, the size of its body and its attempts, and the definition of the sink
+-- when the batch was created, '{}' if the port was removed by then.
 -- Index: sink_batches (host_id, port_id), work_queue_sinks, work_queue_claimed; see dequeue_messages for the settings.
 -- Locks: the batch, or the claimed rows, until commit.
 CREATE OR REPLACE FUNCTION messagebox.open_sink_batch___HOST__(

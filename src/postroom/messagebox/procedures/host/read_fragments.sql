@@ -1,5 +1,5 @@
--- Some fragments of a part of a message that this host has claimed, from a number on: a large body is never in one
--- piece, neither here nor in the host. Refuses (PR410) when the claim was taken over.
+-- Return fragments of a part of a claimed message, from a number on. A large body is never in memory as a whole. Raises
+-- PR410 if the claim was taken over.
 -- Indexes: work_queue_claimed, fragments' primary key.
 CREATE OR REPLACE FUNCTION messagebox.read_fragments___HOST__(
     p_claim_id uuid, p_message_id uuid, p_part_id uuid, p_from integer, p_count integer

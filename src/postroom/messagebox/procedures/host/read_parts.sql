@@ -1,5 +1,5 @@
--- All parts of a message that this host has claimed, in order; the body of a part in fragments is null. Refuses (PR410)
--- when the claim was taken over.
+-- Return all parts of a claimed message, in order. The body of a part in fragments is null. Raises PR410 if the claim
+-- was taken over.
 -- Indexes: work_queue_claimed, spool's and parts' primary keys.
 CREATE OR REPLACE FUNCTION messagebox.read_parts___HOST__(p_claim_id uuid, p_message_id uuid)
 RETURNS TABLE (part_id uuid, name text, content_type text, charset text, size bigint, body bytea)

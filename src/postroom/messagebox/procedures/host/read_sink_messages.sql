@@ -1,5 +1,5 @@
--- Some messages of a batch, by number, with context and body part, in the form of dequeue_messages, and when they were
--- published. One that is not in the batch any more is left out. Refuses (PR410) when the batch was taken over.
+-- Return messages of a batch by number, with context and body part, in the form of dequeue_messages, and the time of
+-- publication. Messages that have left the batch are skipped. Raises PR410 if the batch was taken over.
 -- Indexes: work_queue_claimed, spool's and parts' primary keys.
 CREATE OR REPLACE FUNCTION messagebox.read_sink_messages___HOST__(p_batch_id uuid, p_attempt integer, p_seqs bigint[])
 RETURNS TABLE (

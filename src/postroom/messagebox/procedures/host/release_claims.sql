@@ -1,5 +1,5 @@
--- A host instance that stops, or that comes back after it lost its lock, gives back what it claimed and does not hold in
--- memory; p_held are the numbers of the rows that it does hold.
+-- Release the claims of a host instance that stops, or that returns after it has lost its lock, except the rows in
+-- p_held, which it still has in memory.
 -- Index: work_queue_claimed.
 CREATE OR REPLACE FUNCTION messagebox.release_claims___HOST__(p_host_instance integer, p_held bigint[] DEFAULT '{}')
 RETURNS integer

@@ -1,4 +1,4 @@
--- What waited for its time and is due goes from the scheduled queue into the work queue, under its old number.
+-- Move due rows from the scheduled queue into the work queue, under their old numbers.
 -- Index: scheduled_queue_due, walked in its order (see dequeue_messages for why nothing else is allowed).
 CREATE OR REPLACE FUNCTION messagebox.release_due___HOST__(p_limit integer, p_now timestamptz DEFAULT now())
 RETURNS integer

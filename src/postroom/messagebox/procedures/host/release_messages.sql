@@ -1,5 +1,5 @@
--- The messages of a claim that nobody tried to deliver, or (p_seqs is null) all of them: back to where they were, for
--- whoever claims next. Returns how many of them this claim still held.
+-- Release messages of a claim that were not attempted, or all of them if p_seqs is null. Returns how many this claim
+-- still had.
 -- Index: work_queue_claimed.
 CREATE OR REPLACE FUNCTION messagebox.release_messages___HOST__(p_claim_id uuid, p_seqs bigint[]) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

@@ -1,4 +1,4 @@
--- One subscription of an instance that goes on: a receive that is not waited for any more. Returns whether it was there.
+-- Remove one subscription of an instance that continues: a receive that no longer waits. Returns whether it existed.
 -- Index: subscriptions' primary key. Locks: its row, FOR UPDATE; waits for publishes that have found it already.
 CREATE OR REPLACE FUNCTION messagebox.remove_instance_subscription___HOST__(
     p_subscription_id bigint, p_now timestamptz DEFAULT now()

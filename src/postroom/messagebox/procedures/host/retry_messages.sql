@@ -1,5 +1,5 @@
--- The messages of a claim that are to be tried again later: into the scheduled queue, one attempt older. Returns how
--- many of them this claim still held. The delays count from the server's time: hosts' clocks may differ.
+-- Move messages of a claim into the scheduled queue for a retry, and increment their attempts. Returns how many this
+-- claim still had. Delays are relative to the server's time, because the clocks of hosts may differ.
 -- Index: work_queue_claimed.
 CREATE OR REPLACE FUNCTION messagebox.retry_messages___HOST__(
     p_claim_id uuid, p_seqs bigint[], p_delays interval[], p_error_codes text[], p_error_descriptions text[],

@@ -1,5 +1,4 @@
--- The messages of a claim that cannot go on: into the suspended queue, with the reason. Returns how many of them this
--- claim still held.
+-- Move messages of a claim into the suspended queue, with the reason. Returns how many this claim still had.
 -- Index: work_queue_claimed.
 CREATE OR REPLACE FUNCTION messagebox.suspend_messages___HOST__(
     p_claim_id uuid, p_seqs bigint[], p_error_codes text[], p_error_descriptions text[], p_adapters text[],

@@ -1,5 +1,5 @@
--- The sinks of this host that have something to do: messages that wait, or a batch that somebody began and did not end.
--- What is due is taken out of the scheduled queue first, because a sink may run where no host does.
+-- Return the sinks of this host that have work: waiting messages or an unfinished batch. Due rows are moved out of the
+-- scheduled queue first, because a sink may run without a host.
 -- Index: work_queue_sinks, from one port to the next.
 CREATE OR REPLACE FUNCTION messagebox.waiting_sinks___HOST__(p_now timestamptz DEFAULT now()) RETURNS SETOF uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

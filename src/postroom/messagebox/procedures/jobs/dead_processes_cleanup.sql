@@ -1,7 +1,7 @@
--- MessageBox_DeadProcesses_Cleanup: a host instance whose session lock is gone, and was gone p_grace ago too, is dead;
--- what it had claimed goes back into the queue for the others. So does what an instance claimed in the moment when it
--- was taken for dead. Returns how many rows that were. The messages of a sink's batch stay with it: whoever serves the
--- sink next writes the same batch.
+-- MessageBox_DeadProcesses_Cleanup: a host instance whose session lock is missing, and was already missing p_grace ago,
+-- is dead. Its claims are released, and so are claims that it made while it was declared dead. Returns the number of
+-- released rows. Messages of a sink's batch stay in the batch: the next process that serves the sink writes the same
+-- batch.
 -- Locks: tries the advisory lock (7002, id) of each instance for a moment. Index: work_queue_claimed.
 CREATE OR REPLACE FUNCTION messagebox.dead_processes_cleanup(
     p_grace interval DEFAULT '1 second', p_now timestamptz DEFAULT clock_timestamp()

@@ -1,6 +1,5 @@
--- First half of a fold, committed on its own: from now on writers append to the other log. Returns the log to fold,
--- which nobody begins to write to any more, or null when both are empty. A writer that read the old flag may still append
--- to it; its rows wait for the next fold.
+-- First half of a fold, committed separately: writers append to the other log from now on. Returns the log to fold, or
+-- null if both are empty. A writer that has read the old flag may still append to it. Its rows wait for the next fold.
 CREATE OR REPLACE FUNCTION messagebox.flip_ref_count_log(p_kind text) RETURNS smallint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE

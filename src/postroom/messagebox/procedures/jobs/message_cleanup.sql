@@ -1,5 +1,5 @@
--- Deletes messages that nobody refers to: the total is zero (or the sum never left the log) and neither log holds a
--- row for them. Returns how many.
+-- Delete messages without references: their total is zero (or the sum never left the log) and neither log has a row for
+-- them. Returns the number of deleted messages.
 -- Indexes: primary keys of message_zero_sum, spool, message_ref_count_log_totals; the logs are read whole, and hashed.
 -- Nested loops and sequential scans are off: these tables are emptied all the time, and a statistic from such a moment
 -- would have the logs read once for every message.

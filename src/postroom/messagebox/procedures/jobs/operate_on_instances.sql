@@ -1,5 +1,5 @@
--- Operations_OperateOnInstances: routing failure reports whose instance is gone (terminated, or resumed and done) go
--- too. Returns how many. A report about no instance stays until somebody terminates it.
+-- Operations_OperateOnInstances: delete routing failure reports whose instance no longer exists. Returns their number.
+-- A report without an instance stays until an operator terminates it.
 -- Index: suspended_queue_reports; the queues are read whole, and hashed (nested loops are off, see message_cleanup).
 CREATE OR REPLACE FUNCTION messagebox.operate_on_instances() RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

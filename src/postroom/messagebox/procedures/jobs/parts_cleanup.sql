@@ -1,5 +1,5 @@
--- Deletes parts, and their fragments, that nobody refers to: as message_cleanup does for messages, and with its plans. A
--- part outlives every message that has it, because each message's references count for its parts too.
+-- Delete parts without references, and their fragments, like message_cleanup does for messages and with the same plans.
+-- A part outlives every message that has it, because the references of each message count for its parts too.
 -- Indexes: primary keys of part_zero_sum, parts, fragments, part_ref_count_log_totals.
 CREATE OR REPLACE FUNCTION messagebox.parts_cleanup(p_limit integer DEFAULT 10000) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

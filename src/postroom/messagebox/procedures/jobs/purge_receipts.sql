@@ -1,4 +1,4 @@
--- Forgets receipts that are older than any unit of work that could still come again.
+-- Delete receipts that are older than any unit of work that can still be repeated.
 -- Indexes: receipts (published_at), primary keys of file_claims, splits, stream_units and inbox.
 CREATE OR REPLACE FUNCTION messagebox.purge_receipts(p_keep interval DEFAULT '7 days', p_now timestamptz DEFAULT now())
 RETURNS bigint

@@ -1,8 +1,8 @@
--- PurgeSubscriptions: the predicates of removed subscriptions, and then the subscriptions. A removed subscription has
--- not been matched since its removal committed. The row itself stays as long as an index in memory may need to learn
--- of the removal (p_keep); one that slept longer sees rebuild_below and loads everything anew. Instance subscriptions are
--- in no such index, and go at once. One through a send port group stays as long as anything is queued by it: it says which
--- of the copies of a message that is.
+-- PurgeSubscriptions: delete the predicates of removed subscriptions, and later the subscriptions. A removed
+-- subscription has not been matched since its removal was committed. Its row stays as long as an index in memory may
+-- need to learn of the removal (p_keep). An older index finds rebuild_below and loads everything again. Instance
+-- subscriptions are in no such index and are deleted at once. A subscription through a send port group stays as long as
+-- rows are queued by it, because it identifies the copy of a message.
 -- Indexes: subscriptions_removed, predicate_groups (subscription_id, number), predicates (group_id).
 CREATE OR REPLACE FUNCTION messagebox.purge_subscriptions(
     p_keep interval DEFAULT '1 hour', p_now timestamptz DEFAULT now()
