@@ -215,7 +215,7 @@ def test_a_file_that_cannot_be_suspended_is_quarantined(
     claim_all(claimer, clock)
     with monkeypatch.context() as patched:
         fail_on_poison(patched, "receive")
-        fail_on_poison(patched, "refuse")
+        fail_on_poison(patched, "reject")
         assert len(task.receive(claimed())) == 2
     assert box.queued() == {"Everything": 2}
     assert "a defect in the agent" in box.one("SELECT problem FROM file_claims WHERE name = 'poison.json'")
