@@ -226,7 +226,7 @@ def test_a_database_of_another_version_is_rejected(folder: Path) -> None:
     with server:
         pass
     (folder / "postgres" / "pgdata" / "PG_VERSION").write_text("17\n")
-    with pytest.raises(Unavailable, match="made by PostgreSQL 17"):
+    with pytest.raises(Unavailable, match="created by PostgreSQL 17"):
         server.start()
 
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server that comes along with Postroom and is started and stopped by it."""
+"""The PostgreSQL server that is installed with Postroom, which starts and stops it."""
 
 from __future__ import annotations
 

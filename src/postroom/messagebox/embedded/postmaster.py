@@ -1,4 +1,4 @@
-"""The process that is PostgreSQL: whether it lives, and what to do about what it leaves behind."""
+"""PostgreSQL's main process: find it, end its orphaned children, and end it together with its starter."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Postmaster:
 
 
 def find_postmaster(pgdata: Path) -> Postmaster | None:
-    """The server that runs on `pgdata`, or None; a postmaster.pid that a crash left behind does not count.
+    """Return the server that runs on `pgdata`, or None. A postmaster.pid that a crash has left is ignored.
 
-    Its process id may belong to any other process by now, so the process must be PostgreSQL and must work in `pgdata`.
+    Its process id may belong to another process, so the process must be PostgreSQL and must work in `pgdata`.
     """
     try:
         lines = (pgdata / "postmaster.pid").read_text().splitlines()
@@ -46,10 +46,10 @@ def find_postmaster(pgdata: Path) -> Postmaster | None:
 
 
 def end_orphans(pgdata: Path) -> None:
-    """End what a killed postmaster left running, because a new one refuses to start beside it.
+    """End the children of a killed postmaster, because a new one does not start while they run.
 
-    The children notice the death by themselves, but a busy one only after its statement. Ending them loses nothing:
-    what they had committed is on disk, and what they had not is undone by recovery.
+    The children notice the death, but a busy one only after its statement. Ending them loses nothing: committed changes
+    are on disk, and recovery undoes the others.
     """
     for sign in (signal.SIGQUIT, signal.SIGKILL):
         orphans = [process.pid for process in psutil.process_iter() if _serves(process.pid, pgdata)]
@@ -62,7 +62,7 @@ def end_orphans(pgdata: Path) -> None:
 
 
 def wait_for_end(pid: int, pgdata: Path, timeout: float) -> bool:
-    """Wait until the process no longer serves `pgdata`; False if it still does after `timeout` seconds."""
+    """Wait until the process no longer serves `pgdata`. Return False after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while _serves(pid, pgdata):
         if time.monotonic() > deadline:
@@ -72,10 +72,10 @@ def wait_for_end(pid: int, pgdata: Path, timeout: float) -> bool:
 
 
 class Guard:
-    """Shuts a server down when the process that started it is gone, in whatever way it went.
+    """Shuts a server down when the process that started it ends for any reason.
 
-    A shell waits for the end of a pipe whose other end only this process holds. Not the kernel's parent-death signal:
-    that one follows the thread that started the child, not the process.
+    A shell waits for the end of a pipe whose other end only this process has open. The kernel's parent-death signal is
+    not suitable: it depends on the thread that started the child, not on the process.
     """
 
     def __init__(self, pid: int) -> None:
@@ -89,7 +89,7 @@ class Guard:
         )
 
     def release(self) -> None:
-        """The server may outlive this process from now on, or is gone already."""
+        """Stop guarding: the server may outlive this process, or has already ended."""
         self._shell.communicate(b"released\n")
 
 

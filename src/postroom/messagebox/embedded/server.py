@@ -3,10 +3,10 @@
     with EmbeddedServer(Path("orders-home/.postroom/postgres")) as server:
         psycopg.connect(server.url())
 
-Any number of processes may start the server of one folder at the same time. One of them really starts it, the others
-attach to it, and the last one to stop stops it: nobody pulls it away from under somebody else. Two file locks do that:
-`lock` is held for the length of a start or a stop, `users` is held shared by everybody who has started. The kernel
-gives up the locks of a process that is killed, and a server whose starter is killed shuts down by itself.
+Any number of processes may start the server of one folder at the same time. One of them starts it, the others attach to
+it, and the last one to stop shuts it down. Two file locks coordinate them: `lock` is held exclusively during a start or
+a stop, `users` is held shared by every process that uses the server. The kernel releases the locks of a killed process,
+and a server whose starter is killed shuts down.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class EmbeddedServer:
-    """The server whose files are in the folder `data`; `settings` go before its own and before ALTER SYSTEM's."""
+    """The server in the folder `data`. `settings` override its own settings and those of ALTER SYSTEM."""
 
     def __init__(self, data: Path, *, settings: Mapping[str, str] | None = None, store: Path = STORE) -> None:
         self.folder = ServerFolder(data)
@@ -55,9 +55,9 @@ class EmbeddedServer:
         self._socket_folder: Path | None = None
 
     def start(self, *, timeout: float = 120.0) -> None:
-        """Start the server, or attach to the one that runs. After a crash, start it again.
+        """Start the server, or attach to the running one. Restart it after a crash.
 
-        Recovery may take longer than `timeout`: then call it again to go on waiting, or `stop` to give up.
+        Recovery may take longer than `timeout`. Then call it again to continue waiting, or call `stop`.
         """
         deadline = time.monotonic() + timeout
         try:
@@ -74,11 +74,11 @@ class EmbeddedServer:
             raise Unavailable(
                 f"The embedded PostgreSQL in {self.folder.data} cannot be used.",
                 why=str(error),
-                hint="Run this as the user whom that folder belongs to, or choose another --home.",
+                hint="Run this as the owner of that folder, or choose another --home.",
             ) from error
 
     def stop(self) -> None:
-        """Leave the server; the last process to leave shuts it down. Does nothing if it has not been started."""
+        """Detach from the server. The last process to detach shuts it down. No effect if it was not started."""
         if self._users is None:
             return
         with self._exclusive(time.monotonic() + 120.0):
@@ -88,7 +88,7 @@ class EmbeddedServer:
             self._let_go()
 
     def destroy(self) -> None:
-        """Stop the server and remove everything that it has ever stored."""
+        """Stop the server and delete all its data."""
         self.stop()
         pgdata = self.folder.find_pgdata()
         if pgdata is not None:
@@ -98,14 +98,14 @@ class EmbeddedServer:
         shutil.rmtree(self.folder.data, ignore_errors=True)
 
     def url(self, *, user: str = SUPERUSER, database: str = DATABASE) -> str:
-        """The address of one of its databases; it stays the same when the server is started again after a crash."""
+        """Return the URL of one of its databases. It does not change when the server is restarted after a crash."""
         if self._socket_folder is None:
             raise Unavailable(f"The embedded PostgreSQL in {self.folder.data} has not been started.")
         address = urlencode({"host": self._socket_folder, "port": "5432"})
         return f"postgresql://{quote(user, safe='')}@/{quote(database, safe='')}?{address}"
 
     def running_url(self) -> str | None:
-        """The address of its database if somebody runs it now; this process does not become one of its users."""
+        """Return the URL of its database if the server runs, without attaching to it. Otherwise return None."""
         running = self._find()
         if running is None or not running.ready:
             return None
@@ -114,9 +114,9 @@ class EmbeddedServer:
 
     @property
     def pid(self) -> int | None:
-        """The process id of the running server; None when there is none."""
+        """The process id of the running server, or None."""
         if self._child is not None:
-            self._child.poll()  # a dead child stays in the table of processes until somebody asks
+            self._child.poll()  # reap a dead child
         running = self._find()
         return None if running is None else running.pid
 
@@ -142,7 +142,7 @@ class EmbeddedServer:
                 if time.monotonic() > deadline:
                     raise Unavailable(
                         f"The embedded PostgreSQL in {self.folder.data} is busy.",
-                        why="Another process is starting or stopping it, and that has not ended in time.",
+                        why="Another process is starting or stopping it, and has not finished in time.",
                         hint=f"See {self.folder.log}.",
                     )
                 time.sleep(0.02)
@@ -155,7 +155,7 @@ class EmbeddedServer:
             self._users = users
 
     def _leave(self) -> bool:
-        """Give up the share in the server; True if nobody else has one."""
+        """Release the shared lock. Return True if no other process uses the server."""
         assert self._users is not None
         with self._users:
             alone = _try_lock(self._users, fcntl.LOCK_EX)
@@ -173,10 +173,10 @@ class EmbeddedServer:
                 self._socket_folder = running.socket_folder
                 return
             self._check_time(deadline, since)
-            time.sleep(0.01)  # it is starting, or stopping for somebody who has just left
+            time.sleep(0.01)  # it is starting, or another process is stopping it
 
     def _await_postmaster(self, deadline: float, since: int) -> Postmaster:
-        """Wait until the child that was just launched is ready; an end of it before that is a failure for good."""
+        """Wait until the new child is ready. Fail if it ends before that."""
         while True:
             running = self._find()
             if running is not None and running.ready:
@@ -189,9 +189,9 @@ class EmbeddedServer:
             time.sleep(0.01)
 
     def _launch(self) -> int:
-        """Start a server where none runs; returns where in the log it begins."""
+        """Start a server. Return the position in the log at which its messages start."""
         if self._child is not None:
-            self._child.kill()  # for one that has not come to life; a dead one is only waited for
+            self._child.kill()  # it may be alive and not ready
             self._child.wait()
         self._let_go()
         pgdata = self.folder.find_pgdata()
@@ -203,15 +203,15 @@ class EmbeddedServer:
             end_orphans(pgdata)
         self._check(pgdata, binaries)
         (pgdata / "postroom.conf").write_text(_configuration(binaries))
-        since = self._turn_log_over()
+        since = self._rotate_log()
         sockets = self.folder.socket_folder(pgdata, binaries)
-        # It names the process of a killed server, and PostgreSQL believes it while that has not quite gone.
+        # A lock file of a killed server prevents a start as long as its process has not completely ended.
         (sockets / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
         command = [str(binaries.folder / "postgres"), "-D", str(pgdata), "-k", str(sockets)]
         for name, value in self._settings.items():
             command += ["-c", f"{name}={value}"]
         with self.folder.log.open("ab") as log:
-            # Its own session, so that Ctrl-C reaches us and not it: what uses the server is to be stopped first.
+            # Its own session, so that Ctrl-C does not reach it: its clients must be stopped first.
             self._child = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -227,26 +227,26 @@ class EmbeddedServer:
         if time.monotonic() > deadline:
             raise Unavailable(
                 f"The embedded PostgreSQL in {self.folder.data} did not start.",
-                why=self.folder.tail(since) or "It has said nothing.",
-                hint=f"Fix what it names and start again; the whole log is {self.folder.log}.",
+                why=self.folder.tail(since) or "It has written nothing to its log.",
+                hint=f"Fix the reported problem and start it again. The log is {self.folder.log}.",
             )
 
     def _let_go(self) -> None:
-        """The server is gone, or may outlive this process."""
+        """Forget the child: it has ended, or may outlive this process."""
         if self._guard is not None:
             self._guard.release()
             self._guard = None
         if self._child is not None:
             if self._child.poll() is None:
-                self._child.returncode = 0  # it goes on for others, and Popen is not to complain about that
+                self._child.returncode = 0  # it continues for other processes; Popen must not warn about it
             self._child = None
 
     def _initialise(self, binaries: Binaries) -> Path:
-        """Make the data directory with the database in it, all or nothing."""
+        """Create the data directory with the database, atomically."""
         pgdata = self.folder.choose_pgdata(binaries, self._store)
         if pgdata.parent != self.folder.data:
             _log.warning(
-                "%s is closed to the account that PostgreSQL runs as; the database is kept in %s",
+                "the account that PostgreSQL runs as cannot access %s; the database is stored in %s",
                 self.folder.data,
                 pgdata.parent,
             )
@@ -271,19 +271,19 @@ class EmbeddedServer:
         version = (pgdata / "PG_VERSION").read_text().strip()
         if version != str(MAJOR_VERSION):
             raise Unavailable(
-                f"The database in {pgdata} was made by PostgreSQL {version}.",
+                f"The database in {pgdata} was created by PostgreSQL {version}.",
                 why=f"The embedded server is PostgreSQL {MAJOR_VERSION}, which cannot read it.",
                 hint="Dump it with the old version and restore it into a new --home.",
             )
         if binaries.account is not None and not binaries.may("-x", pgdata):
             raise Unavailable(
-                f"The database in {pgdata} cannot be reached.",
-                why=f"PostgreSQL runs as {binaries.account.name}, and a folder above it is closed to that account.",
-                hint=f"Let {binaries.account.name} pass through the folders above it (chmod o+x).",
+                f"The database in {pgdata} cannot be accessed.",
+                why=f"PostgreSQL runs as {binaries.account.name}, which cannot enter a folder above it.",
+                hint=f"Let {binaries.account.name} enter the folders above it (chmod o+x).",
             )
 
-    def _turn_log_over(self) -> int:
-        """Keep the log from growing for ever; returns its size."""
+    def _rotate_log(self) -> int:
+        """Rotate a large log. Return the size of the current one."""
         with suppress(FileNotFoundError):
             size = self.folder.log.stat().st_size
             if size < _LOG_BYTES:
@@ -299,8 +299,8 @@ class EmbeddedServer:
         if running is None:
             end_orphans(pgdata)
             return
-        # Fast, then without a checkpoint: recovery makes up for that at the next start. Never kill -9 first, which
-        # leaves the children running.
+        # A fast shutdown, then an immediate one, which is followed by recovery at the next start. SIGKILL comes last,
+        # because it leaves the children running.
         for sign, patience in ((signal.SIGINT, 60.0), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 10.0)):
             with suppress(ProcessLookupError):
                 os.kill(running.pid, sign)
@@ -324,7 +324,7 @@ def _try_lock(file: IO[bytes], kind: int) -> bool:
 
 
 def _configuration(binaries: Binaries) -> str:
-    """Our settings, with what depends on the machine and on the build."""
+    """Return Postroom's settings, including those that depend on the machine and on the build."""
     megabytes = psutil.virtual_memory().total // 2**20
     lines = [
         files("postroom.messagebox.embedded").joinpath("server.conf").read_text(),
