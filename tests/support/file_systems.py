@@ -29,29 +29,35 @@ def refuse_links_into(folder: Path, patched: pytest.MonkeyPatch | None = None) -
 
 
 @contextmanager
-def another_file_system(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a real file system that is not that of ``tmp_path``; skips the test if this machine has none."""
-    if not _has_another_file_system(tmp_path):
-        pytest.skip("this machine has no second file system that everybody can write to")
-    folder = Path(tempfile.mkdtemp(prefix="postroom-test-", dir=_MEMORY))
-    try:
+def folder_on_another_file_system(tmp_path: Path, patched: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield a folder that no file of ``tmp_path`` can be linked into and that has another device number."""
+    if _has_another_file_system(tmp_path):
+        folder = Path(tempfile.mkdtemp(prefix="postroom-test-", dir=_MEMORY))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder)
+    else:
+        folder = tmp_path / "another file system"
+        folder.mkdir()
+        refuse_links_into(folder, patched)
+        _change_device_of(folder, patched)
         yield folder
-    finally:
-        shutil.rmtree(folder)
 
 
 def _has_another_file_system(tmp_path: Path) -> bool:
     return os.access(_MEMORY, os.W_OK) and _MEMORY.stat().st_dev != tmp_path.stat().st_dev
 
 
-@contextmanager
-def folder_on_another_file_system(tmp_path: Path, patched: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that no file of ``tmp_path`` can be linked into."""
-    if _has_another_file_system(tmp_path):
-        with another_file_system(tmp_path) as folder:
-            yield folder
-    else:
-        folder = tmp_path / "another file system"
-        folder.mkdir()
-        refuse_links_into(folder, patched)
-        yield folder
+def _change_device_of(folder: Path, patched: pytest.MonkeyPatch) -> None:
+    """Make ``os.fstat`` report another device number for everything in ``folder``."""
+    fstat = os.fstat
+
+    def report(descriptor: int) -> os.stat_result:
+        found = fstat(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if not path.is_relative_to(folder):
+            return found
+        return os.stat_result((*found[:2], found.st_dev + 1, *found[3:10]))
+
+    patched.setattr(os, "fstat", report)

@@ -21,7 +21,7 @@ from postroom.spark.receive.task import ReceiveTask
 from tests.integration.spark.intake.conftest import MakeClaimer, MovedClock
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
-from tests.support.file_systems import another_file_system
+from tests.support.file_systems import folder_on_another_file_system
 
 Claimed = Callable[[], list[FileClaim]]
 ORDER = b'{"region": "EU"}'
@@ -319,9 +319,12 @@ def test_an_external_private_folder_that_others_can_write_to_is_rejected(
 
 
 def test_a_private_folder_on_another_file_system_is_rejected(
-    make_claimer: MakeClaimer, box: Box, folder: Path, tmp_path: Path
+    make_claimer: MakeClaimer, box: Box, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with another_file_system(tmp_path) as private, pytest.raises(Unavailable, match="another file system"):
+    with (
+        folder_on_another_file_system(tmp_path, monkeypatch) as private,
+        pytest.raises(Unavailable, match="is on another file system"),
+    ):
         make_claimer(location_in(box, folder, private_folder=private)).scan()
 
 
