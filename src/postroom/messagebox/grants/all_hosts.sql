@@ -1,6 +1,6 @@
--- What every host may do. Messages may be inserted, and only inserted; reading them goes through each host's own
--- procedures. Internal procedures are for nobody but their owner. Everything is taken back first: a right that is not
--- here any more is gone after the next migration.
+-- Privileges of all hosts. A host can insert messages directly, and reads them only through its own procedures. Only the
+-- owner can call internal procedures. All privileges are revoked first, so a privilege that is removed from this file is
+-- gone after the next migration.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messagebox FROM PUBLIC, __HOSTS_ROLE__;
 REVOKE ALL ON ALL TABLES IN SCHEMA messagebox, management FROM __HOSTS_ROLE__, __TRUSTED_ROLE__;
 GRANT USAGE ON SCHEMA messagebox, management TO __HOSTS_ROLE__;
@@ -15,8 +15,8 @@ GRANT EXECUTE ON FUNCTION
     messagebox.begin_split, messagebox.split_progress, messagebox.begin_stream, messagebox.begin_stream_batch
     TO __HOSTS_ROLE__;
 
--- Who published is filled by the server from the login: published_by and published_at are not in the grant. On whose
--- behalf is for trusted hosts alone to say (ADR 0034).
+-- published_by and published_at are not in the grant: PostgreSQL fills them, the first from the login. Only trusted hosts
+-- can write the originator (ADR 0034).
 GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context) ON messagebox.spool TO __HOSTS_ROLE__;
 GRANT INSERT (originator_sid, originator_pid) ON messagebox.spool TO __TRUSTED_ROLE__;
 GRANT INSERT ON messagebox.parts, messagebox.fragments, messagebox.message_ref_count_log_1,
@@ -25,11 +25,11 @@ GRANT INSERT ON messagebox.parts, messagebox.fragments, messagebox.message_ref_c
 GRANT SELECT, DELETE ON messagebox.message_properties, messagebox.message_predicates TO __HOSTS_ROLE__;
 GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.file_claim_number, messagebox.inbox_number TO __HOSTS_ROLE__;
 
--- The routing index in memory, and the files that the host's own locations have claimed.
+-- For the routing index in memory.
 GRANT SELECT ON messagebox.routing_version, messagebox.predicate_groups,
     messagebox.predicates, messagebox.application_properties, messagebox.active_ref_count_log,
     messagebox.correlation_types, messagebox.convoy_sets TO __HOSTS_ROLE__;
--- What instances wait for are values of messages: publishers get those that their own messages hash to, by
+-- Correlation values are values of messages. A publisher gets only those that match the hashes of its own messages, from
 -- find_instance_subscriptions.
 DO $$
 BEGIN
@@ -40,7 +40,7 @@ BEGIN
                 AND column_name NOT IN ('correlation_values', 'correlation_hash'));
 END $$;
 GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.file_claims TO __HOSTS_ROLE__;
--- What was handed over does not change any more, but for its number. Who handed it over is filled from the login.
+-- The content of an inbox row does not change after the insert. PostgreSQL fills handed_over_by from the login.
 GRANT SELECT, DELETE ON messagebox.inbox TO __HOSTS_ROLE__;
 GRANT INSERT (interchange_id, location_id, context, size, body) ON messagebox.inbox TO __HOSTS_ROLE__;
 GRANT UPDATE (number, problem, size, attempts, attempts_since) ON messagebox.inbox TO __HOSTS_ROLE__;
@@ -52,8 +52,8 @@ GRANT INSERT, UPDATE, DELETE ON management.host_instances, management.job_runs T
 GRANT SELECT, INSERT, UPDATE, DELETE ON management.running_locations TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE ON management.running_sinks TO __HOSTS_ROLE__;
 
--- Claims, the inbox, instances, ports and locations are those of the host itself: a row of another host is not there for
--- it. A fragment belongs to whoever sees the row that it is of.
+-- Row-level security: a host sees only its own file claims, inbox rows, instances, ports and locations. It sees a fragment
+-- if it sees the inbox row of the fragment.
 ALTER TABLE messagebox.file_claims ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_locations ON messagebox.file_claims;
 CREATE POLICY own_locations ON messagebox.file_claims TO __HOSTS_ROLE__

@@ -1,5 +1,5 @@
--- Into the queues of host __HOST__ any host may insert (and only insert) references to messages; the columns that say
--- who works on a row are not in the grant.
+-- Every host can insert references to messages into the queues of host __HOST__, and has no other privilege on them. The
+-- columns of the claim are not in the grant.
 GRANT INSERT (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task)
     ON messagebox.__HOST___q TO __HOSTS_ROLE__;
 GRANT INSERT (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, resumable,
@@ -9,8 +9,7 @@ GRANT INSERT (host_id, message_id, subscription_id, service_class, service_id, i
 GRANT ALL ON messagebox.__HOST___q, messagebox.__HOST___q_scheduled, messagebox.__HOST___q_suspended
     TO __ADMINISTRATORS_ROLE__;
 
--- What host __HOST__ alone may do: its own procedures. Nobody else may call them, except
--- administrators, who enlist ports for it.
+-- Only host __HOST__ can call its own procedures, and administrators, who enlist ports of the host.
 REVOKE ALL ON FUNCTION
     messagebox.create_subscription___HOST__, messagebox.insert_predicate___HOST__, messagebox.dequeue_messages___HOST__,
     messagebox.complete_messages___HOST__, messagebox.retry_messages___HOST__, messagebox.suspend_messages___HOST__,

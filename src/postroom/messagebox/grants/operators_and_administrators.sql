@@ -1,16 +1,16 @@
--- What administrators and operators may do (SEC-13; docs/how-to/security.md has the table). Everything is taken back first.
+-- Privileges of administrators and operators (SEC-13; see the table in docs/how-to/security.md). All privileges are revoked first.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messagebox FROM __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
 REVOKE ALL ON ALL TABLES IN SCHEMA messagebox, management FROM __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
 GRANT USAGE ON SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
 
--- Administrators: everything there is. New hosts and new versions of the schema are the owner's.
+-- Administrators have all privileges on existing objects. Only the owner creates hosts and applies new versions of the schema.
 GRANT ALL ON ALL TABLES IN SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__;
 GRANT ALL ON ALL SEQUENCES IN SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA messagebox TO __ADMINISTRATORS_ROLE__;
 
--- Operators see what is deployed and what stands in the queues. They do not see contexts and bodies (spool, parts,
--- fragments; correlation values are taken from them), nor what of a definition may be a secret: how adapters are
--- configured, and applications as declared.
+-- Operators see deployed artifacts and the queues. They do not see contexts and bodies (spool, parts, fragments), nor
+-- correlation values, which are copied from contexts. They do not see definitions that may contain secrets: the
+-- configuration of adapters, and the definitions of applications.
 GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
     management.properties, management.receive_ports, management.send_port_groups, management.send_port_group_members,
     management.host_instances, management.job_runs, management.running_locations, management.running_sinks, messagebox.routing_version, messagebox.correlation_types,
@@ -37,7 +37,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- They start and stop, resume, suspend and terminate. Enlisting makes subscriptions, which is configuration.
+-- Operators start, stop, resume, suspend and terminate. They do not enlist: enlisting creates subscriptions, which is
+-- configuration.
 GRANT EXECUTE ON FUNCTION
     messagebox.change_routing, messagebox.start_or_stop_subscription, messagebox.resume_stopped,
     messagebox.resume_stopped_group, messagebox.resume_instances, messagebox.suspend_instances,
@@ -62,7 +63,7 @@ BEGIN
         EXECUTE format('CREATE POLICY operators ON %s FOR SELECT TO %I USING (true)', protected, '__OPERATORS_ROLE__');
     END LOOP;
 END $$;
--- A port or a group that is enlisted stays so: from stopped to started and back.
+-- Operators can start and stop an enlisted port or group. They cannot unenlist it.
 DROP POLICY IF EXISTS operators_start_and_stop ON management.send_ports;
 CREATE POLICY operators_start_and_stop ON management.send_ports FOR UPDATE TO __OPERATORS_ROLE__
     USING (state <> 1) WITH CHECK (state <> 1);

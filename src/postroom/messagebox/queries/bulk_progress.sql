@@ -1,4 +1,4 @@
--- The files that a bulk location has claimed and not finished: size, rows so far, bad ones, bytes that are done.
+-- The unfinished files of a bulk location: size, published rows, invalid rows, processed bytes.
 -- Indexes: file_claims by location and number; those of split_progress.
 SELECT c.interchange_id, coalesce(c.size, 0), coalesce(p.row_count, 0), coalesce(p.bad_rows, 0),
        coalesce(p.bytes_done, 0)

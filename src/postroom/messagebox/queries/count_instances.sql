@@ -4,7 +4,7 @@ SELECT i.state,
        CASE %(by)s WHEN 'host' THEN h.name
                    WHEN 'port' THEN coalesce(p.name, r.name, s.service_name)
                    WHEN 'error' THEN i.error_code
-                   -- One group for all rows that are bad in the same way, wherever they stood.
+                   -- One group for all rows with the same error, at any position.
                    WHEN 'reason' THEN regexp_replace(split_part(i.error_description, E'\n', 1),
                                                      '\m(row|line|column|record|document|byte) [0-9][0-9,]*', '\1 n', 'gi')
                    WHEN 'adapter' THEN i.adapter
@@ -22,7 +22,7 @@ SELECT i.state,
    AND (%(error)s::text IS NULL OR i.error_code = %(error)s)
    AND (%(message)s::uuid IS NULL OR i.message_id = %(message)s)
    AND (%(interchange)s::uuid IS NULL OR is_of_interchange(i.message_id, %(interchange)s))
-   -- One that has several messages (task 4) is told of by its first one, or by the one that is asked for.
+   -- An instance with several messages (task 4) is shown with its first message, or with the requested one.
    AND (i.task <> 4 OR %(message)s::uuid IS NOT NULL OR NOT EXISTS (
             SELECT 1 FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 4 AND e.seq < i.seq))
  GROUP BY 1, 2

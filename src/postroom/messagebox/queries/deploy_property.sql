@@ -1,3 +1,3 @@
--- Deploy a property. One that is sensitive stays so. Index: properties by key.
+-- Deploy a property. A sensitive property stays sensitive. Index: properties by key.
 INSERT INTO properties AS p (key, value_type, sensitive) VALUES (%s, %s, %s)
 ON CONFLICT (key) DO UPDATE SET sensitive = true WHERE excluded.sensitive AND NOT p.sensitive

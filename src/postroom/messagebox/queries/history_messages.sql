@@ -1,6 +1,6 @@
--- The messages that are stored, for those who look back: one row each, with what its context says of where it came from.
--- A body of more than max_body bytes is null; its size tells. Others select from this, and what they do not select is not
--- read: parts are looked up only for their own columns, and bodies only where they are asked for.
+-- The stored messages for the history source: one row for each message, with the origin from its context. A body of more
+-- than max_body bytes is null; its size is not. Other statements select from this one. Columns that they do not select are
+-- not read: parts are read only for columns of parts, and bodies only if they are selected.
 -- Reads the spool by ranges of its pages (place), parts and fragments by their primary keys.
 SELECT s.ctid AS place, s.message_id, s.published_at, s.published_by,
        coalesce(s.originator_sid, s.published_by) AS originator, coalesce(s.originator_pid, 'Guest') AS party,

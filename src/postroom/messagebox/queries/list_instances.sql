@@ -1,7 +1,7 @@
--- Service instances with the names of what they belong to; every condition is optional. `direction` is 1 for the lowest
--- number first and -1 for the highest; `after` leaves out numbers up to there.
--- Indexes: suspended_queue (instance_id), scheduled_queue (instance_id), if ids are given; else the queues are read whole.
--- The other messages of an instance: these, and work_queue_instance.
+-- Service instances with the names of their hosts and services. Every condition is optional. `direction` is 1 for the
+-- lowest number first and -1 for the highest number first. `after` excludes numbers up to and including this one.
+-- Indexes: suspended_queue (instance_id) and scheduled_queue (instance_id) if ids are given. Otherwise all rows of the
+-- queues are read. For the other messages of an instance: these, and work_queue_instance.
 SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id, coalesce(p.name, l.name, s.service_name),
        coalesce(p.name, r.name, s.service_name), i.subscription_id, i.message_id, i.task, i.attempt, i.priority, i.seq,
        i.enqueued_at, i.valid_from, i.suspended_at, i.cause, i.error_code, i.error_description, i.adapter, i.uri,
@@ -21,7 +21,7 @@ SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id, coalesce(p
    AND (%(error)s::text IS NULL OR i.error_code = %(error)s)
    AND (%(message)s::uuid IS NULL OR i.message_id = %(message)s)
    AND (%(interchange)s::uuid IS NULL OR is_of_interchange(i.message_id, %(interchange)s))
-   -- One that has several messages (task 4) is told of by its first one, or by the one that is asked for.
+   -- An instance with several messages (task 4) is shown with its first message, or with the requested one.
    AND (i.task <> 4 OR %(message)s::uuid IS NOT NULL OR NOT EXISTS (
             SELECT 1 FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 4 AND e.seq < i.seq))
    AND (%(after)s::bigint IS NULL OR i.seq > %(after)s)

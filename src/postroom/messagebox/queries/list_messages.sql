@@ -1,6 +1,6 @@
--- The messages in the spool, the latest first: type, number of parts, size of all of them, and for an error message the
--- port where the original failed.
--- Reads the spool whole; parts by their primary key, for the messages that are shown.
+-- The messages in the spool, newest first: type, number of parts, size of all parts, and for an error message the port
+-- where the original message failed.
+-- Reads all rows of the spool, and the parts of the shown messages by their primary key.
 SELECT s.message_id, s.published_at, s.published_by, s.context -> 'promoted' ->> %(type_key)s AS message_type,
        coalesce(s.context -> 'promoted' ->> %(send_port_key)s, s.context -> 'promoted' ->> %(receive_port_key)s) AS failed_at,
        cardinality(s.part_ids) AS parts, s.body_part_name AS body_part,

@@ -1,5 +1,5 @@
--- The receive locations with what they belong to, what they say of themselves, what they have in hand (files, and
--- interchanges that were handed over), and what is suspended of theirs. Reads the suspended queue and the inbox whole.
+-- The receive locations with their ports and hosts, their progress, the number of their unfinished files and inbox rows,
+-- and the number of their suspended messages. Reads all rows of the suspended queue and of the inbox.
 SELECT l.name AS location, l.id AS location_id, p.name AS port, a.name AS application, h.name AS host,
        l.adapter_kind AS adapter, l.pipeline ->> 'kind' AS pipeline, l.uri, l.enabled, l.schedule, p.route_failures,
        coalesce(c.files, 0) + coalesce(i.interchanges, 0) AS waiting, least(c.oldest, i.oldest) AS oldest,

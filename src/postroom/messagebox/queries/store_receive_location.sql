@@ -1,4 +1,4 @@
--- A receive location as it is declared now. One that is there keeps its id, stays enabled or disabled as it is, and keeps
+-- Store a receive location as declared. An existing receive location keeps its id, stays enabled or disabled, and keeps
 -- its schedule if none is declared.
 -- Index: receive_locations (name).
 INSERT INTO receive_locations (id, receive_port_id, host_id, name, adapter, pipeline, maps, uri, enabled, schedule)

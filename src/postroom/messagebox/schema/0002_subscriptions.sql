@@ -1,32 +1,32 @@
--- Subscriptions and their predicates. Activation subscriptions are matched by predicates; instance subscriptions are found by
--- a hash of their correlation values.
+-- Subscriptions and their predicates. Activation subscriptions are matched by their predicates. Instance subscriptions are
+-- found by a hash of their correlation values.
 
--- One row: the version of all that decides where a message goes.
+-- One row: the version of the routing. Every change of a subscription increases it.
 CREATE TABLE messagebox.routing_version (
     version        bigint NOT NULL DEFAULT 1,
-    rebuild_below  bigint NOT NULL DEFAULT 0,          -- an index older than this missed removals that are purged
+    rebuild_below  bigint NOT NULL DEFAULT 0,          -- an index in memory with an older version missed purged removals
     one_row        boolean PRIMARY KEY DEFAULT true CHECK (one_row)
 );
 INSERT INTO messagebox.routing_version DEFAULT VALUES;
 
--- The lists of properties by which instance subscriptions wait. They are few, and publishers keep them in memory: for a message
--- that has all properties of a type promoted they look up one hash.
+-- Correlation types: the lists of properties that instance subscriptions correlate by. There are few, and publishers keep them
+-- in memory. If all properties of a type are promoted in a message, the publisher looks up one hash.
 CREATE TABLE messagebox.correlation_types (
     id            integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     property_ids  integer[] NOT NULL UNIQUE CHECK (cardinality(property_ids) >= 1)      -- in ascending order
 );
 
--- The properties that keep the messages of one convoy together (ORC-20).
+-- Convoy sets: the properties that identify the messages of one convoy (ORC-20).
 CREATE TABLE messagebox.convoy_sets (
     id            integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     host_id       smallint NOT NULL REFERENCES management.hosts,
     property_ids  integer[] NOT NULL CHECK (cardinality(property_ids) BETWEEN 1 AND 3)
 );
 
--- The instance that has these values, from its first message on until it completes.
+-- The instance that receives the messages with these values. The row exists from the first message until the instance completes.
 CREATE TABLE messagebox.convoy_set_instances (
     convoy_set_id  integer NOT NULL REFERENCES messagebox.convoy_sets,
-    digest         bytea NOT NULL,                     -- of the values: three long texts do not fit into an index
+    digest         bytea NOT NULL,                     -- of the values, because three long texts do not fit into an index
     value_1        text COLLATE "C" NOT NULL,
     value_2        text COLLATE "C",
     value_3        text COLLATE "C",
@@ -34,36 +34,36 @@ CREATE TABLE messagebox.convoy_set_instances (
     created_at     timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (convoy_set_id, digest)
 );
--- What an instance has to give back when it completes.
+-- The rows to delete when an instance completes.
 CREATE INDEX convoy_set_instances_instance ON messagebox.convoy_set_instances (instance_id);
 
--- Who receives what. An instance subscription has instance_id and all of correlation_*, and no predicates; an activation
--- subscription has none of them. The values that an instance waits for are in correlation_values alone, which only
--- administrators read: filters are read by operators and by every host.
+-- Subscriptions: which service receives which messages. An instance subscription has instance_id and all of correlation_*, and no
+-- predicates. An activation subscription has predicates and none of these columns. The values of an instance subscription are
+-- only in correlation_values, which only administrators read. They are not in the filter, which operators and all hosts read.
 CREATE TABLE messagebox.subscriptions (
     id                   bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     host_id              smallint NOT NULL REFERENCES management.hosts,
     service_class        smallint NOT NULL REFERENCES management.service_classes,
-    service_id           uuid NOT NULL,                -- of a send port: its id
+    service_id           uuid NOT NULL,                -- the id of the send port, if it is one
     service_name         text NOT NULL,
     instance_id          uuid,                         -- null: activation subscription
     priority             smallint NOT NULL DEFAULT 5 CHECK (priority BETWEEN 1 AND 10),
     state                smallint NOT NULL DEFAULT 2 CHECK (state BETWEEN 1 AND 3),  -- 1 started, 2 stopped, 3 disabled
     ordered              boolean NOT NULL DEFAULT false,
     request_response     boolean NOT NULL DEFAULT false,
-    filter               text NOT NULL DEFAULT '',     -- for people; the predicates are what is matched
+    filter               text NOT NULL DEFAULT '',     -- for display; the predicates are matched
     valid_from           timestamptz,
     start_window         time,
     end_window           time,
     created_at           timestamptz NOT NULL DEFAULT now(),
-    version              bigint NOT NULL DEFAULT 0,    -- the routing version that changed it last
-    removed_at           timestamptz,                  -- removed: never matched; purged by a job
+    version              bigint NOT NULL DEFAULT 0,    -- the routing version of its last change
+    removed_at           timestamptz,                  -- tombstone: it matches no message, and a job purges it
     correlation_type_id  integer,
     correlation_values   text[] COLLATE "C",           -- value keys, in the order of the type's property ids
     correlation_hash     bigint,
     convoy_set_id        integer REFERENCES messagebox.convoy_sets,
-    created_in           xid8,                         -- of an activation subscription: predicates come with it or never
-    group_id             uuid,                         -- the send port group that it comes through; the service is the member
+    created_in           xid8,                         -- activation subscription: only this transaction may add predicates
+    group_id             uuid,                         -- the send port group whose filter it has; the service is the member
     group_name           text,
     CONSTRAINT instance_or_activation CHECK (
         CASE WHEN instance_id IS NULL
@@ -74,9 +74,10 @@ CREATE TABLE messagebox.subscriptions (
 );
 -- The subscriptions of a port.
 CREATE INDEX ON messagebox.subscriptions (service_id);
--- Indexes in memory catch up by version; instance subscriptions, which come and go by the million, are in none.
+-- Routing indexes in memory read the changes since their version. They contain no instance subscriptions, of which there may be
+-- millions.
 CREATE INDEX subscriptions_version ON messagebox.subscriptions (version) WHERE instance_id IS NULL;
--- A publish finds instance subscriptions.
+-- A publish looks up instance subscriptions.
 CREATE INDEX subscriptions_correlation ON messagebox.subscriptions (correlation_hash)
     WHERE instance_id IS NOT NULL AND removed_at IS NULL;
 -- The subscriptions of an instance, when it completes.
@@ -88,19 +89,19 @@ CREATE INDEX subscriptions_activation ON messagebox.subscriptions (id) WHERE ins
 -- A listing is by service, and ends at its limit.
 CREATE INDEX subscriptions_service_name ON messagebox.subscriptions (service_name, id) WHERE removed_at IS NULL;
 
--- A filter is an OR of these AND-groups.
+-- The AND-groups of filters. A filter is an OR of its groups.
 CREATE TABLE messagebox.predicate_groups (
     id               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     subscription_id  bigint NOT NULL REFERENCES messagebox.subscriptions,
     number           integer NOT NULL,
-    predicate_count  integer NOT NULL DEFAULT 0,       -- how many predicates must hold
+    predicate_count  integer NOT NULL DEFAULT 0,       -- number of predicates, which must all match
     has_first_pass   boolean NOT NULL DEFAULT false,   -- one of them is in first_pass_predicates
     UNIQUE (subscription_id, number)
 );
--- Groups that the first pass cannot find by an equality: each is a candidate for every message.
+-- The groups without an equality for the first pass. Each is a candidate for every message.
 CREATE INDEX ON messagebox.predicate_groups (id) WHERE NOT has_first_pass;
 
--- The predicates of the groups. Each is in one of ten tables, which are partitions of this one, so that one statement reads all.
+-- The predicates of the groups. Each is in one of ten tables. These are partitions of this table, so one statement reads them all.
 CREATE TABLE messagebox.predicates (
     predicate_table  smallint NOT NULL,
     group_id         bigint NOT NULL,
@@ -110,7 +111,7 @@ CREATE TABLE messagebox.predicates (
     value_int        bigint,                           -- int; bool as 0 or 1; datetime in microseconds since 1970 UTC
     value_decimal    numeric,
     value_float      double precision,
-    value_key        text COLLATE "C" GENERATED ALWAYS AS (   -- the text that equal values share: one index for all types
+    value_key        text COLLATE "C" GENERATED ALWAYS AS (   -- equal values have the same text: one index for all types
                          coalesce(value_text, value_int::text, trim_scale(value_decimal)::text, value_float::text)) STORED
 ) PARTITION BY LIST (predicate_table);
 
@@ -125,12 +126,12 @@ CREATE TABLE messagebox.less_than_or_equals_predicates     PARTITION OF messageb
 CREATE TABLE messagebox.less_than_predicates               PARTITION OF messagebox.predicates FOR VALUES IN (9);
 CREATE TABLE messagebox.not_equals_predicates              PARTITION OF messagebox.predicates FOR VALUES IN (10);
 
--- Pass two, and reading a filter.
+-- The second pass, and reading a filter.
 CREATE INDEX ON messagebox.predicates (group_id);
--- Pass one.
+-- The first pass.
 CREATE INDEX ON messagebox.first_pass_predicates (property_id, value_key);
 
--- What a host can show for itself; message predicates must equal one of these (SEC-01).
+-- The application properties of hosts. A host receives a message only if each message predicate equals one of them (SEC-01).
 CREATE TABLE messagebox.application_properties (
     host_id       smallint NOT NULL REFERENCES management.hosts,
     property_key  text COLLATE "C" NOT NULL,

@@ -1,4 +1,4 @@
--- Messages: stored once, referenced by every service that received them, deleted when no reference is left.
+-- Messages. A message is stored once. Each service that received it refers to it. It is deleted when no reference is left.
 
 -- One row per message.
 CREATE TABLE messagebox.spool (
@@ -8,9 +8,9 @@ CREATE TABLE messagebox.spool (
     body_part_name  text,
     context         jsonb NOT NULL,
     published_at    timestamptz NOT NULL DEFAULT now(),
-    published_by    text NOT NULL DEFAULT session_user,    -- from the login: cannot be forged
-    -- The originator, which only a trusted host can write. Null: the login that published it, and Guest. Not in the context,
-    -- where anybody could write anything.
+    published_by    text NOT NULL DEFAULT session_user,    -- the login; it cannot be forged
+    -- The originator, which only a trusted host can write. Null: the originator is the publishing login, and Guest. It is not in
+    -- the context, because every publisher can write any value there.
     originator_sid  text,
     originator_pid  text
 );
@@ -25,7 +25,7 @@ CREATE TABLE messagebox.parts (
     body          bytea                                    -- null: the content is in fragments
 );
 
--- The content of large parts, in pieces.
+-- The content of large parts, in fragments.
 CREATE TABLE messagebox.fragments (
     part_id  uuid NOT NULL,
     number   integer NOT NULL,
@@ -33,14 +33,14 @@ CREATE TABLE messagebox.fragments (
     PRIMARY KEY (part_id, number)
 );
 
--- Bodies are written once and read a few times: compressing them costs more than it saves.
+-- Bodies are not compressed: they are written once and read a few times, so compression costs more than it saves.
 ALTER TABLE messagebox.parts ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE messagebox.fragments ALTER COLUMN body SET STORAGE EXTERNAL;
--- A body of up to 4 KB stays in its row: outside it costs a row of another table and an index entry. A publish writes bodies
--- between 2 and 4 KB about a fifth faster.
+-- A body of up to 4 KB is stored in its row. Outside of it, the body needs a row of another table and an index entry. This makes
+-- publishing of bodies between 2 and 4 KB about a fifth faster.
 ALTER TABLE messagebox.parts SET (toast_tuple_target = 4080);
 
--- Transient: the promoted properties of the batch that is being published. They never survive its transaction.
+-- Transient: the promoted properties of the batch that is being published. The publishing transaction deletes them.
 CREATE UNLOGGED TABLE messagebox.message_properties (
     batch_id       uuid NOT NULL,
     message_id     uuid NOT NULL,
@@ -54,7 +54,7 @@ CREATE UNLOGGED TABLE messagebox.message_properties (
     PRIMARY KEY (batch_id, message_id, property_id)
 );
 
--- Transient: what the receivers of the batch must be able to show (SEC-01).
+-- Transient: the message predicates of the batch, which the hosts of its receivers must fulfil (SEC-01).
 CREATE UNLOGGED TABLE messagebox.message_predicates (
     batch_id      uuid NOT NULL,
     message_id    uuid NOT NULL,

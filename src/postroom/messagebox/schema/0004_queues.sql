@@ -1,10 +1,10 @@
--- Queues. Each host has a work, a scheduled and a suspended queue: partitions of three tables, made by create_host. A messaging
--- instance lives in its queue row; the view `instances` shows them all.
+-- Queues. Each host has a work queue, a scheduled queue and a suspended queue. They are partitions of three tables, which
+-- create_host creates. A messaging instance is a queue row. The view `instances` shows all instances.
 
 -- The order of arrival, across all queues.
 CREATE SEQUENCE messagebox.queue_sequence;
 
--- What is to be done now.
+-- The messages that can be processed now.
 CREATE TABLE messagebox.work_queue (
     seq              bigint NOT NULL DEFAULT nextval('messagebox.queue_sequence'),
     host_id          smallint NOT NULL,
@@ -22,7 +22,7 @@ CREATE TABLE messagebox.work_queue (
     claim_id         uuid,                               -- null: not claimed
     claimed_by       integer                             -- the host instance
 ) PARTITION BY LIST (host_id);
--- There is no primary key: an index that could serve the ORDER BY over claimed rows too would be walked row by locked row.
+-- There is no primary key. PostgreSQL could use its index for the ORDER BY of a dequeue, and would then visit every claimed row.
 
 -- Dequeuing.
 CREATE INDEX work_queue_unclaimed ON messagebox.work_queue (service_class, priority, seq) WHERE claim_id IS NULL;
@@ -30,13 +30,13 @@ CREATE INDEX work_queue_unclaimed ON messagebox.work_queue (service_class, prior
 CREATE INDEX work_queue_claimed ON messagebox.work_queue (claim_id) WHERE claim_id IS NOT NULL;
 -- The messages of one instance, in order.
 CREATE INDEX work_queue_instance ON messagebox.work_queue (instance_id) WHERE task = 4;
--- What waits for one sink, in the order in which it is written; rows of other services are not in it.
+-- The messages that wait for a sink, in the order in which they are written. Rows of other services are not in the index.
 CREATE INDEX work_queue_sinks ON messagebox.work_queue (service_id, priority, seq)
     WHERE claim_id IS NULL AND service_class = 128;
 
--- What waits for a retry or a service window.
+-- The messages that wait for a retry or a service window.
 CREATE TABLE messagebox.scheduled_queue (
-    seq                bigint NOT NULL,                  -- as in the work queue, so that it returns to its place
+    seq                bigint NOT NULL,                  -- as in the work queue, so that the order is kept
     host_id            smallint NOT NULL,
     message_id         uuid NOT NULL,
     subscription_id    bigint,
@@ -51,12 +51,12 @@ CREATE TABLE messagebox.scheduled_queue (
     error_code         text,                             -- of the last attempt
     error_description  text
 ) PARTITION BY LIST (host_id);
--- Releasing what is due.
+-- Releasing the messages that are due.
 CREATE INDEX scheduled_queue_due ON messagebox.scheduled_queue (valid_from);
 -- Operating on one instance.
 CREATE INDEX scheduled_queue_instance ON messagebox.scheduled_queue (instance_id);
 
--- What waits for an operator, or for its port to be started.
+-- The messages that wait for an operator, or for the start of their port.
 CREATE TABLE messagebox.suspended_queue (
     seq                  bigint NOT NULL DEFAULT nextval('messagebox.queue_sequence'),
     host_id              smallint NOT NULL,
@@ -71,27 +71,27 @@ CREATE TABLE messagebox.suspended_queue (
     enqueued_at          timestamptz NOT NULL DEFAULT now(),
     suspended_at         timestamptz NOT NULL DEFAULT now(),
     resumable            boolean NOT NULL DEFAULT true,
-    cause                smallint NOT NULL,             -- 1 its port is stopped, 2 a failure, 3 a routing failure report, 4 an operator
+    cause                smallint NOT NULL,             -- 1 stopped port, 2 failure, 3 routing failure report, 4 operator
     error_code           text NOT NULL,
     error_description    text NOT NULL,
     adapter              text,
     uri                  text,
-    related_instance_id  uuid,                          -- of a routing failure report: the instance it is about
-    -- The group through which it came, if it is suspended because the port or the group was stopped. The subscription may be
-    -- another one when both are started.
+    related_instance_id  uuid,                          -- of a routing failure report: the reported instance
+    -- The group whose subscription matched, if the message is suspended because the port or the group is stopped. The group and
+    -- the port may have another subscription by the time both are started.
     group_id             uuid
 ) PARTITION BY LIST (host_id);
 -- Operating on one instance.
 CREATE INDEX suspended_queue_instance ON messagebox.suspended_queue (instance_id);
--- Starting a port resumes what was suspended because it was stopped.
+-- Starting a port resumes the messages that were suspended because the port was stopped.
 CREATE INDEX suspended_queue_stopped ON messagebox.suspended_queue (service_id, seq) WHERE cause = 1;
 -- Starting a group does the same.
 CREATE INDEX suspended_queue_stopped_group ON messagebox.suspended_queue (group_id)
     WHERE cause = 1 AND group_id IS NOT NULL;
--- The report about an instance.
+-- The routing failure report of an instance.
 CREATE INDEX suspended_queue_reports ON messagebox.suspended_queue (related_instance_id) WHERE cause = 3;
 
--- Every service instance there is, with BizTalk's state codes: 1 ready to run, 2 active, 4 suspended (resumable),
+-- All service instances, with BizTalk's state codes: 1 ready to run, 2 active, 4 suspended (resumable),
 -- 8 dehydrated (a send port that waits for its next attempt), 32 suspended (not resumable).
 CREATE VIEW messagebox.instances AS
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
@@ -110,12 +110,12 @@ CREATE VIEW messagebox.instances AS
            error_code, error_description, adapter, uri, related_instance_id
       FROM messagebox.suspended_queue;
 
--- One row: how much waits, for throttling. current_load measures again when the row is a second old.
+-- One row: the load of the MessageBox, for throttling. current_load measures it again when the row is a second old.
 CREATE TABLE management.load (
     queued            bigint NOT NULL DEFAULT 0,     -- rows in all work, scheduled and suspended queues
     spooled           bigint NOT NULL DEFAULT 0,     -- rows in the spool
     measured_at       timestamptz NOT NULL DEFAULT '-infinity',
-    statistics_since  timestamptz,                   -- since when PostgreSQL counts rows; it starts again after a crash
+    statistics_since  timestamptz,                   -- start of PostgreSQL's row counters, which a crash resets
     one_row           boolean NOT NULL DEFAULT true UNIQUE CHECK (one_row)
 );
 INSERT INTO management.load DEFAULT VALUES;

@@ -1,30 +1,30 @@
 -- Reference counts: two alternating append-only logs for messages, and two for parts. Writers append deltas to the active log and
--- never update a shared counter; a fold moves the rows of the other log into the totals.
+-- never update a shared counter. A fold moves the rows of the other log into the totals.
 
--- The logs. They have no index: a fold reads a log whole.
+-- The logs. They have no index, because a fold reads all rows of a log.
 CREATE TABLE messagebox.message_ref_count_log_1 (message_id uuid NOT NULL, delta integer NOT NULL);
 CREATE TABLE messagebox.message_ref_count_log_2 (message_id uuid NOT NULL, delta integer NOT NULL);
 CREATE TABLE messagebox.part_ref_count_log_1 (part_id uuid NOT NULL, delta integer NOT NULL);
 CREATE TABLE messagebox.part_ref_count_log_2 (part_id uuid NOT NULL, delta integer NOT NULL);
 
--- Which log of each pair is written now.
+-- The active log of each pair.
 CREATE TABLE messagebox.active_ref_count_log (
     kind    text PRIMARY KEY CHECK (kind IN ('message', 'part')),
     active  smallint NOT NULL DEFAULT 1 CHECK (active IN (1, 2))
 );
 INSERT INTO messagebox.active_ref_count_log (kind) VALUES ('message'), ('part');
 
--- The sums of what was folded.
+-- The sums of the folded deltas.
 CREATE TABLE messagebox.message_ref_count_log_totals (message_id uuid PRIMARY KEY, total bigint NOT NULL);
 CREATE TABLE messagebox.part_ref_count_log_totals (part_id uuid PRIMARY KEY, total bigint NOT NULL);
 
--- The ids whose sum came to zero: what the cleanup looks at.
+-- The ids whose sum is zero. The cleanup reads these.
 CREATE TABLE messagebox.message_zero_sum (message_id uuid PRIMARY KEY);
 CREATE TABLE messagebox.part_zero_sum (part_id uuid PRIMARY KEY);
 
--- Every row of a ref-count log is deleted by the next fold, seconds after it was written. Vacuum the logs by count, never by
--- share: their size at the last vacuum says nothing. No cost delay, because a fold waits for a vacuum of its log. Vacuum also
--- gives the empty pages back, which every fold and every cleanup would read otherwise.
+-- Every row of a ref-count log is deleted by the next fold, seconds after it was written. A number of dead rows triggers the
+-- vacuum, not a share of the table: the size at the last vacuum does not predict the size now. There is no cost delay, because a
+-- fold waits for a vacuum of its log. Vacuum also frees empty pages, which every fold and cleanup would read otherwise.
 ALTER TABLE messagebox.message_ref_count_log_1 SET (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 ALTER TABLE messagebox.message_ref_count_log_2 SET (
@@ -34,8 +34,8 @@ ALTER TABLE messagebox.part_ref_count_log_1 SET (
 ALTER TABLE messagebox.part_ref_count_log_2 SET (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
--- A total is changed by folds and deleted with its message, and an id stays in zero_sum until the next cleanup. Like a
--- queue, these tables turn over within seconds or are as large as the spool: vacuum at a small share, and soon.
+-- Folds change a total, and it is deleted with its message. An id stays in zero_sum until the next cleanup. As in a queue, the
+-- rows of these tables live for seconds, or the tables are as large as the spool. So a small share of dead rows triggers a vacuum.
 ALTER TABLE messagebox.message_ref_count_log_totals SET (
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 ALTER TABLE messagebox.part_ref_count_log_totals SET (
@@ -45,8 +45,8 @@ ALTER TABLE messagebox.message_zero_sum SET (
 ALTER TABLE messagebox.part_zero_sum SET (
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
--- How many references there are to each message and each part, wherever they are counted at the moment. An id that is not here
--- was never counted; zero means that only the cleanup is missing. For people, and for postroom check.
+-- The number of references to each message and each part, summed over logs and totals. An id without a row was never counted. Zero
+-- means that the cleanup has not deleted the message or part yet. For administrators, and for postroom check.
 CREATE VIEW messagebox.message_ref_counts AS
     SELECT message_id, sum(delta)::bigint AS total
       FROM (SELECT message_id, total AS delta FROM messagebox.message_ref_count_log_totals

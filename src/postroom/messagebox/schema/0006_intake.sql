@@ -1,55 +1,56 @@
--- Intake: what receive locations have accepted and not yet published, and what proves that it was published.
+-- Intake: the files and interchanges that receive locations have accepted and not yet published, and the receipts of the
+-- published ones.
 
--- What was published, for days: a unit of work that comes again finds its receipt and is left out.
+-- Receipts of published units of work, kept for days. A unit that is processed again finds its receipt and is skipped.
 CREATE TABLE messagebox.receipts (
     unit          uuid NOT NULL,                             -- an interchange, a split of a bulk file, a partition of a stream
     chunk         integer NOT NULL DEFAULT 0,                -- a large unit is published in chunks
     published_at  timestamptz NOT NULL DEFAULT now(),
-    outcome       jsonb NOT NULL DEFAULT '{}',               -- what the publish came to
+    outcome       jsonb NOT NULL DEFAULT '{}',               -- the result of the publish
     PRIMARY KEY (unit, chunk)
 );
 -- The job that deletes old receipts.
 CREATE INDEX ON messagebox.receipts (published_at);
 
--- The files that receive locations have claimed and not yet finished. They keep their location from being removed: a claim locks
--- the location's row (KEY SHARE) until it is committed, and a removal that comes first makes it fail.
+-- The files that receive locations have claimed and not yet finished. They prevent the removal of their location: the foreign key
+-- locks the row of the location (KEY SHARE) until the file claim is committed. If the removal commits first, the file claim fails.
 CREATE TABLE messagebox.file_claims (
     interchange_id  uuid PRIMARY KEY,
-    number          bigint,                                  -- the stream's offset; given when the claim is complete
+    number          bigint,                                  -- the stream's offset; assigned when the file claim is complete
     location_id     uuid NOT NULL CONSTRAINT file_claims_location REFERENCES management.receive_locations,
-    name            text NOT NULL,                           -- of the file, as it was dropped
-    path            text NOT NULL,                           -- where it is now
+    name            text NOT NULL,                           -- name of the received file
+    path            text NOT NULL,                           -- current path of the file
     size            bigint,
     modified_ns     bigint,
-    inode           bigint,                                  -- a task reads no other file; null: not complete, or senders are trusted
+    inode           bigint,                                  -- the only inode a task reads; null: incomplete, or senders are trusted
     state           smallint NOT NULL DEFAULT 1,             -- 1 claiming, 2 claimed, 3 published, 4 missing, 5 failed
     problem         text,                                    -- why it failed
     claimed_at      timestamptz NOT NULL DEFAULT now(),
-    -- How a bulk file is read, fixed when it is first read: format, options, schema, sizes of splits and chunks, and Spark's
-    -- settings. A restart with other settings or cores reads it in the same way.
+    -- The read plan of a bulk file, fixed when it is first read: format, options, schema, sizes of splits and chunks, and Spark's
+    -- settings. A restart with other settings or another number of cores reads the file in the same way.
     reading         jsonb,
-    -- Poison-message guard: attempts to process the interchange alone that did not finish, and the start of PostgreSQL since when
-    -- they count. After a restart they count from zero, because a task that lost its connection could not undo its attempt.
+    -- Poison-message guard: the number of unfinished attempts to process the interchange alone, and the start time of PostgreSQL
+    -- when they were counted. A restart of PostgreSQL resets them, because a task without a connection cannot undo its attempt.
     attempts        smallint NOT NULL DEFAULT 0,
     attempts_since  timestamptz,
-    place           bigint                                   -- of an ordered location: the first number, kept when it is numbered again
+    place           bigint                                   -- ordered location: the first number, kept when it changes
 );
--- The reader of a location reads by number. A location has few file claims without one.
+-- The reader of a location reads by number. A location has few file claims without a number.
 CREATE UNIQUE INDEX ON messagebox.file_claims (location_id, number);
 CREATE SEQUENCE messagebox.file_claim_number;
 
--- The splits of claimed bulk files that a task has started. The progress of each is in its unit's receipts.
+-- The splits of claimed bulk files that a task has started. The progress of a split is in the receipts of its unit.
 CREATE TABLE messagebox.splits (
     unit            uuid PRIMARY KEY,
     interchange_id  uuid NOT NULL REFERENCES messagebox.file_claims ON DELETE CASCADE,
     start           bigint NOT NULL,
     length          bigint NOT NULL
 );
--- The splits of a file; and for the cascade.
+-- The splits of a file, and the cascade.
 CREATE INDEX ON messagebox.splits (interchange_id);
 
--- What one-way adapters have accepted and the stream of their location has not yet published. A row gets its number from the one
--- reader of its location, after it was committed: so no row can commit behind a number that was read already.
+-- The interchanges that one-way adapters have accepted and that the stream of their location has not yet published. The only
+-- reader of a location numbers its rows after they are committed. So no row with a lower number becomes visible later.
 CREATE TABLE messagebox.inbox (
     interchange_id  uuid PRIMARY KEY,
     location_id     uuid NOT NULL CONSTRAINT inbox_location REFERENCES management.receive_locations,
@@ -59,61 +60,61 @@ CREATE TABLE messagebox.inbox (
     body            bytea,                                   -- null: the content is in inbox_fragments
     problem         text,                                    -- why it was quarantined
     handed_over_at  timestamptz NOT NULL DEFAULT now(),
-    handed_over_by  text NOT NULL DEFAULT session_user,      -- from the login: cannot be forged
+    handed_over_by  text NOT NULL DEFAULT session_user,      -- the login; it cannot be forged
     attempts        smallint NOT NULL DEFAULT 0,             -- as in file_claims
     attempts_since  timestamptz
 );
 -- The reader of a location reads by number.
 CREATE UNIQUE INDEX ON messagebox.inbox (location_id, number);
--- The reader looks for new rows several times a second.
+-- The reader polls for new rows several times a second.
 CREATE INDEX inbox_new ON messagebox.inbox (location_id, handed_over_at) WHERE number IS NULL AND problem IS NULL;
 CREATE SEQUENCE messagebox.inbox_number;
 
--- The content of large rows of the inbox, in pieces.
+-- The content of large rows of the inbox, in fragments.
 CREATE TABLE messagebox.inbox_fragments (
     interchange_id  uuid NOT NULL REFERENCES messagebox.inbox ON DELETE CASCADE,
     number          integer NOT NULL,
     body            bytea NOT NULL,
     PRIMARY KEY (interchange_id, number)
 );
--- As for parts: bodies are not compressed.
+-- Bodies are not compressed, as in parts.
 ALTER TABLE messagebox.inbox ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE messagebox.inbox_fragments ALTER COLUMN body SET STORAGE EXTERNAL;
 
--- Streams of rows (Kafka and the like), whose offsets only Spark's checkpoint knows. The MessageBox remembers that a stream was
--- started, and with which checkpoint, so that a driver that does not find the checkpoint refuses to start from the beginning.
+-- Streams of rows (Kafka, for example), whose offsets are only in Spark's checkpoint. The MessageBox stores the checkpoint with
+-- which a stream was started. A driver that does not find this checkpoint fails instead of starting from the beginning.
 CREATE TABLE messagebox.streams (
     location_id        uuid PRIMARY KEY REFERENCES management.receive_locations ON DELETE CASCADE,
     checkpoint_id      uuid NOT NULL,
     batch              bigint NOT NULL DEFAULT -1,           -- the newest batch that was started
-    partitions         integer NOT NULL DEFAULT 0,           -- of that batch: a replay has to have as many
-    restart_requested  boolean NOT NULL DEFAULT false,       -- an operator wants it to start with a new checkpoint
+    partitions         integer NOT NULL DEFAULT 0,           -- of that batch; a replay must have the same number
+    restart_requested  boolean NOT NULL DEFAULT false,       -- an operator requested a start with a new checkpoint
     started_at         timestamptz NOT NULL DEFAULT now()
 );
 
--- The partitions of the newest batch of each stream. That batch may come again, however long its stream stands still, so
--- the receipts of these units are not purged.
+-- The partitions of the newest batch of each stream. Spark may replay this batch even after a long stop, so the receipts of these
+-- units are not purged.
 CREATE TABLE messagebox.stream_units (
     unit         uuid PRIMARY KEY,
     location_id  uuid NOT NULL REFERENCES messagebox.streams ON DELETE CASCADE
 );
--- The units of a stream, when its next batch starts; and for the cascade.
+-- The units of a stream, when its next batch starts, and the cascade.
 CREATE INDEX ON messagebox.stream_units (location_id);
 
--- What each running receive location reports about itself, once a second at most and only when something changed. Its advisory
--- lock shows whether it runs at all: a process that was killed leaves its row behind.
+-- The progress of each running receive location. It is written at most once a second, and only if something changed. The advisory
+-- lock of the location shows whether it is running: a killed process leaves its row behind.
 CREATE TABLE management.running_locations (
     location_id    uuid PRIMARY KEY,
     state          text NOT NULL CHECK (state IN ('starting', 'receiving', 'throttled', 'failing')),
-    since          timestamptz NOT NULL DEFAULT now(),        -- when that state began
+    since          timestamptz NOT NULL DEFAULT now(),        -- start of the current state
     reason         text,                                      -- why it is throttled or failing
     server         text NOT NULL,
     pid            integer NOT NULL,
     started_at     timestamptz NOT NULL DEFAULT now(),
-    rows           bigint NOT NULL DEFAULT 0,                 -- messages published since it was started
-    suspended      bigint NOT NULL DEFAULT 0,                 -- and suspended
-    rate           double precision NOT NULL DEFAULT 0,       -- messages a second, of late
-    remaining      bigint,                                    -- what is still to be read, in remaining_unit
+    rows           bigint NOT NULL DEFAULT 0,                 -- messages published since the start
+    suspended      bigint NOT NULL DEFAULT 0,                 -- messages suspended since the start
+    rate           double precision NOT NULL DEFAULT 0,       -- messages a second, recently
+    remaining      bigint,                                    -- number of remaining_unit that are not read yet
     remaining_unit text,                                      -- files, interchanges, bytes, rows
     last_batch_at  timestamptz,
     updated_at     timestamptz NOT NULL DEFAULT now()

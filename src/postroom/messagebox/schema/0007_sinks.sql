@@ -1,20 +1,20 @@
 -- Sinks: send ports whose adapter is a Spark writer. Pipeline processes drain them in batches.
 
--- The batches that are being written. The messages of a batch are fixed before any of it is written, and stay so whoever writes
--- it and however often: they have its id as their claim. The row is deleted in the transaction that completes or releases them.
+-- The batches that are being written. The messages of a batch are fixed before the first write and do not change when another
+-- process writes the batch again: its id is their claim_id. The transaction that completes or releases them deletes the row.
 CREATE TABLE messagebox.sink_batches (
     batch_id   uuid PRIMARY KEY,
-    number     bigint GENERATED ALWAYS AS IDENTITY,      -- for names that sort
+    number     bigint GENERATED ALWAYS AS IDENTITY,      -- for file names in the order of the batches
     host_id    smallint NOT NULL REFERENCES management.hosts,
     port_id    uuid NOT NULL,
-    sink       jsonb NOT NULL,                           -- the port's adapter when the batch was made
-    attempt    integer NOT NULL DEFAULT 1,               -- a writer with an older attempt has lost the batch to another
+    sink       jsonb NOT NULL,                           -- adapter of the port when the batch was opened
+    attempt    integer NOT NULL DEFAULT 1,               -- a writer with a lower number no longer owns the batch
     opened_at  timestamptz NOT NULL DEFAULT now(),
     UNIQUE (host_id, port_id)                            -- a port has one batch at a time
 );
 
--- Poison-message guard: the messages of a batch that a task processes alone, after tasks had failed, and has not finished with.
--- A message that kills its worker is recognised by its attempts and leaves the batch.
+-- Poison-message guard: the messages of a batch that a task has started to process alone, after a failed task, and not finished.
+-- A message that kills its worker is detected by its attempts and removed from the batch.
 CREATE TABLE messagebox.sink_attempts (
     batch_id  uuid NOT NULL REFERENCES messagebox.sink_batches ON DELETE CASCADE,
     seq       bigint NOT NULL,                           -- the message's number in the queue
@@ -22,18 +22,18 @@ CREATE TABLE messagebox.sink_attempts (
     PRIMARY KEY (batch_id, seq)
 );
 
--- What each sink reports about itself, when it starts a batch and when that has ended. The advisory lock of its process shows
--- whether the sinks of a host are served at all: a process that was killed leaves its rows behind.
+-- The progress of each sink, written at the start and the end of a batch. The advisory lock of the process shows whether the
+-- sinks of a host are served: a killed process leaves its rows behind.
 CREATE TABLE management.running_sinks (
     port_id       uuid PRIMARY KEY,
     state         text NOT NULL CHECK (state IN ('waiting', 'writing', 'failing')),
-    since         timestamptz NOT NULL DEFAULT now(),        -- when that state began
+    since         timestamptz NOT NULL DEFAULT now(),        -- start of the current state
     reason        text,                                      -- why it is failing
     server        text NOT NULL,
     pid           integer NOT NULL,
     started_at    timestamptz NOT NULL DEFAULT now(),
-    batches       bigint NOT NULL DEFAULT 0,                 -- batches written since the process was started
-    written       bigint NOT NULL DEFAULT 0,                 -- and messages
+    batches       bigint NOT NULL DEFAULT 0,                 -- batches written since the start of the process
+    written       bigint NOT NULL DEFAULT 0,                 -- messages written since the start of the process
     last_batch_at timestamptz,
     updated_at    timestamptz NOT NULL DEFAULT now()
 );
