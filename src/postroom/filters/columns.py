@@ -1,15 +1,29 @@
-"""The promoted values of a batch as columns: an Arrow array per property, or one value for all messages.
+"""The promoted values of a batch as columns, and the ranks of these values among the constants of filters.
 
     {"Orders#Region": pa.array(["EU", None, "US"]), BTS.ReceivePortName.key: "OrdersIn"}
 
-A null means that the message does not have the property promoted. A column whose Arrow type is not one of its
-property's matches no filter, and neither does a single value of another type.
+A column is an Arrow array, or one value for all messages. A null means that the message does not have the property
+promoted. A column whose Arrow type is not one of its property's matches no filter, and neither does a single value of
+another type.
+
+A *rank* is the position of a value among the constants that one property is compared with. The constants are sorted and
+distinct. A value that equals constant *i* has rank 2*i* + 1, a value between constants *i* - 1 and *i* has rank 2*i*,
+and a missing value has rank -1. So ``x >= c`` is an interval of ranks for text, decimals and instants as well as for
+numbers, and each value is looked up once for all predicates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as kinds
 
@@ -18,6 +32,13 @@ from postroom.values import Value, ValueType, type_of
 
 #: The promoted values of a batch by property key.
 Columns = Mapping[str, pa.Array | Value]
+
+Int8 = npt.NDArray[np.int8]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+Ranks = npt.NDArray[np.int32]
+Positions = npt.NDArray[np.int64]
 
 _ARROW_TYPES = {
     ValueType.STR: pa.string(),
@@ -28,6 +49,21 @@ _ARROW_TYPES = {
     ValueType.BOOL: pa.bool_(),
     ValueType.DATETIME: pa.timestamp("us", "UTC"),
 }
+
+#: Messages with the same ranks are matched once if at most this share of the batch is distinct.
+MAX_DISTINCT_SHARE = 0.75
+#: Counting distinct messages costs time too. It is skipped if more than this share of a sample is distinct.
+SAMPLE = 1_024
+MAX_DISTINCT_IN_SAMPLE = 0.95
+
+MISSING = -1
+#: The upper end of an interval that has none.
+UNBOUNDED = 2**31 - 1
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_DECIMAL_SCALE = 10**38
+_DECIMAL_OFFSET = 1 << 255
 
 
 def arrow_type(value_type: ValueType) -> pa.DataType:
@@ -75,3 +111,265 @@ def columns_of(batch: Sequence[Mapping[str, Value]]) -> dict[str, pa.Array]:
         key: pa.array([promoted.get(key) for promoted in batch], arrow_type(value_type))
         for key, value_type in found.items()
     }
+
+
+# -- ranks of values -------------------------------------------------------------------------------------------------
+
+
+class Constants(Protocol):
+    """The sorted, distinct constants of one property."""
+
+    def __len__(self) -> int: ...
+
+    def rank_value(self, value: Any) -> int:
+        """Return the rank of one value of the property's type."""
+        ...
+
+    def rank_column(self, column: pa.Array) -> Ranks:
+        """Return the rank of every value of a column, MISSING for a null."""
+        ...
+
+
+def build_constants(value_type: ValueType, values: Sequence[Value]) -> tuple[Constants, Positions]:
+    """Return the distinct constants of ``values``, and the position of each value among them."""
+    if value_type is ValueType.STR:
+        text = TextConstants(sorted(set(values)))  # type: ignore[arg-type]
+        return text, text.places(values)  # type: ignore[arg-type]
+    ordered, places = np.unique(_sortable(value_type, pa.array(values, arrow_type(value_type))), return_inverse=True)
+    return OrderedConstants(value_type, ordered), places
+
+
+def merge_constants(value_type: ValueType, parts: Sequence[Constants]) -> tuple[Constants, list[Positions]]:
+    """Merge the constants of several segments. Also return the new positions of each part's constants."""
+    if value_type is ValueType.STR:
+        texts = [part.texts for part in parts if isinstance(part, TextConstants)]
+        text = TextConstants(sorted(set().union(*texts)))
+        return text, [text.places(part) for part in texts]
+    arrays = [part.ordered for part in parts if isinstance(part, OrderedConstants)]
+    ordered = np.unique(np.concatenate(arrays))
+    return OrderedConstants(value_type, ordered), [np.searchsorted(ordered, part) for part in arrays]
+
+
+class TextConstants:
+    """Constants of a str property, in code point order, which is Python's own."""
+
+    __slots__ = ("texts",)
+
+    def __init__(self, texts: list[str]) -> None:
+        self.texts = texts
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def rank_value(self, value: str) -> int:
+        place = bisect_left(self.texts, value)
+        return 2 * place + (place < len(self.texts) and self.texts[place] == value)
+
+    def rank_column(self, column: pa.Array) -> Ranks:
+        # Message types and ports repeat within a batch, so each distinct text is looked up only once.
+        encoded = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
+        rank = self.rank_value
+        ranks = [MISSING if text is None else rank(text) for text in encoded.dictionary.to_pylist()]
+        # A null has no index: -1 selects the last rank, which is MISSING.
+        places: Positions = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+        by_place: Ranks = np.array([*ranks, MISSING], np.int32)
+        return by_place[places]
+
+    def places(self, values: Sequence[str]) -> Positions:
+        by_text = {text: place for place, text in enumerate(self.texts)}
+        return np.fromiter((by_text[value] for value in values), np.int64, len(values))
+
+
+class OrderedConstants:
+    """Constants of any other property, as an array that sorts like the values."""
+
+    __slots__ = ("ordered", "value_type")
+
+    def __init__(self, value_type: ValueType, ordered: npt.NDArray[Any]) -> None:
+        self.value_type = value_type
+        self.ordered = ordered
+
+    def __len__(self) -> int:
+        return len(self.ordered)
+
+    def rank_value(self, value: Value) -> int:
+        wanted = _sortable_value(value)
+        place = int(self.ordered.searchsorted(wanted))
+        return 2 * place + bool(place < len(self.ordered) and self.ordered[place] == wanted)
+
+    def rank_column(self, column: pa.Array) -> Ranks:
+        column = plain(column, self.value_type)
+        if len(self.ordered):
+            values = _sortable(self.value_type, column)
+            places = self.ordered.searchsorted(values)
+            equal = self.ordered.take(places, mode="clip") == values
+            ranks: Ranks = (2 * places + equal).astype(np.int32)
+        else:
+            ranks = np.zeros(len(column), np.int32)
+        if column.null_count:
+            ranks[column.is_null().to_numpy(zero_copy_only=False)] = MISSING
+        return ranks
+
+
+def integers(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Return the values of an int column, 0 for a null: it has no bit in common with any mask."""
+    numbers: npt.NDArray[np.int64] = _sortable(ValueType.INT, plain(column, ValueType.INT))
+    return numbers
+
+
+def _sortable(value_type: ValueType, column: pa.Array) -> npt.NDArray[Any]:
+    """Convert a column to an array that NumPy sorts like the values. A null becomes any value."""
+    match value_type:
+        case ValueType.DECIMAL:
+            return _sortable_decimals(column)
+        case ValueType.BOOL:
+            column = column.cast(pa.int8())
+        case ValueType.DATETIME:
+            column = column.cast(pa.int64())
+    numbers: npt.NDArray[Any] = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _sortable_decimals(column: pa.Array) -> npt.NDArray[np.bytes_]:
+    """Convert 256-bit integers to 32 big-endian bytes with the sign bit inverted, which sort like the integers."""
+    if not len(column):
+        return np.empty(0, "S32")
+    words = np.frombuffer(column.buffers()[1], "<u8")[4 * column.offset : 4 * (column.offset + len(column))]
+    turned = words.reshape(-1, 4)[:, ::-1].copy()
+    turned[:, 0] ^= np.uint64(1 << 63)
+    return turned.astype(">u8").view("S32").reshape(-1)
+
+
+def _sortable_value(value: Value) -> Any:
+    match value:
+        case datetime():
+            return (value - _EPOCH) // _MICROSECOND
+        case Decimal():
+            numerator, denominator = value.as_integer_ratio()
+            scaled = numerator * (_DECIMAL_SCALE // denominator)
+            return np.array((scaled + _DECIMAL_OFFSET).to_bytes(32, "big"), "S32")
+    return value
+
+
+def changes(values: Int8 | Int32 | Int64) -> Bool:
+    """Return True where a value differs from the previous one. The first always does."""
+    changed = np.ones(len(values), np.bool_)
+    changed[1:] = values[1:] != values[:-1]
+    return changed
+
+
+# -- ranks of a batch -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slot:
+    """A property that predicates of a segment compare, with all its constants."""
+
+    key: str
+    value_type: ValueType
+    constants: Constants
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedBatch:
+    """Ranks by slot and message, and the values of the slots that bitwise ANDs need. The ranks of a slot are None if no
+    message has a value."""
+
+    rows: int
+    ranks: Sequence[Ranks | None]
+    integers: dict[int, Int64]
+
+    def of(self, slot: int) -> Ranks | None:
+        return self.ranks[slot]
+
+    @cached_property
+    def flat(self) -> Ranks:
+        """All ranks in one array: a row of MISSING, then a row for each slot that has values."""
+        return np.concatenate((np.full(self.rows, MISSING, np.int32), *(r for r in self.ranks if r is not None)))
+
+    @cached_property
+    def offset(self) -> Int64:
+        """The start of each slot's row in ``flat``."""
+        present = np.array([ranks is not None for ranks in self.ranks], np.int64)
+        return np.cumsum(present) * present * self.rows
+
+    def deduplicate(self) -> tuple[RankedBatch, Int64] | None:
+        """Return the distinct messages, and the number of each message among them. None if it is not worth it."""
+        alike, kinds = np.zeros(self.rows, np.int64), 1
+        for column, radix in self._features():
+            if kinds * radix >= 2**62:
+                distinct, alike = np.unique(alike, return_inverse=True)
+                kinds = len(distinct)
+            alike = alike * radix + column
+            kinds *= radix
+        if self.rows > SAMPLE and len(np.unique(alike[:SAMPLE])) > SAMPLE * MAX_DISTINCT_IN_SAMPLE:
+            return None
+        _, first, alike = np.unique(alike, return_index=True, return_inverse=True)
+        if len(first) > self.rows * MAX_DISTINCT_SHARE:
+            return None
+        ranks = [None if ranks is None else ranks[first] for ranks in self.ranks]
+        numbers = {slot: values[first] for slot, values in self.integers.items()}
+        return RankedBatch(rows=len(first), ranks=ranks, integers=numbers), alike
+
+    def _features(self) -> list[tuple[Int64, int]]:
+        """Return all columns that distinguish messages, as numbers from 0 to below a radix."""
+        features = []
+        for ranks in self.ranks:
+            if ranks is not None:
+                column = ranks.astype(np.int64) + 1
+                features.append((column, int(column.max()) + 1))
+        for values in self.integers.values():
+            distinct, column = np.unique(values, return_inverse=True)
+            features.append((column, len(distinct)))
+        return features
+
+
+def encode_text_columns(columns: Columns, keys: Iterable[str]) -> Columns:
+    """Dictionary-encode the text columns of these properties once, because every segment needs that."""
+    encoded = dict(columns)
+    for key in keys:
+        column = columns.get(key)
+        if isinstance(column, pa.ChunkedArray):
+            encoded[key] = column = column.combine_chunks()
+        if (
+            isinstance(column, pa.Array)
+            and value_type_of_column(column.type) is ValueType.STR
+            and not pa.types.is_dictionary(column.type)
+        ):
+            encoded[key] = column.dictionary_encode()
+    return encoded
+
+
+def rank_batch(slots: Sequence[Slot], masked: Sequence[int], columns: Columns, rows: int) -> RankedBatch:
+    """Rank the columns of a batch. ``masked`` are the slots that bitwise ANDs need."""
+    held = [_typed_column(slot, columns.get(slot.key), rows) for slot in slots]
+    return RankedBatch(
+        rows=rows,
+        ranks=[None if value is None else _ranks(slot, value, rows) for slot, value in zip(slots, held, strict=True)],
+        integers={slot: _integers(held[slot], rows) for slot in masked},
+    )
+
+
+def _typed_column(slot: Slot, given: pa.Array | Value | None, rows: int) -> pa.Array | Value | None:
+    """Return the column or value of a slot if it has the slot's type, otherwise None."""
+    if isinstance(given, pa.ChunkedArray):
+        given = given.combine_chunks()
+    if not isinstance(given, pa.Array):
+        return given if type(given) is slot.value_type.python_type else None
+    if len(given) != rows:
+        raise ValueError(f"The column {slot.key} has {len(given)} values for {rows} messages.")
+    if value_type_of_column(given.type) is not slot.value_type or given.null_count == rows:
+        return None
+    return given
+
+
+def _ranks(slot: Slot, held: pa.Array | Value, rows: int) -> Ranks:
+    if isinstance(held, pa.Array):
+        return slot.constants.rank_column(held)
+    return np.full(rows, slot.constants.rank_value(held), np.int32)
+
+
+def _integers(held: pa.Array | Value | None, rows: int) -> Int64:
+    if isinstance(held, pa.Array):
+        return integers(held)
+    return np.full(rows, held or 0, np.int64)

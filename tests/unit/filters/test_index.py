@@ -18,7 +18,7 @@ from postroom.filters.columns import columns_of
 from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.filters.index import SubscriptionIndex
-from postroom.filters.matching import first_pass
+from postroom.filters.matching import two_passes
 from postroom.properties import Property
 from postroom.values import Value
 
@@ -273,11 +273,11 @@ def random_order(random: random.Random) -> dict[str, Value]:
     }
 
 
-@pytest.mark.parametrize("at_once", [first_pass.PAIRS_AT_ONCE, 100])
+@pytest.mark.parametrize("at_once", [two_passes.PAIRS_AT_ONCE, 100])
 def test_two_equalities_are_one_key_if_many_groups_share_the_first(
     monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(first_pass, "PAIRS_AT_ONCE", at_once)
+    monkeypatch.setattr(two_passes, "PAIRS_AT_ONCE", at_once)
     rng = random.Random(1)
     filters = {
         id: (Region == f"R{rng.randrange(4)}") & (Port == f"P{rng.randrange(30)}") & (Priority >= rng.randrange(90))

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from postroom.filters.expression import Filter, Operator
-from postroom.filters.matching.ranks import (
+from postroom.filters.columns import (
     UNBOUNDED,
     Bool,
     Int8,
@@ -22,6 +21,7 @@ from postroom.filters.matching.ranks import (
     build_constants,
     merge_constants,
 )
+from postroom.filters.expression import Filter, Operator
 from postroom.values import Value, ValueType
 
 #: The kinds of rows. All comparisons except the last two are intervals of ranks.

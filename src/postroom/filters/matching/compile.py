@@ -1,26 +1,31 @@
-"""Pass one: find candidate groups by a key.
+"""Compile the rows of a segment into groups, and into paths that find the groups.
 
-A group is indexed by its most selective predicate:
-
-- an equality: the key is the constant.
-- two equalities, where many groups share the first: the key is the pair, so that most candidates are matches.
-- an interval: ranks are divided into cells. The width of a cell is a power of two at least as wide as the interval, so
-  the interval covers at most two cells, and the key is the cell. Intervals of very different widths have paths of their
-  own, and every message looks into each path.
-- an equality and an interval, where many groups share the equality: the key is the pair of constant and cell.
-- presence (``!=``, exists, bitwise AND): the interval of all ranks.
+The predicates of a group are sorted from the most to the least selective, so that the first is the group's access and
+the second pass rejects early. Unlike in access.py all groups of the segment are known here: the constants that
+subscriptions use serve as an estimate of the values that messages have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
-from postroom.filters.matching.groups import ALWAYS, Groups
-from postroom.filters.matching.ranks import UNBOUNDED, Bool, Int8, Int32, Int64, RankedBatch, Ranks, Slot, changes
+from postroom.filters.columns import MISSING, UNBOUNDED, Bool, Int8, Int32, Int64, Slot, changes
+from postroom.filters.matching.rows import BITWISE_AND, INTERVAL, NOT_EQUAL, Rows
+from postroom.filters.matching.two_passes import Feature, Groups, Path, Postings, Predicates
+from postroom.values import ValueType
+
+Float64 = npt.NDArray[np.float64]
+
+#: The number of a predicate that holds for every message, with or without the property. No group contains it.
+ALWAYS = 0
+
+#: An interval needs a look-up for every cell width and has false candidates. So it is preferred to an equality only if
+#: it matches this many times fewer messages.
+INTERVAL_HANDICAP = 8
 
 #: Two predicates form one key if more groups than this share the first, and if the pair of properties is one of the
 #: most frequent: every pair of properties costs every message one more look-up.
@@ -31,141 +36,88 @@ MAX_PAIRS = 32
 #: One more path costs a message about as much as this many candidates.
 CANDIDATES_PER_PATH = 1.0
 
-
-#: How many (message, group) pairs are checked together: enough to hide the cost of a call, few enough for the cache.
-PAIRS_AT_ONCE = 1 << 17
-
 #: A dense array needs four bytes for every possible key. Up to this many keys per group it is worth the memory.
 DENSE_KEYS_PER_GROUP = 4
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Feature:
-    """A part of a key: the constant of a property, or with ``shift`` the cell of 2**shift ranks that contains the
-    value. It is a number below ``size``."""
-
-    slot: int
-    size: int
-    shift: int | None = None
-
-    def of(self, ranks: Ranks) -> tuple[Int64, Bool]:
-        """Return the number for each rank, and whether it has one."""
-        if self.shift is None:
-            return (ranks >> 1).astype(np.int64), (ranks & 1 == 1) & (ranks > 0)
-        return (ranks >> self.shift).astype(np.int64), ranks >= 0
-
-    def of_one(self, rank: int) -> int | None:
-        if self.shift is None:
-            return rank >> 1 if rank > 0 and rank & 1 else None
-        return rank >> self.shift if rank >= 0 else None
+def build_groups(rows: Rows) -> Groups:
+    """Build the groups of ``rows``, without those that no message can match (``x < 1 and x > 2``)."""
+    group, kind, slot, low, high, operand = _intersect_intervals(rows)
+    possible = np.ones(len(rows.owner), np.bool_)
+    possible[group[low > high]] = False
+    kept = possible[group]
+    number = (np.cumsum(possible) - 1).astype(np.int32)
+    group = number[group[kept]]
+    predicates, member = _distinct(kind[kept], slot[kept], low[kept], high[kept], operand[kept])
+    order = np.lexsort((_expected_share(predicates, member, rows.slots)[member], group))
+    return Groups(
+        predicates=predicates,
+        owner=rows.owner[possible],
+        starts=np.concatenate(([0], np.cumsum(np.bincount(group, minlength=int(possible.sum()))))).astype(np.int32),
+        members=member[order],
+    )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Postings:
-    """Groups by key. If ``keys`` is None it is dense: ``starts`` has an entry for every possible key."""
-
-    keys: Int64 | None
-    starts: Int32
-    groups: Int32
-
-    def find(self, keys: Int64) -> tuple[Int64, Int64]:
-        """Return the position of the first group of each key, and the number of groups."""
-        if self.keys is None:
-            starts = self.starts.take(keys, mode="clip")
-            return starts.astype(np.int64), (self.starts.take(keys + 1, mode="clip") - starts).astype(np.int64)
-        places = self.keys.searchsorted(keys)
-        starts = self.starts.take(places, mode="clip")
-        found = self.keys.take(places, mode="clip") == keys
-        counts = np.where(found, self.starts.take(places + 1, mode="clip") - starts, 0)
-        return starts.astype(np.int64), counts.astype(np.int64)
-
-    def find_one(self, key: int) -> Int32:
-        """Return the groups of one key."""
-        place = key
-        if self.keys is not None:
-            place = int(self.keys.searchsorted(key))
-            if place == len(self.keys) or self.keys.item(place) != key:
-                return self.groups[:0]
-        return self.groups[self.starts.item(place) : self.starts.item(place + 1)]
+def _intersect_intervals(rows: Rows) -> tuple[Int32, Int8, Int32, Int32, Int32, Int64]:
+    """Intersect all intervals of one group on one property: bounds, equalities and exists."""
+    is_interval = rows.kind == INTERVAL
+    group, slot = rows.group[is_interval], rows.slot[is_interval]
+    order = np.lexsort((slot, group))
+    group, slot = group[order], slot[order]
+    first = np.flatnonzero(changes(group) | changes(slot))
+    low = np.maximum.reduceat(rows.low[is_interval][order], first) if len(first) else np.empty(0, np.int32)
+    high = np.minimum.reduceat(rows.high[is_interval][order], first) if len(first) else np.empty(0, np.int32)
+    other = ~is_interval
+    return (
+        np.concatenate((group[first], rows.group[other])),
+        np.concatenate((np.full(len(first), INTERVAL, np.int8), rows.kind[other])),
+        np.concatenate((slot[first], rows.slot[other])),
+        np.concatenate((low, rows.low[other])),
+        np.concatenate((high, rows.high[other])),
+        np.concatenate((np.zeros(len(first), np.int64), rows.operand[other])),
+    )
 
 
-def file_by_key(keys: Int64, groups: Int32, key_space: int) -> Postings:
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    if key_space <= max_dense_keys(len(keys)):
-        starts = np.concatenate(([0], np.cumsum(np.bincount(ordered, minlength=key_space)))).astype(np.int32)
-        return Postings(keys=None, starts=starts, groups=groups[order])
-    first = np.flatnonzero(changes(ordered))
-    return Postings(keys=ordered[first], starts=np.append(first, len(keys)).astype(np.int32), groups=groups[order])
+def _distinct(kind: Int8, slot: Int32, low: Int32, high: Int32, operand: Int64) -> tuple[Predicates, Int32]:
+    """Return the distinct predicates, and the number of each row's predicate."""
+    # ALWAYS is appended here and sorts first.
+    kind, slot, operand = np.append(kind, np.int8(INTERVAL)), np.append(slot, np.int32(0)), np.append(operand, 0)
+    low, high = np.append(low, np.int32(MISSING)), np.append(high, np.int32(UNBOUNDED))
+    columns = (operand, high, low, slot, kind)
+    order = np.lexsort(columns)
+    changed = np.zeros(len(order), np.bool_)
+    for column in columns:
+        changed |= changes(column[order])
+    number = np.empty(len(order), np.int32)
+    number[order] = np.cumsum(changed) - 1
+    first = order[changed]
+    not_equals = int(np.searchsorted(kind[first], NOT_EQUAL))
+    predicates = Predicates(
+        slot=slot[first],
+        low=low[first],
+        high=high[first],
+        operand=operand[first][not_equals:],
+        not_equals=not_equals,
+        bitwise_ands=int(np.searchsorted(kind[first], BITWISE_AND)),
+    )
+    return predicates, number[:-1]
 
 
-def max_dense_keys(groups: int) -> int:
-    """Return the maximum number of possible keys for a dense array of so many groups."""
-    return DENSE_KEYS_PER_GROUP * groups + 1_024
+def _expected_share(predicates: Predicates, member: Int32, slots: tuple[Slot, ...]) -> Float64:
+    """Return the share of messages that each predicate is expected to match."""
+    users = np.bincount(member, minlength=len(predicates))
+    equality = predicates.is_equality()
+    asked = np.bincount(predicates.slot[equality], weights=users[equality], minlength=len(slots))
+    is_bool = np.array([slot.value_type is ValueType.BOOL for slot in slots])
+    alike = np.maximum(users / np.maximum(asked, 1)[predicates.slot], np.where(is_bool, 0.5, 0)[predicates.slot])
+
+    top = 2 * np.array([len(slot.constants) for slot in slots], np.int64)[predicates.slot]
+    within = (np.minimum(predicates.high, top) - predicates.low + 1) / (top + 1)
+    bounded = (predicates.low > 0) | (predicates.high < UNBOUNDED)
+    return np.where(equality, alike, np.where(bounded, np.minimum(1, INTERVAL_HANDICAP * within), 1))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Path:
-    """The groups that are indexed by one or two features.
-
-    ``checks`` has the first predicate to check for every entry of the postings. It is None if the key decides alone.
-    ``checked`` is the property that all of these predicates compare, if it is only one. ``more`` is True if some groups
-    have further predicates."""
-
-    first: Feature
-    second: Feature | None = None
-    postings: Postings
-    checks: Int32 | None
-    checked: int | None
-    more: bool
-
-    def candidates(self, batch: RankedBatch) -> Iterator[tuple[Int64, Int64]]:
-        """Yield pairs of message and position in the postings, as two arrays, in portions."""
-        keys, there = self._keys(batch)
-        if keys is None:
-            return
-        starts, counts = self.postings.find(keys)
-        hit = np.flatnonzero(there & (counts > 0))
-        starts, counts = starts.take(hit), counts.take(hit)
-        ends = np.cumsum(counts)
-        at = 0
-        while at < len(hit):
-            done = int(ends[at - 1]) if at else 0
-            to = max(at + 1, int(np.searchsorted(ends, done + PAIRS_AT_ONCE, side="right")))
-            chosen = slice(at, to)
-            # The positions starts[i], starts[i] + 1, ... of each message, one after the other.
-            shifts = np.repeat(starts[chosen] - (ends[chosen] - counts[chosen] - done), counts[chosen])
-            shifts += np.arange(len(shifts))
-            yield np.repeat(hit[chosen], counts[chosen]), shifts
-            at = to
-
-    def _keys(self, batch: RankedBatch) -> tuple[Int64 | None, Bool]:
-        nothing = np.empty(0, np.bool_)
-        ranks = batch.of(self.first.slot)
-        if ranks is None:
-            return None, nothing
-        keys, there = self.first.of(ranks)
-        if self.second is not None:
-            ranks = batch.of(self.second.slot)
-            if ranks is None:
-                return None, nothing
-            others, also = self.second.of(ranks)
-            keys *= self.second.size
-            keys += others
-            there &= also
-        return keys, there
-
-    def candidates_of_one(self, ranks: Mapping[int, int]) -> Int32 | None:
-        """Return the candidate groups of one message with these ranks by slot."""
-        key = self.first.of_one(ranks[self.first.slot])
-        if key is None:
-            return None
-        if self.second is not None:
-            other = self.second.of_one(ranks.get(self.second.slot, -1))
-            if other is None:
-                return None
-            key = key * self.second.size + other
-        return self.postings.find_one(key)
+# -- paths to the groups -----------------------------------------------------------------------------------------------
 
 
 def build_paths(groups: Groups, slots: tuple[Slot, ...]) -> tuple[tuple[Path, ...], Int8]:
@@ -305,3 +257,18 @@ def _shifts(low: Int64, high: Int64, top: int, *, lists: int, space: int) -> Int
         else:
             carried = 0
     return shift
+
+
+def file_by_key(keys: Int64, groups: Int32, key_space: int) -> Postings:
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    if key_space <= max_dense_keys(len(keys)):
+        starts = np.concatenate(([0], np.cumsum(np.bincount(ordered, minlength=key_space)))).astype(np.int32)
+        return Postings(keys=None, starts=starts, groups=groups[order])
+    first = np.flatnonzero(changes(ordered))
+    return Postings(keys=ordered[first], starts=np.append(first, len(keys)).astype(np.int32), groups=groups[order])
+
+
+def max_dense_keys(groups: int) -> int:
+    """Return the maximum number of possible keys for a dense array of so many groups."""
+    return DENSE_KEYS_PER_GROUP * groups + 1_024
