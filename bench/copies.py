@@ -17,9 +17,8 @@ from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.storage import copy_format as copying
-from postroom.messagebox.storage import writing
-from postroom.messagebox.storage.writing import PARTS, QUEUE, SPOOL
+from postroom.messagebox.storage import copy_rows as storage
+from postroom.messagebox.storage.copy_rows import PARTS, QUEUE, SPOOL
 
 _RECEIPT = "INSERT INTO receipts (unit, chunk, outcome) VALUES (%s, 0, %s::jsonb)"
 
@@ -79,19 +78,19 @@ def record_rows(box: MeasuredBox, *, transactions: int) -> list[RecordedTransact
 
 @contextmanager
 def _record_copies(transaction: RecordedTransaction) -> Iterator[None]:
-    original = copying.copy_rows
+    original = storage.copy_rows
 
     def copy_and_record(connection: Connection, table: str, columns: Sequence[str], rows: Iterable[bytes]) -> None:
         encoded = list(rows)
-        data = copying._HEADER + b"".join(encoded) + copying._TRAILER
+        data = storage._HEADER + b"".join(encoded) + storage._TRAILER
         transaction.copies.append((f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT binary)", data))
         original(connection, table, columns, encoded)
 
-    writing.copy_rows = copy_and_record  # type: ignore[attr-defined]
+    storage.copy_rows = copy_and_record
     try:
         yield
     finally:
-        writing.copy_rows = original  # type: ignore[attr-defined]
+        storage.copy_rows = original
 
 
 def copy_with_two_writers(box: MeasuredBox, transactions: Sequence[RecordedTransaction]) -> None:

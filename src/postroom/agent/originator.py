@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.storage.writing import StoredOriginator
+from postroom.messagebox.storage.copy_rows import StoredOriginator
 from postroom.system_properties import BTS
 
 #: The party of a message without an authenticated originator.

@@ -14,7 +14,7 @@ from postroom.errors import RoutingFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration import Host, ServiceClass
 from postroom.messagebox.connection import Connection, transaction
-from postroom.messagebox.storage.writing import Cause, SuspendedRow, Task, write_messages, write_suspended
+from postroom.messagebox.storage.copy_rows import Cause, SuspendedRow, Task, write_messages, write_suspended
 
 
 @dataclass(frozen=True, kw_only=True)

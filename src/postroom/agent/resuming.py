@@ -22,7 +22,7 @@ from postroom.message import Context, Message
 from postroom.messagebox.configuration import ReceiveLocation, find_host, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
-from postroom.messagebox.storage.writing import Task
+from postroom.messagebox.storage.copy_rows import Task
 from postroom.system_properties import BTS
 
 #: Deletes the claimed row in the given transaction. Raises if another host instance has the claim.

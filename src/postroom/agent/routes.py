@@ -16,8 +16,10 @@ from postroom.agent.routing.table import Subscriber
 from postroom.errors import StaleRouting
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.storage.copy_format import BIGINT, SMALLINT, UUID
-from postroom.messagebox.storage.writing import (
+from postroom.messagebox.storage.copy_rows import (
+    BIGINT,
+    SMALLINT,
+    UUID,
     Cause,
     SuspendedRow,
     Task,

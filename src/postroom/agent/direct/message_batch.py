@@ -23,7 +23,7 @@ from postroom.errors import BadValue, DuplicateKey, PublishFailed, PublishResult
 from postroom.message import FRAGMENT_SIZE, Context, Message, Part
 from postroom.messagebox.configuration import Host, ServiceClass
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.storage.writing import Cause, SuspendedRow, Task, write_fragments, write_messages
+from postroom.messagebox.storage.copy_rows import Cause, SuspendedRow, Task, write_fragments, write_messages
 from postroom.properties import Property
 from postroom.system_properties import BTS
 from postroom.values import ValueType

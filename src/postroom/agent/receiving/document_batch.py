@@ -29,8 +29,10 @@ from postroom.errors import MessageFailure, RoutingFailure
 from postroom.message import Part
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.storage.copy_format import BIGINT, UUID, encode_constant
-from postroom.messagebox.storage.writing import (
+from postroom.messagebox.storage.copy_rows import (
+    BIGINT,
+    UUID,
+    encode_constant,
     write_part,
     write_parts,
     write_references,

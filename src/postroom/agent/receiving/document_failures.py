@@ -29,7 +29,7 @@ from postroom.filters.columns import columns_of
 from postroom.message import Body, Bytes, Context, Message
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.storage.writing import Cause, SuspendedRow, Task, write_messages
+from postroom.messagebox.storage.copy_rows import Cause, SuspendedRow, Task, write_messages
 from postroom.pipelines.documents.disassembled_batch import BadDocument
 from postroom.pipelines.running.suspended_document import can_resume
 from postroom.system_properties import BTS

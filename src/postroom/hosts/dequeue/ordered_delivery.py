@@ -15,7 +15,7 @@ from postroom.hosts.dequeue.service import Disposition, Outcome, Service, Thread
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
-from postroom.messagebox.storage.writing import Task
+from postroom.messagebox.storage.copy_rows import Task
 
 _SUCCESSES = (Disposition.COMPLETE, Disposition.FINISHED)
 _MAX_INTERRUPTED = 10_000

@@ -19,8 +19,8 @@ from postroom.hosts.messaging.send_ports import OpenSendPort, OpenSendPorts
 from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, Suspension
+from postroom.messagebox.storage.copy_rows import Task
 from postroom.messagebox.storage.stored_messages import StoredContext, build_message
-from postroom.messagebox.storage.writing import Task
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from postroom.message import Body, Context, Message, Part
 from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.messagebox.storage.writing import Task
+from postroom.messagebox.storage.copy_rows import Task
 from postroom.operations.messages import StoredMessage, StoredPart, list_referring_instances, read_part
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.messagebox.storage.writing import Cause, Task
+from postroom.messagebox.storage.copy_rows import Cause, Task
 from postroom.operations.instances.listing import Instance, InstanceState
 
 

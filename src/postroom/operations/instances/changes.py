@@ -17,7 +17,7 @@ from postroom.message import Body, Bytes, Part
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import WakeUp
 from postroom.messagebox.statements import statement
-from postroom.messagebox.storage.writing import Cause, write_part
+from postroom.messagebox.storage.copy_rows import Cause, write_part
 from postroom.operations.instances.listing import (
     Instance,
     InstanceQuery,

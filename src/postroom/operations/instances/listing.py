@@ -14,7 +14,7 @@ from postroom.errors import NotFound, nearest
 from postroom.messagebox.configuration import ServiceClass, find_host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.messagebox.storage.writing import Cause, Task
+from postroom.messagebox.storage.copy_rows import Cause, Task
 
 #: The fields that instances can be grouped by.
 GroupBy = Literal["host", "port", "error", "reason", "adapter", "uri"]

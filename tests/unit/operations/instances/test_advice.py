@@ -11,7 +11,7 @@ import pytest
 
 from postroom.cli.main import COMMANDS
 from postroom.messagebox.configuration import ServiceClass
-from postroom.messagebox.storage.writing import Cause, Task
+from postroom.messagebox.storage.copy_rows import Cause, Task
 from postroom.operations.instances.advice import get_advice
 from postroom.operations.instances.listing import Instance, InstanceState
 
