@@ -20,7 +20,7 @@ from postroom.messagebox.configuration import Host, ReceiveLocation, ServiceClas
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.migrate import create_host, migrate
-from postroom.messagebox.streams.throttling import store_thresholds
+from postroom.messagebox.streams.throttle import store_thresholds
 from postroom.messagebox.subscriptions import create_subscription, deploy_property
 from postroom.properties import Property
 from postroom.system_properties import SYSTEM_PROPERTIES

@@ -25,7 +25,7 @@ from postroom.messagebox.check import check
 from postroom.messagebox.configuration import find_host
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
-from postroom.messagebox.streams.throttling import store_thresholds
+from postroom.messagebox.streams.throttle import store_thresholds
 from postroom.operations.deployment.apply import apply
 from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess

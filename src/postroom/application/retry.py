@@ -1,4 +1,4 @@
-"""When a failed send is tried again."""
+"""The retries of a send port, as a user declares them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from postroom.errors import DefinitionError
 from postroom.stored_definitions import wrong_fields
 
-_MOST_RETRIES = 1_000
-_LONGEST_INTERVAL = timedelta(minutes=525_600).total_seconds()
+_MAX_RETRIES = 1_000
+_MAX_INTERVAL = timedelta(minutes=525_600).total_seconds()
 
 
 class Retry(BaseModel):
@@ -26,14 +26,15 @@ class Retry(BaseModel):
         try:
             super().__init__(count=count, interval=seconds)
         except ValidationError as error:
-            raise DefinitionError(f"Retry cannot be made from these arguments: {wrong_fields(error)}.") from None
+            raise DefinitionError(f"Retry cannot be created from these arguments: {wrong_fields(error)}.") from None
 
     def problems(self) -> list[str]:
+        """Describe each value that is out of range."""
         found = []
-        if not 0 <= self.count <= _MOST_RETRIES:
-            found.append(f"retry: count is {self.count}, but must be between 0 and {_MOST_RETRIES:,}.")
-        if not 0 <= self.interval <= _LONGEST_INTERVAL:
+        if not 0 <= self.count <= _MAX_RETRIES:
+            found.append(f"retry: count is {self.count}, but must be between 0 and {_MAX_RETRIES:,}.")
+        if not 0 <= self.interval <= _MAX_INTERVAL:
             found.append(
-                f"retry: interval is {self.interval:g} seconds, but must be between 0 and {_LONGEST_INTERVAL:,.0f}."
+                f"retry: interval is {self.interval:g} seconds, but must be between 0 and {_MAX_INTERVAL:,.0f}."
             )
         return found

@@ -1,4 +1,4 @@
-"""How much a host lets wait before it takes in less."""
+"""The throttling thresholds of a host, as a user declares them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from postroom.errors import DefinitionError
 from postroom.stored_definitions import wrong_fields
 
-_LARGEST = 1_000_000_000
-_LONGEST = 86_400.0
+_MAX_MESSAGES = 1_000_000_000
+_MAX_DELAY = 86_400.0
 
 
 class Throttling(BaseModel):
     """When the receive locations of a host slow down: ``Throttling(messages=200_000, longest_delay=60)`` (THR-04).
 
-    Above ``messages`` in the queues of subscribers, or ``spool_multiplier`` times as many in the spool, a batch is
-    smaller and the next one waits, up to ``longest_delay`` seconds, the longer the more there is. 0 messages: never; a
-    multiplier of 0: whatever is in the spool.
+    The thresholds are ``messages`` in the queues of subscribers, and ``spool_multiplier`` times as many in the spool.
+    Above one of them, batches are smaller and the next one waits: the more messages, the longer, up to
+    ``longest_delay`` seconds. ``messages=0``: no throttling. ``spool_multiplier=0``: no threshold for the spool.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -34,17 +34,20 @@ class Throttling(BaseModel):
         try:
             super().__init__(messages=messages, spool_multiplier=spool_multiplier, longest_delay=seconds)
         except ValidationError as error:
-            raise DefinitionError(f"Throttling cannot be made from these arguments: {wrong_fields(error)}.") from None
+            raise DefinitionError(
+                f"Throttling cannot be created from these arguments: {wrong_fields(error)}."
+            ) from None
 
     def problems(self) -> list[str]:
+        """Describe each value that is out of range."""
         found = []
-        for name, value, most in (
-            ("messages", self.messages, _LARGEST),
-            ("spool_multiplier", self.spool_multiplier, _LARGEST),
-            ("longest_delay", self.longest_delay, _LONGEST),
+        for name, value, maximum in (
+            ("messages", self.messages, _MAX_MESSAGES),
+            ("spool_multiplier", self.spool_multiplier, _MAX_MESSAGES),
+            ("longest_delay", self.longest_delay, _MAX_DELAY),
         ):
-            if not 0 <= value <= most:
-                found.append(f"throttling: {name} is {value:g}, but must be between 0 and {most:,.0f}.")
+            if not 0 <= value <= maximum:
+                found.append(f"throttling: {name} is {value:g}, but must be between 0 and {maximum:,.0f}.")
         return found
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
-from postroom.messagebox.streams.throttling import Pace
+from postroom.messagebox.streams.throttle import Pace
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from postroom.errors import DefinitionError, Unavailable
 from postroom.messagebox.configuration import Host, ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
-from postroom.messagebox.streams.throttling import Throttle, read_throttle
+from postroom.messagebox.streams.throttle import Throttle, read_throttle
 from postroom.spark.bulk.row_stream import RunningRowStream
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
 from postroom.spark.error_reasons import format_reason

@@ -27,7 +27,7 @@ from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
-from postroom.messagebox.streams.throttling import store_thresholds
+from postroom.messagebox.streams.throttle import store_thresholds
 from postroom.operations.ports import receive_locations as locations
 from postroom.pipelines.components import key_hash
 from postroom.pipelines.documents.spool import Spool

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from postroom import Throttling
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.streams.throttling import read_throttle, store_thresholds
+from postroom.messagebox.streams.throttle import read_throttle, store_thresholds
 from tests.support.box import Box
 from tests.support.waiting import wait_until
 

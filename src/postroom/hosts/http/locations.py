@@ -16,7 +16,7 @@ from postroom.hosts.http.requests import HttpRequests, Locations
 from postroom.hosts.http.shared_connections import SharedConnections
 from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Connect, LazyConnection
-from postroom.messagebox.streams.throttling import ThrottleWatch
+from postroom.messagebox.streams.throttle import ThrottleWatch
 
 _log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from postroom.hosts.http.shared_connections import SharedConnections
 from postroom.message import Body, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.streams.throttling import Throttle, ThrottleWatch
+from postroom.messagebox.streams.throttle import Throttle, ThrottleWatch
 from postroom.pipelines.components.party import HASHED, KEY_HEADER, key_hash
 from postroom.pipelines.documents.spool import Spool
 from postroom.system_properties import HTTP

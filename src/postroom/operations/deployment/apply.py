@@ -35,7 +35,7 @@ from postroom.messagebox.configuration import (
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.migrate import create_host
 from postroom.messagebox.statements import statement
-from postroom.messagebox.streams.throttling import store_thresholds
+from postroom.messagebox.streams.throttle import store_thresholds
 from postroom.messagebox.subscriptions import deploy_property
 from postroom.operations.deployment.compare import (
     compare,

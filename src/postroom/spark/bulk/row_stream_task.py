@@ -15,7 +15,7 @@ from postroom.agent.receiving.row_units import RowUnit, receive_rows
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login
-from postroom.messagebox.streams.throttling import Pace
+from postroom.messagebox.streams.throttle import Pace
 from postroom.spark.bulk.read_plan import rows_pipeline, rows_reader
 from postroom.spark.executor import Executor, drop_executor, get_executor
 from postroom.spark.receive.task import make_tally

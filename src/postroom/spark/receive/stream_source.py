@@ -32,7 +32,7 @@ from pyspark.sql.types import StructType
 
 from postroom.errors import Unavailable
 from postroom.messagebox.connection import Connection, LazyConnection, Login
-from postroom.messagebox.streams.throttling import ThrottleWatch
+from postroom.messagebox.streams.throttle import ThrottleWatch
 
 _WARM_SECONDS = 40.0
 

@@ -19,7 +19,7 @@ from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
-from postroom.messagebox.streams.throttling import Pace, store_thresholds
+from postroom.messagebox.streams.throttle import Pace, store_thresholds
 from postroom.spark import executor
 from postroom.spark.intake.intake import InboxNumbering
 from postroom.spark.intake.intake_once import receive_all

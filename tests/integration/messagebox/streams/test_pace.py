@@ -10,7 +10,7 @@ from postroom import Throttling
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.messagebox.connection import connect
-from postroom.messagebox.streams.throttling import MAX_WAIT, Pace, store_thresholds
+from postroom.messagebox.streams.throttle import MAX_WAIT, Pace, store_thresholds
 from tests.support.box import Box, interchange
 from tests.support.load import set_load
 

@@ -11,7 +11,7 @@ import pytest
 
 from postroom import Throttling, pipelines
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.streams.throttling import MAX_WAIT, Pace, store_thresholds
+from postroom.messagebox.streams.throttle import MAX_WAIT, Pace, store_thresholds
 from postroom.spark import executor
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim

@@ -26,14 +26,6 @@ MAX_WAIT = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Load:
-    """The load of the MessageBox: rows in all queues of subscribers, and messages in the spool."""
-
-    queued: int
-    spooled: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Throttle:
     """How much a stream has to slow down. ``severity`` is above 0, and 1 from twice the threshold on."""
 
@@ -47,19 +39,24 @@ class Throttle:
         return max(1, round(most / 10 * (1 - self.severity)))
 
 
-def calculate_throttle(load: Load, thresholds: Throttling) -> Throttle | None:
-    """Return the throttle of a host with these thresholds, or None if the load is not above any."""
-    limits = [(load.queued, thresholds.messages, "messages are in the queues")]
-    if thresholds.spool_multiplier:
-        spool = round(thresholds.messages * thresholds.spool_multiplier)
-        limits.append((load.spooled, spool, "messages are in the spool"))
-    over = [(there / limit - 1, there, limit, what) for there, limit, what in limits if 0 < limit < there]
+def calculate_throttle(
+    *, queued: int, spooled: int, messages: int, spool_multiplier: float, longest_delay: float
+) -> Throttle | None:
+    """Return the throttle of a host, or None if the load is not above a threshold.
+
+    ``queued`` and ``spooled`` are the load of the MessageBox: rows in all queues of subscribers, and messages in the
+    spool. The other arguments are the host's ``Throttling``.
+    """
+    limits = [(queued, messages, "messages are in the queues")]
+    if spool_multiplier:
+        limits.append((spooled, round(messages * spool_multiplier), "messages are in the spool"))
+    over = [(count / limit - 1, count, limit, what) for count, limit, what in limits if 0 < limit < count]
     if not over:
         return None
-    excess, there, limit, what = max(over)
+    excess, count, limit, what = max(over)
     severity = min(1.0, excess)
-    delay = min(thresholds.longest_delay, max(_MIN_DELAY, severity * thresholds.longest_delay))
-    return Throttle(severity=severity, delay=delay, reason=f"{there:,} {what}; the threshold is {limit:,}")
+    delay = min(longest_delay, max(_MIN_DELAY, severity * longest_delay))
+    return Throttle(severity=severity, delay=delay, reason=f"{count:,} {what}; the threshold is {limit:,}")
 
 
 def read_throttle(connection: Connection, host_id: int) -> Throttle | None:
@@ -68,8 +65,13 @@ def read_throttle(connection: Connection, host_id: int) -> Throttle | None:
     if row is None:
         return None
     queued, spooled, messages, multiplier, longest = row
-    thresholds = Throttling(messages=messages, spool_multiplier=multiplier, longest_delay=longest)
-    return calculate_throttle(Load(queued=queued, spooled=spooled), thresholds)
+    return calculate_throttle(
+        queued=queued,
+        spooled=spooled,
+        messages=messages,
+        spool_multiplier=multiplier,
+        longest_delay=longest.total_seconds(),
+    )
 
 
 def store_thresholds(connection: Connection, host_id: int, thresholds: Throttling) -> None:

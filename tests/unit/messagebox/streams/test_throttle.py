@@ -1,4 +1,4 @@
-"""Back-pressure as a function of what waits (THR-04, THR-05)."""
+"""The throttle of a host as a function of the load of the MessageBox (THR-04, THR-05)."""
 
 from __future__ import annotations
 
@@ -10,38 +10,40 @@ from hypothesis import strategies as st
 
 from postroom import Application, Throttling
 from postroom.errors import DefinitionError, DefinitionRefused
-from postroom.messagebox.streams.throttling import Load, calculate_throttle
+from postroom.messagebox.streams.throttle import Throttle, calculate_throttle
 
 COUNTS = st.integers(0, 10**9)
 
 
-def load(queued: int = 0, spooled: int = 0) -> Load:
-    return Load(queued=queued, spooled=spooled)
+def calculate(thresholds: Throttling, queued: int, spooled: int = 0) -> Throttle | None:
+    return calculate_throttle(queued=queued, spooled=spooled, **thresholds.model_dump())
 
 
 @pytest.mark.parametrize(
-    ("thresholds", "there"),
+    ("thresholds", "queued", "spooled"),
     [
-        (Throttling(), load(50_000, 500_000)),
-        (Throttling(messages=0), load(10**9, 10**9)),
-        (Throttling(messages=10, spool_multiplier=0), load(10, 10**9)),
+        (Throttling(), 50_000, 500_000),
+        (Throttling(messages=0), 10**9, 10**9),
+        (Throttling(messages=10, spool_multiplier=0), 10, 10**9),
     ],
 )
-def test_up_to_the_thresholds_and_without_one_nothing_is_slowed_down(thresholds: Throttling, there: Load) -> None:
-    assert calculate_throttle(there, thresholds) is None
+def test_a_load_up_to_the_thresholds_or_without_thresholds_is_not_throttled(
+    thresholds: Throttling, queued: int, spooled: int
+) -> None:
+    assert calculate(thresholds, queued, spooled) is None
 
 
 def test_the_delay_grows_with_the_excess_up_to_the_longest() -> None:
-    delays = [calculate_throttle(load(queued), Throttling()) for queued in (50_001, 55_000, 75_000, 100_000, 10**7)]
+    delays = [calculate(Throttling(), queued) for queued in (50_001, 55_000, 75_000, 100_000, 10**7)]
     assert [one and one.delay for one in delays] == pytest.approx([0.5, 30, 150, 300, 300])
     assert [one and one.rows(1_000) for one in delays] == [100, 90, 50, 1, 1]
 
 
 def test_the_higher_severity_and_its_reason_apply() -> None:
-    slow = calculate_throttle(load(60_000, 1_000_000), Throttling())
+    slow = calculate(Throttling(), 60_000, 1_000_000)
     assert slow is not None
     assert slow.reason == "1,000,000 messages are in the spool; the threshold is 500,000"
-    slow = calculate_throttle(load(90_000, 510_000), Throttling())
+    slow = calculate(Throttling(), 90_000, 510_000)
     assert slow is not None
     assert slow.reason == "90,000 messages are in the queues; the threshold is 50,000"
 
@@ -51,7 +53,7 @@ def test_more_load_never_means_larger_batches_and_no_batch_is_empty(
     queued: int, spooled: int, more: int, messages: int, multiplier: float, longest: float
 ) -> None:
     thresholds = Throttling(messages=messages, spool_multiplier=multiplier, longest_delay=longest)
-    before, after = (calculate_throttle(load(queued + extra, spooled), thresholds) for extra in (0, more))
+    before, after = (calculate(thresholds, queued + extra, spooled) for extra in (0, more))
     assert before is None or after is not None
     if before is not None and after is not None:
         assert before.delay <= after.delay <= longest
@@ -59,17 +61,17 @@ def test_more_load_never_means_larger_batches_and_no_batch_is_empty(
 
 
 @pytest.mark.parametrize(
-    ("given_", "said"),
+    ("settings", "error"),
     [
         ({"messages": -1}, "messages"),
         ({"spool_multiplier": -0.5}, "spool_multiplier"),
         ({"longest_delay": 1e6}, "delay"),
     ],
 )
-def test_invalid_thresholds_are_rejected_with_the_application(given_: dict[str, Any], said: str) -> None:
+def test_invalid_thresholds_are_rejected_with_the_application(settings: dict[str, Any], error: str) -> None:
     app = Application("a")
-    app.host("Main", throttling=Throttling(**given_))
-    with pytest.raises(DefinitionRefused, match=said):
+    app.host("Main", throttling=Throttling(**settings))
+    with pytest.raises(DefinitionRefused, match=error):
         app.definition()
     with pytest.raises(DefinitionError, match="messages"):
         Throttling(messages="many")  # type: ignore[arg-type]
