@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
@@ -54,7 +58,13 @@ def location(box: Box, folder: Path) -> ReceiveLocation:
 
 
 def reader_of(
-    login: Login, location: ReceiveLocation, *, partitions: int = 2, max_rows: int = 2, host_id: int | None = None
+    login: Login,
+    location: ReceiveLocation,
+    *,
+    partitions: int = 2,
+    max_rows: int = 2,
+    host_id: int | None = None,
+    task: bytes = b"",
 ) -> NumberedReader:
     settings = StreamSettings(
         rows=file_claims,
@@ -64,7 +74,38 @@ def reader_of(
         max_rows=max_rows,
         host_id=host_id,
     )
-    return NumberedReader(settings)
+    return NumberedReader(settings, task)
+
+
+@dataclass(frozen=True)
+class ReportingTask:
+    """A task that yields itself, so that a test can compare the tasks of several batches."""
+
+    location: ReceiveLocation
+
+    def __call__(self, rows: Sequence[Any]) -> Iterator[Any]:
+        yield self
+
+
+def read_task(login: Login, location: ReceiveLocation) -> ReportingTask:
+    """Return the task that runs in a worker, which gets a new copy of the reader for every batch."""
+    reader = reader_of(login, location, task=pickle.dumps(ReportingTask(location)))
+    [task] = reader.read(RowsPartition([]))
+    assert isinstance(task, ReportingTask)
+    return task
+
+
+def test_a_worker_parses_the_definitions_of_a_location_once(login: Login, location: ReceiveLocation) -> None:
+    adapter = read_task(login, location).location.adapter
+    assert read_task(login, location).location.adapter is adapter
+
+
+def test_a_worker_uses_the_new_definitions_of_a_changed_location(login: Login, location: ReceiveLocation) -> None:
+    read_task(login, location)
+    changed = replace(location, adapter_json={**location.adapter_json, "archive": "archive"})
+    assert read_task(login, changed).location == changed
+    assert read_task(login, changed).location.adapter == changed.adapter
+    assert read_task(login, location).location == location
 
 
 def names(partitions: object) -> list[str]:

@@ -84,7 +84,7 @@ class _Endpoint:
     def adapter_kind(self) -> str:
         return str(self.adapter_json.get("kind", ""))
 
-    @property
+    @cached_property
     def adapter_type(self) -> type[AdapterDefinition]:
         """The type of the adapter, which is known without its settings."""
         return get_adapter_type(self.adapter_kind)

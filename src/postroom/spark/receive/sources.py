@@ -6,7 +6,7 @@ import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from postroom.adapters import File
@@ -31,6 +31,14 @@ class ClaimedFiles:
 
     location: ReceiveLocation
     home: Path
+
+    @cached_property
+    def _folder(self) -> Path:
+        return self._file.folder(self.home)
+
+    @cached_property
+    def _archive(self) -> Path | None:
+        return self._file.archive_folder(self.home)
 
     @property
     def _file(self) -> File:
@@ -70,7 +78,7 @@ class ClaimedFiles:
         return Interchange(
             interchange_id=item.interchange_id,
             body=FileSlice(path=item.path, length=item.size, inode=item.inode),
-            context=Context().write(FILE.ReceivedFileName, str(self._file.folder(self.home) / item.name)),
+            context=Context().write(FILE.ReceivedFileName, str(self._folder / item.name)),
         )
 
     def describe(self, item: FileClaim) -> str:
@@ -86,7 +94,7 @@ class ClaimedFiles:
         return row.path.exists()
 
     def finish(self, connection: Connection, items: Sequence[FileClaim]) -> None:
-        for problem in finish_files(connection, items, self._file.archive_folder(self.home)):
+        for problem in finish_files(connection, items, self._archive):
             _log.warning("%s", problem)
 
     def give_back(self, connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> None:

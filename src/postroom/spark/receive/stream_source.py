@@ -22,7 +22,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -176,8 +176,7 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RowsPartition)
-        task: Task = pickle.loads(self._task)
-        return task(partition.rows)
+        return _load_task(self._task)(partition.rows)
 
     def stop(self) -> None:
         self._connection.close()
@@ -189,6 +188,14 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except Unavailable:
             self._connection.close()
         return query(self._connection.get())
+
+
+@lru_cache(maxsize=64)
+def _load_task(pickled: bytes) -> Task:
+    """Return a pickled task. A worker keeps it from one batch to the next, with the definitions that it has parsed. A
+    changed location is another task."""
+    task: Task = pickle.loads(pickled)
+    return task
 
 
 def balance(rows: Sequence[Row], parts: int) -> list[list[Row]]:

@@ -13,7 +13,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -107,6 +107,10 @@ class ReceiveTask:
     def location(self) -> ReceiveLocation:
         return self.source.location
 
+    @cached_property
+    def _is_ordered(self) -> bool:
+        return self.location.adapter.is_ordered
+
     def __call__(self, rows: Sequence[Identified]) -> Iterator[pa.RecordBatch]:
         timeout = self.location.pipeline.call_seconds + self.grace
         with guard_worker(timeout) as is_retry:
@@ -122,7 +126,7 @@ class ReceiveTask:
             return []
         executor = get_executor(self.login)
         try:
-            if self.location.adapter.is_ordered:
+            if self._is_ordered:
                 return self._receive_in_order(executor, rows, isolated=isolated)
             if isolated:
                 return [received for row in rows for received in self._receive_isolated(executor, row)]
